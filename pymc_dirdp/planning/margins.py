@@ -1,14 +1,22 @@
-"""Which marginals of the tables of a model are measured."""
+"""Which margins of the tables of a model are measured, and with how much noise, so that all keep one guarantee."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, final
 
-from pymc_dirdp.checks import one_of
-from pymc_dirdp.errors import ArgumentError, type_name
+from pymc_dirdp.checks import one_of, positive
+from pymc_dirdp.errors import ArgumentError, UnattainableError, type_name
+from pymc_dirdp.mechanisms.margins import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["MEASURES", "Axes", "Margin", "Measure", "margins_of"]
+__all__ = ["MEASURES", "Axes", "Margin", "Measure", "Protected", "by_table", "chosen_noise", "margins_of", "weights_of"]
 
 MEASURES = ("levels", "families")
 
@@ -120,3 +128,213 @@ def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Margin:
     if margin.cells < 2:
         raise ArgumentError(f"The margin {names!r} in measure has one cell, which says nothing. Leave it out.")
     return margin
+
+
+# The noise is the least that keeps the promise, up to this share of it.
+_TIGHT = 1e-6
+# A cell counts as visible from so many standard deviations of the noise.
+_VISIBLE = 4.0
+# The weights of two margins differ by no more than this factor.
+_MOST_RATIO = 1e30
+
+
+@final
+@dataclass(frozen=True)
+class Protected:
+    """Who is protected, as all margins of a model have to know it.
+
+    Attributes
+    ----------
+    adjacency : str
+    records : mapping of str to int or Contribution
+        How many records a person holds in each table at most, and in which of its rows.
+    public_totals : bool
+        Whether the number of records is public, so that noise may add up to 0.
+    before : tuple of (PrivacyCurves, int)
+        What the same people have lost before, and how often; the guarantee has to cover it.
+    shapes : mapping of str to tuple of int
+        The shape of each table; needed where the records lie in certain rows.
+    """
+
+    adjacency: str
+    records: Mapping[str, int | Contribution]
+    public_totals: bool
+    before: tuple[tuple[PrivacyCurves, int], ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def kind(self, noise: str) -> type[MarginalsMechanism]:
+        """The class of the mechanisms with this kind of noise."""
+        anywhere = all(set(Contribution.of(one).axes) <= {"any"} for one in self.records.values())
+        summed = noise == "geometric" and self.public_totals and anywhere
+        return ZeroSumMarginalsMechanism if summed else MarginalsMechanism
+
+    def is_fixed(self, margin: Margin) -> bool:
+        """Whether a margin is the same for all neighbours, so that it loses nothing."""
+        return Contribution.of(self.records[margin.table]).fixes_margin(margin.axes, self.adjacency)
+
+    def part(self, margin: Margin, noise: str, parameter: float) -> NoisyCounts:
+        """The mechanism of one margin."""
+        adds, blocks = Contribution.of(self.records[margin.table]), 1
+        records = adds.records
+        if adds.axes:
+            records, blocks = adds.in_margin(self.shapes[margin.table], margin.axes)
+        return self.kind(noise).part(
+            margin.cells, parameter, noise=noise, adjacency=self.adjacency, records=records, blocks=blocks
+        )
+
+
+def weights_of(
+    margins: Sequence[Margin], weights: Mapping[Any, float] | None, noise_sd: float, n_records: int | None
+) -> list[float]:
+    """Relative precisions of the margins: 1 over the variance of the noise.
+
+    The error of fitted shares grows with the variance of the noise times the number of cells that it leaves visible,
+    which is no more than that of all cells, nor of those that can hold four times `noise_sd`. Its sum is least where
+    the precision is in proportion to the root of that number, here rounded to a power of 2, so that few margins differ
+    in their noise.
+
+    Parameters
+    ----------
+    margins : sequence of Margin
+    weights : mapping of str or tuple of str to float, or None
+        What the user wants, by the names of a margin in any order; 1 for those that are not named.
+    noise_sd : float
+        A standard deviation of the noise if all margins had the same.
+    n_records : int or None
+        The public number of records, or that to plan for; None gives all margins the same weight.
+    """
+    if weights is None:
+        visible = math.inf if noise_sd == 0 else (n_records or 0) / (_VISIBLE * noise_sd)
+        seen = [min(margin.cells, visible) for margin in margins]
+        return [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
+    if not isinstance(weights, Mapping):
+        raise ArgumentError(f"Expected weights to map margins to numbers, got {type_name(weights)}.")
+    given = {}
+    for names in weights:
+        if not isinstance(names, str | tuple):
+            raise ArgumentError(f"Expected weights to name margins by texts or tuples of them, got {type_name(names)}.")
+        given[frozenset([names] if isinstance(names, str) else names)] = names
+    known = {frozenset(margin.names): margin for margin in margins}
+    for asked, names in given.items():
+        if asked not in known:
+            listed = ", ".join(repr(margin.names) for margin in margins[:8])
+            raise ArgumentError(
+                f"weights names the margin {names!r}, which is not measured. Those measured are {listed}"
+                f"{' and others' * (len(margins) > 8)}."
+            )
+    by_margin = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
+    found = [by_margin.get(frozenset(margin.names), 1.0) for margin in margins]
+    if max(found) / _MOST_RATIO > min(found):
+        raise ArgumentError(
+            f"Expected weights within a factor of {_MOST_RATIO:g} of each other, where a margin without one has 1. To "
+            "leave a margin out, list the others in measure."
+        )
+    return found
+
+
+def chosen_noise(
+    guarantee: Guarantee,
+    margins: Sequence[Margin],
+    people: Protected,
+    *,
+    noise: str,
+    weights: Mapping[Any, float] | None,
+    n_records: int | None,
+) -> tuple[str, list[float]]:
+    """The kind of noise, and its parameter for each margin, with the least error that keep a guarantee together.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What all margins together have to keep.
+    margins, weights, n_records
+        As for :func:`weights_of`.
+    people : Protected
+    noise : {"auto", "gaussian", "geometric"}
+        `"auto"` takes the kind whose variances have the smaller geometric mean. It is decided by public numbers alone.
+
+    Raises
+    ------
+    UnattainableError
+        If no noise of this kind keeps the guarantee.
+    """
+    one_of(("auto", *NOISES), noise=noise)
+
+    def of_kind(kind: str) -> list[float]:
+        equal = _least_noise(guarantee, margins, people, kind, [1.0] * len(margins))
+        sd = people.part(margins[0], kind, equal[0]).noise_sd
+        wanted = weights_of(margins, weights, sd, n_records)
+        return equal if len(set(wanted)) == 1 else _least_noise(guarantee, margins, people, kind, wanted)
+
+    if noise != "auto":
+        return noise, of_kind(noise)
+    found: dict[str, list[float]] = {}
+    # Under pure privacy there is no Gaussian noise.
+    with suppress(UnattainableError):
+        found["gaussian"] = of_kind("gaussian")
+    found["geometric"] = of_kind("geometric")
+    best = min(found, key=lambda kind: _log_variance(margins, people, kind, found[kind]))
+    return best, found[best]
+
+
+def _log_variance(margins: Sequence[Margin], people: Protected, kind: str, parameters: Sequence[float]) -> float:
+    """The sum over margins of the logarithm of what the noise leaves of a cell's variance once the total is known."""
+    variances = []
+    for margin, parameter in zip(margins, parameters, strict=True):
+        part = people.part(margin, kind, parameter)
+        variances.append(part.variance_left(margin.cells, public=people.public_totals))
+    return math.fsum(math.log(max(variance, 1e-300)) for variance in variances)
+
+
+def _least_noise(
+    guarantee: Guarantee, margins: Sequence[Margin], people: Protected, kind: str, weights: Sequence[float]
+) -> list[float]:
+    """The parameters in proportion to one over the root of the weights: the least that keep the guarantee."""
+    whole = people.part(margins[0], kind, 1.0)
+    if guarantee.is_pure and not math.isfinite(whole.pure_epsilon):
+        raise UnattainableError(
+            f"noise={kind!r} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
+            "ZeroCDP or TruncatedCDP, or take noise='geometric'."
+        )
+    relative = [1 / math.sqrt(weight / max(weights)) for weight in weights]
+    # If nothing is lost at all, the noise is what it would be otherwise.
+    losing = [i for i, margin in enumerate(margins) if not people.is_fixed(margin)] or list(range(len(margins)))
+
+    def excess(inverse: float) -> float:
+        parameters = [each / inverse for each in relative]
+        if max(parameters) > MOST:
+            raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
+        if min(parameters) < LEAST:
+            return math.inf
+        parts = (people.part(margins[i], kind, parameters[i]) for i in losing)
+        composed = Composition((*people.before, *((part.with_few_cells(), 1) for part in parts)))
+        return log_excess(*composed.loss(guarantee))
+
+    inverse = largest_safe(excess, rtol=_TIGHT)
+    return [each / inverse for each in relative]
+
+
+def by_table(
+    margins: Sequence[Margin], noise: str, parameters: Sequence[float], people: Protected, priors: Mapping[str, Any]
+) -> dict[str, MarginalsMechanism]:
+    """The mechanism of each table, with its own margins.
+
+    Parameters
+    ----------
+    margins, noise, parameters, people
+        As of :func:`chosen_noise`.
+    priors : mapping of str to array
+        The model's own prior of each table.
+    """
+    found = {}
+    for name, prior in priors.items():
+        own = [(margin.axes, value) for margin, value in zip(margins, parameters, strict=True) if margin.table == name]
+        found[name] = people.kind(noise)(
+            prior,
+            tuple(axes for axes, _ in own),
+            tuple(value for _, value in own),
+            noise,
+            adjacency=people.adjacency,
+            contribution=people.records[name],
+        )
+    return found

@@ -9,8 +9,7 @@ from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.names import dim_name, outcome_dim
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.planning.margin_noise import Protected, by_table, chosen_noise
-from pymc_dirdp.planning.margins import Axes, margins_of
+from pymc_dirdp.planning.margins import Axes, Protected, by_table, chosen_noise, margins_of
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import losses_of

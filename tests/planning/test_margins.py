@@ -1,9 +1,17 @@
-"""Which margins of the tables of a model are measured."""
+"""Which margins of the tables of a model are measured, and with how much noise."""
 
+import itertools
+import math
+
+import numpy as np
 import pytest
 
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.planning.margins import margins_of
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism
+from pymc_dirdp.planning.allocation import composed
+from pymc_dirdp.planning.margins import Protected, by_table, chosen_noise, margins_of, weights_of
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 A, B, C = ("a", 2), ("b", 3), ("c", 4)
 TABLES = {"p_a": (A,), "p_b": (A, B), "p_c": (A, B, C)}
@@ -69,3 +77,150 @@ def test_no_table_holds_the_margin():
     tables = {"p_a": (A,), "p_b": (B,)}
     with pytest.raises(ArgumentError, match="No table has all axes of the margin"):
         margins_of(tables, ["a", "b", ("a", "b")])
+
+
+A, B, C = ("a", 2), ("b", 3), ("c", 4)
+TABLES = {"p_a": (A,), "p_b": (A, B), "p_c": (A, B, C)}
+TARGET = ApproxDP(epsilon=0.8, delta=1e-5)
+
+
+def people(adjacency="replace-one", records=1, **tables):
+    public = adjacency == "replace-one"
+    return Protected(adjacency, dict.fromkeys(tables or TABLES, records), public)
+
+
+def curves(margins, noise, parameters, protected, tables=TABLES):
+    priors = {name: np.ones([length for _, length in axes]) for name, axes in tables.items()}
+    return composed(by_table(margins, noise, parameters, protected, priors), [tuple(tables)], 1)
+
+
+def planned(guarantee=TARGET, protected=None, measure="levels", noise="auto", weights=None, n_records=None):
+    protected = protected or people()
+    margins = margins_of(TABLES, measure)
+    found = chosen_noise(guarantee, margins, protected, noise=noise, weights=weights, n_records=n_records)
+    return margins, *found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("noise", ["gaussian", "geometric"])
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        TARGET,
+        ApproxDP(epsilon=0.05, delta=1e-9),
+        ApproxDP(epsilon=9.0, delta=1e-6),
+        RenyiDP(order=6, epsilon=0.4),
+        ZeroCDP(rho=0.1),
+        TruncatedCDP(rho=0.1, omega=8),
+    ],
+    ids=str,
+)
+def test_the_guarantee_is_kept_and_used_up_whatever_the_weights(guarantee, noise, adjacency):
+    rng, protected = np.random.default_rng(3), people(adjacency)
+    for _ in range(3):
+        weights = {names: float(rng.uniform(0.01, 20)) for names in (("a", "b"), "c", ("c", "b", "a"))}
+        margins, kind, parameters = planned(guarantee, protected, noise=noise, weights=weights)
+        assert kind == noise
+        assert curves(margins, kind, parameters, protected).satisfies(guarantee)
+        less = [0.999 * parameter for parameter in parameters]
+        assert not curves(margins, kind, less, protected).satisfies(guarantee)
+
+
+def test_two_records_of_a_person_take_twice_the_noise_or_little_more():
+    """The curve of several records in one margin is a bound, which composition makes a little wider."""
+    _, _, one = planned(noise="gaussian")
+    _, _, two = planned(protected=people(records=2), noise="gaussian")
+    assert np.all(two > 1.999 * np.array(one))
+    assert np.all(two < 2.2 * np.array(one))
+
+
+def test_the_noise_is_that_of_one_gaussian_and_smaller_by_root_two_under_add_remove():
+    """Balle and Wang's exact curve, at the precision of the sum; the discrete law is hardly apart from it here."""
+    margins, _, parameters = planned(noise="gaussian", weights={"c": 4.0})
+    weights = np.array([4.0 if margin.names == ("c",) else 1.0 for margin in margins])
+    single = GaussianMechanism.for_guarantee(TARGET, prior=[1, 1], adjacency="add-remove").sigma
+    expected = single * np.sqrt(2 * weights.sum() / weights)
+    # The grid of the composition costs a half per mill.
+    assert np.all(expected <= np.array(parameters) * (1 + 1e-9))
+    np.testing.assert_allclose(parameters, expected, rtol=1e-3)
+    _, _, removed = planned(protected=people("add-remove"), noise="gaussian", weights={"c": 4.0})
+    np.testing.assert_allclose(np.array(parameters) / removed, math.sqrt(2), rtol=1e-3)
+
+
+def test_weights_follow_the_cells_that_the_noise_leaves_visible():
+    margins = margins_of(TABLES, "levels")
+    assert weights_of(margins, None, 10.0, None) == [1.0] * 7
+    assert weights_of(margins, None, 1e6, 10) == [1.0] * 7
+    # Roots of 2, 3, 6, 4, 8, 12 and 24, rounded to powers of 2.
+    assert weights_of(margins, None, 1.0, 10**6) == [1.0, 2.0, 2.0, 2.0, 4.0, 4.0, 4.0]
+    # Sixteen records of four standard deviations of 10 each.
+    assert weights_of(margins, None, 10.0, 160) == [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert weights_of(margins, None, 0.0, 160)[-1] == 4.0
+    assert weights_of(margins, {("b", "a"): 3, "c": 2.5}, 1.0, 10**6) == [1.0, 1.0, 3.0, 2.5, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 2], "got a list"),
+        ({"p_a": 1}, "'p_a', which is not measured"),
+        ({("a", "d"): 1}, "not measured"),
+        ({"a": 1e-200, "b": 1e200}, "within a factor"),
+        ({"a": 5e-324}, "within a factor"),
+        ({3: 1}, "got an int"),
+        ({"a": 0}, "weights"),
+        ({"a": "much"}, "got a str"),
+    ],
+)
+def test_weights_of_no_margin(weights, message):
+    with pytest.raises(ArgumentError, match=message):
+        weights_of(margins_of(TABLES, "levels"), weights, 1.0, None)
+
+
+def test_few_margins_take_geometric_noise_and_many_take_gaussian():
+    """In wide tables, where zero-sum noise is nearly independent."""
+    chosen = {}
+    for many in (1, 3, 6, 12):
+        tables = {f"p_{i}": ((f"v{i}", 30),) for i in range(many)}
+        margins = margins_of(tables, "levels")
+        protected = Protected("replace-one", dict.fromkeys(tables, 1), public_totals=True)
+        sds = {}
+        for noise in ("gaussian", "geometric"):
+            _, parameters = chosen_noise(TARGET, margins, protected, noise=noise, weights=None, n_records=None)
+            sds[noise] = protected.part(margins[0], noise, parameters[0]).noise_sd
+        chosen[many], _ = chosen_noise(TARGET, margins, protected, noise="auto", weights=None, n_records=None)
+        assert chosen[many] == min(sds, key=sds.__getitem__)
+    assert list(chosen.values()) == ["geometric", "geometric", "gaussian", "gaussian"]
+
+
+def test_pure_privacy_has_geometric_noise_alone():
+    margins, noise, parameters = planned(PureDP(epsilon=1.0))
+    assert noise == "geometric"
+    assert curves(margins, noise, parameters, people()).pure_epsilon == pytest.approx(1.0, rel=1e-5)
+    with pytest.raises(UnattainableError, match="geometric"):
+        planned(PureDP(epsilon=1.0), noise="gaussian")
+
+
+def test_zero_sum_noise_is_for_public_numbers():
+    assert people().kind("geometric") is ZeroSumMarginalsMechanism
+    assert people("add-remove").kind("geometric") is not ZeroSumMarginalsMechanism
+
+
+@pytest.mark.thorough
+def test_promises_that_are_too_tight():
+    for noise in ("gaussian", "geometric", "auto"):
+        with pytest.raises(UnattainableError):
+            planned(ApproxDP(epsilon=1e-70, delta=1e-70), noise=noise)
+
+
+def test_every_margin_stands_with_its_table():
+    margins, noise, parameters = planned()
+    priors = {name: np.ones([length for _, length in axes]) for name, axes in TABLES.items()}
+    found = by_table(margins, noise, parameters, people(), priors)
+    assert {name: mechanism.margins for name, mechanism in found.items()} == {
+        "p_a": ((0,),),
+        "p_b": ((1,), (0, 1)),
+        "p_c": ((2,), (0, 2), (1, 2), (0, 1, 2)),
+    }
+    assert list(itertools.chain(*(mechanism.parameters for mechanism in found.values()))) == pytest.approx(parameters)
