@@ -10,7 +10,7 @@ from scipy.special import gammaln
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.known import registered
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ one = dirdp.PureDP(epsilon=1.0)
 # Before any count is read: which mechanism would serve best?
 print(dirdp.compare(one, prior=[1, 1], n_records=PATIENTS, simulations=200))
 
-mechanism = dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(one, prior=[1, 1], n_records=PATIENTS)
+mechanism = dirdp.papers.TruncatedNoiseMechanism.for_guarantee(one, prior=[1, 1], n_records=PATIENTS)
 released = mechanism.release([IMPROVED, PATIENTS - IMPROVED])
 a, b = released + mechanism.prior
 print(f"\nReleased under {one}: Beta({a:g}, {b:g})")

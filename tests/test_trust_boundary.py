@@ -673,12 +673,12 @@ def test_a_realised_loss_says_that_it_is_confidential():
 @pytest.mark.parametrize("counts", [["SECRET77", 1], [1, 10**400], {"SECRET77": 1}, [[1], [2, "SECRET77"]]])
 def test_no_error_keeps_the_data_as_its_context(counts):
     """Found by attack: NumPy's own error, which repeats the value, was the context of ours; large ones had no error."""
-    domain = dirdp.mechanisms.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
+    domain = dirdp.papers.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
     uses = (
         dirdp.mechanisms.DirichletMechanism([1, 1], 0.1).sample,
         dirdp.mechanisms.DirichletMechanism([1, 1], 0.1).concentration,
         dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=1), prior=[1, 1]).release,
-        lambda p: dirdp.mechanisms.SimplexMechanism(24, domain).sample(p, protected=[0, 1]),
+        lambda p: dirdp.papers.SimplexMechanism(24, domain).sample(p, protected=[0, 1]),
     )
     for use in uses:
         with pytest.raises(dirdp.errors.DataError) as caught:

@@ -28,15 +28,15 @@ def rivals(prior, n, epsilon, *, smoothness=None, exact=True):
     """Mechanisms at a nominal pure epsilon. The exact calibration compares all neighbours, so it needs small data."""
     promise, known = dirdp.PureDP(epsilon=epsilon), {"prior": prior, "n_records": n}
     made = {
-        "printed": mechanisms.HellingerMechanism(prior, n, epsilon / 4),
-        "corrected": mechanisms.HellingerMechanism.for_guarantee(
+        "printed": papers.HellingerMechanism(prior, n, epsilon / 4),
+        "corrected": papers.HellingerMechanism.for_guarantee(
             promise, **known, smoothness=smoothness, accounting="proved"
         ),
-        "geometric noise, estimated": mechanisms.TruncatedNoiseMechanism.for_guarantee(promise, **known),
+        "geometric noise, estimated": papers.TruncatedNoiseMechanism.for_guarantee(promise, **known),
         "Laplace noise": papers.p4_lap_mech(epsilon=epsilon, **known),
         "Gaussian noise": papers.p4_ilap_mech(epsilon=epsilon, **known),
-        "nothing known": mechanisms.HellingerMechanism(prior, n, epsilon / 2, sensitivity="global"),
+        "nothing known": papers.HellingerMechanism(prior, n, epsilon / 2, sensitivity="global"),
     }
     if exact:
-        made["exact"] = mechanisms.HellingerMechanism.for_guarantee(promise, **known, smoothness=smoothness)
+        made["exact"] = papers.HellingerMechanism.for_guarantee(promise, **known, smoothness=smoothness)
     return made

@@ -17,7 +17,7 @@ LINES = dict(zip(PROTECTED, ("exact", "geometric noise, estimated", "corrected")
 def compute(given):
     rows = []
     for m in PROTECTED:
-        domain = dirdp.mechanisms.SimplexDomain(m, eta=0.028, etabar=0.114, b=0.1)
+        domain = dirdp.papers.SimplexDomain(m, eta=0.028, etabar=0.114, b=0.1)
         for gamma in np.geomspace(1e-6, 2e-2, 9 if given.quick else 33):
             rows.append((m, gamma, dirdp.papers.p3_lemma_1(domain, 171.87, gamma)))
         rows.append((m, 1e-3, dirdp.papers.p3_lemma_1(domain, 171.87, 1e-3)))

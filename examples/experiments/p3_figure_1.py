@@ -10,7 +10,7 @@ from common import SEED, Experiment, Verdict, panels, spread
 from scipy.stats import norm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.postprocess import postprocessed
+from pymc_dirdp.mechanisms.noisy_counts import postprocessed
 
 DISTANCE, EPSILON, DELTA = 0.1, 1.0, 0.01
 

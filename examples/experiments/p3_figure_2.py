@@ -23,14 +23,14 @@ LABELS = {
 def compute(given):
     rows = []
     for eta, etabar, k in CASES:
-        domain = mechanisms.SimplexDomain(3, eta=eta, etabar=etabar, b=0.1)
+        domain = papers.SimplexDomain(3, eta=eta, etabar=etabar, b=0.1)
         for delta in (0.01, 0.05) if given.quick else sorted({0.05, *np.geomspace(1e-3, 0.3, 13)}):
             gamma = papers.p3_problem_14(domain, k, delta)
             found = {
                 "Gaussian noise": papers.p3_corollary(domain, k, gamma),
                 "printed": papers.p3_theorem(domain, k, gamma),
                 "corrected": papers.p3_theorem_1_corrected(domain, k, gamma),
-                "exact": mechanisms.SimplexMechanism(k, domain).epsilon(delta),
+                "exact": papers.SimplexMechanism(k, domain).epsilon(delta),
             }
             rows += [(eta, k, delta, line, value) for line, value in found.items()]
     return pd.DataFrame(rows, columns=["eta", "k", "delta", "line", "epsilon"])

@@ -15,9 +15,9 @@ PRINTED = {24: 8.53, 10: 4.40, 3: 2.30}
 
 
 def compute(given):
-    domain, rows, rng = dirdp.mechanisms.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4), [], np.random.default_rng(SEED)
+    domain, rows, rng = dirdp.papers.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4), [], np.random.default_rng(SEED)
     for k, printed in PRINTED.items():
-        mechanism = dirdp.mechanisms.SimplexMechanism(k, domain)
+        mechanism = dirdp.papers.SimplexMechanism(k, domain)
         gamma = dirdp.papers.p3_problem_14(domain, k, 0.05)
         found = {
             "printed": printed,

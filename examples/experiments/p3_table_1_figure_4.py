@@ -18,10 +18,10 @@ VARIANCES = {"P": np.array([0.00934632, 0.00983122, 0.0102117]), "Q": np.array([
 
 def compute(given):
     rng, rows = np.random.default_rng(SEED), []
-    average = dirdp.mechanisms.SimplexDomain(2, eta=0.05, etabar=0.05, b=1.0, weight=0.01)
-    one = dirdp.mechanisms.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
+    average = dirdp.papers.SimplexDomain(2, eta=0.05, etabar=0.05, b=1.0, weight=0.01)
+    one = dirdp.papers.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
     theorem = dirdp.papers.p3_theorem(average, 24, dirdp.papers.p3_problem_14(one, 24, 0.05), number=2)
-    mechanism = dirdp.mechanisms.SimplexMechanism(24, average)
+    mechanism = dirdp.papers.SimplexMechanism(24, average)
     rows += [
         {"kind": kind, "mean": value}
         for kind, value in (("Theorem 2", theorem), ("exact epsilon", mechanism.epsilon(0.05)))

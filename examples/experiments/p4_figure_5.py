@@ -6,14 +6,16 @@ epsilon 1. P4 averages 1000 runs.
 
 import pandas as pd
 from common import Experiment, Verdict, legend, panels, plot
-from hellinger_rivals import LABELS, balanced, mechanisms, rivals
+from hellinger_rivals import LABELS, balanced, rivals
+
+import pymc_dirdp as dirdp
 
 
 def compute(given):
     rows = []
     for n in (10, 300) if given.quick else (4, 6, 10, 30, 100, 300, 1000, 3000, 15_000):
         made = rivals([1, 1], n, 1.0, smoothness=None if n <= 1000 else 0.05, exact=n <= 1000)
-        made["not proved"] = mechanisms.HellingerMechanism([1, 1], n, 0.5)
+        made["not proved"] = dirdp.papers.HellingerMechanism([1, 1], n, 0.5)
         rows += [(n, line, mechanism.expected_distance(balanced(n, 2))) for line, mechanism in made.items()]
     return pd.DataFrame(rows, columns=["n", "line", "distance"])
 

@@ -9,7 +9,7 @@ import pandas as pd
 from common import Experiment, Verdict, legend, panels, plot
 from hellinger_rivals import LABELS, balanced, rivals
 
-from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
+from pymc_dirdp.papers.hellinger_laws import hellinger_distance
 
 RECORDS, GRID = {2: 100, 3: 24, 4: 12}, np.linspace(0, 1, 41)
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms import SimplexDomain
+from pymc_dirdp.papers import SimplexDomain
 from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.estimate_error import estimated_shares
 

@@ -1,20 +1,122 @@
-"""What a ledger holds: what it is for, the releases, and the texts that stand for both in its file."""
+"""Entries of a ledger: amounts, what an entry holds, the chain of hashes, and their text."""
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from decimal import Clamped, Context, Decimal, Inexact, Overflow, Rounded, Underflow
+from fractions import Fraction
 from typing import Any, Self, final
 
 from pymc_dirdp.checks import at_least, integer
 from pymc_dirdp.display import visible
-from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.numerics.rounding import at_least_in_short
+from pymc_dirdp.errors import ArgumentError, LedgerError, type_name
+from pymc_dirdp.numerics.roots import at_least_in_short
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
-__all__ = ["Entry", "Header", "Receipt", "Terms", "chained", "one_line"]
+__all__ = [
+    "COLUMNS",
+    "EXACT",
+    "NONSENSE",
+    "Amount",
+    "Cost",
+    "Entry",
+    "Header",
+    "Position",
+    "Receipt",
+    "Terms",
+    "Totals",
+    "Transaction",
+    "as_decimal",
+    "chained",
+    "footing",
+    "heading",
+    "one_line",
+    "refusal",
+    "rows",
+    "unused",
+]
+
+# Numbers that are added up exactly, as they are written: what a release costs, and what many of them cost together.
+
+
+# A sum of doubles as they are written has at most 309 digits before the point, a few for the carry, and 344 behind.
+EXACT = Context(prec=1000, traps=[Clamped, Inexact, Overflow, Rounded, Underflow])
+
+# One release's cost: numbers by name. A name is absent where the number does not follow from what is known.
+Cost = Mapping[str, float]
+
+
+def as_decimal(value: float) -> Decimal:
+    """The number as it is written: limits and costs are decimal, and their sums are compared without rounding."""
+    return Decimal(repr(float(value)))
+
+
+@final
+@dataclass(frozen=True)
+class Amount:
+    """One number that must not exceed its limit. Decimal numbers are exact, so that ten times 0.1 is 1."""
+
+    label: str  # What is added up.
+    spent: Decimal
+    limit: Decimal
+
+    @property
+    def left(self) -> Decimal:
+        """What may still be spent; below 0 where the limit does not hold."""
+        return EXACT.subtract(self.limit, self.spent)
+
+    @property
+    def within(self) -> bool:
+        """Whether the limit holds."""
+        return self.spent <= self.limit
+
+    @property
+    def share(self) -> Fraction:
+        """The part of the limit that is spent."""
+        return Fraction(self.spent) / Fraction(self.limit) if self.limit > 0 else Fraction(int(self.spent > 0))
+
+
+@final
+@dataclass(frozen=True)
+class Totals:
+    """What some releases cost together. Its size depends on the kinds of their costs and not on their number."""
+
+    releases: int = 0
+    # The exact sum of each number that every release has.
+    sums: Mapping[str, Decimal] = field(default_factory=dict)
+    # How many releases cost this epsilon and delta; counted only for releases that are fixed in advance.
+    promises: Mapping[tuple[float, float], int] = field(default_factory=dict)
+
+    def plus(self, costs: Iterable[Cost], *, adaptive: bool) -> "Totals":
+        """The totals of these releases and some more."""
+        releases, sums, promises = self.releases, dict(self.sums), Counter(self.promises)
+        for cost in costs:
+            names = set(cost) if releases == 0 else set(cost) & set(sums)
+            sums = {name: EXACT.add(sums.get(name, Decimal(0)), as_decimal(cost[name])) for name in sorted(names)}
+            releases += 1
+            if not adaptive and {"epsilon", "delta"} <= set(cost):
+                promises[cost["epsilon"], cost["delta"]] += 1
+        return Totals(releases, sums, promises)
+
+    def without(self, cost: Cost) -> "Totals":
+        """The totals of these releases except one of them, which has this cost."""
+        sums = {name: EXACT.subtract(total, as_decimal(cost[name])) for name, total in self.sums.items()}
+        promises = Counter(self.promises)
+        if promises and {"epsilon", "delta"} <= set(cost):
+            promises[cost["epsilon"], cost["delta"]] -= 1
+        return Totals(self.releases - 1, sums, +promises)
+
+    def sum(self, name: str) -> Decimal | None:
+        """The sum of one number; None if some release does not have it."""
+        return self.sums.get(name, None if self.releases else Decimal(0))
+
+
+# What a ledger holds: what it is for, the releases, and the texts that stand for both in its file.
 
 
 @final
@@ -221,3 +323,206 @@ def one_line(**named: object) -> str:
             f"{visible(value)!r}. Rename it, or leave them out."
         )
     return value
+
+
+# A chain of entries in which none can be changed, removed or moved without a trace.
+#
+# Each entry has a hash over the hash before it, its own content and the totals after it. The first one follows a hash
+# of what the ledger is for and of its identity. Number, hash and totals of the last entry stand in the ledger's header
+# too. An open ledger remembers the last entry that it has seen, so it reads only what was added since.
+
+
+# The errors that reading a damaged text can raise.
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@final
+@dataclass(frozen=True)
+class Position:
+    """How far a ledger was read, what the entries up to there cost together, and which reservations are open."""
+
+    number: int  # The number of the last entry, 0 if there is none.
+    hash: str  # The hash of the last entry, or of the header.
+    totals: Totals = field(default_factory=Totals)
+    first: Entry | None = None  # It decides how the others are added up and whom they are about.
+    last: Entry | None = None
+    reservations: Mapping[int, Entry] = field(default_factory=dict)  # Those that no release has used, by number.
+
+    @property
+    def head(self) -> str:
+        """Number and hash as one text."""
+        return f"{self.number}:{self.hash}"
+
+    @property
+    def sums(self) -> str:
+        """The totals as a text for files."""
+        return _text(self.totals)
+
+    def after(self, entry: Entry, *, adaptive: bool) -> "Position":
+        """The position after one more entry."""
+        before = self.giving_back(entry.uses)
+        totals = before.totals.plus([entry.cost], adaptive=adaptive)
+        still = {**before.reservations, entry.number: entry} if entry.reserved else before.reservations
+        after = chained(self.hash, *entry.row(), _text(totals))
+        return Position(entry.number, after, totals, self.first or entry, entry, still)
+
+    def giving_back(self, number: int | None) -> "Position":
+        """The same without the cost of an open reservation, or a KeyError if there is none with this number."""
+        if number is None:
+            return self
+        still = dict(self.reservations)
+        return replace(self, totals=self.totals.without(still.pop(number).cost), reservations=still)
+
+
+def _text(totals: Totals) -> str:
+    return json.dumps({name: str(total) for name, total in sorted(totals.sums.items())})
+
+
+@final
+class Transaction:
+    """A connection to one state of a ledger.
+
+    It has the `entries` that came after what was seen before, the `heads` of what was seen and of all states after it,
+    and the `position` of the last entry.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, header: Header, seen: Position, place: str) -> None:
+        self._connection = connection
+        self._header = header
+        self._place = place
+        self._compare_last(seen)
+        self.entries, self.heads, self.position = list[Entry](), {seen.head}, seen
+        for reached, entry in self._following(seen):
+            self.entries.append(entry)
+            self.heads.add(reached.head)
+            self.position = reached
+        self._compare_header()
+
+    def hash_of(self, number: int) -> str | None:
+        """The hash of an entry; None if there is none with this number."""
+        rows = self._connection.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchall()
+        return str(rows[0][0]) if rows else None
+
+    def append(self, entry: Entry) -> None:
+        """Write one more entry and read it back, because a trigger may have changed it or something else."""
+        after = self.position.after(entry, adaptive=self._header.adaptive)
+        changes = self._connection.total_changes
+        self._connection.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*entry.row(), after.hash)
+        )
+        self._connection.execute(
+            "UPDATE ledger SET number = ?, hash = ?, totals = ?", (after.number, after.hash, after.sums)
+        )
+        if self._connection.total_changes != changes + 2:
+            raise self._damaged(entry.number, "the file changes more or less than what is written to it")
+        self._compare_last(after)
+        self.position = after
+        self._compare_header()
+
+    def _following(self, position: Position) -> Iterator[tuple[Position, Entry]]:
+        """The entries that come after a position, each with its own position."""
+        # Look for numbers below 1 as well, which no entry may have.
+        least = position.number + 1 if position.number else -(2**63)
+        rows = self._connection.execute("SELECT * FROM entries WHERE number >= ? ORDER BY number", (least,))
+        for *content, stored in rows:
+            number = position.number + 1
+            if content[0] != number:
+                raise self._damaged(number, f"there is entry {content[0]} in its place")
+            try:
+                entry = Entry.from_row(tuple(content))
+                position = position.after(entry, adaptive=self._header.adaptive)
+            except NONSENSE:
+                raise self._damaged(number, "it cannot be understood") from None
+            # The texts are compared too: another text might have the same meaning.
+            if position.hash != stored or entry.row() != tuple(content):
+                raise self._damaged(number, "it or the order of the entries was changed")
+            yield position, entry
+
+    def _compare_last(self, seen: Position) -> None:
+        """Refuse a ledger without the last entry that was seen; nothing else shows that it was removed."""
+        if seen.last is not None:
+            rows = self._connection.execute("SELECT * FROM entries WHERE number = ?", (seen.number,)).fetchall()
+            if rows != [(*seen.last.row(), seen.hash)]:
+                raise self._damaged(seen.number, "it is missing, or not what was written")
+
+    def _compare_header(self) -> None:
+        ((number, stored, sums),) = self._connection.execute("SELECT number, hash, totals FROM ledger").fetchall()
+        here = self.position
+        if isinstance(number, int) and number != here.number:
+            raise self._damaged(min(number, here.number) + 1, f"there are {here.number} of {number} entries")
+        if stored != here.hash or sums != here.sums:
+            raise self._damaged(here.number, "the hash or the totals in the header are not those of the entries")
+
+    def _damaged(self, number: int, how: str) -> LedgerError:
+        return LedgerError(
+            f"{self._place} is damaged from entry {number} on: {how}. Restore it from a copy. Nothing may be released."
+        )
+
+
+# What a ledger says: whom it is about, what it assumes, what was released and what is left.
+
+
+COLUMNS = ("number", "recorded", "what", "guarantee")
+
+
+def heading(header: Header, entries: Sequence[Entry]) -> list[str]:
+    """What the ledger is for, and what has to be true for the sum of its guarantees to hold."""
+    fixed = "" if header.adaptive else "; releases fixed in advance"
+    unit = "" if header.unit is None else f"; unit {header.unit}"
+    numbers: dict[str, list[int]] = {}
+    for entry in entries:
+        for assumption in entry.terms.assumptions:
+            numbers.setdefault(assumption, []).append(entry.number)
+    assumed = [f"Assumed: {text} ({_ranges(which)})." for text, which in numbers.items()]
+    return [f"Ledger of {header.limit}, {header.adjacency}{fixed}{unit}", *assumed]
+
+
+def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The entries as rows of a table."""
+    used = {entry.uses for entry in entries}
+    return [
+        {column: getattr(entry, column) for column in COLUMNS} | {"what": _what(entry, used=entry.number in used)}
+        for entry in entries
+    ]
+
+
+def _what(entry: Entry, *, used: bool) -> str:
+    if entry.reserved:
+        return f"{entry.what} ({'reservation that was used' if used else 'reserved'})"
+    return entry.what if entry.uses is None else f"{entry.what} (as reserved in entry {entry.uses})"
+
+
+def unused(entries: Sequence[Entry]) -> list[str]:
+    """Which reservations are open, if there are any."""
+    used = {entry.uses for entry in entries}
+    still = [entry.number for entry in entries if entry.reserved and entry.number not in used]
+    return [f"of it reserved: {_ranges(still)}"] if still else []
+
+
+def footing(rule: str | None, amounts: Sequence[Amount]) -> list[str]:
+    """What is spent and left, and how it is added up."""
+    lines = [f"{amount.label}: {_shown(amount)}" for amount in amounts]
+    return [*lines, f"added up by the rule: {rule}"] if rule else lines
+
+
+def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guarantee, rule: str) -> str:
+    """The message that says why a release does not fit."""
+    now = "; ".join(f"{amount.label}: {_shown(amount)}" for amount in before)
+    then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in after)
+    return (
+        f"A release of {guarantee} was asked for and does not fit, so nothing was recorded. Now {now}. With it {then} "
+        f"(added up by the rule {rule!r}). Ask for a tighter guarantee, or stop releasing data about these people."
+    )
+
+
+def _shown(amount: Amount) -> str:
+    return f"{float(amount.spent):.6g} of {float(amount.limit):.6g} spent, {float(amount.left):.6g} left"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """The numbers as a text, such as "entries 1, 3 to 5"."""
+    known = set(numbers)
+    starts = [n for n in numbers if n - 1 not in known]
+    ends = [n for n in numbers if n + 1 not in known]
+    listed = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
+    return f"{'entry' if len(known) == 1 else 'entries'} {', '.join(listed)}"

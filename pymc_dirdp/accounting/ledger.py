@@ -9,18 +9,37 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final, override
 
-from pymc_dirdp.accounting.amounts import Amount, Cost
-from pymc_dirdp.accounting.budget import cost_of, kept_rules
-from pymc_dirdp.accounting.entries import Entry, Header, Receipt, Terms, one_line
-from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, largest_admitted, unit_at, without_reservation
+from pymc_dirdp.accounting.budget import (
+    admitted,
+    agreed_unit,
+    balance,
+    cost_of,
+    kept_rules,
+    largest_admitted,
+    unit_at,
+    without_reservation,
+)
+from pymc_dirdp.accounting.entries import (
+    COLUMNS,
+    Amount,
+    Cost,
+    Entry,
+    Header,
+    Receipt,
+    Terms,
+    footing,
+    heading,
+    one_line,
+    rows,
+    unused,
+)
 from pymc_dirdp.accounting.store import Store
-from pymc_dirdp.accounting.text import COLUMNS, footing, heading, rows, unused
 from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 
 __all__ = ["Entry", "Ledger", "Terms"]
 

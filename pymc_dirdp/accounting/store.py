@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
-from pymc_dirdp.accounting.chain import NONSENSE, Position, Transaction
-from pymc_dirdp.accounting.entries import Entry, Header, chained, understood, written
+from pymc_dirdp.accounting.entries import NONSENSE, Entry, Header, Position, Transaction, chained, understood, written
 from pymc_dirdp.errors import LedgerError
 
 __all__ = ["Store"]

@@ -6,19 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.auditing.events import Event, Scores, chosen, counted, parts
-from pymc_dirdp.auditing.measures import Counts, Measure, measures
-from pymc_dirdp.auditing.outputs import BlackBox, Source
-from pymc_dirdp.auditing.power import family_of, rarest_event, refutable
-from pymc_dirdp.auditing.result import Audit, Bound
-from pymc_dirdp.auditing.seen import Seen, Statistic, commonest_shape, seen
+from pymc_dirdp.auditing.intervals import Counts, Event, Measure, Scores, chosen, counted, measures, parts
+from pymc_dirdp.auditing.outputs import BlackBox, Seen, Source, Statistic, commonest_shape, seen
+from pymc_dirdp.auditing.result import Audit, Bound, family_of, rarest_event, refutable
 from pymc_dirdp.auditing.statistics import learned
 from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["Audit", "Bound", "audit"]
 

@@ -13,8 +13,8 @@ from pymc_dirdp.checks import at_least
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws
 
 __all__ = ["CurveCheck", "CurvePoint", "check_curve"]
 

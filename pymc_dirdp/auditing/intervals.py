@@ -1,14 +1,43 @@
-"""What counting an event on two data sets proves about the privacy loss, with a stated confidence."""
+"""Events, how often they happen in either data set, and what that proves of a guarantee."""
 
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import bdtrc, betainccinv, betaincinv
+from scipy.special import bdtrc, betainccinv, betaincinv, expit
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import at_least
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["EventLoss", "epsilon_from_shares", "epsilon_of", "lower_limit", "promised_orders", "upper_limit"]
+__all__ = [
+    "LIMITS",
+    "SHARES",
+    "Counts",
+    "Event",
+    "EventLoss",
+    "Measure",
+    "Parts",
+    "Scores",
+    "chosen",
+    "counted",
+    "epsilon_from_shares",
+    "epsilon_of",
+    "lower_limit",
+    "measures",
+    "parts",
+    "promised_orders",
+    "upper_limit",
+]
+
+# What counting an event on two data sets proves about the privacy loss, with a stated confidence.
+
 
 # Truncated and zero-concentrated promises hold at every order; so many of them are checked.
 _ORDERS = 40
@@ -147,3 +176,200 @@ class EventLoss:
 def promised_orders(omega: float) -> Array:
     """Orders in `(1, omega]`, denser near 1. A divergence at any of them may refute the guarantee."""
     return 1 + np.geomspace(1e-3 * min(1.0, omega - 1), min(omega, _LARGEST_ORDER) - 1, _ORDERS)
+
+
+# The measures in which an audit bounds the loss: from counts of an event, and from curves that state it.
+
+
+# How a bound is computed from two counts: from limits of both probabilities, or from the share of one of them.
+LIMITS, SHARES = "limits", "shares"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """How often events happened: `hits_p` of `trials_p` outputs of one data set, `hits_q` of `trials_q` of the other.
+
+    The arrays hold an entry for each event.
+    """
+
+    hits_p: Array
+    trials_p: int
+    hits_q: Array
+    trials_q: int
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """One number that says how large the loss is."""
+
+    name: str
+    stated: float  # What is stated about it; `nan` if nothing is.
+    delta: float | None  # The delta if this is an epsilon at it; None for other measures.
+    # The value that an event with probabilities p and q proves; it grows with p and falls with q.
+    of_event: Callable[[ArrayLike, ArrayLike], Array]
+    of_curves: Callable[[PrivacyCurves], float]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The ways in which it can be bounded."""
+        return (LIMITS,) if self.delta is None else (LIMITS, SHARES)
+
+    def lower(self, counts: Counts, method: str, level: float) -> Array:
+        """Lower bounds, each of which is above the truth with probability `level` at most."""
+        if method == SHARES and self.delta is not None:
+            trials = counts.trials_p + counts.trials_q
+            return epsilon_from_shares(counts.hits_p, counts.hits_q, trials, self.delta, level)
+        return self.of_event(
+            lower_limit(counts.hits_p, counts.trials_p, level / 2),
+            upper_limit(counts.hits_q, counts.trials_q, level / 2),
+        )
+
+    def most_shown(self, hits: int, trials_p: int, trials_q: int, level: float) -> float:
+        """The best lower bound from an event with so many hits for one data set and none for the other."""
+        counts = Counts(np.array([float(hits)]), trials_p, np.array([0.0]), trials_q)
+        return max(float(self.lower(counts, method, level)[0]) for method in self.methods)
+
+
+def measures(
+    subject: PrivacyCurves | None, claim: Guarantee | PrivacyCurves | None, delta: float | Sequence[float]
+) -> list[Measure]:
+    """All that an audit bounds: the claim first, if it is a guarantee, then epsilon at each delta, then delta at 0.
+
+    The subject is what is audited, if it states curves; a claim that is curves replaces them.
+    """
+    curves = claim if isinstance(claim, PrivacyCurves) else subject
+    return [*_claimed(claim), *_on_curves(curves, delta)]
+
+
+def _claimed(claim: Guarantee | PrivacyCurves | None) -> Iterator[Measure]:
+    if claim is None or isinstance(claim, PrivacyCurves):
+        return
+    if Guarantee.checked(claim=claim).adds_up:
+        yield Measure(f"loss, of {claim}", claim.allowed, None, partial(_of_event, claim), claim.loss)
+    else:
+        yield _epsilon_at(claim.allowed, f"claimed epsilon at delta {claim.allowed:g}", claim.budget)
+
+
+def _of_event(claim: Guarantee, p: ArrayLike, q: ArrayLike) -> Array:
+    return claim.loss(EventLoss(np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)))
+
+
+def _on_curves(curves: PrivacyCurves | None, delta: float | Sequence[float]) -> Iterator[Measure]:
+    for value in np.atleast_1d(delta).tolist():
+        at = at_least(0, delta=value)
+        if at >= 1:
+            raise ArgumentError(f"Expected delta in [0, 1), got delta={at:g}.")
+        yield _epsilon_at(at, f"epsilon at delta {at:g}", _stated(curves, partial(_epsilon, delta=at)))
+    if curves is not None:
+        stated = _stated(curves, _total_variation)
+        # Small changes of a law show here long before they show at a small delta.
+        yield Measure("delta at epsilon 0", stated, None, lambda p, q: np.subtract(p, q), _total_variation)
+
+
+def _epsilon_at(delta: float, name: str, stated: float) -> Measure:
+    return Measure(name, stated, delta, partial(epsilon_of, delta=delta), partial(_epsilon, delta=delta))
+
+
+def _epsilon(curves: PrivacyCurves, delta: float) -> float:
+    return curves.epsilon(delta) if delta > 0 else curves.pure_epsilon
+
+
+def _total_variation(curves: PrivacyCurves) -> float:
+    return curves.delta(0.0)
+
+
+def _stated(curves: PrivacyCurves | None, of_curves: Callable[[PrivacyCurves], float]) -> float:
+    try:
+        return math.nan if curves is None else of_curves(curves)
+    except UnattainableError:
+        return math.nan
+
+
+# Choosing the event that tells two data sets apart, and counting it in outputs that had no part in the choice.
+
+
+# One statistic of the outputs of one data set and of the other, both sorted.
+Scores = tuple[Array, Array]
+
+# The number of thresholds from which one is chosen.
+_THRESHOLDS = 400
+# Frequencies among so few outputs look better than they are. This is one standard deviation on the safe side.
+_DOUBT_OF_CHOICE = 0.16
+# The share of the outputs that statistics are learned from, and the share that an event is chosen on. What is learned
+# matters less where the likelihood ratio is known.
+_LEARNED, _LEARNED_BESIDE, _CHOSEN = 0.25, 0.1, 0.125
+
+
+@final
+@dataclass(frozen=True)
+class Parts:
+    """How many outputs of each data set serve to learn statistics, to choose an event, and to count it."""
+
+    learned: int
+    chosen: int
+    counted: int
+
+
+def parts(size: int, *, likelihood: bool) -> Parts:
+    """The parts of so many outputs, if the likelihood ratio is known or if everything has to be learned."""
+    learned = round(size * (_LEARNED_BESIDE if likelihood else _LEARNED))
+    chosen_on = round(size * _CHOSEN)
+    return Parts(learned, chosen_on, size - learned - chosen_on)
+
+
+@final
+@dataclass(frozen=True)
+class Event:
+    """A statistic that reaches a threshold; or, if `flip`, that does not, which the second data set makes likelier."""
+
+    which: int  # The position of the statistic.
+    threshold: float
+    flip: bool
+    method: str  # How the bound is computed from the counts.
+
+
+def chosen(scores: Sequence[Scores], measures: Sequence[Measure], trials: int, level: float) -> list[Event]:
+    """For each measure the event with the best bound, if other outputs have the same two frequencies.
+
+    There is a pair of scores for each statistic. About so many `trials` of each data set are going to be counted, and
+    the bounds are going to be computed at this `level`.
+    """
+    best = [(-math.inf, Event(0, 0.0, False, LIMITS)) for _ in measures]
+    for which, (x, y) in enumerate(scores):
+        thresholds = _thresholds(x, y)
+        for flip in (False, True):
+            hits_p, hits_q = _hits(x, y, thresholds, flip)
+            p, q = lower_limit(hits_p, len(x), _DOUBT_OF_CHOICE), upper_limit(hits_q, len(y), _DOUBT_OF_CHOICE)
+            expected = Counts(np.floor(p * trials), trials, np.ceil(q * trials), trials)
+            for i, measure in enumerate(measures):
+                for method in measure.methods:
+                    bounds = measure.lower(expected, method, level)
+                    j = int(np.argmax(bounds))
+                    # On ties, keep the first statistic, which is the simplest.
+                    if bounds[j] > best[i][0]:
+                        best[i] = (float(bounds[j]), Event(which, float(thresholds[j]), flip, method))
+    return [event for _, event in best]
+
+
+def counted(event: Event, x: Array, y: Array) -> Counts:
+    """How often an event happened, from the sorted values of its statistic; first for the data set that it favours."""
+    hits_p, hits_q = _hits(x, y, np.array([event.threshold]), event.flip)
+    first, second = (y, x) if event.flip else (x, y)
+    return Counts(hits_p, len(first), hits_q, len(second))
+
+
+def _hits(x: Array, y: Array, thresholds: Array, flip: bool) -> tuple[Array, Array]:
+    """How often a sorted statistic reaches thresholds, for x and y; if `flip`, how often it does not, for y and x."""
+    below_x, below_y = (np.searchsorted(values, thresholds).astype(np.float64) for values in (x, y))
+    return (below_y, below_x) if flip else (len(x) - below_x, len(y) - below_y)
+
+
+def _thresholds(x: Array, y: Array) -> Array:
+    """Thresholds half-way between values of the statistic, denser in rank towards both ends."""
+    values = np.unique(np.concatenate([x, y]))
+    # A threshold that is itself a value would lose outputs that are only just beyond it.
+    values = np.concatenate([values[:1], (values[:-1] + values[1:]) / 2])
+    ranks = (len(values) - 1) * expit(np.linspace(-math.log(len(values) + 1), math.log(len(values) + 1), _THRESHOLDS))
+    return np.asarray(values[np.unique(np.round(ranks).astype(int))])

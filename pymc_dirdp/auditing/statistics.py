@@ -1,23 +1,247 @@
-"""Statistics: one number for each output, which tells two data sets apart as well as possible.
-
-It is larger for the first data set, as far as is known. A lower bound is valid for any statistic, because only the
-counting has to be independent. A poor statistic finds a lower bound.
-"""
+"""Statistics that tell two data sets apart: supports, last bits, parities, and likelihood ratios."""
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
+from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.auditing.frequencies import frequency_ratio
-from pymc_dirdp.auditing.last_bits import bit_features, bit_patterns
-from pymc_dirdp.auditing.parities import parities
-from pymc_dirdp.auditing.seen import Seen, Statistic
-from pymc_dirdp.auditing.supports import repeated, the_data
+from pymc_dirdp.auditing.outputs import Keys, Seen, Statistic, frequency_ratio, hashed, most_telling
 
-__all__ = ["learned"]
+__all__ = ["bit_features", "bit_patterns", "learned", "parities", "repeated", "the_data", "unreachable"]
+
+# Outputs that one data set can give and the other cannot, or that are the data themselves.
+
+
+# So many single entries are tried at most, and so many are kept.
+_TRIED, _KEPT = 32, 2
+# The relative rounding of a quotient.
+_CLOSE = 1e-12
+# Prior parameters with which a posterior mean of the counts is sought.
+_PRIORS = (0.0, 0.5, 1.0)
+
+
+def repeated(x: Seen, y: Seen) -> list[Statistic]:
+    """Statistics of exact values: how much commoner an output, or one of its entries, is for one of the data sets.
+
+    Where outputs repeat, such as integers or those of a saturated generator, this finds the ones that only one
+    data set gives. Continuous outputs hardly repeat, and it finds nothing.
+
+    Parameters
+    ----------
+    x, y : Seen
+        Outputs that are not used again to count.
+    """
+    whole = frequency_ratio(hashed(_bits(x)), hashed(_bits(y)))
+    columns_x, columns_y = (list(_bits(sample)[:, :_TRIED].T) for sample in (x, y))
+    scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_telling(columns_x, columns_y, _KEPT)}
+
+    def of_entry(outputs: Seen, i: int) -> Array:
+        return scores[i](_bits(outputs)[:, i])
+
+    return [lambda outputs: whole(hashed(_bits(outputs))), *(partial(of_entry, i=i) for i in scores)]
+
+
+def _bits(outputs: Seen) -> Keys:
+    return outputs.points.view(np.uint64)
+
+
+def the_data(x: Array, y: Array, priors: Sequence[Array] = ()) -> Statistic:
+    """Whether an output is one of the two data sets: 2 or more for x, -2 or less for y, and near 0 for most others.
+
+    The data are sought as counts, as frequencies of the table or of its rows, and as posterior means. Single
+    entries that agree with one data set and not with the other count for less than 1 in all.
+
+    Parameters
+    ----------
+    x, y : array
+        The two data sets.
+    priors : sequence of array
+        Prior parameters to try, beside 0, 1/2 and 1 in each cell.
+    """
+    forms = [(_form(x, how), _form(y, how)) for how in (None, *_PRIORS, *priors)]
+    forms += [(x / max(x.sum(), 1.0), y / max(y.sum(), 1.0))]
+
+    def statistic(outputs: Seen) -> Array:
+        scores = np.zeros(len(outputs))
+        if outputs.shape != x.shape or not x.size:
+            return scores
+        for of_x, of_y in forms:
+            like_x, like_y = (_agrees(outputs.points, form) for form in (of_x, of_y))
+            tells = ~_agrees(of_x.reshape(1, -1), of_y)[0]
+            if np.any(tells):
+                scores += 2.0 * like_x.all(axis=1) - 2.0 * like_y.all(axis=1)
+                entries = like_x[:, tells].astype(np.float64) - like_y[:, tells]
+                scores += entries.sum(axis=1) / (len(forms) * (tells.sum() + 1))
+        return scores
+
+    return statistic
+
+
+def _form(counts: Array, prior: float | Array | None) -> Array:
+    if prior is None:
+        return counts
+    smooth = counts + prior
+    total = smooth.sum(axis=-1, keepdims=True)
+    return np.asarray(smooth / np.where(total > 0, total, 1.0))
+
+
+def _agrees(points: Array, form: Array) -> NDArray[np.bool_]:
+    target = form.ravel()
+    return np.asarray(np.abs(points - target) <= _CLOSE * np.abs(target))
+
+
+# What the last bits of a floating-point number, and whether it is a quotient, tell about how it was computed.
+
+
+# How many entries' patterns are tried, how many patterns are kept, and how many entries' last bits are combined.
+_ENTRIES, _LAST_BITS_KEPT, _TOGETHER = 12, 4, 4
+
+
+def unreachable(values: Array) -> NDArray[np.bool_]:
+    """Numbers that are not `1 / S`, rounded, for any double S.
+
+    A component that is the largest of its row and was divided by the sum of `exp(logs - largest)` is such a quotient.
+    Near 1 only half of all doubles are such quotients, so another way to normalise shows soon.
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        quotient = 1 / values
+        near = (quotient, np.nextafter(quotient, 0.0), np.nextafter(quotient, np.inf))
+        return ~np.any([1 / s == values for s in near], axis=0)
+
+
+def bit_features(outputs: Seen) -> Array:
+    """Numbers for a discriminant: the place of the last bit that is set in each entry, and facts about each row.
+
+    The facts are whether the row's largest entry is out of reach of a quotient, and by how many units in the last
+    place the row's sum misses 1.
+    """
+    rows = _rows(outputs)
+    out_of_reach = unreachable(rows.max(axis=-1)).astype(np.float64)
+    some = [out_of_reach.sum(axis=1), out_of_reach.all(axis=1)]
+    return np.column_stack([_last_bits(outputs.numbers), out_of_reach, *some, _missing(rows)])
+
+
+def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]:
+    """Statistics of the patterns of low bits that are commoner for one data set, with the arguments of `parities`."""
+    entries = x.entries(changed, _ENTRIES)
+    of_x, of_y = _patterns(x, entries), _patterns(y, entries)
+    scores = {i: frequency_ratio(of_x[i], of_y[i]) for i in most_telling(of_x, of_y, _LAST_BITS_KEPT)}
+
+    def statistic(outputs: Seen, i: int) -> Array:
+        return scores[i](_patterns(outputs, entries)[i])
+
+    return [partial(statistic, i=i) for i in scores]
+
+
+def _patterns(outputs: Seen, entries: NDArray[np.intp]) -> list[Keys]:
+    """For each entry: trailing zeros; the lowest byte; the lowest bits with the exponent; whether it is a quotient."""
+    numbers, rows = outputs.numbers, _rows(outputs)
+    largest = rows.max(axis=-1)[:, :_ENTRIES]
+    values = np.column_stack([numbers[:, entries], largest, 1 - largest])
+    bits, exponents = np.ascontiguousarray(values).view(np.uint64), np.frexp(values)[1]
+    by_exponent = (bits & np.uint64(7)) + np.uint64(8) * (exponents + 2048).astype(np.uint64)
+    quotients = unreachable(values) + 2 * (np.frexp(values)[0] > np.sqrt(0.5)) + 4 * exponents
+    parity = np.bitwise_xor.reduce(bits[:, :_TOGETHER] & np.uint64(1), axis=1)
+    kinds = (_last_bits(values).astype(np.int64), bits & np.uint64(255), by_exponent, quotients)
+    columns = [column.astype(np.int64).view(np.uint64) for kind in kinds for column in kind.T]
+    low = hashed(bits[:, :_TOGETHER] & np.uint64(3))
+    return [*columns, parity, low, hashed(np.asarray(_missing(rows)).astype(np.int64).view(np.uint64))]
+
+
+def _rows(outputs: Seen) -> Array:
+    """The outputs as rows of a table, shape (n, rows, d)."""
+    d = outputs.shape[-1] if outputs.shape else 1
+    return outputs.numbers.reshape(len(outputs), -1, d)
+
+
+def _missing(rows: Array) -> Array:
+    """By how many units of 2**-53 the sum of each row misses 1, clipped to a thousand."""
+    return np.clip((rows.sum(axis=-1) - 1) * 2.0**53, -1e3, 1e3)
+
+
+def _last_bits(values: Array) -> Array:
+    """The binary exponent of the last bit that is set; 0 for the number 0."""
+    mantissa, exponent = np.frexp(values)
+    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    # The lowest bit of a whole number, as a power of two.
+    _, lowest = np.frexp((whole & -whole).astype(np.float64))
+    return np.where(whole == 0, 0.0, exponent - 54.0 + lowest)
+
+
+# Products of signs: patterns of several entries that no single entry shows.
+
+
+Signs = NDArray[np.int8]
+
+# How many entries are looked at, and how many of their signs are multiplied at most. Pairs are of fewer entries.
+_PARITIES_ENTRIES, _LARGEST_SUBSET = 8, 4
+_ORDERED, _LARGEST_OF_ORDERS = 6, 3
+_PARITIES_KEPT = 2
+# No larger double is odd.
+_WHOLE = 2.0**53
+
+
+def parities(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]:
+    """The products of signs that differ most between the data sets, over all small subsets of a few entries.
+
+    Parameters
+    ----------
+    x, y : Seen
+        Outputs that are not used again to count.
+    changed : array of int
+        Entries in which the two data sets differ; they are looked at first.
+    """
+    entries = x.entries(changed, _PARITIES_ENTRIES)
+    medians = np.median(np.concatenate([x.numbers, y.numbers])[:, entries], axis=0)
+    differences: list[tuple[float, int, tuple[int, ...], float]] = []
+    of_both = zip(_signs(x, entries, medians), _signs(y, entries, medians), strict=True)
+    for kind, ((of_x, most), (of_y, _)) in enumerate(of_both):
+        for length in range(1, min(most, of_x.shape[1]) + 1):
+            for subset in combinations(range(of_x.shape[1]), length):
+                apart = float(_product(of_x, subset).mean() - _product(of_y, subset).mean())
+                # A statistic has to be larger for x.
+                differences.append((-abs(apart), kind, subset, math.copysign(1.0, apart)))
+
+    def statistic(outputs: Seen, kind: int, subset: tuple[int, ...], sign: float) -> Array:
+        return np.asarray(sign * _product(_signs(outputs, entries, medians)[kind][0], subset))
+
+    best = sorted(differences)[:_PARITIES_KEPT]
+    return [partial(statistic, kind=kind, subset=subset, sign=sign) for _, kind, subset, sign in best]
+
+
+def _signs(outputs: Seen, entries: NDArray[np.intp], medians: Array) -> list[tuple[Signs, int]]:
+    """Each kind of sign, shape (n, m), and how many of them are multiplied at most.
+
+    A sign is +1 where an entry is above zero, above the median or odd, or the larger of two; otherwise it is -1.
+    """
+    values = outputs.numbers[:, entries]
+    first = values[:, :_ORDERED]
+    i, j = np.triu_indices(first.shape[1], 1)
+    return [
+        (_sign(values > 0), _LARGEST_SUBSET),
+        (_sign(values > medians), _LARGEST_SUBSET),
+        (_sign((np.abs(values) < _WHOLE) & (np.mod(np.floor(values), 2) == 1)), _LARGEST_SUBSET),
+        (_sign(first[:, i] > first[:, j]), _LARGEST_OF_ORDERS),
+    ]
+
+
+def _sign(yes: NDArray[np.bool_]) -> Signs:
+    return np.where(yes, 1, -1).astype(np.int8)
+
+
+def _product(signs: Signs, subset: tuple[int, ...]) -> Signs:
+    return reduce(np.multiply, (signs[:, i] for i in subset))
+
+
+# Statistics: one number for each output, which tells two data sets apart as well as possible.
+#
+# It is larger for the first data set, as far as is known. A lower bound is valid for any statistic, because only the
+# counting has to be independent. A poor statistic finds a lower bound.
+
 
 # The least variance, as a share of the pooled one: without it an entry that never varies would have infinite weight.
 _LEAST_VARIANCE = 1e-9

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from pymc_dirdp.bandits.batch_draw import BatchDraw
-from pymc_dirdp.bandits.batch_noise import BatchNoise
+from pymc_dirdp.bandits.batch_release import BatchDraw, BatchNoise
 from pymc_dirdp.checks import integer, one_of, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.curves import PrivacyCurves

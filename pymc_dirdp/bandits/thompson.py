@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, cast, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.accounting.rules import refuse_other
+from pymc_dirdp.accounting.budget import refuse_other
 from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.rewards import checked_labels, checked_utilities, listed
-from pymc_dirdp.bandits.schedule import rules_of
-from pymc_dirdp.bandits.settings import Settings, unit_of
+from pymc_dirdp.bandits.every_round import rules_of
+from pymc_dirdp.bandits.settings import Settings, checked_labels, checked_utilities, listed, unit_of
 from pymc_dirdp.bandits.store import State, StateFile
 from pymc_dirdp.bandits.transcript import Transcript
 from pymc_dirdp.bandits.view import BanditView

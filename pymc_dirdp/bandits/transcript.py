@@ -5,8 +5,7 @@ from typing import Any, ClassVar, Self, final, override
 
 from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.rewards import checked_labels, checked_utilities
-from pymc_dirdp.bandits.settings import Settings
+from pymc_dirdp.bandits.settings import Settings, checked_labels, checked_utilities
 from pymc_dirdp.bandits.store import State
 from pymc_dirdp.bandits.view import BanditView
 from pymc_dirdp.errors import ArgumentError, UnattainableError

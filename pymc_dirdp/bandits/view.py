@@ -1,32 +1,94 @@
-"""What anybody may see of a bandit: all of it is made of released numbers."""
+"""What a bandit shows of itself."""
 
 import os
 import threading
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, override
 
 import numpy as np
 
-from pymc_dirdp.bandits.batch_run import BatchRun
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.every_round import EveryRound
-from pymc_dirdp.bandits.rewards import Worth
-from pymc_dirdp.bandits.round_run import RoundRun
-from pymc_dirdp.bandits.settings import Settings
+from pymc_dirdp.bandits.runs import BatchRun, RoundRun, decision_tree
+from pymc_dirdp.bandits.settings import REWARD, Settings, Worth
 from pymc_dirdp.bandits.store import State
-from pymc_dirdp.bandits.tables import decision_tree
-from pymc_dirdp.bandits.wording import BanditReport, told
 from pymc_dirdp.checks import integer
+from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.entropy import generator
+from pymc_dirdp.sampling.bits import Bits, generator
 
 if TYPE_CHECKING:
     import pymc as pm
     import xarray as xr
 
-__all__ = ["BanditView"]
+__all__ = ["BanditReport", "BanditView", "told"]
+
+# What a bandit guarantees, in words.
+
+
+@dataclass(frozen=True)
+class BanditReport(Labelled):
+    """Sections of labelled lines. `print` it, or let a notebook show it.
+
+    Attributes
+    ----------
+    title : str
+    sections : tuple of (str, tuple of (str, str))
+    """
+
+    title: str
+    sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+    @override
+    def _told(self) -> tuple[str, Sections]:
+        return self.title, self.sections
+
+
+def _protected(unit: str, rewards: int) -> str:
+    if unit == REWARD:
+        return (
+            "one reward: nobody can tell it from another reward in [0, 1]. Somebody with several rewards is protected "
+            "less; contribution= protects people"
+        )
+    if rewards == 1:
+        return f"one {unit} with at most 1 reward: nobody can tell it from another reward in [0, 1]"
+    return f"one {unit} with at most {rewards} rewards: nobody can tell them from other rewards in [0, 1]"
+
+
+def told(settings: Settings[Design | EveryRound], state: Sequence[tuple[str, str]]) -> BanditReport:
+    """The report of a bandit, by public numbers only.
+
+    Parameters
+    ----------
+    settings : Settings
+    state : sequence of (str, str)
+        How far the run has come, in public words.
+    """
+    design = settings.design
+    privacy = [
+        ("guarantee", f"{settings.guarantee}, for {design.span}"),
+        ("protects", _protected(settings.unit, settings.rewards)),
+        (
+            "holds if",
+            "rewards are reported in the order of the choices, at a deadline that does not depend on them, a missing "
+            "one as 0; and everybody who sees the choices sees nothing else of the rewards",
+        ),
+        (
+            "not covered",
+            "who was a visitor and when; the sum of all rewards, unless it is released by a mechanism of its own",
+        ),
+    ]
+    if settings.unit != REWARD:
+        privacy.append(("assumed", f"one {settings.unit} has the same name in every update"))
+    if settings.seeded:
+        privacy.append(("warning", "drawn with a seed, so this run is not private"))
+    sections = (("Privacy", tuple(privacy)), ("Rules", tuple(design.facts())), ("So far", tuple(state)))
+    return BanditReport("Private Thompson sampling", sections)
+
+
+# What anybody may see of a bandit: all of it is made of released numbers.
 
 
 class BanditView:
@@ -127,7 +189,7 @@ class BanditView:
         log_likelihood : PyTensor scalar
             Of all batches that are released by now, with its gradient; for `pm.Potential`. Open batches are not used.
         """
-        from pymc_dirdp.bandits.likelihood_op import log_likelihood
+        from pymc_dirdp.bandits.beliefs import log_likelihood
 
         with self._lock:
             beliefs = self._run.beliefs()

@@ -1,11 +1,14 @@
-"""What each command does. It calls the functions that a program would call, and returns what is printed."""
+"""What each command does: it reads a declaration and files, and calls what a program would call."""
 
+import csv
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pymc_dirdp.cli.declaration import Declaration, declared, written
-from pymc_dirdp.cli.output import new_file
-from pymc_dirdp.cli.records import read_columns, refuse_unreadable
 from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
 
 if TYPE_CHECKING:
@@ -19,7 +22,196 @@ if TYPE_CHECKING:
     from pymc_dirdp.releases.statement import Statement
     from pymc_dirdp.releases.verification import Verification
 
-__all__ = ["analyse", "init", "ledger", "plan", "release", "report", "statement", "verify"]
+__all__ = [
+    "analyse",
+    "init",
+    "ledger",
+    "plan",
+    "release",
+    "report",
+    "statement",
+    "verify",
+]
+
+# Files that are made whole or not at all, and that replace another one only if somebody says so.
+
+
+@contextmanager
+def new_file(path: Path, *, force: bool) -> Iterator[Path]:
+    """A file beside `path`, which takes its place at the end of the block, if nothing goes wrong.
+
+    The name is taken at the beginning, so before anything is spent: no two processes write the same file.
+
+    Parameters
+    ----------
+    path : Path
+        The name that the file gets.
+    force : bool
+        Whether it may replace another file.
+
+    Raises
+    ------
+    ArgumentError
+        If there is such a file already, or what is there is no file.
+    OSError
+        If no file can be made there.
+    """
+    taken = _take(path, force)
+    try:
+        handle, name = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
+        os.close(handle)
+        aside = Path(name)
+        try:
+            yield aside
+            # A temporary file can be read by its owner alone, and others have the rights that this process gives.
+            mask = os.umask(0)
+            os.umask(mask)
+            aside.chmod(0o666 & ~mask)
+            aside.replace(path)
+            taken = False
+        finally:
+            aside.unlink(missing_ok=True)
+    finally:
+        if taken:
+            path.unlink(missing_ok=True)
+
+
+def _take(path: Path, force: bool) -> bool:
+    """Make an empty file of this name, or find that there is one that may be replaced; whether it was made."""
+    if path.is_dir():
+        raise ArgumentError(f"{path} is a folder. Name a file in it.")
+    if path.exists() and not path.is_file():
+        raise ArgumentError(f"{path} is no ordinary file, such as a device. Give another name.")
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        if not force:
+            raise ArgumentError(f"{path} is there already. Give another name, or --force to replace it.") from None
+        return False
+    return True
+
+
+# The columns of a CSV or Parquet file. **Secret**: no error of this file holds a value, a number or a place.
+
+
+# A longer whole number is no count, and Python refuses to read one of many thousand digits.
+_MOST_DIGITS = 18
+
+
+def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
+    """The declared columns of a file, by name: lists, or columns of Arrow.
+
+    Parameters
+    ----------
+    path : Path
+        A Parquet file if its name ends so; any other is read as CSV in UTF-8, whose first line names the columns.
+    declaration : Declaration
+
+    Raises
+    ------
+    ArgumentError, DataError
+        If a column is missing, or the file is not what its name says.
+    ImportError
+        If a Parquet file cannot be read without another package.
+    OSError
+        If the file cannot be read.
+    """
+    return (_parquet if _is_parquet(path) else _csv)(path, declaration)
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Refuse a file that is not there or needs another package. Nothing of it is read."""
+    if _is_parquet(path):
+        _refuse_without_arrow()
+    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+
+
+def _refuse_without_arrow() -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "Parquet files need PyArrow. Install it with: pip install pyarrow, or save the data as CSV."
+        ) from None
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
+    try:
+        # Excel begins its files with a mark, which this encoding leaves out.
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, delimiter=declaration.delimiter, strict=True)
+            header = next(lines, [])
+            at = [_position(name, header) for name in declaration.columns]
+            # A blank line is no record.
+            rows = [[row[i] for i in at] for row in lines if row and _fits(row, header)]
+    except UnicodeDecodeError:
+        problem = "is not written in UTF-8. Save it as UTF-8, by an editor or by iconv."
+    except csv.Error:
+        problem = "is no CSV file: some quotation mark is not closed, or a field is too long."
+    else:
+        return _values(rows, declaration)
+    # Raised here, because those errors hold the data, and Python would keep them as its context.
+    raise DataError(f"{path} {problem}")
+
+
+def _values(rows: list[list[str]], declaration: Declaration) -> dict[str, Any]:
+    """The columns of these rows. In a CSV file everything is a text."""
+    columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(declaration.columns)}
+    for name, labels in declaration.categories.items():
+        numbers = {str(label): label for label in labels if isinstance(label, int)}
+        if numbers:
+            columns[name] = [numbers.get(text, text) for text in columns[name]]
+    if declaration.counts is not None:
+        columns[declaration.counts] = list(map(_count, columns[declaration.counts]))
+    return columns
+
+
+def _position(name: str, header: list[str]) -> int:
+    # What the header holds is not repeated: if the header is missing, it is a record.
+    if header.count(name) != 1:
+        raise ArgumentError(
+            f"Expected the data to name the column {name!r} once, in the first line of a CSV file. See that the first "
+            "line holds the names, and that delimiter in [data] is right."
+        )
+    return header.index(name)
+
+
+def _fits(row: list[str], header: list[str]) -> bool:
+    if len(row) != len(header):
+        raise DataError("Some line of the data has another number of fields than the first line.")
+    return True
+
+
+def _count(text: str) -> int | str:
+    """An integer, or the text itself, which is then refused as any other value is."""
+    short = text.strip(" ")
+    return int(short) if short.isascii() and short.isdigit() and len(short) <= _MOST_DIGITS else text
+
+
+def _parquet(path: Path, declaration: Declaration) -> dict[str, Any]:
+    _refuse_without_arrow()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+    try:
+        with pq.ParquetFile(path) as file:
+            for name in declaration.columns:
+                _position(name, file.schema_arrow.names)
+            table = file.read(columns=declaration.columns)
+    except (pa.ArrowException, OSError):
+        table = None
+    if table is None:
+        raise DataError(f"{path} is no Parquet file, or a damaged one.")
+    return {name: table[name] for name in declaration.columns}
+
+
+# What each command does. It calls the functions that a program would call, and returns what is printed.
+
 
 _ENGINE: Final = "h5netcdf"
 

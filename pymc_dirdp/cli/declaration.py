@@ -10,8 +10,8 @@ from typing import Any, final
 
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 
 __all__ = ["Declaration", "declared", "written"]
 

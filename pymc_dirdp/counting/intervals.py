@@ -10,12 +10,10 @@ import numpy as np
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.codes import Frame, refuse_other_indexes
-from pymc_dirdp.counting.columns import column_of, values_of
-from pymc_dirdp.counting.dictionaries import plain_array
-from pymc_dirdp.counting.engines import EngineRecords, in_engine
-from pymc_dirdp.counting.families import count_families
-from pymc_dirdp.counting.parquet import is_parquet, relation
-from pymc_dirdp.counting.tallies import tabulate
+from pymc_dirdp.counting.columns import column_of, plain_array, values_of
+from pymc_dirdp.counting.counts import tabulate
+from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, relation
+from pymc_dirdp.counting.tables import count_families
 from pymc_dirdp.errors import DataError
 
 __all__ = ["count_between", "interval_of", "refuse_missing"]

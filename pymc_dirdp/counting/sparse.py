@@ -10,15 +10,15 @@ import numpy as np
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.counting.bounding import Bound, bound_of_sum, checked_bound, refuse_other_declaration
-from pymc_dirdp.counting.categories import (
+from pymc_dirdp.counting.codes import (
     Categories,
+    Frame,
     Otherwise,
     checked_categories,
     checked_otherwise,
     checked_variables,
 )
-from pymc_dirdp.counting.codes import Frame
-from pymc_dirdp.counting.families import coded_families
+from pymc_dirdp.counting.tables import coded_families
 from pymc_dirdp.errors import ArgumentError, type_name
 
 __all__ = ["SparseCounts", "count_sparse"]

@@ -1,12 +1,16 @@
-"""Numbers that were computed from the data, which no guarantee covers."""
+"""Numbers that must not be published, and how they are marked."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import numpy as np
+import xarray as xr
 
-__all__ = ["DO_NOT_PUBLISH", "Confidential"]
+__all__ = ["DO_NOT_PUBLISH", "Confidential", "marked"]
+
+# Numbers that were computed from the data, which no guarantee covers.
+
 
 DO_NOT_PUBLISH = "do not publish: computed from the data themselves, so the guarantee does not cover it"
 
@@ -120,3 +124,23 @@ class Confidential:
     __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
     __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
     __eq__, __ne__ = _compared(operator.eq), _compared(operator.ne)
+
+
+# Trees whose every group and variable says that they are confidential.
+
+
+def marked(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
+    """The groups by path as a tree with the mark on every group and variable, so that what is taken out keeps it."""
+    tree = xr.DataTree.from_dict({path: _with_marks(dataset) for path, dataset in groups.items()}, name="confidential")
+    for node in tree.subtree:
+        # Attributes are texts or numbers, so that a file returns what was written.
+        kept: dict[Any, Any] = {key: value for key, value in node.attrs.items() if isinstance(value, str | int | float)}
+        node.attrs = {"confidential": DO_NOT_PUBLISH} | kept
+    return tree
+
+
+def _with_marks(dataset: xr.Dataset) -> xr.Dataset:
+    own = dataset.copy()
+    for values in own.data_vars.values():
+        values.attrs = {**values.attrs, "confidential": DO_NOT_PUBLISH}
+    return own

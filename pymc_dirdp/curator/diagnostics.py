@@ -8,24 +8,22 @@ import pymc as pm
 import xarray as xr
 
 from pymc_dirdp.checks import integer
-from pymc_dirdp.curator.cost import realised, realised_by_row
-from pymc_dirdp.curator.estimated import errors_of_estimates, planned_numbers
-from pymc_dirdp.curator.laws import Law, own_law, variable
-from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table
-from pymc_dirdp.curator.marking import marked
-from pymc_dirdp.curator.pointwise import observations
-from pymc_dirdp.curator.posterior_tree import posterior_groups
-from pymc_dirdp.curator.tempered_model import nuts as nuts_draws
+from pymc_dirdp.curator.confidential import marked
+from pymc_dirdp.curator.estimated import Law, errors_of_estimates, own_law, planned_numbers, variable
+from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table, observations
+from pymc_dirdp.curator.leave_one_out import nuts as nuts_draws
+from pymc_dirdp.curator.posterior import posterior_groups
+from pymc_dirdp.curator.realised import realised, realised_by_row
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.opened import opened
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["diagnose"]
 

@@ -1,23 +1,141 @@
-"""The exact posterior of a model without any privacy, by conjugacy. All of it is confidential."""
+"""The exact posterior of a model, without any privacy."""
 
-from collections.abc import Collection
+import math
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any
 
+import numpy as np
 import pymc as pm
 import xarray as xr
+from arviz_base import dict_to_dataset
+from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
-from pymc_dirdp.curator.laws import own_law
-from pymc_dirdp.curator.marking import marked
-from pymc_dirdp.curator.pointwise import observations
-from pymc_dirdp.curator.posterior_tree import posterior_groups
+from pymc_dirdp.curator.confidential import marked
+from pymc_dirdp.curator.estimated import Law, own_law, variable
+from pymc_dirdp.curator.leave_one_out import Observed, observations
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.releases.deterministics import checked_names
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.releases.description import labels
+from pymc_dirdp.releases.deterministics import checked_names, evaluated
+from pymc_dirdp.sampling.bits import Seed, generator
 
-__all__ = ["exact_posterior"]
+__all__ = ["exact_posterior", "posterior_groups"]
+
+# The secret draws of a posterior as a tree with every group that ArviZ's functions look for.
+
+
+# The log-likelihood of single observations may take 128 MB, and so may replicated data.
+_MOST_VALUES = 2**24
+
+
+def posterior_groups(
+    laws: tuple[Law, ...],
+    drawn: dict[str, Array],
+    observations: dict[str, tuple[Observed, ...]],
+    model: pm.Model,
+    deterministics: tuple[str, ...],
+    rng: np.random.Generator,
+) -> dict[str, xr.Dataset]:
+    """The groups of one posterior, by name.
+
+    By name of a table, `drawn` has its draws, shape `(chains, draws, *table.shape)`, and `observations` has what feeds
+    it. `deterministics` names those of the model that are evaluated.
+
+    The density of the posterior is the exponential of the sum of `log_prior` and `log_likelihood`, as sensitivities and
+    importance weights need it: under the private distribution the likelihood is raised to the power `r`. It is a
+    density in the coordinates of samplers, see :meth:`Law.log_prior`.
+    """
+    tables = {law.table.name: law for law in laws}
+    chains, draws = next(iter(drawn.values())).shape[:2]
+    values = {name: variable(law.table, drawn[name]) for name, law in tables.items()}
+    prior = {name: variable(law.table, law.sample_prior(chains, draws, rng)) for name, law in tables.items()}
+    density = {name: law.log_prior(drawn[name]) for name, law in tables.items()}
+    dims = {law.table.name: _dims(law) for law in laws}
+    dims |= {name: _dims_of(name, model.named_vars_to_dims.get(name)) for name in deterministics}
+    coords = {dim: given for law in laws for dim, given in labels(law.table).items()}
+    rows = {name: dims[name] if law.table.family == "beta" else dims[name][:-1] for name, law in tables.items()}
+    groups = {
+        "posterior": _dataset(values | _flat(model, deterministics, values), dims, coords),
+        "prior": _dataset(prior | _flat(model, deterministics, prior), dims, coords),
+        "log_prior": _dataset(density, rows, coords),
+    }
+    return groups | _observed_groups(tables, drawn, observations, rng)
+
+
+def _observed_groups(
+    tables: dict[str, Law],
+    drawn: dict[str, Array],
+    observations: dict[str, tuple[Observed, ...]],
+    rng: np.random.Generator,
+) -> dict[str, xr.Dataset]:
+    chains, draws = next(iter(drawn.values())).shape[:2]
+    pairs = [(tables[name], seen) for name, several in observations.items() for seen in several]
+    dims = {seen.name: list(seen.dims) for _, seen in pairs}
+    coords = {dim: given for _, seen in pairs for dim, given in seen.coords.items()}
+    given = {seen.name: seen.values for _, seen in pairs}
+    groups = {"observed_data": _dataset(given, dims, coords, sample_dims=[])}
+    powers = {f"power_{seen.name}": law.power for law, seen in pairs}
+    if chains * draws * sum(math.prod(seen.values.shape) for _, seen in pairs) > _MOST_VALUES:
+        total = {seen.name: law.power * seen.total_log_likelihood(drawn[law.table.name]) for law, seen in pairs}
+        groups["log_likelihood"] = _dataset(total, {}, {})
+        groups["log_likelihood"].attrs = powers | {
+            "summed": "over all observations, because there are too many to hold one by one"
+        }
+        return groups
+    each = {seen.name: law.power * seen.log_likelihood(drawn[law.table.name]) for law, seen in pairs}
+    shorter = {seen.name: list(seen.dims[: seen.row.ndim]) for _, seen in pairs}
+    groups["log_likelihood"] = _dataset(each, shorter, coords)
+    groups["log_likelihood"].attrs = powers
+    replicated = {seen.name: seen.replicate(drawn[law.table.name], rng) for law, seen in pairs}
+    groups["posterior_predictive"] = _dataset(replicated, dims, coords)
+    return groups
+
+
+def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
+    """The Deterministics at all draws; `evaluated` takes chains and draws as one axis."""
+    chains, draws = next(iter(values.values())).shape[:2]
+    flat = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
+    observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
+    deterministics = evaluated(model, names, flat, known=observed)
+    return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in deterministics.items()}
+
+
+def _dims(law: Law) -> list[str]:
+    table = law.table
+    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+    return _dims_of(table.name, axes)
+
+
+def _dims_of(name: str, axes: tuple[str | None, ...] | None) -> list[str]:
+    return [dim_name(name, axis, dim) for axis, dim in enumerate(axes or ())]
+
+
+def _dataset(
+    values: Mapping[str, NDArray[Any]],
+    dims: Mapping[str, list[str]],
+    coords: Mapping[str, list[Any]],
+    sample_dims: tuple[str, ...] | list[str] = ("chain", "draw"),
+) -> xr.Dataset:
+    with warnings.catch_warnings():
+        # A dim of the model may be called `sample`; the draws are in `chain` and `draw`.
+        warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
+        dataset = dict_to_dataset(
+            dict(values),
+            coords=dict(coords),
+            dims={name: axes for name, axes in dims.items() if name in values and axes},
+            sample_dims=list(sample_dims),
+        )
+    dataset.attrs = {}
+    return dataset
+
+
+# The exact posterior of a model without any privacy, by conjugacy. All of it is confidential.
 
 
 def exact_posterior(

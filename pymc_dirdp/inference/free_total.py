@@ -13,7 +13,7 @@ from pymc_dirdp.inference.number_draws import NumberDraws
 from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.panels import Panels
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = ["FreeTotal", "exponential_mixture"]
 

@@ -25,7 +25,7 @@ from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import BlockLikelihood, JointLikelihoods
-from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = ["JointLaw", "JointTables", "SharedNoise", "of_blocks"]
 

@@ -29,7 +29,7 @@ class MechanismOutput:
     ----------
     mechanism : Mechanism
         What drew it. Its law is a product over cells for all mechanisms here, except a
-        :class:`~pymc_dirdp.mechanisms.HellingerMechanism` with more than two categories. Of a
+        :class:`~pymc_dirdp.papers.HellingerMechanism` with more than two categories. Of a
         :class:`~pymc_dirdp.mechanisms.ZeroSumJointMechanism`, one output of tables of equal size, one in each row.
     values : array_like, shape `(..., d)` or `(k, ..., d)`
         One output, or k independent ones of the same counts: what the guarantee is about, such as noisy counts or
@@ -47,7 +47,7 @@ class MechanismOutput:
 
     Notes
     -----
-    The input of a :class:`~pymc_dirdp.mechanisms.SimplexMechanism` is taken to be counts by `n_records`, none of them
+    The input of a :class:`~pymc_dirdp.papers.SimplexMechanism` is taken to be counts by `n_records`, none of them
     0. Floors of its domain that are higher are not used.
 
     References
@@ -57,7 +57,7 @@ class MechanismOutput:
     Examples
     --------
     >>> import pymc_dirdp as dirdp
-    >>> mechanism = dirdp.mechanisms.TruncatedNoiseMechanism([1, 1, 1], n_records=60, scale=2.0)
+    >>> mechanism = dirdp.papers.TruncatedNoiseMechanism([1, 1, 1], n_records=60, scale=2.0)
     >>> noisy = mechanism.release([30, 20, 10])
     >>> output = dirdp.mechanisms.MechanismOutput(mechanism, noisy, prior=[1, 1, 1])
     >>> round(float(dirdp.estimate(output).frame()["count"].sum()), 6)

@@ -47,7 +47,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.beliefs import Beliefs, number_of, row_prior_of
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
-from pymc_dirdp.sampling.compiling import compiled
+from pymc_dirdp.sampling.discrete_noise import compiled
 
 __all__ = ["NoisyRows", "noisy_rows"]
 

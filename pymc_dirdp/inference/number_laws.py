@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.beta_binomial import _block_rule
+from pymc_dirdp.numerics.quadrature import _block_rule
 
 __all__ = ["CUT", "ImpossibleError", "LogWeight", "NumberLaws"]
 

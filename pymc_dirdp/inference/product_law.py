@@ -11,7 +11,7 @@ from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.number_laws import LogWeight, NumberLaws
 from pymc_dirdp.inference.tilted import TiltedCells, solved
-from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = ["ProductLaw", "tabulated"]
 

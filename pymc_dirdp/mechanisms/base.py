@@ -1,12 +1,9 @@
-"""What every mechanism says of itself: its curves, what it releases, how likely that is, and what a file holds of it.
-
-A new mechanism is one file with a class that does so, and a line in :mod:`pymc_dirdp.mechanisms.known`. Nothing outside
-this room asks which mechanism it has.
-"""
+"""What every mechanism is: privacy curves, a draw, facts for the file of a release, and words."""
 
 import abc
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,16 +13,91 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.outputs import Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import ReadsOutputs
-from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.sampling.fast import dirichlet
 
 if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism
 
-__all__ = ["SAMPLERS", "Mechanism"]
+__all__ = ["SAMPLERS", "Fact", "Mechanism", "Tempered"]
+
+# A public number or word of a mechanism, as a file of a release holds it.
+
+
+@final
+@dataclass(frozen=True)
+class Fact:
+    """A public number or word of a mechanism, as the group of a table in a release holds it.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the release.
+    field : str
+        The field or property of the mechanism.
+    kind : {"table", "scalar", "number", "whole", "text", "list"}
+        A variable with the axes of the table, a variable without axes, or an attribute; a list is written as JSON.
+    given : bool, default True
+        Whether the class takes it as an argument; otherwise it follows from the others, and is compared
+        when it is read.
+    optional : bool, default False
+        Whether it is left out of a file where it is None.
+    """
+
+    name: str
+    field: str
+    kind: str
+    given: bool = True
+    optional: bool = False
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is a variable of the group, and not an attribute."""
+        return self.kind in ("table", "scalar")
+
+
+# The parameters of a draw from `Dirichlet(r * counts + alpha)`, and of an urn that draws it.
+
+
+@final
+@dataclass(frozen=True)
+class Tempered:
+    """A mechanism whose output is itself a draw from `Dirichlet(r * counts + alpha)`.
+
+    Attributes
+    ----------
+    alpha : array, shape (..., d)
+    r : float
+        How much one record counts.
+    steps : int, optional
+        The output is the counts of an urn of so many steps, if their number is decided.
+    """
+
+    alpha: Array
+    r: float
+    steps: int | None = None
+
+    def matched(self, n_records: float) -> "Tempered":
+        """A Dirichlet distribution with the means and variances of the shares of the urn, for so many records in all.
+
+        With `u0` the sum of a row's parameters, `m` steps multiply the variance by `1 + u0 / m`, as does a factor of
+        `(m - 1) / (u0 + m)` on all parameters. Rows have an equal share of the records here.
+        """
+        if self.steps is None:
+            return self
+        totals = self.alpha.sum(axis=-1)
+        row = float(np.mean(totals)) + self.r * n_records / totals.size
+        factor = max(self.steps - 1, 0.5) / (row + self.steps)
+        return Tempered(factor * self.alpha, factor * self.r)
+
+
+# What every mechanism says of itself: its curves, what it releases, how likely that is, and what a file holds of it.
+#
+# A new mechanism is one file with a class that does so, and a line in :mod:`pymc_dirdp.mechanisms.known`. Nothing
+# outside this room asks which mechanism it has.
+
 
 SAMPLERS = ("exact", "fast")
 # What is proved about a draw, by sampler.

@@ -8,27 +8,141 @@ from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaincc, gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.facts import Fact
-from pymc_dirdp.mechanisms.floored_law import FlooredLaw
-from pymc_dirdp.mechanisms.floored_pair import floored_pair
-from pymc_dirdp.mechanisms.neighbours import blocks, moved
+from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.outputs import ONE_DRAW, Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
-from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.mechanisms.table import TableMechanism, blocks, moved
+from pymc_dirdp.numerics.gamma import log_mass
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves
-from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.sampling.floored import cells_of, exact_floored, flint, intensities
-from pymc_dirdp.sampling.floored_fast import fast_floored
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.sampling.floored import cells_of, exact_floored, fast_floored, flint, intensities
 
-__all__ = ["FlooredDirichletMechanism"]
+__all__ = ["FlooredDirichletMechanism", "FlooredLaw", "floored_pair"]
+
+# The law of an intensity above a floor, as a function of the count: what inference from a floored draw needs.
+
+
+# What an intensity says of a count is looked at in so many places, so many standard deviations far.
+_POINTS, _REACH = 64, 12.0
+# A probability that SciPy computes with all digits.
+_RARE = 1e-200
+
+
+@final
+@dataclass(frozen=True)
+class FlooredLaw:
+    """Gamma distributions with parameters `r * counts + alpha`, given that they lie between a floor and a ceiling.
+
+    Attributes
+    ----------
+    r, floor : float
+    ceiling : float
+        Infinite if there is none.
+    """
+
+    r: float
+    floor: float
+    ceiling: float
+
+    def log_density(self, g: Array, counts: Array, alpha: Array) -> Array:
+        """The logarithm of the density of intensities g. Shapes broadcast."""
+        a = alpha + self.r * counts
+        return np.asarray((a - 1) * np.log(g) - g - self._log_mass(a))
+
+    def _log_likelihood(self, counts: Array, g: Array, alpha: Array) -> Array:
+        return self.log_density(g, counts, alpha)
+
+    def _log_mass(self, a: Array) -> Array:
+        """The logarithm of the normaliser: quickly where SciPy's function is precise, by quadrature elsewhere."""
+        if np.isfinite(self.ceiling):
+            return log_mass(a, self.floor, self.ceiling)
+        above = np.asarray(gammaincc(a, self.floor))
+        found, rare = np.array(gammaln(a) + np.log(np.maximum(above, _RARE))), above < _RARE
+        found[rare] = log_mass(a[rare], self.floor)
+        return found
+
+    def row_likelihood(self, g: Array, alpha: Array) -> RowLikelihood:
+        """One row of intensities as a function of its counts. Shapes (d,)."""
+        return RowLikelihood(
+            lambda counts, cells: self.log_density(g[cells], counts, alpha[cells]), np.zeros_like, smooth=True
+        )
+
+    def rows_seen(self, g: Array, alpha: Array) -> RowsSeen:
+        """What rows of intensities, each of another table, say of their counts. Shapes (rows, d)."""
+        reach = _REACH * np.sqrt(g) / self.r + 1
+        low, high = np.maximum(g / self.r - reach, 0), g / self.r + reach
+
+        points = low + (high - low) * np.linspace(0, 1, _POINTS)[:, None, None]
+        logs = self.log_density(g, points, alpha)
+        mass = np.exp(logs - logs.max(axis=0))
+        mass /= mass.sum(axis=0)
+        mean = (mass * points).sum(axis=0)
+        variance = (mass * (points - mean) ** 2).sum(axis=0)
+        spread = float(np.sqrt(variance.sum(axis=-1)).mean())
+        return RowsSeen(low, high, self._log_likelihood, (g, alpha), mean.sum(axis=-1), spread)
+
+
+# Made-up counts at which a floored draw loses most, or close to it: for audits.
+
+
+def floored_pair(
+    alpha: Array, r: float, floor: float, moving: Sequence[NDArray[np.intp]], numbers: Sequence[int]
+) -> tuple[Array, list[tuple[int, int]]]:
+    """The counts of those who stay, and for each block the two cells between which a record moves.
+
+    Parameters
+    ----------
+    alpha, r, floor
+        As of the mechanism.
+    moving : sequence of array of int
+        The cells of each block of one person's records.
+    numbers : sequence of int
+        The public number of records of each row of two categories; none if they are unknown.
+    """
+    # The loss is largest a little above the floor: nearly there for the cell that gains, further up for the other.
+    near, far = (floor + k * math.sqrt(floor) for k in (1, 4))
+    base = np.zeros(alpha.shape)
+    moves = []
+    for cells in moving:
+        found = _worst_cells(cells, (near + far) / r, numbers)
+        if found is None:
+            continue
+        a, b = found
+        for cell, intensity in ((a, near), (b, far)):
+            base.flat[cell] = max(round((intensity - alpha.flat[cell]) / r), 0)
+        moves.append((a, b))
+    rows = base.reshape(-1, base.shape[-1])
+    for row, number in enumerate(numbers):
+        leaving = sum(cell // 2 == row for cell, _ in moves)
+        rows[row, 0] = min(rows[row, 0], max(number - leaving, 0))
+        rows[row, 1] = number - leaving - rows[row, 0]
+    return base, moves
+
+
+def _worst_cells(cells: NDArray[np.intp], together: float, numbers: Sequence[int]) -> tuple[int, int] | None:
+    """Two cells of a block between which a record moves; None if there is no record.
+
+    Where rows' numbers are public they are those of a row. The worst one has about so many records together as the
+    worst counts of any number.
+    """
+    if not numbers:
+        return int(cells[0]), int(cells[1])
+    rows = [row for row in cells.reshape(-1, 2).tolist() if numbers[row[0] // 2]]
+    if not rows:
+        return None
+    a, b = min(rows, key=lambda row: abs(math.log(numbers[row[0] // 2] / together)))
+    return a, b
+
+
+# The floored Dirichlet mechanism: a draw whose intensities stay above a public floor.
+
 
 # Between these the curves, the law and the grid can be computed.
 _RANGE = 1e-3, 1e4
@@ -65,7 +179,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         The c of the shares, as a part of the floor, from 0 to less than 1. The shares are computed from the published
         intensities, so the curves do not depend on it.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change, see :mod:`pymc_dirdp.privacy.adjacency`.
+        What one person can change, see :mod:`pymc_dirdp.privacy.people`.
     contribution : Contribution or int, default 1
         What one person can add to the table. The curves of one record are exact; for more they are upper bounds.
     n_records : int or sequence of int, optional

@@ -16,19 +16,17 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import checked_counts, integer, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.neighbours import moved
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
+from pymc_dirdp.mechanisms.table import moved
 from pymc_dirdp.mechanisms.whole_noise import used_scale
 from pymc_dirdp.numerics.balls import Ball, JointBalls
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.numerics.rounding import not_below
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.privacy.bounded_loss import erased_responses
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
-from pymc_dirdp.privacy.erased_response import erased_responses
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.joint import fast_joint_noise, joint_noise
 
 __all__ = ["BlockLikelihood", "JointLikelihoods", "JointMechanism", "ZeroSumJointMechanism"]

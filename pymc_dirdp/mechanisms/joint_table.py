@@ -14,21 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.facts import Fact
+from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods, ZeroSumJointMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.whole_noise import used_scale
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
-from pymc_dirdp.numerics.roots import safe_root
-from pymc_dirdp.numerics.rounding import not_below
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.numerics.roots import not_below, safe_root
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.sampling.bits import Bits, Seed, generator
 
 __all__ = ["JointTableMechanism"]
 

@@ -2,20 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
+from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 
 __all__ = ["by_class_name", "by_kind", "kinds", "noises", "registered"]
 
@@ -30,8 +27,6 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
         GeometricMechanism,
         GaussianMechanism,
         LaplaceMechanism,
-        TruncatedNoiseMechanism,
-        HellingerMechanism,
         FlooredDirichletMechanism,
         MarginalsMechanism,
         ZeroSumMarginalsMechanism,
@@ -40,13 +35,28 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
 }
 
 
+# What only papers need is imported when it is named.
+_OF_PAPERS = {
+    "truncated": ("truncated_noise", "TruncatedNoiseMechanism"),
+    "hellinger": ("hellinger", "HellingerMechanism"),
+}
+
+
+def _load(kind: str) -> None:
+    module, name = _OF_PAPERS[kind]
+    mechanism = getattr(import_module(f"pymc_dirdp.papers.{module}"), name)
+    _KNOWN.setdefault((mechanism.kind, mechanism.needs_public_totals), mechanism)
+
+
 def kinds() -> tuple[str, ...]:
     """The kinds of mechanism that a release can name."""
-    return tuple(dict.fromkeys(kind for kind, _ in _KNOWN))
+    return tuple(dict.fromkeys([*(kind for kind, _ in _KNOWN), *_OF_PAPERS]))
 
 
 def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
     """The class of a kind: the one that publishes numbers of records where they are public, or if there is no other."""
+    if kind in _OF_PAPERS:
+        _load(kind)
     forms = _KNOWN.get((kind, False)), _KNOWN.get((kind, True))
     found = (public_totals and forms[1]) or forms[0] or forms[1]
     if found is None:
@@ -56,7 +66,7 @@ def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
 
 def noises(*, exact: bool = False, public_totals: bool = False) -> dict[str, type[NoisyCounts]]:
     """Mechanisms that add noise to any table, by kind; with `exact` only those that are drawn in integers."""
-    found = {kind: by_kind(kind, public_totals=public_totals) for kind in kinds()}
+    found = {kind: by_kind(kind, public_totals=public_totals) for kind in dict.fromkeys(kind for kind, _ in _KNOWN)}
     return {
         kind: mechanism
         for kind, mechanism in found.items()
@@ -68,6 +78,8 @@ def noises(*, exact: bool = False, public_totals: bool = False) -> dict[str, typ
 
 def by_class_name() -> dict[str, type[TableMechanism]]:
     """Every mechanism that the file of a release may name."""
+    for kind in _OF_PAPERS:
+        _load(kind)
     return {mechanism.__name__: mechanism for mechanism in _KNOWN.values()}
 
 

@@ -12,21 +12,18 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.facts import Fact
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.neighbours import moved
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
-from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.mechanisms.table import TableMechanism, moved
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss
-from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws, product_of
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["NOISES", "MarginalsMechanism", "ZeroSumMarginalsMechanism"]
 

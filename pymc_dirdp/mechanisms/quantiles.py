@@ -12,17 +12,15 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, positive, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.choice import ChoiceMechanism
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.numerics.rounding import not_below
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.bounded_range import BoundedRange
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.choosing import chosen
-from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.sampling.rationals import dyadic_above
+from pymc_dirdp.sampling.discrete_noise import dyadic_above
 
 __all__ = ["QuantilesMechanism"]
 

@@ -15,9 +15,8 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
-from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.sparse import noise_above
 
 __all__ = ["SparseGeometricMechanism", "least_threshold"]

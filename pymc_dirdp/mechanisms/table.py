@@ -1,25 +1,84 @@
-"""What a mechanism for a table of counts says of itself: what it publishes, how it is drawn, what a file holds."""
+"""Mechanisms for tables of counts: how they are planned, checked, drawn and read back."""
 
 import abc
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.facts import Fact
+from pymc_dirdp.mechanisms.base import Fact, Mechanism
 from pymc_dirdp.mechanisms.outputs import DRAWS, NoisyTable, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.sampling.bits import Seed
 
-__all__ = ["TableMechanism"]
+__all__ = ["TableMechanism", "blocks", "crowd", "moved", "smallest_two"]
+
+# Made-up neighbouring tables, for a person whose records lie in blocks of cells.
+
+
+# The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
+_CROWD = 1_000_000
+
+
+def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:
+    """The cells of each block of one person's records, for the person whose records show most.
+
+    Along an axis "own" a person has one entry, and the one is taken whose blocks weigh most in all; `weigh` takes the
+    two smallest priors of a block.
+    """
+    axes = contribution.fitted(prior.shape).axes
+    positions = np.arange(prior.size).reshape(prior.shape)
+
+    def along(kind: str) -> Iterator[tuple[int, ...]]:
+        return product(*(range(n) for axis, n in zip(axes, prior.shape[:-1], strict=True) if axis == kind))
+
+    def block(own: tuple[int, ...], each: tuple[int, ...]) -> NDArray[np.intp]:
+        of = {"own": iter(own), "each": iter(each)}
+        index = tuple(next(of[axis]) if axis in of else slice(None) for axis in axes)
+        return positions[index].ravel()
+
+    def weight(person: list[NDArray[np.intp]]) -> float:
+        return math.fsum(weigh(*np.partition(prior.flat[cells], 1)[:2].tolist()) for cells in person)
+
+    return max(([block(own, each) for each in along("each")] for own in along("own")), key=weight)
+
+
+def moved(base: Array, moves: Sequence[tuple[int, int]], records: int, adjacency: str) -> tuple[Array, Array]:
+    """One person's records on top of `base`: in each block all in the first cell; in the second, or nowhere."""
+    x, y = base.copy(), base.copy()
+    for a, b in moves:
+        x.flat[a] += records
+        if adjacency_named(adjacency).records_are_public:
+            y.flat[b] += records
+    return x, y
+
+
+def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
+    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
+    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
+    # A block holds whole rows.
+    for row in cells.reshape(-1, d):
+        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
+        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
+            return i, j
+    return a, b
+
+
+def crowd(base: Array, cell: int, d: int) -> None:
+    """Put many records into another cell of the row of this cell, beside which a record that joins shows most."""
+    row, column = divmod(cell, d)
+    base.flat[row * d + (column + 1) % d] += _CROWD
+
+
+# What a mechanism for a table of counts says of itself: what it publishes, how it is drawn, what a file holds.
 
 
 class TableMechanism(Mechanism):

@@ -7,7 +7,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.sampling.rationals import dyadic_above
+from pymc_dirdp.sampling.discrete_noise import dyadic_above
 
 __all__ = ["gaussian_deviation", "gaussian_noise", "geometric_noise", "used_scale"]
 

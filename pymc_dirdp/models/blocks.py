@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.models.observation import Observation
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 
 __all__ = ["carried_back", "overlapping"]
 

@@ -12,7 +12,7 @@ from pymc_dirdp.models.graph import root_of
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.stated import Stated
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.privacy.adjacency import Adjacency
+from pymc_dirdp.privacy.people import Adjacency
 
 __all__ = ["known_bound", "with_counted"]
 

@@ -29,7 +29,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.shared_data import same_data
-from pymc_dirdp.sampling.entropy import generator
+from pymc_dirdp.sampling.bits import generator
 
 __all__ = ["Inputs", "Outcomes", "Statements", "n_row_arrays", "read_outcomes"]
 

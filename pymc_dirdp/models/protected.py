@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pymc_dirdp.models.stated import Stated
-from pymc_dirdp.privacy.adjacency import Adjacency
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Adjacency, Contribution
 
 __all__ = ["Reading"]
 

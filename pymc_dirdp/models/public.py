@@ -23,7 +23,7 @@ from pymc_dirdp.models.shared_data import same_data, same_numbers
 from pymc_dirdp.models.stated import Stated, as_code
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.unit import contribution_of_record, people_axes
-from pymc_dirdp.privacy.adjacency import Adjacency
+from pymc_dirdp.privacy.people import Adjacency
 
 __all__ = ["check_public"]
 

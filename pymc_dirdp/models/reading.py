@@ -20,8 +20,7 @@ from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.stated import Stated, as_code, axis_text, check_stated
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.unit import contribution_of_record, contribution_to, largest, people_axes
-from pymc_dirdp.privacy.adjacency import Adjacency
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Adjacency, Contribution
 
 __all__ = ["check_people", "public_totals", "read"]
 

@@ -16,7 +16,7 @@ from pymc_dirdp.models.priors import broadcast_prior, checked_family, family_of,
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.routes import route
 from pymc_dirdp.models.table import Family, Likelihood, Table
-from pymc_dirdp.privacy.promise import Guarantee
+from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["root_model", "tables"]
 

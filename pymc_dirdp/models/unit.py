@@ -9,8 +9,7 @@ from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.stated import Stated, as_code, axis_text
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.privacy.adjacency import Adjacency
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Adjacency, Contribution
 
 __all__ = ["added", "contribution_of", "contribution_of_record", "contribution_to", "largest", "people_axes"]
 

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.counting.bounding import checked_bound
-from pymc_dirdp.counting.categories import Categories, checked_categories
-from pymc_dirdp.counting.codes import Frame
+from pymc_dirdp.counting.codes import Categories, Frame, checked_categories
 from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.counting.counts import Counts
-from pymc_dirdp.counting.families import count_families, table_shape
+from pymc_dirdp.counting.tables import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.models.purpose import build_for

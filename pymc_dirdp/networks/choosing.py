@@ -5,19 +5,18 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from pymc_dirdp.accounting.rules import refuse_other
+from pymc_dirdp.accounting.budget import refuse_other
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.bounding import bound_for
-from pymc_dirdp.counting.categories import Categories, checked_categories
-from pymc_dirdp.counting.codes import Frame
-from pymc_dirdp.counting.families import count_families, refuse_absent
+from pymc_dirdp.counting.codes import Categories, Frame, checked_categories
+from pymc_dirdp.counting.tables import count_families, refuse_absent
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.planning.structure import part_of, tree_within
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.choices import Structure
 from pymc_dirdp.releases.warned import warn_if_seeded
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

@@ -17,7 +17,7 @@ from pymc_dirdp.networks.fitting import fit
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.opened import ListedLabels, ReleasedTable, labels_of, opened, refuse_confidential
 from pymc_dirdp.releases.view import TEXT_GROUP
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.sampling.bits import Seed
 
 __all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "is_estimate", "of_release", "records_of_estimate"]
 

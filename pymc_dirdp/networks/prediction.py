@@ -14,7 +14,7 @@ from pymc_dirdp.counting.codes import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.averages import averages
 from pymc_dirdp.networks.drawn import given_release, is_analysis, of_release
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.sampling.bits import Seed
 
 __all__ = ["log_likelihood", "predict_log_proba"]
 

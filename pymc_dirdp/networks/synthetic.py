@@ -14,7 +14,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.drawn import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
 from pymc_dirdp.networks.systematic import systematic
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["synthetic"]
 

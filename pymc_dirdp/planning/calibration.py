@@ -1,8 +1,9 @@
-"""Calibration of the Dirichlet mechanism for a guarantee, on the safe side of every root."""
+"""Calibration of Dirichlet draws: the setting that keeps a guarantee and has the least expected error."""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from copy import copy
+from typing import Any, Self, override
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,17 +11,322 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.base import Tempered
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.papers.privacy import p1_theorem_1_concentration
-from pymc_dirdp.planning.boundary import Boundary, optimal, optimal_of_blocks
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
-from pymc_dirdp.planning.urn_steps import calibrate_urn, needs_urn
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
+from pymc_dirdp.privacy.composition import Composition, Parallel
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.unit import is_binary_row
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, is_binary_row, personal_cells
+from pymc_dirdp.privacy.urn import urn_cells
 
-__all__ = ["OBJECTIVES", "STRATEGIES", "calibrate", "untouched"]
+__all__ = [
+    "OBJECTIVES",
+    "STRATEGIES",
+    "Boundary",
+    "calibrate",
+    "calibrate_urn",
+    "needs_urn",
+    "optimal",
+    "optimal_of_blocks",
+    "untouched",
+]
+
+# The settings of the Dirichlet mechanism at which a guarantee stops to hold, and the best of them.
+
+
+# If more is added, doubles no longer resolve what one record changes.
+_MOST_ADDED = 1e12
+
+
+class Boundary:
+    """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`.
+
+    Prior parameters are raised by `s`, or to `s` where the boundary is `levelled`.
+
+    At first several records of a person are taken to lie in one cell of each block, which is quick and nearly always
+    the worst. With `spread` they may lie anywhere.
+    """
+
+    def __init__(
+        self,
+        guarantee: Guarantee,
+        prior: Array,
+        adjacency: str,
+        min_count: float,
+        contribution: Contribution,
+        n_records: int | None = None,
+    ) -> None:
+        self.guarantee = guarantee
+        self.adjacency = adjacency
+        self.min_count = min_count
+        self.prior = prior
+        self.spread = self.levelled = False
+        # Only the smallest cells of each block matter, and s does not change which they are.
+        self.cells = personal_cells(prior, contribution, n_records)
+
+    def promising(self, guarantee: Guarantee) -> Self:
+        """The boundary of another guarantee."""
+        other = copy(self)
+        other.guarantee = guarantee
+        return other
+
+    def levels(self) -> Self:
+        """The boundary for priors whose small parameters are raised to `s`."""
+        other = copy(self)
+        other.levelled = True
+        return other
+
+    def raised(self, s: float) -> Array:
+        """The prior parameters at `s`."""
+        return np.maximum(self.prior, s) if self.levelled else self.prior + s
+
+    @property
+    def composed(self) -> bool:
+        """Whether every point of the boundary takes a composition."""
+        return not self.guarantee.adds_up and isinstance(self.curves(1.0, 0.0), (Composition, Parallel))
+
+    def curves(self, r: float, s: float) -> PrivacyCurves:
+        """The curves of one person at this point, or slightly lower ones."""
+        return self._curves(r, s, spread=False)
+
+    def _curves(self, r: float, s: float, *, spread: bool) -> PrivacyCurves:
+        more, level = (0.0, s) if self.levelled else (s, 0.0)
+        return self.cells.curves(r, self.adjacency, more=more, level=level, min_count=self.min_count, spread=spread)
+
+    def excess(self, r: float, s: float) -> float:
+        """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
+        excess = log_excess(*self.curves(r, s).loss(self.guarantee))
+        # The loss with all records in one cell is quick to compute, and enough to refuse.
+        if excess > 0 or not self.spread:
+            return excess
+        return log_excess(*self._curves(r, s, spread=True).loss(self.guarantee))
+
+    def largest_r(self, s: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:
+        """The largest concentration that keeps the guarantee with this prior; the search starts at `near`."""
+        return _outermost(lambda r: self.excess(r, s), start=near, rtol=rtol)
+
+    def least_s(self, r: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:
+        """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `near`."""
+        if self.excess(r, 0.0) <= 0:
+            return 0.0
+        # In terms of 1 / s the promise holds up to the root, as it does in terms of r.
+        return 1.0 / _outermost(
+            lambda inverse: self.excess(r, 1.0 / inverse),
+            start=1 / near,
+            rtol=rtol,
+            least=1 / _MOST_ADDED,
+            tight=f"The guarantee is so tight that no setting keeps it with s up to {_MOST_ADDED:g}; relax it.",
+        )
+
+
+def _outermost(excess: Callable[[float], float], **search: Any) -> float:
+    """The largest x at which the guarantee holds, less a little for rounding elsewhere."""
+    limits = {"least": LEAST_PARAMETER, "most": MOST_PARAMETER}
+    return largest_safe(excess, factor=4, **limits | search)
+
+
+def optimal(boundary: Boundary, error: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:
+    """The point of the boundary with the least expected error, searched over log r from tempering outwards.
+
+    At tempering s is 0. Further out both r and s grow. The grid guards against a second valley; the golden section
+    then needs only the relative accuracy at which a minimum is flat.
+    """
+    from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
+
+    r_temper = boundary.largest_r(0.0)
+    if cap_r and r_temper >= 1:
+        return 1.0, 0.0
+
+    s_last = 1.0
+
+    def error_at(log_r: float) -> float:
+        nonlocal s_last
+        r = math.exp(log_r)
+        # Neighbouring points have similar s. A minimum is flat, so the search needs no more digits than these.
+        s_last = boundary.least_s(r, near=max(s_last, 1e-6), rtol=1e-7)
+        return error(r, s_last)
+
+    start = math.log(r_temper)
+    end = 0.0 if cap_r else start + math.log(1e4)
+    grid = np.linspace(start, end, 9 if cap_r else 19)
+    errors = [error(r_temper, 0.0), *(error_at(log_r) for log_r in grid[1:])]
+    best = int(np.argmin(errors))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    minimum = minimize_scalar(error_at, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
+    if best == 0 and errors[0] <= minimum.fun:
+        return r_temper, 0.0
+    if best == len(grid) - 1 and errors[-1] <= minimum.fun:
+        r = math.exp(grid[-1])
+        return r, boundary.least_s(r)
+    s = boundary.least_s(math.exp(minimum.x))
+    # s was rounded up to the safe side; r takes up what that left.
+    return min(boundary.largest_r(s), 1.0 if cap_r else math.inf), s
+
+
+def optimal_of_blocks(
+    boundary: Boundary, error: Callable[[float, float], float], *, cap_r: bool
+) -> tuple[float, float]:
+    """The optimum for an (epsilon, delta) of a person with many blocks, where each point of the boundary costs much.
+
+    The search follows the boundary of a Rényi divergence that meets the other one at tempering, and ends on the true
+    one. The minimum is flat, so the error is larger by less than 1e-3, relative.
+    """
+    r = boundary.largest_r(0.0)
+    if cap_r and r >= 1:
+        return 1.0, 0.0
+    divergence = boundary.guarantee.as_divergence(boundary.curves(r, 0.0))
+    assert divergence is not None
+    _, s = optimal(boundary.promising(divergence), error, cap_r=cap_r)
+    r = boundary.largest_r(s, near=r)
+    return (1.0, boundary.least_s(1.0, near=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
+
+
+# Calibration of Dirichlet draws whose guarantee is for the counts of an urn of so many steps.
+#
+# Nothing else keeps `PureDP` and `ZeroCDP`.
+
+
+# Numbers of steps that are tried: powers of 2. The last takes some 0.02 s for each row.
+_FEWEST, _MOST, _MOST_IN_ALL = 2**2, 2**20, 2**26
+# The curve of an urn takes long, so its boundary is found to this relative error.
+_RTOL = 1e-5
+
+
+def needs_urn(guarantee: Guarantee) -> bool:
+    """Whether no continuous Dirichlet draw keeps such a guarantee, because it bounds the loss or all its moments."""
+    return math.isinf(guarantee.largest_order)
+
+
+def calibrate_urn(
+    guarantee: Guarantee,
+    *,
+    prior: Array,
+    n_records: int | None,
+    strategy: str,
+    objective: str,
+    shared: dict[str, Any],
+) -> DirichletMechanism:
+    """The Dirichlet mechanism with the number of steps that is best for a guarantee.
+
+    More steps add less to the variance of a draw, and lose more. Powers of 2 are tried, from the size of the table
+    upwards or downwards as long as the expected error falls; for each, `r` and `alpha` are found as for the continuous
+    draw. The error is that of a Dirichlet distribution with the means and variances of the urn's shares. It is flat
+    around its minimum: a power of 2 costs about a per cent of it.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+    prior : array, shape (..., d)
+    n_records, strategy, objective
+        As for :func:`pymc_dirdp.calibrate`.
+    shared : dict
+        `adjacency`, `min_count`, `contribution` and perhaps `n_records` of the mechanism.
+
+    Raises
+    ------
+    UnattainableError
+        If `n_records` is missing, or no setting keeps the guarantee.
+    """
+    if n_records is None:
+        raise UnattainableError(
+            f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded, and its Rényi divergence is "
+            "infinite from order 1 + alpha / r on, so omega must be finite (P1 Proposition 3, P2 after Theorem 1). The "
+            "counts of an urn keep it, and how many steps are best depends on the number of records: pass n_records=. "
+            "Or ask for ApproxDP(epsilon, delta), RenyiDP(order, epsilon) or TruncatedCDP(rho, omega) with a finite "
+            "omega."
+        )
+    error = _error(PriorExpectedKL(prior, n_records), objective)
+    cap_r = objective == "posterior" and strategy == "optimal"
+    n_rows = prior.size // prior.shape[-1]
+    most = max(min(_MOST, 2 ** int(math.log2(_MOST_IN_ALL / n_rows))), _FEWEST)
+    known: dict[int, tuple[float, _UrnBoundary, float, float]] = {}
+
+    def tried(steps: int) -> float:
+        if steps not in known:
+            boundary = _UrnBoundary(guarantee, prior, steps, **shared)
+            if strategy == "temper":
+                r, s = boundary.largest_r(0.0), 0.0
+            elif strategy == "inflate":
+                r, s = 1.0, boundary.least_s(1.0)
+            else:
+                r, s = optimal(boundary, lambda r, s: error(r, s, steps), cap_r=cap_r)
+            known[steps] = error(r, s, steps), boundary, r, s
+        return known[steps][0]
+
+    size = float(prior.sum() + n_records) / n_rows
+    steps = _downhill(tried, min(max(2 ** round(math.log2(size)), _FEWEST), most), most)
+    _, boundary, r, s = known[steps]
+    if not guarantee.is_pure:
+        # The search took less than the whole curve of the urn.
+        boundary.exact = True
+        if strategy == "inflate":
+            s = boundary.least_s(1.0, near=max(s, 1e-6), rtol=_RTOL)
+        else:
+            r = boundary.largest_r(s, near=r, rtol=_RTOL)
+            r = min(r, 1.0) if cap_r else r
+    return DirichletMechanism(prior + s, r, urn_steps=steps, **shared)
+
+
+class _UrnBoundary(Boundary):
+    """The boundary of a guarantee for urns of so many steps."""
+
+    def __init__(
+        self,
+        guarantee: Guarantee,
+        prior: Array,
+        steps: int,
+        *,
+        contribution: Contribution,
+        **shared: Any,
+    ) -> None:
+        super().__init__(guarantee, prior, contribution=contribution, **shared)
+        self.steps, self.exact = steps, False
+        self.urns = urn_cells(prior, contribution)
+
+    @override
+    def excess(self, r: float, s: float) -> float:
+        more = s + r * self.min_count
+        pure = self.urns.pure_epsilon(r, self.steps, self.adjacency, more=more)
+        if self.guarantee.is_pure:
+            return log_excess(pure, self.guarantee.allowed)
+        # Several records of a person are taken to lie in one cell until the end, which is quick.
+        draw = self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=self.exact)
+        rho = self.guarantee.allowed
+        if self.exact:
+            return log_excess(LeastOf(draw, RandomisedResponse(pure)).rho(math.inf), rho)
+        # From this order on, the pure loss over the order is small enough; up to it the draw has to be.
+        order = pure / rho * (1 + 1e-12)
+        return log_excess(draw.rho(order), rho) if order > 1 else log_excess(pure, rho)
+
+
+def _error(expected: PriorExpectedKL, objective: str) -> Callable[[float, float, int], float]:
+    """The expected error of a setting as a function of `r`, `s` and the number of steps."""
+    measure = expected.posterior if objective == "posterior" else expected.estimate
+    measure(1.0)  # Without records this may raise an error, and it has to do so before the search.
+
+    def error(r: float, s: float, steps: int) -> float:
+        factor = Tempered(expected.prior + s, r, steps).matched(expected.n_records).r / r
+        return measure(factor * r, factor * s, keep=factor)
+
+    return error
+
+
+def _downhill(error: Callable[[int], float], start: int, most: int) -> int:
+    """The power of 2 with the least error, from one of them in steps of a factor of 2."""
+    best = start
+    for factor in (2.0, 0.5):
+        while _FEWEST <= (further := int(best * factor)) <= most and error(further) < error(best):
+            best = further
+    return best
+
+
+# Calibration of the Dirichlet mechanism for a guarantee, on the safe side of every root.
+
 
 STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")

@@ -20,9 +20,9 @@ from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.floored import calibrate_floored
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import Contribution
 
 __all__ = ["Choice", "TableFacts", "Terms", "choose", "noise_instead", "of_kind"]
 

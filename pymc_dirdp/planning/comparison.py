@@ -15,16 +15,16 @@ from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
-from pymc_dirdp.mechanisms.hellinger_candidates import number_of_tables
 from pymc_dirdp.mechanisms.known import noises
-from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES
-from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
+from pymc_dirdp.papers.hellinger import HellingerMechanism
+from pymc_dirdp.papers.hellinger_laws import number_of_tables
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.expected_kl import predicted_data, simulated_kl
 from pymc_dirdp.planning.floored import calibrate_floored
-from pymc_dirdp.planning.simulated import predicted_data, simulated_kl
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.progress import Bar
 
 __all__ = ["Comparison", "Score", "compare"]

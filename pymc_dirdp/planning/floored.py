@@ -15,12 +15,11 @@ from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root, with_margin
-from pymc_dirdp.planning.simulated import draw_kl, predicted_data
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.planning.expected_kl import draw_kl, predicted_data
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves, largest_variance
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 __all__ = ["calibrate_floored", "largest_floored_r"]
 

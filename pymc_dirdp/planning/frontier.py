@@ -14,10 +14,10 @@ from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.numerics.roots import last_safe
 from pymc_dirdp.planning.choosing import of_kind
 from pymc_dirdp.planning.estimate_error import estimate_error
+from pymc_dirdp.planning.expected_kl import a_priori_kl
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
-from pymc_dirdp.planning.simulated import a_priori_kl
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 
 __all__ = ["Frontier", "expected_error", "least_guarantee", "least_records", "privacy_utility"]
 

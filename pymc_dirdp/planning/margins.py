@@ -12,9 +12,9 @@ from pymc_dirdp.mechanisms.margins import NOISES, MarginalsMechanism, ZeroSumMar
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import Contribution
 
 __all__ = ["MEASURES", "Axes", "Margin", "Measure", "Protected", "by_table", "chosen_noise", "margins_of", "weights_of"]
 

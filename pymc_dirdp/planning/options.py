@@ -6,7 +6,7 @@ from typing import TypedDict
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.mechanisms.known import kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_named
 
 __all__ = ["MechanismOptions", "MechanismPlanning"]
 

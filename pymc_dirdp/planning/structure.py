@@ -7,8 +7,8 @@ from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.tree import TreeMechanism
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 
 __all__ = ["part_of", "tree_within"]
 

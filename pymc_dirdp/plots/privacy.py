@@ -1,24 +1,32 @@
-"""A picture of privacy curves: the exact one, the published one, and those of given neighbours."""
+"""Pictures of what privacy costs: curves, comparisons, price lists, ledgers and regret."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.bandits.simulation import BanditRuns, bandit_lower_bound
 from pymc_dirdp.checks import one_of
+from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.papers.privacy import p1_theorem_1, p2_theorem_2
-from pymc_dirdp.plots.axes import COLOURS, DASHES, Axes, axes_or_new, legend
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.planning.comparison import Comparison
+from pymc_dirdp.planning.frontier import Frontier
+from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, Axes, axes_or_new, labelled_rows, legend, tidy
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
 
-__all__ = ["plot_privacy"]
+__all__ = ["plot_comparison", "plot_frontier", "plot_ledger", "plot_privacy", "plot_regret"]
+
+# A picture of privacy curves: the exact one, the published one, and those of given neighbours.
+
 
 _POINTS = 60
 
@@ -145,3 +153,235 @@ def _of_pair(order: float, u: Array, v: Array) -> float:
         return np.asarray(gammaln(z).sum(axis=-1) - gammaln(z.sum(axis=-1)))
 
     return float(np.sum(log_beta(mixed) - order * log_beta(u) + (order - 1) * log_beta(v)) / (order - 1))
+
+
+# The mechanisms that can keep one guarantee, from the most accurate to the least.
+
+
+_LABELS = {
+    "kl_posterior": "expected KL, private posterior from posterior (nats)",
+    "kl_draw": "expected KL, private draw from frequencies (nats)",
+    "kl_estimate": "expected KL, release from frequencies (nats)",
+    "l_inf": "expected largest error of a frequency",
+    "hellinger": "expected Hellinger distance of frequencies",
+}
+# The marker and the colour of each family. The markers alone tell them apart in a grey print.
+_LOOKS = dict(zip(("Dirichlet", "Gaussian", "Laplace", "Geometric"), zip(MARKERS, COLOURS, strict=True), strict=False))
+_LOOKS["Floored draw"] = ("P", "#7b4fa3")
+_OTHERS = (MARKERS[-1], COLOURS[-1])
+
+
+def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: Axes | None = None) -> Axes:
+    """A point for each mechanism on a logarithmic axis, the most accurate at the top.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        From :func:`pymc_dirdp.compare`.
+    column : {"kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger"}, default "kl_posterior"
+        What to show. Mechanisms for which it is infinite are named at the bottom.
+    ax : matplotlib Axes or None
+        None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> found = dirdp.compare(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50)
+    >>> ax = plot_comparison(found, column="kl_draw")
+    """
+    one_of(_LABELS, column=column)
+    known = [score for score in comparison.scores if getattr(score, column) is not None]
+    scores = sorted(known, key=lambda score: getattr(score, column))
+    ax = axes_or_new(ax, figsize=(7.5, 1.2 + 0.27 * len(scores)))
+    values = [getattr(score, column) for score in scores]
+    names = []
+    for place, (score, value) in enumerate(zip(scores, values, strict=True)):
+        marker, colour = _LOOKS.get(score.mechanism.split(",")[0], _OTHERS)
+        if math.isfinite(value):
+            ax.hlines(place, values[0] / 1.5, value, color="0.85", linewidth=1, zorder=1)
+            ax.plot(value, place, marker, color=colour, markersize=6)
+        names.append(score.mechanism if math.isfinite(value) else f"{score.mechanism} (infinite)")
+    reference = getattr(comparison.baseline, column)
+    if reference > 0:
+        ax.axvline(reference, color="0.4", linestyle=":", linewidth=1)
+        ax.annotate(
+            "posterior, not private",
+            (reference, 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, 4),
+            textcoords="offset points",
+            fontsize="small",
+            color="0.3",
+        )
+    labelled_rows(ax, names)
+    ax.set(xscale="log", xlabel=_LABELS[column], title=f"{comparison.guarantee}, {comparison.adjacency}")
+    return tidy(ax)
+
+
+# What accuracy costs in privacy.
+
+
+def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
+    """Expected error against the privacy loss allowed, a line for each mechanism, both axes logarithmic.
+
+    Parameters
+    ----------
+    frontier : Frontier
+        From :func:`pymc_dirdp.privacy_utility`, with guarantees of one kind.
+    ax : matplotlib Axes or None
+        None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> grid = [dirdp.ApproxDP(epsilon=epsilon, delta=1e-6) for epsilon in (0.5, 1.0)]
+    >>> ax = plot_frontier(dirdp.privacy_utility(grid, prior=[1, 1], n_records=100, mechanisms=["dirichlet"]))
+    """
+    ax = axes_or_new(ax, figsize=(5.5, 3.6))
+    for place, (mechanism, errors) in enumerate(frontier.expected_kl.items()):
+        kept = [(x, y) for x, y in zip(frontier.amounts, errors, strict=True) if math.isfinite(y) and y > 0]
+        style = place % len(COLOURS)
+        # The choice of the best lies upon other lines: draw it broad and pale below them.
+        look: dict[str, Any] = {"color": COLOURS[style], "linestyle": DASHES[style], "marker": MARKERS[style]}
+        if mechanism == "auto":
+            look |= {"linewidth": 6, "alpha": 0.25, "marker": "", "zorder": 1}
+        ax.plot([x for x, _ in kept], [y for _, y in kept], label=mechanism, markersize=4, **look)
+    first = frontier.guarantees[0]
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel=f"{first.budget_name} of {type(first).__name__}",
+        ylabel="expected KL (nats)",
+        title=f"KL of {frontier.measure}, {frontier.n_records} records",
+    )
+    return legend(ax)
+
+
+# What has been spent of a budget.
+
+
+def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
+    """A bar for each amount that the ledger limits: spent, left, and the limit as 100 per cent.
+
+    The title says the limit, the number of releases, and whom they are about.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    ax : matplotlib Axes or None
+        None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> ax = plot_ledger(dirdp.Ledger(dirdp.ApproxDP(epsilon=1.0, delta=1e-6)))
+    """
+    spent, left = ledger.spent, ledger.left
+    ax = axes_or_new(ax, figsize=(6, 1.2 + 0.5 * len(spent)))
+    names = list(spent)
+    shares = [spent[name] / (spent[name] + left[name]) if spent[name] + left[name] > 0 else 0.0 for name in names]
+    places = range(len(names))
+    ax.barh(places, [1.0] * len(names), color="0.9", height=0.55)
+    ax.barh(places, shares, color=COLOURS[0], height=0.55)
+    for place, name, share in zip(places, names, shares, strict=True):
+        inside = share > 0.55
+        ax.annotate(
+            f"{spent[name]:.4g} spent, {left[name]:.4g} left",
+            (share, place),
+            xytext=(-6 if inside else 6, 0),
+            textcoords="offset points",
+            ha="right" if inside else "left",
+            va="center",
+            color="white" if inside else "0.2",
+            fontsize="small",
+        )
+    labelled_rows(ax, names)
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+    many, unit = sum(not entry.reserved for entry in ledger.entries()), ledger.unit
+    about = "" if unit is None else f", unit {visible(unit)}"
+    # A dollar in the name of a unit is no formula.
+    title = f"{ledger.limit}: {many} release{'s' * (many != 1)}{about}"
+    # The names of amounts are long and leave little room for the bars, beyond which a title in one line would run.
+    ax.set_title(title, fontsize="medium", parse_math=False, wrap=True)
+    return tidy(ax)
+
+
+# What bandits lose while they learn.
+
+
+def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, ax: Axes | None = None) -> Axes:
+    """Regret against the round: a line at the median of the runs, and a band from 5 to 95 % of them.
+
+    The mean is left out, because a single run in thousands that settles on a wrong arm decides it.
+
+    Parameters
+    ----------
+    runs : BanditRuns, or sequence of them
+        From :func:`pymc_dirdp.simulate_bandit`, for one bandit.
+    bound : bool, default True
+        Whether to draw the lower bound of the strictest privacy among the runs, see
+        :func:`pymc_dirdp.bandits.bandit_lower_bound`. It holds for horizons without end, and may lie above a good
+        policy.
+    ax : matplotlib Axes or None
+        None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Raises
+    ------
+    ArgumentError
+        If the runs are of different bandits, or there are more than five.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    >>> runs = dirdp.simulate_bandit(bandit, [0.6, 0.4], horizon=1000, n_runs=20, random_seed=1, progressbar=False)
+    >>> ax = plot_regret(runs)
+    """
+    several = [runs] if isinstance(runs, BanditRuns) else list(runs)
+    if not several or any(not np.array_equal(one.means, several[0].means) for one in several):
+        raise ArgumentError("Expected runs of one bandit, with the same true means.")
+    if len(several) > len(COLOURS):
+        raise ArgumentError(f"Expected at most {len(COLOURS)} policies in one picture. Draw the others beside it.")
+    ax = axes_or_new(ax, figsize=(5.5, 3.6))
+    for colour, dash, one in zip(COLOURS, DASHES, several, strict=False):
+        low, median, high = np.quantile(one.regret, [0.05, 0.5, 0.95], axis=0)
+        ax.fill_between(one.checkpoints, low, high, color=colour, alpha=0.15, linewidth=0)
+        if len(several) > 1:
+            # Bands that lie upon each other can be told apart by their ends alone.
+            ends = np.column_stack([low, high])
+            ax.plot(one.checkpoints, ends, color=colour, linestyle=dash, linewidth=0.7, alpha=0.7, label="_band")
+        ax.plot(one.checkpoints, median, color=colour, linestyle=dash, label=_label(one, several))
+    rounds = several[0].checkpoints
+    strictest = min(one.epsilon for one in several)
+    means = several[0].means
+    if bound and np.all((means > 0) & (means < 1)):
+        least = bandit_lower_bound(means, strictest) * np.log(rounds)
+        privacy = f"for epsilon = {strictest:.3g}" if np.isfinite(strictest) else "without privacy"
+        ax.plot(rounds, least, color="black", linewidth=1, linestyle=(0, (1, 2)), label=f"lower bound {privacy}")
+    ax.set(xscale="log", xlabel="round", ylabel="regret", title="median of the runs, and 5 to 95 % of them")
+    ax.set_ylim(bottom=0)
+    return legend(ax)
+
+
+def _label(one: BanditRuns, several: Sequence[BanditRuns]) -> str:
+    """The name of the policy, with its privacy if another policy has the same name."""
+    if [other.name for other in several].count(one.name) == 1:
+        return one.name
+    return f"{one.name}, epsilon = {one.epsilon:.3g}"

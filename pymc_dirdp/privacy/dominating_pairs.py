@@ -14,12 +14,10 @@ from typing import final, override
 from scipy.special import polygamma
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.numerics.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
+from pymc_dirdp.numerics.gamma import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
 from pymc_dirdp.privacy.conversion import converted_deltas
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.hockey_stick import Loss
-from pymc_dirdp.privacy.narrow_loss import LARGE, NarrowLoss
-from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
+from pymc_dirdp.privacy.divergences import LARGE, Loss, NarrowLoss, renyi_add, renyi_remove
 
 __all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "OneWayPair", "PublicRowPair", "ReplaceOnePair"]
 
@@ -286,7 +284,7 @@ class AppearingRecords(PrivacyCurves):
     ----------
     both : PrivacyCurves
         The curves under add-remove: an :class:`AddRemovePair`, or
-        :class:`~pymc_dirdp.privacy.several_records.SpreadRecords`.
+        :class:`~pymc_dirdp.privacy.unit.SpreadRecords`.
 
     References
     ----------

@@ -26,15 +26,14 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import within
+from pymc_dirdp.numerics.gamma import log_mass_change, moments_log, variance_log
 from pymc_dirdp.numerics.quadrature import nodes
 from pymc_dirdp.numerics.roots import sign_changes
-from pymc_dirdp.numerics.truncated_gamma import log_mass_change, moments_log, variance_log
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.conversion import log_deltas_at
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 __all__ = [
     "ALPHAS",

@@ -1,27 +1,397 @@
-"""What one person can change in a Dirichlet table: from the blocks of cells of a person to exact privacy curves.
+"""What one person can change in a table: pairs of distributions for several records, groups and blocks."""
 
-A person's records lie in blocks of cells (see :class:`~pymc_dirdp.privacy.contribution.Contribution`). Records of
-different blocks cannot meet, so blocks compose. Where only one entry of an axis is this person's, the entry with the
-largest loss counts (Theory, section 6).
-"""
-
+import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from functools import cached_property, lru_cache
+from typing import final, override
 
 import numpy as np
+from scipy.special import digamma
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import within
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.gamma import mean_digamma
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
-from pymc_dirdp.privacy.dominating_pairs import PublicRowPair
-from pymc_dirdp.privacy.several_records import cells_needed, records_in_cells
+from pymc_dirdp.privacy.conversion import ORDERS, best_order, converted_deltas, least_log_delta, log_delta_at
+from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
+from pymc_dirdp.privacy.dominating_pairs import (
+    AddRemovePair,
+    AppearingRecords,
+    DominatingPair,
+    PublicRowPair,
+    ReplaceOnePair,
+)
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
-__all__ = ["LEAST_PARAMETER", "MOST_PARAMETER", "PersonalCells", "dominating_pair", "is_binary_row", "personal_cells"]
+__all__ = [
+    "LEAST_PARAMETER",
+    "MOST_PARAMETER",
+    "AcrossGroups",
+    "PersonalCells",
+    "SpreadRecords",
+    "cells_needed",
+    "dominating_pair",
+    "gains",
+    "is_binary_row",
+    "lie_in_one_cell",
+    "partitions",
+    "personal_cells",
+    "records_in_cells",
+]
+
+# Several records of one person that may lie anywhere in a block of cells.
+#
+# Where the prior parameters are 1/2 or more, or `r` is small against them, the loss is largest with all records in one
+# cell (Theory, Theorems 5 and 9). Otherwise it may be larger with the records spread over several cells, and the curves
+# here are the largest over all ways to spread them.
+
+
+# From this prior parameter on the worst place of several records is one cell, whatever `r` is.
+_ALWAYS_TOGETHER = 0.5
+# Up to so many records all ways to spread them are tried, for divergences (77 ways) and for deltas (11 ways).
+_MOST_SPREAD, _MOST_COMPOSED = 12, 6
+
+
+def records_in_cells(
+    cells: tuple[float, ...], n_cells: int, r: float, records: int, adjacency: str, *, spread: bool = True
+) -> DominatingPair:
+    """What up to `records` records of one person change in a block of cells where they may lie anywhere.
+
+    Parameters
+    ----------
+    cells : tuple of float
+        The smallest prior parameters of the block in rising order, :func:`cells_needed` of them at least.
+    n_cells, r, records, adjacency
+        Same as in :class:`SpreadRecords`, but one record is enough.
+    spread : bool
+        False puts all records in one cell, which bounds the curves of the block from below.
+    """
+    if spread and not lie_in_one_cell(cells[0], r, records):
+        return SpreadRecords(cells[: cells_needed(cells, records)], n_cells, r, records, adjacency)
+    if adjacency_named(adjacency).records_are_public:
+        return ReplaceOnePair(cells[0], cells[1], records * r)
+    return AddRemovePair(cells[0], records * r)
+
+
+def cells_needed(cells: tuple[float, ...], records: int) -> int:
+    """How many of the smallest prior parameters of a block, in rising order, can decide its curves."""
+    together = records == 1 or cells[0] >= _ALWAYS_TOGETHER
+    return 2 if together else min(records, _MOST_SPREAD) + 1
+
+
+def lie_in_one_cell(smallest: float, r: float, records: int) -> bool:
+    """Whether every f-divergence is largest with all records of a person in one cell (Theory, Theorems 5 and 9)."""
+    if records == 1 or smallest >= _ALWAYS_TOGETHER:
+        return True
+    return _join(smallest, r, records - 1, 1)
+
+
+def _join(a: float, r: float, larger: int, smaller: int) -> bool:
+    """Whether every f-divergence rises if records in two cells, with parameters of at least `a`, come together."""
+    both, one = mean_digamma(a, (larger + smaller) * r), mean_digamma(a, larger * r)
+    # Where rounding could hide the answer, it is no: the curves of spread records are the larger ones.
+    return both - one <= math.log1p(smaller / larger) - 1e-12 * (1 + abs(both))
+
+
+@lru_cache(maxsize=128)
+def partitions(records: int, parts: int) -> tuple[tuple[int, ...], ...]:
+    """All ways to write a number as a sum of at most so many integers, each in falling order.
+
+    >>> partitions(4, 2)
+    ((4,), (3, 1), (2, 2))
+    """
+
+    def rest(left: int, largest: int, parts: int) -> Iterator[tuple[int, ...]]:
+        if left == 0:
+            yield ()
+        elif parts:
+            for first in range(min(left, largest), 0, -1):
+                for others in rest(left - first, first, parts - 1):
+                    yield first, *others
+
+    return tuple(rest(records, records, parts))
+
+
+@final
+@dataclass(frozen=True)
+class SpreadRecords(DominatingPair):
+    """Several records of one person in a block of cells, where the loss may be larger if they are spread.
+
+    The Rényi divergences are exact for up to 12 records, and bounds beyond. The hockey-stick curve is the largest over
+    all ways to spread up to 6 records, and for more the conversion of the Rényi divergences.
+
+    Parameters
+    ----------
+    cells : tuple of float
+        The smallest prior parameters of the block, in rising order; at least two.
+    n_cells : int
+        How many cells the block has.
+    r : float
+        The concentration, positive.
+    records : int
+        The most records of a person, at least 2.
+    adjacency : {"replace-one", "add-remove"}
+
+    References
+    ----------
+    Theory, section 6.
+    """
+
+    cells: tuple[float, ...]
+    n_cells: int
+    r: float
+    records: int
+    adjacency: str
+
+    @property
+    @override
+    def from_divergences(self) -> bool:
+        return True
+
+    @property
+    def _replaced(self) -> bool:
+        return adjacency_named(self.adjacency).records_are_public
+
+    @override
+    def _renyi(self, order: float) -> float:
+        losing = renyi_remove(order, self.cells[0], self.records * self.r)
+        if not self._replaced or not math.isfinite(losing):
+            return losing
+        return losing + gains(order, self.cells[1:], self.n_cells - 1, self.r, self.records)
+
+    @override
+    def _renyi_back(self, order: float) -> float:
+        return self._renyi(order) if self._replaced else gains(order, self.cells, self.n_cells, self.r, self.records)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        worst = self._together._delta(epsilon)
+        if self.records > _MOST_COMPOSED:
+            return max(worst, min([self._converted(epsilon), *(pair._delta(epsilon) for pair in self._weaker)]))
+        for spread, divergences in self._spread:
+            # A way that cannot be the worst need not be composed.
+            if least_log_delta(divergences, epsilon) > math.log(max(worst, 1e-300)):
+                worst = max(worst, spread._delta(epsilon))
+        return worst
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        """Bounds from the divergences, because the exact curve would take too long on a whole grid."""
+        larger = converted_deltas(self._renyi, step, points)
+        for pair in self._weaker:
+            larger = np.minimum(larger, pair.hockey_sticks(step, points)[0])
+        return larger, larger
+
+    def _converted(self, epsilon: float) -> float:
+        """The delta that the divergence at the best order implies; every order gives a bound."""
+
+        def log_delta(order: float) -> float:
+            return log_delta_at(order, self._renyi(order), epsilon)
+
+        return math.exp(log_delta(best_order(log_delta)))
+
+    @property
+    def _together(self) -> DominatingPair:
+        """The pair with all records in one cell. It is attained, so no bound is below it."""
+        return self._pair(self.cells[0], self.cells[1])
+
+    @property
+    def _weaker(self) -> tuple[DominatingPair, ...]:
+        """A pair with smaller parameters that bounds every way to spread the records, if there is one."""
+        low, high = (min(a, _ALWAYS_TOGETHER - self.records * (_ALWAYS_TOGETHER - a)) for a in self.cells[:2])
+        return (self._pair(low, high),) if low > 0 else ()
+
+    def _pair(self, low: float, high: float) -> DominatingPair:
+        r = self.records * self.r
+        return ReplaceOnePair(low, high, r) if self._replaced else AddRemovePair(low, r)
+
+    @cached_property
+    def _spread(self) -> tuple[tuple[PrivacyCurves, Array], ...]:
+        """Every other way to spread the records, with its divergences at `ORDERS`.
+
+        Cells that gain have the second smallest parameter and cells that lose the smallest; a composition also covers
+        the other direction.
+        """
+        low, high = self.cells[:2]
+        lost, won = self._divergences(renyi_remove, low), self._divergences(renyi_add, high)
+        lost_back, won_back = self._divergences(renyi_remove, high), self._divergences(renyi_add, low)
+        spread: list[tuple[PrivacyCurves, Array]] = []
+        for losing, gaining in self._ways():
+            parts: list[tuple[PrivacyCurves, int]] = [(AddRemovePair(low, k * self.r), 1) for k in losing]
+            parts += [(AppearingRecords(AddRemovePair(high, k * self.r)), 1) for k in gaining]
+            there = sum(lost[k] for k in losing) + sum(won[k] for k in gaining)
+            back = sum(won_back[k] for k in losing) + sum(lost_back[k] for k in gaining)
+            spread.append((Composition(tuple(parts)), np.maximum(there, back)))
+        return tuple(spread)
+
+    def _divergences(self, divergence: Callable[[float, float, float], float], a: float) -> dict[int, Array]:
+        sizes = range(1, self.records + 1)
+        return {k: np.array([divergence(order, a, k * self.r) for order in ORDERS.tolist()]) for k in sizes}
+
+    def _ways(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """How many records each cell loses and gains, without the case of one cell each. No cell does both."""
+        # A way with two parts that lose more together is never the worst.
+        apart = [
+            parts
+            for parts in partitions(self.records, self.n_cells)
+            if not any(_join(self.cells[0], self.r, *two) for two in itertools.combinations(parts, 2))
+        ]
+        for losing in apart:
+            room = self.n_cells - len(losing) if self._replaced else 0
+            for gaining in [parts for parts in apart if len(parts) <= room] or [()]:
+                if max(len(losing), len(gaining)) > 1:
+                    yield losing, gaining
+
+
+def gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, records: int) -> float:
+    """The largest sum of divergences of `n_cells` cells that gain so many records together; a bound for very many.
+
+    `cells` are their smallest prior parameters in rising order. The larger part of a partition belongs into the cell
+    with the smaller parameter (Theory, section 6).
+    """
+    if records > _MOST_SPREAD:
+        return _many_gains(order, cells, n_cells, r, records)
+    known = [[renyi_add(order, a, k * r) for k in range(1, records // i + 1)] for i, a in enumerate(cells, 1)]
+    return max(
+        math.fsum(known[i][k - 1] for i, k in enumerate(spread))
+        for spread in partitions(records, min(len(cells), n_cells))
+    )
+
+
+def _many_gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, records: int) -> float:
+    """A bound for any number of records, of any size.
+
+    The divergence of a gain is first convex and then concave in its size. So no way to share has more divergence than
+    equal real shares, and none has more for its size than the steepest.
+    """
+    a, gain = cells[0], records * r
+    if cells[-1] >= _ALWAYS_TOGETHER:
+        # Among the cells of 1/2 and more the divergence is largest with all gains in one of them.
+        n_cells = min(n_cells, 1 + sum(cell < _ALWAYS_TOGETHER for cell in cells))
+    together, steepest = renyi_add(order, a, gain), _steepest(order, a)
+    if gain <= steepest or n_cells == 1:
+        return together
+    share = max(gain / min(records, n_cells), steepest)
+    return max(together, gain / share * renyi_add(order, a, share))
+
+
+@lru_cache(maxsize=512)
+def _steepest(order: float, a: float) -> float:
+    """The gain that has the most divergence for its size, in a cell with prior parameter below 1/2."""
+
+    def rises(gain: float) -> bool:
+        end = max(order, 1 + 1e-6)
+        slope = end * float(digamma(a + end * gain) - digamma(a + gain)) / (end - 1)
+        return slope * gain > renyi_add(end, a, gain)
+
+    low, high = math.log(a) - 20, math.log(a) + 30
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rises(math.exp(middle)) else (low, middle)
+    return math.exp(high)
+
+
+# A person who may leave one group of people and join another.
+
+
+@final
+@dataclass(frozen=True)
+class AcrossGroups(PrivacyCurves):
+    """Curves for a person who leaves one group of disjoint people and joins another.
+
+    Where neighbours replace a person, the tables of disjoint groups compose in parallel only if the person stays in the
+    group, that is, if the size of each group is public. Otherwise the records disappear from the tables of one group
+    and appear in those of another. These curves are for such a change; the whole release loses the larger of this and
+    of a replacement within a group, for example `Parallel((within, across))`.
+
+    Parameters
+    ----------
+    groups : tuple of PrivacyCurves
+        For each group the curves of its whole release under **add-remove**; at least two. Dirichlet tables and
+        compositions of them.
+
+    Raises
+    ------
+    ArgumentError
+        If there are fewer than two groups.
+
+    References
+    ----------
+    Theory, section 7.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
+    >>> across = AcrossGroups((AddRemovePair(0.5, 0.1), AddRemovePair(0.5, 0.1)))
+    >>> across.renyi(2) == ReplaceOnePair(0.5, 0.5, 0.1).renyi(2)
+    True
+    """
+
+    groups: tuple[PrivacyCurves, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.groups) < 2:
+            raise ArgumentError(
+                f"Expected at least two groups of people, got {len(self.groups)}. With one group no person can change "
+                "groups, so use its own curves."
+            )
+
+    @cached_property
+    def _distinct(self) -> tuple[PrivacyCurves, ...]:
+        """At most two groups of each kind, because a person changes between two groups only."""
+        kept: list[PrivacyCurves] = []
+        for group in self.groups:
+            if sum(group.curve_key == other.curve_key for other in kept) < 2:
+                kept.append(group)
+        return tuple(kept)
+
+    @override
+    def _renyi(self, order: float) -> float:
+        losses = [(group._renyi(order), _adding(group)._renyi(order)) for group in self._distinct]
+        return max(left[0] + joined[1] for left, joined in itertools.permutations(losses, 2))
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # For each pair of groups the divergence over its order is convex in the order.
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return max(move._delta(epsilon) for move in self._moves)
+
+    @cached_property
+    def _moves(self) -> tuple[Composition, ...]:
+        """Every change between two groups; the other direction of the composition is the way back."""
+        pairs = itertools.combinations(self._distinct, 2)
+        return tuple(Composition(((left, 1), (_adding(joined), 1))) for left, joined in pairs)
+
+
+def _adding(curves: PrivacyCurves) -> PrivacyCurves:
+    """The curves of records that appear, from those of records that appear or disappear.
+
+    Noise, and whatever else loses the same in both directions, is returned as it is.
+    """
+    match CurvesOf.unwrapped(curves):
+        case AddRemovePair() | SpreadRecords() as both:
+            return AppearingRecords(both)
+        case Composition(parts=parts):
+            return Composition(tuple((_adding(part), times) for part, times in parts))
+        case Parallel(members=members):
+            return Parallel(tuple(_adding(member) for member in members))
+    return curves
+
+
+# What one person can change in a Dirichlet table: from the blocks of cells of a person to exact privacy curves.
+#
+# A person's records lie in blocks of cells (see :class:`~pymc_dirdp.privacy.people.Contribution`). Records of
+# different blocks cannot meet, so blocks compose. Where only one entry of an axis is this person's, the entry with the
+# largest loss counts (Theory, section 6).
+
 
 # Prior parameters and r lie within these bounds.
 LEAST_PARAMETER, MOST_PARAMETER = 1e-100, 1e100

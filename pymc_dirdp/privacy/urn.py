@@ -14,10 +14,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.numerics.tails import mean_digamma
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.several_records import partitions
+from pymc_dirdp.numerics.gamma import mean_digamma
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.unit import partitions
 
 __all__ = ["UrnCells", "largest_urn_loss", "urn_cells"]
 

@@ -19,7 +19,7 @@ from pymc_dirdp.releases.opened import opened, sparse_release
 from pymc_dirdp.releases.sparse import drawn as drawn_cells
 from pymc_dirdp.releases.sparse import refuse_options
 from pymc_dirdp.releases.view import tree_of, values_of
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["analyse", "analyze", "sample_posterior_predictive"]
 

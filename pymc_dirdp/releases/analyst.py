@@ -16,7 +16,7 @@ from pymc_dirdp.releases.concluding import Conclusions, Source, checked, conclus
 from pymc_dirdp.releases.hierarchical import hierarchical_model
 from pymc_dirdp.releases.likelihood import logp_of, owned
 from pymc_dirdp.releases.measurements import network_of
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["analyst_model", "latent_counts"]
 

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pymc_dirdp.accounting.budget import refuse_other
 from pymc_dirdp.accounting.entries import one_line
-from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.counting.bounding import bound_for
-from pymc_dirdp.counting.categories import checked_categories
-from pymc_dirdp.counting.codes import Frame
+from pymc_dirdp.counting.codes import Frame, checked_categories
 from pymc_dirdp.counting.intervals import count_between, refuse_missing
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
@@ -17,7 +16,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.choices import Bins
 from pymc_dirdp.releases.warned import warn_if_seeded
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

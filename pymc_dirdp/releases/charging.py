@@ -12,7 +12,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import fingerprint_of
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.verification import kept_of
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

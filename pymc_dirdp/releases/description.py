@@ -18,11 +18,10 @@ from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
-from pymc_dirdp.planning.expected_kl import effective_records
-from pymc_dirdp.planning.simulated import a_priori_kl
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
 from pymc_dirdp.privacy.composition import told_apart
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.choices import followed_by
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word

@@ -17,7 +17,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import Source, conclusions
 from pymc_dirdp.releases.opened import sparse_release
 from pymc_dirdp.releases.sparse import SparseEstimates, estimated, refuse_options
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["Estimates", "estimate"]
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.opened import computable, opened
 
 __all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]

@@ -10,8 +10,8 @@ from pymc_dirdp.models.names import dim_name, outcome_dim
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.margins import Axes, Protected, by_table, chosen_noise, margins_of
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.choices import losses_of
 from pymc_dirdp.releases.options import Options
 

@@ -26,9 +26,9 @@ from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.aware import shared_noises
 from pymc_dirdp.releases.choices import PrivateChoice
 from pymc_dirdp.releases.grammar import understood

@@ -24,8 +24,8 @@ from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, choose
 from pymc_dirdp.planning.margins import MEASURES
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.choices import losses_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.measured import measured

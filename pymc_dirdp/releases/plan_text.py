@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.facts import Fact
+from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.labels import held_labels
@@ -18,8 +18,7 @@ from pymc_dirdp.models.stated import stated
 from pymc_dirdp.models.table import KindName, Likelihood, Table
 from pymc_dirdp.models.views import View
 from pymc_dirdp.planning.choosing import Choice
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.releases.choices import choices_of
 from pymc_dirdp.releases.grammar import (
     at,

@@ -13,9 +13,9 @@ from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.planning.choosing import Choice
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.choices import PrivateChoice, followed_by
 from pymc_dirdp.releases.grammar import Text, library_version
 from pymc_dirdp.releases.wording import assumed

@@ -33,8 +33,8 @@ from pymc_dirdp.models.without_data import (
     refuse_free_variables,
     without_data,
 )
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.charging import Sealed
 from pymc_dirdp.releases.concluding import checked
 from pymc_dirdp.releases.files import load
@@ -42,7 +42,7 @@ from pymc_dirdp.releases.likelihood import counts_term, expected_name, in_model,
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.release import sample_sealed
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy import int64
 from numpy.typing import NDArray
 
-from pymc_dirdp.accounting.rules import refuse_other
+from pymc_dirdp.accounting.budget import refuse_other
 from pymc_dirdp.errors import (
     ArgumentError,
     UnattainableError,
@@ -18,10 +18,9 @@ from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.models.observations import counts_of
 from pymc_dirdp.models.reading import check_people
 from pymc_dirdp.models.tables import root_model
+from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.least_of import LeastOf
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import try_law
 from pymc_dirdp.releases.charging import Sealed
@@ -36,7 +35,7 @@ from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.releases.view import refuse_dims
 from pymc_dirdp.releases.warned import warn_if_ranked, warn_of_repetition, warn_of_seed
-from pymc_dirdp.sampling.entropy import Seed, generator, randomness
+from pymc_dirdp.sampling.bits import Seed, generator, randomness
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -81,7 +80,7 @@ def sample(
         names each one that was left out, with the reason.
     postprocess : {"clip-and-smooth", "clip", "project", "none"}, optional
         For comparisons with papers: the draws of tables that are released by noise come from `Dirichlet(z + prior)`,
-        which takes the noisy counts z for the data, after :func:`pymc_dirdp.mechanisms.postprocess.postprocessed` has
+        which takes the noisy counts z for the data, after :func:`pymc_dirdp.mechanisms.noisy_counts.postprocessed` has
         made them nonnegative; `"none"` is for mechanisms whose z is never negative. Their intervals leave the noise
         out. By default, draws are from the exact posterior given z. What is published is the same, and the attribute
         `postprocess` of the table and the report say how it was read.

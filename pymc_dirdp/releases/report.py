@@ -12,7 +12,7 @@ import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections, clipped
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
-from pymc_dirdp.numerics.rounding import at_least_in_short as up
+from pymc_dirdp.numerics.roots import at_least_in_short as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.accuracy import expected_errors

@@ -9,11 +9,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.accounting.rules import refuse_other
+from pymc_dirdp.accounting.budget import refuse_other
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer
-from pymc_dirdp.counting.categories import Categories, checked_categories
-from pymc_dirdp.counting.codes import Frame, encode
+from pymc_dirdp.counting.codes import Categories, Frame, checked_categories, encode
 from pymc_dirdp.counting.columns import column_of, index_of
 from pymc_dirdp.counting.sparse import SparseCounts
 from pymc_dirdp.display import Tabular
@@ -30,7 +29,7 @@ from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.warned import warn_of_seed
-from pymc_dirdp.sampling.entropy import Seed, generator, randomness
+from pymc_dirdp.sampling.bits import Seed, generator, randomness
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

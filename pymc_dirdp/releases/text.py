@@ -35,7 +35,7 @@ from pymc_dirdp.releases.grammar import (
     version_of,
 )
 from pymc_dirdp.releases.planned import Plan, PlannedTable
-from pymc_dirdp.sampling.entropy import SOURCES
+from pymc_dirdp.sampling.bits import SOURCES
 
 __all__ = ["AFTERWARDS", "Deterministic", "LeftOut", "Release", "SparseRelease", "identity"]
 

@@ -11,10 +11,10 @@ import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError, shown
-from pymc_dirdp.numerics.rounding import at_least_in_short as up
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.numerics.roots import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
 from pymc_dirdp.releases.text import SparseRelease

@@ -17,7 +17,7 @@ from pymc_dirdp.errors import (
 )
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.sampling.bits import Seed
 
 __all__ = ["warn_if_ranked", "warn_if_seeded", "warn_if_weak", "warn_of_repetition", "warn_of_seed"]
 

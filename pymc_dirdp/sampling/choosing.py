@@ -17,7 +17,7 @@ def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
     scores : sequence of int
         Integers of any size and sign, at least one. Secret.
     scale : Fraction
-        Positive. For a real scale take :func:`pymc_dirdp.sampling.rationals.dyadic_above` of it.
+        Positive. For a real scale take :func:`pymc_dirdp.sampling.discrete_noise.dyadic_above` of it.
     bits : Bits
         The source of randomness.
 

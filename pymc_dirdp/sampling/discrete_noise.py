@@ -1,16 +1,289 @@
-"""Discrete Laplace and discrete Gaussian noise, drawn exactly with integers and random bits alone."""
+"""Integer noise from bits: exact in rationals, and compiled for many numbers."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.bits import Bits, Words
 
-__all__ = ["discrete_gaussian", "discrete_laplace"]
+__all__ = ["compiled", "discrete_gaussian", "discrete_laplace", "dyadic_above", "fill", "over_one_power"]
+
+# Real parameters as the rational numbers that the exact samplers use.
+
+
+# Rounding to 41 digits changes a number by at most 2**-40 of it, and leaves numerators that fit into compiled code.
+_DIGITS = 41
+
+
+def dyadic_above(value: float | Fraction) -> Fraction:
+    """The least number with at most 41 binary digits that is not below `value`.
+
+    Parameters
+    ----------
+    value : float or Fraction
+        Positive, of any size: the scale or the variance of noise.
+
+    Returns
+    -------
+    used : Fraction
+        At most `value * (1 + 2**-40)`. It is a number of 41 digits times a power of two, so it is a double unless it
+        is too large or too small for one, and the privacy curves can be those of the very number that is used. A double
+        that would be rounded up beyond the largest one is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        If `value` is not a positive number.
+
+    Examples
+    --------
+    >>> dyadic_above(10.0)
+    Fraction(10, 1)
+    >>> float(dyadic_above(0.1)) / 0.1 - 1 < 2**-40
+    True
+    """
+    if not 0 < value < math.inf:
+        raise ValueError("Expected a positive and finite number.")
+    exact = Fraction(value)
+    # 2**(exponent - 1) < exact < 2**(exponent + 1).
+    exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
+    exponent -= exact < Fraction(2) ** exponent
+    step = Fraction(2) ** (exponent + 1 - _DIGITS)
+    used = math.ceil(exact / step) * step
+    return exact if isinstance(value, float) and used >= 2**1024 else used
+
+
+def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
+    """Doubles as integers over one power of two, exactly.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Finite.
+
+    Returns
+    -------
+    numerators : list of int
+    digits : int
+        Binary digits after the point: each value is its numerator over `2**digits`.
+
+    Examples
+    --------
+    >>> over_one_power([0.75, 3.0])
+    ([3, 12], 2)
+    """
+    ratios = [value.as_integer_ratio() for value in values]
+    digits = max((denominator.bit_length() - 1 for _, denominator in ratios), default=0)
+    return [numerator << digits + 1 - denominator.bit_length() for numerator, denominator in ratios], digits
+
+
+# Compiled code for large tables, also where no directory can be written to.
+
+
+def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..., Any]) -> Callable[..., Any]:
+    """The function compiled by Numba, and kept on disk for the next process if a folder can be written to.
+
+    Parameters
+    ----------
+    signature : str
+        The types of its arguments.
+    function : callable
+        Plain Python; its own code is left as it is.
+    *helpers : callable
+        Functions of the same file that it calls. The copy on disk is renewed only when that file changes.
+    """
+    from numba import njit  # Here, because it takes a second to import.
+    from numba.extending import register_jitable
+
+    for helper in helpers:
+        register_jitable(helper)
+    code: Callable[..., Any]
+    try:
+        code = njit(signature, cache=True)(function)
+    except RuntimeError as error:
+        # Neither the package's directory, nor the user's cache, nor NUMBA_CACHE_DIR can be written to.
+        if "no locator available" not in str(error):
+            raise
+        code = njit(signature)(function)
+    return code
+
+
+# Compiled draws for large tables: the same noise from the same words as in `discrete_noise`.
+
+
+# All numbers stay below this limit, so that no sum of two 64-bit integers overflows.
+_LIMIT = 2**62
+# The answers of a draw for which there were too few words, or in which a number would pass the limit.
+_NO_WORDS, _TOO_LARGE = 2**63 - 1, 2**63 - 2
+
+
+def fill(
+    noise: NDArray[np.object_],
+    numbers: tuple[int, int, int, int],
+    draw: Callable[[Callable[[int], int]], int],
+    bits: Bits,
+) -> None:
+    """Noise for every cell, in place.
+
+    Parameters
+    ----------
+    numbers : tuple of int
+        `t, s, n, d`: the scale `t / s` of Laplace noise, and the variance `n / d` of the Gaussian noise that is made
+        from it, or `d = 0`.
+    draw : callable
+        The same draw in Python, for numbers that do not fit into 64 bits.
+    """
+    t, _, n, d = numbers
+    fits = max(*numbers, 2 * n, d * t * t) < _LIMIT
+    done, least = 0, 1
+    drawn = np.empty(noise.size, dtype=np.int64)
+    while done < noise.size:
+        if fits:
+            start, words = done, bits.ahead(least)
+            done, used, answer = compiled_draws()(*numbers, words, drawn, done)
+            noise[start:done] = drawn[start:done].tolist()
+            bits.spend(used)
+            # A draw that ran out of words starts again from its own first word, with more words behind it. Other words
+            # would favour short draws.
+            least = words.size - used + 1 if answer == _NO_WORDS else 1
+        if not fits or answer == _TOO_LARGE:
+            noise[done] = draw(bits.uniform)
+            done += 1
+
+
+def _draws(t: int, s: int, n: int, d: int, words: Words, noise: Integers, done: int) -> tuple[int, int, int]:
+    """Draw until the words are used up. Returns the draws that are done, the words that they took, and the last answer.
+
+    The answer says why the next draw is not done, if it is not.
+    """
+    used, answer = 0, 0
+    while done < noise.size:
+        if d == 0:
+            answer, at = _laplace(words, used, t, s)
+        else:
+            answer, at = _gaussian(words, used, t, n, d)
+        if answer >= _TOO_LARGE:
+            break
+        noise[done] = answer
+        done, used = done + 1, at
+    return done, used, answer
+
+
+def _uniform(words: Words, at: int, n: int) -> tuple[int, int]:
+    """A uniform number below n, or -1 if there are too few words, and the place of the next word."""
+    length = 0
+    while (n - 1) >> length > 0:
+        length += 1
+    if length == 0:
+        return 0, at
+    while at < words.size:
+        value = int(np.int64(words[at] >> np.uint64(64 - length)))
+        at += 1
+        if value < n:
+            return value, at
+    return -1, at
+
+
+def _coin(words: Words, at: int, a: int, b: int, c: int, d: int) -> tuple[int, int]:
+    """1 with probability exp(-(a / b) (c / d)), otherwise 0; -1 without words."""
+    k = 1
+    while True:
+        value, at = _uniform(words, at, k)
+        if value == 0:
+            value, at = _uniform(words, at, b)
+            if 0 <= value < a:
+                value, at = _uniform(words, at, d)
+                if 0 <= value < c:
+                    k += 1
+                    continue
+        return (-1 if value < 0 else k & 1), at
+
+
+def _coins(words: Words, at: int, times: int, a: int, b: int) -> tuple[int, int]:
+    """1 if that many coins with probability exp(-a / b) are all 1, otherwise 0; -1 without words."""
+    answer = 1
+    while times > 0 and answer == 1:
+        answer, at = _coin(words, at, a, b, 1, 1)
+        times -= 1
+    return answer, at
+
+
+def _laplace(words: Words, at: int, t: int, s: int) -> tuple[int, int]:
+    while True:
+        u, at = _uniform(words, at, t)
+        if u < 0:
+            return _NO_WORDS, at
+        coin, at = _coin(words, at, u, t, 1, 1)
+        if coin == 0:
+            continue
+        v = 0
+        while coin == 1:
+            coin, at = _coin(words, at, 1, 1, 1, 1)
+            v += coin
+        if coin < 0:
+            return _NO_WORDS, at
+        if v >= _LIMIT // t:
+            return _TOO_LARGE, at
+        size = (u + t * v) // s
+        negative, at = _uniform(words, at, 2)
+        if negative < 0:
+            return _NO_WORDS, at
+        if negative == 0:
+            return size, at
+        if size > 0:
+            return -size, at
+
+
+def _gaussian(words: Words, at: int, t: int, n: int, d: int) -> tuple[int, int]:
+    while True:
+        x, at = _laplace(words, at, t, 1)
+        if x >= _TOO_LARGE:
+            return x, at
+        if abs(x) >= _LIMIT // (d * t):
+            return _TOO_LARGE, at
+        distance = abs(abs(x) * d * t - n)
+        b, e = 2 * n, d * t * t
+        i, y = distance // b, distance % b
+        j, z = distance // e, distance % e
+        if i > 0 and j >= _LIMIT // i:
+            return _TOO_LARGE, at
+        kept, at = _coins(words, at, i * j, 1, 1)
+        if kept == 1:
+            kept, at = _coins(words, at, i, z, e)
+        if kept == 1:
+            kept, at = _coins(words, at, j, y, b)
+        if kept == 1:
+            kept, at = _coin(words, at, y, b, z, e)
+        if kept < 0:
+            return _NO_WORDS, at
+        if kept == 1:
+            return x, at
+
+
+@cache
+def compiled_draws() -> Callable[..., tuple[int, int, int]]:
+    """The draws, compiled at the first call."""
+    words = "Array(uint64, 1, 'C', readonly=True)"
+    return compiled(
+        f"UniTuple(int64, 3)(int64, int64, int64, int64, {words}, int64[::1], int64)",
+        _draws,
+        _uniform,
+        _coin,
+        _coins,
+        _laplace,
+        _gaussian,
+    )
+
+
+# Discrete Laplace and discrete Gaussian noise, drawn exactly with integers and random bits alone.
+
 
 Uniform = Callable[[int], int]
 Draw = Callable[[Uniform], int]
@@ -25,7 +298,7 @@ def discrete_laplace(scale: Fraction, shape: tuple[int, ...], bits: Bits) -> NDA
     Parameters
     ----------
     scale : Fraction
-        Positive, of any size. For a real scale take :func:`pymc_dirdp.sampling.rationals.dyadic_above` of it.
+        Positive, of any size. For a real scale take :func:`pymc_dirdp.sampling.discrete_noise.dyadic_above` of it.
     shape : tuple of int
         Cells are independent.
     bits : Bits
@@ -156,7 +429,5 @@ def _drawn(draw: Draw, numbers: tuple[int, int, int, int], shape: tuple[int, ...
     if size <= _CELLS_IN_PYTHON:
         noise[:] = [draw(bits.uniform) for _ in range(size)]
     else:
-        from pymc_dirdp.sampling.compiled_noise import fill
-
         fill(noise, numbers, draw, bits)
     return noise.reshape(shape)

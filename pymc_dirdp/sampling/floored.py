@@ -1,23 +1,104 @@
-"""Intensities above a public floor: exact draws of truncated Gamma distributions on a public grid."""
+"""Intensities above a public floor: exact draws of truncated Gamma distributions on a public grid, and fast ones."""
 
 import importlib
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import at_least, checked_counts, integer, numbers_or_none, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.floored_guesses import guesses
-from pymc_dirdp.sampling.rationals import over_one_power
+from pymc_dirdp.sampling.discrete_noise import over_one_power
 
 if TYPE_CHECKING:
     from flint import arb
 
-__all__ = ["cells_at", "cells_of", "checked_ceiling", "exact_floored", "flint", "intensities"]
+__all__ = [
+    "cells_at",
+    "cells_of",
+    "checked_ceiling",
+    "exact_floored",
+    "fast_floored",
+    "flint",
+    "guesses",
+    "intensities",
+]
+
+# Where the intensities of uniform numbers lie, in floating point: the guesses from which exact draws start.
+
+
+# A probability below it is too close to the smallest double to be inverted.
+_TINY = 1e-280
+
+
+def guesses(u: Array, a: Array, floor: float, ceiling: float) -> Array:
+    """`log(g / floor)` about where `P[G >= g]` is u. Nothing is guaranteed about its error.
+
+    Parameters
+    ----------
+    u : array, shape (draws, cells)
+        Between 0 and 1.
+    a : array, shape (cells,)
+        Shapes of the truncated Gamma distributions.
+    floor, ceiling : float
+
+    Returns
+    -------
+    logs : array, shape (draws, cells)
+        Finite. Where `a` is far above the ceiling the error is about `ceiling / (a - ceiling)**2` of itself, and
+        elsewhere about 1e-13.
+
+    Examples
+    --------
+    >>> guesses(np.array([[0.5]]), np.array([1.0]), 8.0, math.inf).round(6) == round(math.log1p(math.log(2) / 8), 6)
+    array([[ True]])
+    """
+    with np.errstate(all="ignore"):
+        above, beyond = gammaincc(a, floor), gammaincc(a, ceiling)
+        under, within = gammainc(a, floor), gammainc(a, ceiling)
+        q, p = beyond + u * (above - beyond), within - u * (within - under)
+        logs = np.log(np.where(q < p, gammainccinv(a, q), gammaincinv(a, p)) / floor)
+        # Where the law lies so far out in a tail that doubles do not hold its probability, it is all but exponential.
+        logs = np.where(within < _TINY, math.log(ceiling / floor) + np.log1p(-u) / (a - ceiling), logs)
+        far = above < _TINY
+        if np.any(far):
+            logs[:, far] = _far_out(u[:, far], a[far], floor, ceiling)
+    finite: Array = np.nan_to_num(logs, posinf=0, neginf=0)
+    return finite
+
+
+def _far_out(u: Array, a: Array, floor: float, ceiling: float) -> Array:
+    """`log(g / floor)` about where `P[G >= g]` is u, for a floor far above `a`: Newton's steps for its logarithm.
+
+    `Gamma(a, g) = g**a * exp(-g) / f(g)`, where f is the even part of the continued fraction of DLMF 8.9.2.
+    """
+
+    def f(g: Array | float) -> Array:
+        fraction: Array = g + 41 - a
+        for k in range(20, 0, -1):
+            fraction = g + 2 * k - 1 - a - k * (k - a) / fraction
+        return fraction
+
+    def log_tail(y: Array | float) -> Array:
+        tail: Array = a * np.log1p(y / floor) - y - np.log(f(floor + y) / at_floor)
+        return tail
+
+    at_floor = f(floor)
+    beyond = np.exp(log_tail(ceiling - floor)) if ceiling < math.inf else 0.0
+    wanted = np.log(u + (1 - u) * beyond)
+    y = -wanted * floor / at_floor
+    for _ in range(6):
+        y = np.maximum(y + (log_tail(y) - wanted) * (floor + y) / f(floor + y), 0)
+    logs: Array = np.log1p(y / floor)
+    return logs
+
+
+# Intensities above a public floor: exact draws of truncated Gamma distributions on a public grid.
+
 
 # Cells of the public grid in a factor of 2: each is 1e-11 of an intensity wide.
 _CELLS = 2**36
@@ -283,3 +364,97 @@ def flint() -> Any:
         raise ImportError(
             "Exact draws of intensities above a floor need python-flint: pip install python-flint"
         ) from error
+
+
+# Intensities above a public floor in floating point: for simulation, and for those who ask for a fast release.
+
+
+def fast_floored(
+    alpha: ArrayLike,
+    r: float,
+    floor: float,
+    counts: ArrayLike,
+    *,
+    ceiling: float = math.inf,
+    draws: int,
+    rng: np.random.Generator,
+) -> Integers:
+    """Cells of the public grid as :func:`pymc_dirdp.sampling.floored.exact_floored` draws them, in floating point.
+
+    Nothing is proved about its last bits. The number of random words that a draw takes, and its time, depend on the
+    secret.
+
+    Parameters
+    ----------
+    alpha, r, floor, counts, ceiling, draws
+        Same as in :func:`pymc_dirdp.sampling.floored.exact_floored`.
+    rng : numpy.random.Generator
+        From :func:`pymc_dirdp.sampling.bits.generator`.
+
+    Returns
+    -------
+    cells : array of int, shape (draws, ..., d)
+
+    References
+    ----------
+    Devroye (1986), Non-Uniform Random Variate Generation, chapter VII.2: rejection from tangents of a log-concave
+    density, https://doi.org/10.1007/978-1-4613-8643-8.
+
+    Examples
+    --------
+    >>> fast_floored([1.0, 1.0], 0.5, 4.0, [3, 10], draws=5, rng=np.random.default_rng(1)).shape
+    (5, 2)
+    """
+    wanted, least, most = positive_array(alpha=alpha, fewest=1), positive(floor=floor), checked_ceiling(floor, ceiling)
+    per_record, n_draws = positive(r=r), integer(1, draws=draws)
+    shapes = wanted + per_record * checked_counts(counts, wanted.shape)
+    a = np.broadcast_to(shapes, (n_draws, *wanted.shape)).ravel()
+    logs, left = np.empty(a.size), np.arange(a.size)
+    while left.size:
+        tries, taken = _tries(a[left], least, most, rng)
+        logs[left[taken]] = tries[taken]
+        left = left[~taken]
+    return cells_at(logs).reshape(-1, *wanted.shape)
+
+
+def _tries(a: Array, floor: float, ceiling: float, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
+    """One try for each number: the logarithm of an intensity over the floor, and whether the try is taken.
+
+    With m the most likely intensity on the logarithmic scale, and `x = log(g / m)`, the log-density of x is
+    `h(x) = (a - m) * x - m * (expm1(x) - x)`. It is concave with its maximum 0 at 0. So it is below 0 and below its
+    tangents at any two points, one on either side. These points are chosen so that h is about -1 there.
+    """
+    m = np.clip(a, floor, ceiling)
+    slopes = np.array([np.minimum(a - m, 0), np.maximum(a - m, 0)])  # to the right and to the left of 0
+    ends = np.array([np.log(ceiling / m), np.log(floor / m)])
+    width = 2 / (np.abs(slopes) + np.hypot(slopes, np.sqrt(2 * m)))
+    points = np.array([np.minimum(width[0], np.log(2 + 1 / m)), -np.maximum(width[1], 1 / a)])
+
+    def h(x: Array, slope: Array) -> Array:
+        log_density: Array = slope * x - m * (np.expm1(x) - x)
+        return log_density
+
+    tangents = slopes - m * np.expm1(points)
+    # The tangent is 0 at `starts`; from there on outwards it is the bound.
+    starts = points - h(points, slopes) / tangents
+    edges = np.array([np.minimum(starts[0], ends[0]), np.maximum(starts[1], ends[1])])
+    flat = edges[0] - edges[1]
+    tails = np.where(starts == edges, 1 / np.abs(tangents), 0)
+    place = rng.random(a.size) * (flat + tails.sum(axis=0))
+    outwards = _exponential(a.size, rng) / np.abs(tangents)
+    right, left = place > flat, place > flat + tails[0]
+    x = np.where(left, starts[1] - outwards[1], np.where(right, starts[0] + outwards[0], edges[1] + place))
+    with np.errstate(over="ignore"):
+        bound = np.where(right, np.where(left, -tangents[1] * outwards[1], tangents[0] * outwards[0]), 0)
+        shortfall = bound - h(x, a - m)
+    taken = (x >= ends[1]) & (x < ends[0]) & (_exponential(a.size, rng) > shortfall)
+    return np.log(m / floor) + x, taken
+
+
+def _exponential(size: int, rng: np.random.Generator) -> Array:
+    """Exponential variables whose last bits are as fine far out as they are near 0.
+
+    A uniform share of the sum of two of them is one of them. The logarithm of a uniform number is coarse far out.
+    """
+    drawn: Array = rng.random(size) * rng.standard_gamma(2.0, size)
+    return drawn

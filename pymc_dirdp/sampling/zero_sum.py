@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 

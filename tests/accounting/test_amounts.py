@@ -4,7 +4,7 @@ from decimal import Decimal, Inexact
 
 import pytest
 
-from pymc_dirdp.accounting.amounts import EXACT, Amount, Totals, as_decimal
+from pymc_dirdp.accounting.entries import EXACT, Amount, Totals, as_decimal
 
 
 def test_a_sum_of_doubles_of_every_size_is_exact():

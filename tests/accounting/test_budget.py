@@ -7,8 +7,8 @@ import mpmath
 import pytest
 
 from pymc_dirdp.accounting import budget
-from pymc_dirdp.accounting.amounts import Amount, Totals, as_decimal
 from pymc_dirdp.accounting.budget import Bounded, _order, _rounded_up, balances, cost_of, kept_rules
+from pymc_dirdp.accounting.entries import Amount, Totals, as_decimal
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism

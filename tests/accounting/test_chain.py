@@ -14,9 +14,7 @@ from contextlib import closing
 
 import pytest
 
-from pymc_dirdp.accounting.amounts import as_decimal
-from pymc_dirdp.accounting.chain import Position
-from pymc_dirdp.accounting.entries import chained
+from pymc_dirdp.accounting.entries import Position, as_decimal, chained
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP

@@ -28,19 +28,19 @@ MECHANISMS = {
     "Geometric": (lambda: dirdp.mechanisms.GeometricMechanism(FLAT, 2.0), 40_000),
     "Geometric, add-remove": (lambda: dirdp.mechanisms.GeometricMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
     "Zero-sum": (lambda: dirdp.mechanisms.ZeroSumGeometricMechanism(FLAT, 2.0), 40_000),
-    "Hellinger": (lambda: dirdp.mechanisms.HellingerMechanism([1.0, 1.0], 12, 2.0), 2_500),
+    "Hellinger": (lambda: dirdp.papers.HellingerMechanism([1.0, 1.0], 12, 2.0), 2_500),
     "Hellinger, three": (
-        lambda: dirdp.mechanisms.HellingerMechanism([1.0, 1.0, 2.0], 4, 1.5, sensitivity="global"),
+        lambda: dirdp.papers.HellingerMechanism([1.0, 1.0, 2.0], 4, 1.5, sensitivity="global"),
         2_500,
     ),
-    "Truncated": (lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 10_000),
-    "Truncated, three": (lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0, 1.0], 8, 2.0), 10_000),
+    "Truncated": (lambda: dirdp.papers.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 10_000),
+    "Truncated, three": (lambda: dirdp.papers.TruncatedNoiseMechanism([1.0, 1.0, 1.0], 8, 2.0), 10_000),
     "Truncated, Laplace": (
-        lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise_kind="laplace"),
+        lambda: dirdp.papers.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise_kind="laplace"),
         10_000,
     ),
     "Simplex": (
-        lambda: dirdp.mechanisms.SimplexMechanism(10.0, dirdp.mechanisms.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1)),
+        lambda: dirdp.papers.SimplexMechanism(10.0, dirdp.papers.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1)),
         40_000,
     ),
 }

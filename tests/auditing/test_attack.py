@@ -9,8 +9,8 @@ from scipy.stats import binom
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_check import check_curve
-from pymc_dirdp.auditing.power import chance_to_refute
-from pymc_dirdp.auditing.seen import Seen
+from pymc_dirdp.auditing.outputs import Seen
+from pymc_dirdp.auditing.result import chance_to_refute
 from pymc_dirdp.privacy.composition import Composition
 
 FLAT = np.ones(4)
@@ -311,9 +311,11 @@ def test_bounds_stay_below_a_loss_that_is_attained():
 
 def test_frequencies_instead_of_limits_would_be_seen(monkeypatch):
     for limit in ("lower_limit", "upper_limit"):
-        monkeypatch.setattr(f"pymc_dirdp.auditing.measures.{limit}", lambda hits, n, level: np.asarray(hits) / n + 1e-9)
+        monkeypatch.setattr(
+            f"pymc_dirdp.auditing.intervals.{limit}", lambda hits, n, level: np.asarray(hits) / n + 1e-9
+        )
     monkeypatch.setattr(
-        "pymc_dirdp.auditing.measures.epsilon_from_shares",
+        "pymc_dirdp.auditing.intervals.epsilon_from_shares",
         lambda p, q, trials, delta, level: np.log(np.maximum(p - delta * trials / 2, 1e-9) / (q + 1e-9)),
     )
     assert above_the_truth() > most_false(60)
@@ -341,7 +343,7 @@ def test_a_mechanism_without_a_promise_is_measured(monkeypatch):
     def refuse(*_):
         raise dirdp.errors.UnattainableError("It keeps no guarantee.")
 
-    mechanism = dirdp.mechanisms.HellingerMechanism([0.1, 0.1], 10, 1.0)
+    mechanism = dirdp.papers.HellingerMechanism([0.1, 0.1], 10, 1.0)
     for curve in ("_renyi", "_rho", "_delta", "_epsilon"):
         monkeypatch.setattr(type(mechanism), curve, refuse)
     found = audit(mechanism, n=1_000, random_seed=4)

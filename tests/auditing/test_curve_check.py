@@ -42,7 +42,7 @@ def test_a_mechanism_without_a_promise_is_held_against_the_claim_alone(monkeypat
     def refuse(*_):
         raise dirdp.errors.UnattainableError("It keeps no guarantee.")
 
-    mechanism = dirdp.mechanisms.HellingerMechanism([0.1, 0.1], 10, 1.0)
+    mechanism = dirdp.papers.HellingerMechanism([0.1, 0.1], 10, 1.0)
     for curve in ("_renyi", "_rho", "_delta", "_epsilon"):
         monkeypatch.setattr(type(mechanism), curve, refuse)
     assert check_curve(mechanism, claim=dirdp.PureDP(epsilon=0.1)).verdict == "refuted"

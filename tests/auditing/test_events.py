@@ -3,8 +3,7 @@
 import numpy as np
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.events import Event, chosen, counted
-from pymc_dirdp.auditing.measures import LIMITS, SHARES, measures
+from pymc_dirdp.auditing.intervals import LIMITS, SHARES, Event, chosen, counted, measures
 
 X, Y = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 0.0, 1.0])
 

@@ -5,7 +5,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.last_bits import unreachable
+from pymc_dirdp.auditing.statistics import unreachable
 
 GOAL = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 TINY = np.finfo(np.float64).tiny

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.intervals import epsilon_from_shares, epsilon_of, lower_limit, upper_limit
-from pymc_dirdp.auditing.measures import LIMITS, SHARES, Counts, measures
+from pymc_dirdp.auditing.intervals import (
+    LIMITS,
+    SHARES,
+    Counts,
+    epsilon_from_shares,
+    epsilon_of,
+    lower_limit,
+    measures,
+    upper_limit,
+)
 
 MECHANISM = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.3)
 

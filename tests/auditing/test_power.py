@@ -9,9 +9,8 @@ from scipy.stats import binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.events import parts
-from pymc_dirdp.auditing.measures import Counts, measures
-from pymc_dirdp.auditing.power import chance_to_refute, family_of, rarest_event, refutable
+from pymc_dirdp.auditing.intervals import Counts, measures, parts
+from pymc_dirdp.auditing.result import chance_to_refute, family_of, rarest_event, refutable
 
 
 @pytest.mark.thorough

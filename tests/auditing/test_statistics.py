@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp.auditing.seen import seen
+from pymc_dirdp.auditing.outputs import seen
 from pymc_dirdp.auditing.statistics import learned
 
 PAIR = np.array([1.0, 0.0]), np.array([0.0, 1.0])

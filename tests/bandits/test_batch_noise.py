@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import betaln
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.bandits.batch_noise import BatchNoise
+from pymc_dirdp.bandits.batch_release import BatchNoise
 from pymc_dirdp.bandits.beliefs import Belief, best_probabilities
 from pymc_dirdp.bandits.store import OpenBatch
 from pymc_dirdp.sampling.bits import Bits

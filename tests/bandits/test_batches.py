@@ -12,7 +12,7 @@ from scipy import stats
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import batches
-from pymc_dirdp.bandits.batch_noise import BatchNoise
+from pymc_dirdp.bandits.batch_release import BatchNoise
 from pymc_dirdp.bandits.batches import BatchSimulation, _some_of
 from pymc_dirdp.bandits.beliefs import Grid, best_probabilities
 from pymc_dirdp.bandits.design import Design

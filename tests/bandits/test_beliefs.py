@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from pymc_dirdp.bandits.batch_noise import BatchNoise
+from pymc_dirdp.bandits.batch_release import BatchNoise, log_probability
 from pymc_dirdp.bandits.beliefs import CELLS, Belief, Grid, best_probabilities, expected_losses
-from pymc_dirdp.bandits.noisy_binomial import log_probability
 
 NOISE = BatchNoise(2.0)
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.bandits.lower_bound import divergence
+from pymc_dirdp.bandits.simulation import divergence
 
 
 def kl(z, y):

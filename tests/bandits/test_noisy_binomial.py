@@ -6,7 +6,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import binom
 
-from pymc_dirdp.bandits.noisy_binomial import log_probability, slope
+from pymc_dirdp.bandits.batch_release import log_probability, slope
 from pymc_dirdp.errors import ArgumentError
 
 MEANS = np.array([1e-9, 1e-3, 0.01, 0.3, 0.5, 0.77, 0.99, 1 - 1e-7])

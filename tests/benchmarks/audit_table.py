@@ -7,7 +7,7 @@ from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_check import check_curve
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-3)
-DOMAIN = dirdp.mechanisms.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
+DOMAIN = dirdp.papers.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
 SUBJECTS = {
     "Dirichlet, replace-one": (dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], strategy="temper"), 400_000),
     "Dirichlet, add-remove": (
@@ -19,24 +19,22 @@ SUBJECTS = {
     "Laplace": (dirdp.mechanisms.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
     "Geometric": (dirdp.mechanisms.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
     "Hellinger, smooth": (
-        dirdp.mechanisms.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
+        dirdp.papers.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
         20_000,
     ),
     "Truncated geometric, d = 2": (
-        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
+        dirdp.papers.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
         40_000,
     ),
     "Truncated geometric, d = 3": (
-        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
+        dirdp.papers.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
         40_000,
     ),
     "Truncated Laplace, d = 2": (
-        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(
-            TARGET, prior=[1, 1], n_records=60, noise_kind="laplace"
-        ),
+        dirdp.papers.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60, noise_kind="laplace"),
         40_000,
     ),
-    "Simplex": (dirdp.mechanisms.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
+    "Simplex": (dirdp.papers.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
 }
 
 

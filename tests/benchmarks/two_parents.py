@@ -24,7 +24,7 @@ import numpy as np
 import pymc_dirdp as dirdp
 from examples.experiments.declared_data import read, train_and_test
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.privacy.bounded_range import BoundedRange
+from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
 
 DELTA, PENALTIES, SHARE = 1e-5, (1.0, 4.0, 16.0), 0.25

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from pymc_dirdp.cli.output import new_file
+from pymc_dirdp.cli.actions import new_file
 from pymc_dirdp.errors import ArgumentError
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pymc_dirdp.cli.actions import read_columns
 from pymc_dirdp.cli.declaration import declared
-from pymc_dirdp.cli.records import read_columns
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.networks.builders import bayesian_network
 

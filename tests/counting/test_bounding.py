@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from pymc_dirdp.counting import bounding, keeping
+from pymc_dirdp.counting import bounding
+from pymc_dirdp.counting import bounding as keeping
 from pymc_dirdp.counting.bounding import Bound, kept_rows
+from pymc_dirdp.counting.counts import tabulate
 from pymc_dirdp.counting.engines import EngineRecords
-from pymc_dirdp.counting.families import count_families
-from pymc_dirdp.counting.tables import count
-from pymc_dirdp.counting.tallies import tabulate
+from pymc_dirdp.counting.tables import count, count_families
 from pymc_dirdp.errors import ArgumentError, DataError
 
 KEY = 2**255 + 987654321

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from pymc_dirdp.inference.posterior import draw, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.totals import PrivateTotal, RowTotals
-from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 from .laws import dirichlet, geometric, simulated, together, urn
 

@@ -41,7 +41,7 @@ def random_output(rng, most_records=10_000, most_rows=6):
         case "discrete":
             mechanism = dirdp.mechanisms.DiscreteGaussianMechanism(ones, scale, **options)
         case "truncated":
-            mechanism = dirdp.mechanisms.TruncatedNoiseMechanism(ones, n, scale)
+            mechanism = dirdp.papers.TruncatedNoiseMechanism(ones, n, scale)
         case "zero-sum":
             mechanism = dirdp.mechanisms.ZeroSumGeometricMechanism(ones, scale)
         case _:

@@ -15,9 +15,9 @@ from pymc_dirdp.inference import table_law
 from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.blocks import BlockLaws, law_of, rows_are_divided
 from pymc_dirdp.inference.table_law import TableLaw
+from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.outputs import NoisyTable
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import opened
 
 ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 1]])

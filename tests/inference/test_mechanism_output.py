@@ -13,15 +13,13 @@ from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
 from pymc_dirdp.inference.posterior import draw
 from pymc_dirdp.inference.table_law import TableLaw
+from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
-from pymc_dirdp.mechanisms.simplex import SimplexMechanism
-from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.papers.hellinger import HellingerMechanism
+from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.sampling.exact import urn_counts
 
 from .test_calibration import p_value, rank

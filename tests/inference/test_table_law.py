@@ -123,7 +123,7 @@ def test_noise_that_is_known_at_whole_numbers_only_is_not_summed_over_too_many(m
         p = pm.Beta("p", 1, 1)
         pm.Binomial("x", n=10**7, p=p, observed=10**6)
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
-    monkeypatch.setattr("pymc_dirdp.mechanisms.zero_sum.ZeroSumGeometricMechanism.smooth_noise", False)
+    monkeypatch.setattr("pymc_dirdp.mechanisms.geometric.ZeroSumGeometricMechanism.smooth_noise", False)
     assert not NoisyCounts.smooth_noise
     with pytest.raises(ArgumentError, match="set smooth_noise = True in its class"):
         dirdp.analyse(release)

@@ -11,16 +11,14 @@ from scipy.stats import chi2, kstest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.known import by_class_name, kinds, noises, registered
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
-from pymc_dirdp.mechanisms.simplex import SimplexMechanism
-from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.papers.hellinger import HellingerMechanism
+from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 
 DRAWS, LEVEL, STEPS = 20_000, 1e-6, 5
 WHOLE = [GeometricMechanism(np.ones(2), 1.3), DiscreteGaussianMechanism(np.ones(2), 1.2)]

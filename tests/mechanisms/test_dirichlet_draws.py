@@ -35,7 +35,7 @@ def test_noise_ratios_are_those_of_the_densities_up_to_a_constant():
 
 
 def test_ratios_of_finite_mechanisms_are_those_of_their_laws():
-    mechanism = dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 5, 1.0)
+    mechanism = dirdp.papers.TruncatedNoiseMechanism([1.0, 1.0], 5, 1.0)
     x, y = mechanism.worst_pair()
     outcomes, p = mechanism.law(x)
     _, q = mechanism.law(y)

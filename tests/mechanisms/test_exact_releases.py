@@ -11,13 +11,13 @@ from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.finite_choice import drawn_from, whole_weights
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
-from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.papers.hellinger import HellingerMechanism
+from pymc_dirdp.papers.posterior_mechanism import drawn_from, whole_weights
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits
 
 

@@ -15,8 +15,8 @@ from scipy.stats import ks_2samp, kstest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
-from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
+from pymc_dirdp.privacy.people import Contribution
 
 COUNTS = np.array([3, 0, 9])
 

@@ -6,10 +6,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 
 
 def pair(scale):

@@ -9,11 +9,10 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.people import Contribution
 
 EPSILONS, ORDERS = (0.0, 0.2, 0.7), (1.01, 2.0, 9.0)
 

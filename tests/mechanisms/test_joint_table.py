@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms import JointTableMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.grammar import digest, in_lines
 
 EACH = Contribution(1, ("each",))

@@ -12,11 +12,10 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf
+from pymc_dirdp.privacy.people import Contribution
 
 SHAPE, MARGINS = (2, 3), ((0,), (1,), (0, 1))
 EPSILONS = (0.0, 0.4, 1.1)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.neighbours import blocks
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.mechanisms.table import blocks
+from pymc_dirdp.privacy.people import Contribution
 
 SURVEY = np.array([[1.0, 3.0, 2.0], [0.5, 5.0, 4.0], [2.0, 2.0, 2.0]])
 

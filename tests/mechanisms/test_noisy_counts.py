@@ -8,12 +8,11 @@ import pytest
 from scipy import stats
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.people import Contribution
 
 COUNTS = [108, 286, 71, 127]
 BOTH = [GaussianMechanism(np.ones(4), 5.0), LaplaceMechanism(np.ones(4), 3.0)]

@@ -6,12 +6,11 @@ import pytest
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.outputs import DRAWS, Cells, Draws, Marginals, NoisyTable
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
-from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 
 TABLE = np.array([[30, 20, 10], [5, 0, 15]])
 MECHANISMS = [

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
-from pymc_dirdp.mechanisms.postprocess import postprocessed
+from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism
+from pymc_dirdp.mechanisms.noisy_counts import postprocessed
 
 
 @pytest.mark.parametrize("how", ["clip-and-smooth", "clip", "project"])

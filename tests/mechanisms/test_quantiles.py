@@ -11,9 +11,9 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms import quantiles
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
-from pymc_dirdp.privacy.bounded_range import BoundedRange
+from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws
 
 
 def edge_laws(mechanism, data):

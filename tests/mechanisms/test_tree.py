@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import tree
 from pymc_dirdp.mechanisms.tree import TreeMechanism
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws
 from pymc_dirdp.sampling.bits import Bits
 
 LENGTHS = (2, 2, 3)

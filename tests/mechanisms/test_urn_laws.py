@@ -10,8 +10,8 @@ from scipy import stats
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.mechanisms.urn_laws import urn_laws
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.mechanisms.audit_laws import urn_laws
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.exact import positive_frequencies
 
 EPSILONS, ORDERS = (0.0, 0.05, 0.2, 0.5, 1.0), (1.0, 2.0, 5.0, 50.0)

@@ -13,12 +13,11 @@ from pymc_dirdp.auditing.curve_check import check_curve
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import estimate
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.planning.optimal import optimal_error
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.people import Contribution
 
 EPSILONS, ORDERS = (0.0, 0.3, 0.9), (1.01, 2.0, 9.0)
 SURVEY = Contribution(1, ("each",))

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import opened
 
 GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)

@@ -8,7 +8,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.stated import stated
 from pymc_dirdp.models.tables import tables
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_named
 
 
 def reading(model, relation="replace-one", **said):

@@ -4,8 +4,7 @@ import pytest
 
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.stated import Stated
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 REPLACED, REMOVED = adjacency_named("replace-one"), adjacency_named("add-remove")
 SHAPES = {"hair": (4,), "answers": (5, 3), "diary": (7, 2)}

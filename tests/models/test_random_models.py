@@ -20,7 +20,7 @@ from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.stated import stated
 from pymc_dirdp.models.tables import tables
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_named
 
 DIMS = ("x", "y", "z")
 ORDERS = (1.5, 2.0, 4.0)

@@ -21,8 +21,7 @@ from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.stated import stated
 from pymc_dirdp.models.tables import tables
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 ORDERS = (1.5, 2.0, 4.0)
 R, ALPHA = 0.05, 0.6

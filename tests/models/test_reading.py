@@ -14,8 +14,7 @@ from pymc_dirdp.models.shared_data import same_data, shift_axis
 from pymc_dirdp.models.stated import as_code, stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.unit import added, largest
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 RNG = np.random.default_rng(5)
 NOTHING = {"unit": None, "contribution": None, "public_n": (), "max_records_per_person": None, "disjoint": None}

@@ -19,7 +19,7 @@ from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.stated import stated
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_named
 
 RNG = np.random.default_rng(11)
 PEOPLE, ITEMS, TIMES, LEVELS = 40, 5, 3, 3

@@ -1,8 +1,8 @@
 """Change the package in one place at a time, and see whether the nearest tests notice.
 
     uv run python tests/mutation/run.py privacy --mutants 120
-    uv run python tests/mutation/run.py accounting/chain.py accounting/rules.py --mutants 40 --seed 2
-    uv run python tests/mutation/run.py accounting/chain.py --at 57
+    uv run python tests/mutation/run.py accounting/entries.py accounting/budget.py --mutants 40 --seed 2
+    uv run python tests/mutation/run.py accounting/entries.py --at 57
 
 Each argument is a room or a file of the package. Mutants are sampled at random with a fixed seed, by file in proportion
 to how many it has. A copy of the repository is changed, never the repository itself. First every near test runs once

@@ -10,9 +10,9 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.counting import families
+from pymc_dirdp.counting import tables as families
 from pymc_dirdp.models.observations import read_counts, total_records
-from pymc_dirdp.planning.simulated import a_priori_kl
+from pymc_dirdp.planning.expected_kl import a_priori_kl
 
 RNG = np.random.default_rng(5)
 N = 400

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import digamma
 from scipy.stats import betabinom
 
-from pymc_dirdp.numerics.beta_binomial import count_law
+from pymc_dirdp.numerics.quadrature import count_law
 
 FUNCTIONS = {
     "mean": lambda x, a: x,

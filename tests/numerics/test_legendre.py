@@ -6,8 +6,8 @@ import math
 import mpmath
 import pytest
 
-from pymc_dirdp.numerics import legendre
-from pymc_dirdp.numerics.legendre import coth_excess, legendre_excess, log_legendre
+from pymc_dirdp.numerics import quadrature as legendre
+from pymc_dirdp.numerics.quadrature import coth_excess, legendre_excess, log_legendre
 
 
 @pytest.mark.parametrize("u", [1e-300, 1e-8, 0.1, 1.0, 8.0, 60.0])

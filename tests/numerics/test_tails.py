@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.numerics.gamma_tail import regularized_lower
-from pymc_dirdp.numerics.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
+from pymc_dirdp.numerics.gamma import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma, regularized_lower
 
 SHAPES = [(1e-3, 2.0), (0.5, 0.5), (1.0, 1.0), (3.0, 40.0), (200.0, 0.01), (700.0, 900.0)]
 # Both sides of every place where the formula changes.

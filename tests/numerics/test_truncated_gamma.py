@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from pymc_dirdp.numerics.truncated_gamma import (
+from pymc_dirdp.numerics.gamma import (
     log_mass,
     log_mass_change,
     moments_log,

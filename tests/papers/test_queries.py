@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.simplex import SimplexMechanism
-from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.papers import p3_query
+from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 
 DOMAIN = SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
 

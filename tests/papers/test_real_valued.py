@@ -11,7 +11,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.papers import RealValuedLoss, p1_theorem_1, p2_theorem_1, p2_theorem_2
-from pymc_dirdp.privacy.renyi import renyi_remove
+from pymc_dirdp.privacy.divergences import renyi_remove
 
 
 def dirichlet_renyi(order, u, v):

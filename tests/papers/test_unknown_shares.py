@@ -9,9 +9,9 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.papers import p1_equation_4, unknown_shares_kl
-from pymc_dirdp.planning.boundary import Boundary
+from pymc_dirdp.planning.calibration import Boundary
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 
 
 def by_quadrature(prior, alpha, r, n):

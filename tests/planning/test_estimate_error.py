@@ -10,13 +10,13 @@ from scipy.special import digamma, gammaln
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.totals import RowTotals
+from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism
-from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.papers.hellinger import HellingerMechanism
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning import estimate_error as module
 from pymc_dirdp.planning.estimate_error import estimate_error, estimated_shares
 

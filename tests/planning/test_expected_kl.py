@@ -9,7 +9,7 @@ from scipy import stats
 
 from pymc_dirdp.curator.realised import realised_kl
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.beta_binomial import count_law
+from pymc_dirdp.numerics.quadrature import count_law
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, dirichlet_kl
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "curves.json"

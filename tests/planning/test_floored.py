@@ -12,10 +12,10 @@ import pymc_dirdp as dirdp
 from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
+from pymc_dirdp.planning.expected_kl import predicted_data, simulated_draw_kl
 from pymc_dirdp.planning.floored import largest_floored_r
-from pymc_dirdp.planning.simulated import predicted_data, simulated_draw_kl
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.floored import floored_curves, largest_variance
+from pymc_dirdp.privacy.people import Contribution
 
 SMALL = np.full((1, 4), 0.02)
 UNEVEN = np.array([[0.5, 30.0, 2.0]])

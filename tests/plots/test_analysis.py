@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.plots.analysis import plot_analysis, plot_calibration
+from pymc_dirdp.plots.posteriors import plot_analysis, plot_calibration
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 

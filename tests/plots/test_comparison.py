@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.plots.comparison import plot_comparison
+from pymc_dirdp.plots.privacy import plot_comparison
 
 COMPARISON = dirdp.compare(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), prior=np.ones(2), n_records=100, simulations=20)
 

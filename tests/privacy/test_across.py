@@ -8,9 +8,9 @@ from scipy.special import gammaln, loggamma
 
 from pymc_dirdp import RenyiDP
 from pymc_dirdp.planning.calibration import calibrate
-from pymc_dirdp.privacy.across import AcrossGroups, _adding
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
+from pymc_dirdp.privacy.unit import AcrossGroups, _adding
 
 ONE, TWO = AddRemovePair(0.5, 0.1), AddRemovePair(2.0, 0.4)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.privacy.adjacency import ADJACENCIES, adjacency_named
+from pymc_dirdp.privacy.people import ADJACENCIES, adjacency_named
 
 CELLS = 3
 

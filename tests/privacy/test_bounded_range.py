@@ -7,10 +7,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from pymc_dirdp.privacy.bounded_range import BoundedRange
+from pymc_dirdp.privacy.bounded_loss import BoundedRange, RandomisedResponse
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws
 
 WIDTHS = [1e-4, 0.3, 1.0, 4.0, 30.0]
 SHARES = [0.0, 0.5, 0.999]

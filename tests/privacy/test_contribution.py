@@ -4,7 +4,7 @@ import pytest
 
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 
 
 def test_every_count_that_is_allowed_is_a_double_of_its_own():

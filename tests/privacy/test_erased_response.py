@@ -6,11 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from pymc_dirdp.privacy import erased_response
+from pymc_dirdp.privacy import bounded_loss as erased_response
+from pymc_dirdp.privacy.bounded_loss import ErasedResponse, RandomisedResponse, erased_responses
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.erased_response import ErasedResponse, erased_responses
-from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws, product_of
 
 EPSILONS, ORDERS = (0.0, 0.2, 0.65, 1.1), (1.0, 1.2, 3.0, 40.0)
 

@@ -13,19 +13,17 @@ import pytest
 from numpy.testing import assert_allclose
 
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.planning.calibration import calibrate
-from pymc_dirdp.privacy.across import AcrossGroups
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.divergences import Loss
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP
-from pymc_dirdp.privacy.hockey_stick import Loss
-from pymc_dirdp.privacy.several_records import SpreadRecords, records_in_cells
+from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.privacy.unit import AcrossGroups, SpreadRecords, records_in_cells
 
 
 def hockey_stick(removed: list[tuple[float, float]], added: list[tuple[float, float]], epsilon: float) -> float:

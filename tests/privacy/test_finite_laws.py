@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import norm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.cut_densities import normal_laws
+from pymc_dirdp.mechanisms.audit_laws import normal_laws
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws
 
 
 def test_merging_cells_loses_little_and_gains_nothing():

@@ -10,9 +10,8 @@ import pytest
 from scipy.special import gammaincc
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.truncated_gamma import log_mass, variance_log
+from pymc_dirdp.numerics.gamma import log_mass, variance_log
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.conversion import ORDERS, best_order, log_delta_at
 from pymc_dirdp.privacy.curves import NoLoss
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
@@ -26,6 +25,7 @@ from pymc_dirdp.privacy.floored import (
     renyi_of_record,
 )
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, ZeroCDP
+from pymc_dirdp.privacy.people import Contribution
 
 # Floor, epsilon, and the largest r with a delta of 1e-6 for all real shapes from 0.02 on; within 3e-4 relative. They
 # come from a search over counts, which is tighter than the divergences by 4 to 6 % of r.

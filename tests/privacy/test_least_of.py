@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import betaln, gammaln
 
+from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
-from pymc_dirdp.privacy.least_of import LeastOf
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
-from pymc_dirdp.privacy.several_records import SpreadRecords
+from pymc_dirdp.privacy.unit import SpreadRecords
 from pymc_dirdp.privacy.urn import largest_urn_loss
 
 DRAW, URN = ReplaceOnePair(2.0, 1.0, 0.2), RandomisedResponse(largest_urn_loss(1.0, 0.2, 2_000))

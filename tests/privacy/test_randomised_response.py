@@ -5,7 +5,7 @@ import math
 import mpmath
 import pytest
 
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 
 CASES = [(0.3, 1), (5.0, 1), (0.7, 2), (0.1, 3), (2.0, 3), (0.05, 40), (0.4, 101), (40.0, 2), (1e-4, 7)]
 

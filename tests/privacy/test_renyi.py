@@ -5,7 +5,7 @@ import math
 import mpmath
 import pytest
 
-from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
+from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 
 
 def exact(order, a, r):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
-from pymc_dirdp.privacy.tcdp import _under_chord, rho_from_above
+from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
+from pymc_dirdp.privacy.conversion import _under_chord, rho_from_above
 
 
 def pair_curve(p, q):

@@ -12,12 +12,18 @@ from scipy.special import digamma, gammaln
 from pymc_dirdp import ApproxDP, RenyiDP, TruncatedCDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.papers.privacy import p1_theorem_1
-from pymc_dirdp.privacy.across import AcrossGroups
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
-from pymc_dirdp.privacy.several_records import SpreadRecords, gains, lie_in_one_cell, partitions
-from pymc_dirdp.privacy.unit import dominating_pair, personal_cells
+from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.privacy.unit import (
+    AcrossGroups,
+    SpreadRecords,
+    dominating_pair,
+    gains,
+    lie_in_one_cell,
+    partitions,
+    personal_cells,
+)
 
 EACH = Contribution(1, ("each",))
 

@@ -10,7 +10,7 @@ from scipy.special import betaln, digamma, gammaln
 from pymc_dirdp import ApproxDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 
 # What one person may hold, as tables of counts. The names are those of the models.
 

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import gammaln
 
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.privacy.unit import dominating_pair
 from pymc_dirdp.privacy.urn import largest_urn_loss, urn_cells
 

@@ -9,11 +9,10 @@ from scipy.stats import binom, ks_2samp
 import pymc_dirdp as dirdp
 from examples.own_mechanism import BinomialMechanism
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableError
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.known import registered
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
-from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.releases import aware
 from pymc_dirdp.releases.opened import opened
 

@@ -120,8 +120,8 @@ def test_the_loss_of_both_together_by_enumeration():
 
     Both steps are randomised response here, whose outputs can be enumerated: the second sees what the first has said.
     """
+    from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
     from pymc_dirdp.privacy.composition import Composition
-    from pymc_dirdp.privacy.randomised_response import RandomisedResponse
     from pymc_dirdp.releases.choices import followed_by
 
     first, second = RandomisedResponse(0.3), RandomisedResponse(0.5)

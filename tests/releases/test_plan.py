@@ -11,7 +11,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.planning.allocation import shares
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.options import Options
 
 RENYI = dirdp.RenyiDP(order=4, epsilon=0.6)

@@ -6,7 +6,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 
 RNG = np.random.default_rng(7)
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)

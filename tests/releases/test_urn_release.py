@@ -10,7 +10,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.privacy.urn import urn_cells
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import opened

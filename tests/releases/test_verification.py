@@ -7,7 +7,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.report import Report

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chisquare
 
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.urn import urn
+from pymc_dirdp.sampling.exact import urn
 
 
 def take(bits, count):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import pymc_dirdp
-from pymc_dirdp.sampling.compiling import compiled
+from pymc_dirdp.sampling.discrete_noise import compiled
 
 CODE = """
 import numpy as np
-import pymc_dirdp.sampling.compiled_noise as module
+import pymc_dirdp.sampling.discrete_noise as module
 from pymc_dirdp.sampling.bits import Bits
 assert module.__file__.startswith({root!r})
 draws = module.compiled_draws()

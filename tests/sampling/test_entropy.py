@@ -6,8 +6,8 @@ from importlib.machinery import PathFinder
 import numpy as np
 import pytest
 
-from pymc_dirdp.sampling import entropy
-from pymc_dirdp.sampling.entropy import children, generator, randomness
+from pymc_dirdp.sampling import bits as entropy
+from pymc_dirdp.sampling.bits import children, generator, randomness
 
 
 @pytest.fixture

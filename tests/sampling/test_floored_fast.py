@@ -9,10 +9,9 @@ from mpmath import exp, log, mpf, quad, workdps
 from scipy.stats import chi2_contingency, chisquare, kstest
 
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.sampling import floored_fast
+from pymc_dirdp.sampling import floored as floored_fast
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.floored import cells_of, exact_floored, intensities
-from pymc_dirdp.sampling.floored_fast import fast_floored
+from pymc_dirdp.sampling.floored import cells_of, exact_floored, fast_floored, intensities
 
 LAWS = [
     # a, floor, ceiling

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpmath import exp, gammainc, mpf, workdps
 
-from pymc_dirdp.sampling.floored_guesses import guesses
+from pymc_dirdp.sampling.floored import guesses
 
 
 @pytest.mark.parametrize(

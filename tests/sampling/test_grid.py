@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.sampling.grid import on_grid
+from pymc_dirdp.sampling.fast import on_grid
 
 MECHANISMS = {
     "gaussian": dirdp.mechanisms.GaussianMechanism.for_guarantee(dirdp.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1]),

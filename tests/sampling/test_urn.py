@@ -11,10 +11,9 @@ from scipy.stats import betabinom, chisquare
 
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.sampling import exact
-from pymc_dirdp.sampling import urn as module
+from pymc_dirdp.sampling import exact as module
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.exact import synthetic_counts
-from pymc_dirdp.sampling.urn import urn
+from pymc_dirdp.sampling.exact import synthetic_counts, urn
 
 SMALL = [
     ((1, 2), 0, 3),

@@ -119,7 +119,7 @@ def mechanisms(counts: NDArray[np.int64]) -> None:
         dirdp.mechanisms.DiscreteGaussianMechanism.for_guarantee(TARGET, prior=prior),
         dirdp.mechanisms.LaplaceMechanism.for_guarantee(TARGET, prior=prior),
         dirdp.mechanisms.GeometricMechanism.for_guarantee(TARGET, prior=prior),
-        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=prior, n_records=20),
+        dirdp.papers.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=prior, n_records=20),
     ]
     for mechanism in several:
         assert_type(mechanism.epsilon(1e-6), float)

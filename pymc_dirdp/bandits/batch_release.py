@@ -1,0 +1,346 @@
+"""How a batch of rewards is released: one posterior draw, or noise on a sum."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betainc, betaln, gammaln, logsumexp, softmax
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import integer, positive
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
+from pymc_dirdp.privacy.curves import CurvesOf
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.discrete_noise import discrete_laplace
+from pymc_dirdp.sampling.exact import exact_dirichlet, urn_counts
+
+__all__ = ["BatchDraw", "BatchNoise", "log_probability", "slope"]
+
+# The distribution of a binomial count with two-sided geometric noise, in closed form.
+
+
+# Below it the incomplete Beta function loses digits to doubles that are not normal.
+_SMALL = 1e-290
+_MOST_TERMS = 10_000
+
+
+def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
+    """Logarithm of the probability of `z = X + G` for `X ~ Binomial(n, mu)` and two-sided geometric noise `G`.
+
+    Parameters
+    ----------
+    z : int
+        The noisy count; any integer.
+    n : int
+        Number of trials, at least 0.
+    mu : array_like
+        Probabilities of success, strictly between 0 and 1.
+    scale : float
+        `P[G = g]` is proportional to `exp(-abs(g) / scale)`.
+
+    Returns
+    -------
+    log_p : array, shape of `mu`
+
+    Notes
+    -----
+    With `q = exp(-1 / scale)` the two halves of the noise tilt the binomial distribution: `E[q**(z - X); X <= z]` is
+    `q**z A**n P[Binomial(n, mu / (q A)) <= z]` with `A = 1 - mu + mu / q`, and the other half likewise with `1 / q`.
+    No number of terms grows with n.
+
+    References
+    ----------
+    Theory, section 17.
+
+    Examples
+    --------
+    >>> log_probability(7, 10, [0.2, 0.7], 2.0).round(3)
+    array([-3.688, -1.872])
+    """
+    n, z, u = integer(0, n=n), int(z), 1 / positive(scale=scale)
+    share = np.asarray(mu, dtype=np.float64)
+    if not np.all((share > 0) & (share < 1)):
+        raise ArgumentError("Expected every mu strictly between 0 and 1.")
+    success, failure = np.log(share), np.log1p(-share)
+    more, less = np.logaddexp(failure, success + u), np.logaddexp(failure, success - u)
+    below = np.full(share.shape, -np.inf)
+    above = np.full(share.shape, -np.inf)
+    if z >= 0:
+        below = n * more - u * z + _log_at_most(z, n, success + u - more, failure - more)
+    if z < n:
+        above = n * less + u * z + _log_at_most(n - z - 1, n, failure - less, success - u - less)
+    # The noise is 0 with probability (1 - q) / (1 + q).
+    return np.asarray(np.log(np.tanh(u / 2)) + np.logaddexp(below, above))
+
+
+def slope(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
+    """The derivative of :func:`log_probability` in `mu`: one trial more that succeeds, against one that fails."""
+    if n == 0:
+        return np.zeros(np.shape(mu))
+    here = log_probability(z, n, mu, scale)
+    gain, loss = (log_probability(z - one, n - 1, mu, scale) for one in (1, 0))
+    return np.asarray(n * (np.exp(gain - here) - np.exp(loss - here)))
+
+
+def _log_at_most(z: int, n: int, log_p: Array, log_rest: Array) -> Array:
+    """Logarithm of `P[Binomial(n, p) <= z]`, also where it is less than the least double; `p + rest = 1`."""
+    if z >= n:
+        return np.zeros(log_p.shape)
+    if z < 0:
+        return np.full(log_p.shape, -np.inf)
+    a, b = float(n - z), float(z + 1)
+    rest = np.exp(log_rest)
+    value = betainc(a, b, rest)
+    found = np.log(np.maximum(value, _SMALL))
+    tiny = value < _SMALL
+    if tiny.any():
+        found[tiny] = a * log_rest[tiny] + b * log_p[tiny] - np.log(a) - betaln(a, b) + _log_fraction(a, b, rest[tiny])
+    return np.asarray(found)
+
+
+def _log_fraction(a: float, b: float, x: Array) -> Array:
+    """Logarithm of the continued fraction of the incomplete Beta function, by the method of Lentz.
+
+    Where the function is tiny, `x` is far below its mean `a / (a + b)`, and the fraction converges.
+    """
+    c, d = np.ones_like(x), 1 / (1 - (a + b) / (a + 1) * x)
+    value = d.copy()
+    for m in range(1, _MOST_TERMS):
+        for step in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            c, d = 1 + step / c, 1 / (1 + step * d)
+            value *= c * d
+        if np.all(np.abs(c * d - 1) < 1e-15):
+            break
+    return np.asarray(np.log(value))
+
+
+# One private posterior draw of the mean reward for each batch, and what it says of the mean reward.
+
+
+@final
+@dataclass(frozen=True)
+class BatchDraw(CurvesOf):
+    """A draw of `Beta(r s + a, r (n - s) + b)` for each batch of n rewards with the sum s; P1's and P2's mechanism.
+
+    The draw is used through its likelihood, and never as the index of its arm: a bad draw of the best arm would stay
+    for ever. It is the number of successes among the steps of the exact sampler. Its noise grows with the batch, so
+    :class:`BatchNoise` is better from a few rewards on.
+
+    Parameters
+    ----------
+    alpha : (float, float)
+    r : float
+        As for :class:`pymc_dirdp.mechanisms.DirichletMechanism`.
+
+    Examples
+    --------
+    >>> BatchDraw(alpha=(2.0, 2.0), r=0.5).r
+    0.5
+    """
+
+    alpha: tuple[float, float]
+    r: float
+
+    name: ClassVar[str] = "dirichlet"
+    output: ClassVar[str] = "urn_successes"
+    rewards: ClassVar[int] = 1
+    largest_batch: ClassVar[int] = 4096  # The likelihood is a sum over all sums of a batch.
+
+    @cached_property
+    def _curves(self) -> DirichletMechanism:
+        return DirichletMechanism(np.array(self.alpha), self.r)
+
+    @classmethod
+    def for_guarantee(cls, guarantee: Guarantee, *, prior: tuple[float, float] = (1.0, 1.0), rewards: int = 1) -> Self:
+        """The draw with `alpha = prior` and the largest `r` that keeps a guarantee for the whole run.
+
+        Raises
+        ------
+        ArgumentError
+            If somebody may give several rewards.
+        UnattainableError
+            If no draw keeps the guarantee.
+        """
+        if rewards > 1:
+            raise ArgumentError(
+                "mechanism='dirichlet' is for one reward of a person: how several in different batches add up is not "
+                "known. Use mechanism='geometric'."
+            )
+        mechanism = calibrate(guarantee, prior=np.array(prior), strategy="temper")
+        return cls((float(mechanism.alpha[0]), float(mechanism.alpha[1])), mechanism.r)
+
+    @property
+    def first_batch(self) -> int:
+        """A batch whose draw is as much about its rewards as about the prior."""
+        return max(1, math.ceil(sum(self.alpha) / self.r))
+
+    def _steps(self, size: int) -> int:
+        return self._curves.default_steps(size)
+
+    def release(self, total: int, size: int, bits: Bits) -> int:
+        """The successes of the urn of a batch."""
+        secret = np.array([total, size - total], dtype=object)
+        steps = self._steps(size)
+        drawn = exact_dirichlet(np.array(self.alpha), self.r, secret, steps=steps, draws=1, bits=bits)
+        return int(urn_counts(drawn[0], steps)[0])
+
+    def simulated(self, total: int, size: int, rng: np.random.Generator) -> int:
+        """The successes of the urn of made-up rewards, in floating point."""
+        a, b = self.alpha
+        return int(rng.binomial(self._steps(size), rng.beta(self.r * total + a, self.r * (size - total) + b)))
+
+    def log_likelihood(self, released: int, size: int, means: Array) -> Array:
+        """Logarithm of the probability of the urn's successes, for mean rewards in (0, 1), up to a constant."""
+        return np.asarray(logsumexp(self._log_terms(released, size, means), axis=0))
+
+    def slope(self, released: int, size: int, means: Array) -> Array:
+        """The derivative of the log-likelihood in the mean reward."""
+        expected = softmax(self._log_terms(released, size, means), axis=0).T @ np.arange(size + 1.0)
+        return np.asarray((expected - size * means) / (means * (1 - means)))
+
+    def _log_terms(self, released: int, size: int, means: Array) -> Array:
+        """Logarithm of the joint distribution of the output and each possible sum, shape (size + 1, means)."""
+        (a, b), steps = self.alpha, self._steps(size)
+        x = np.arange(size + 1.0)
+        of_output = (
+            gammaln(released + self.r * x + a)
+            - gammaln(self.r * x + a)
+            + gammaln(steps - released + self.r * (size - x) + b)
+            - gammaln(self.r * (size - x) + b)
+        )
+        choices = gammaln(size + 1.0) - gammaln(x + 1) - gammaln(size - x + 1)
+        rows = x[:, None]
+        log_law = choices[:, None] + rows * np.log(means) + (size - rows) * np.log1p(-means)
+        return np.asarray(of_output[:, None] + log_law)
+
+    def facts(self) -> Sequence[tuple[str, str]]:
+        """What a report says of the draw."""
+        (a, b), r = self.alpha, f"{self.r:.6g}"
+        return [
+            ("draw", f"one exact draw of Beta({r} s + {a:g}, {r} (n - s) + {b:g}) of each batch with the sum s of n")
+        ]
+
+    def fits(self, released: int, size: int) -> bool:
+        """Whether a batch can have output this number."""
+        return 0 <= released <= self._steps(size)
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> Self:
+        """The draw that a file holds."""
+        a, b = facts["alpha"]
+        return cls((positive(alpha=a), positive(alpha=b)), positive(r=facts["r"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Name and parameters, for a file."""
+        return {"mechanism": self.name, "alpha": list(self.alpha), "r": self.r}
+
+
+# The sum of a batch of rewards with noise on it: one number, and what it says of the mean reward.
+
+
+@final
+@dataclass(frozen=True)
+class BatchNoise(CurvesOf):
+    """Two-sided geometric noise on the sum of each batch; its curves are those of a whole run.
+
+    A reward lies in one batch, and which one depends on pulls alone. So all that is released and done is
+    post-processing of the one noisy sum that holds it (Theory, section 17).
+
+    Parameters
+    ----------
+    scale : float
+        Scale of the noise, positive; it is rounded up to 41 binary digits.
+    rewards : int
+        How many rewards one person gives at most. Their changes to all sums add up to no more than that.
+
+    Examples
+    --------
+    >>> BatchNoise(2.0).pure_epsilon
+    0.5
+    """
+
+    scale: float
+    rewards: int = 1
+
+    name: ClassVar[str] = "geometric"
+    output: ClassVar[str] = "noisy_sum"
+    largest_batch: ClassVar[int] = 2**53
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", used_scale(self.scale))
+        object.__setattr__(self, "rewards", integer(1, rewards=self.rewards))
+
+    @cached_property
+    def _curves(self) -> RandomisedResponse:
+        """No pair of distributions with pure privacy loses more; for one reward it is the pair of noisy sums itself."""
+        loss = not_below(self.rewards / Fraction(self.scale))
+        return RandomisedResponse(loss, 1, loss)
+
+    @classmethod
+    def for_guarantee(cls, guarantee: Guarantee, *, prior: tuple[float, float] = (1.0, 1.0), rewards: int = 1) -> Self:
+        """The least noise that keeps a guarantee for the whole run. No prior changes it.
+
+        Raises
+        ------
+        UnattainableError
+            If the guarantee is so loose that no noise is needed, or so tight that none suffices.
+        """
+        guarantee = Guarantee.checked(guarantee=guarantee)
+
+        def excess(inverse: float) -> float:
+            return log_excess(*cls(1 / inverse, rewards).loss(guarantee))
+
+        return cls(1 / largest_safe(excess, least=2.0**-900, most=2.0**900), rewards)
+
+    @property
+    def first_batch(self) -> int:
+        """A first batch in which the noise does not hide the rewards altogether: two scales of the noise."""
+        # The scale was rounded up a little, which should not cost a pull.
+        return max(1, math.ceil(2 * self.scale * (1 - 1e-9)))
+
+    def release(self, total: int, size: int, bits: Bits) -> int:
+        """The noisy sum of a batch. The noise is drawn with integers alone."""
+        return total + int(discrete_laplace(Fraction(self.scale), (1,), bits)[0])
+
+    def simulated(self, total: int, size: int, rng: np.random.Generator) -> int:
+        """A noisy sum of made-up rewards, in floating point."""
+        return total + int(geometric_noise(self.scale, (), rng))
+
+    def log_likelihood(self, released: int, size: int, means: Array) -> Array:
+        """Logarithm of the probability of a noisy sum, for mean rewards in (0, 1)."""
+        return log_probability(released, size, means, self.scale)
+
+    def slope(self, released: int, size: int, means: Array) -> Array:
+        """The derivative of the log-likelihood in the mean reward."""
+        return slope(released, size, means, self.scale)
+
+    def facts(self) -> Sequence[tuple[str, str]]:
+        """What a report says of the noise."""
+        return [("noise", f"two-sided geometric noise of scale {self.scale:.6g}, drawn in whole numbers, on each sum")]
+
+    def fits(self, released: int, size: int) -> bool:
+        """Whether a batch can have output this number: noise of 2000 scales has a probability below `exp(-1999)`."""
+        return abs(released) <= size + 2000 * Fraction(self.scale)
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> Self:
+        """The noise that a file holds."""
+        return cls(positive(scale=facts["scale"]), facts["rewards"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Name and parameters, for a file."""
+        return {"mechanism": self.name, "scale": self.scale, "rewards": self.rewards}

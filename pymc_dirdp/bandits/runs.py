@@ -1,0 +1,218 @@
+"""Whole runs of a bandit, by batches or by rounds, and their tables."""
+
+from collections import ChainMap
+from collections.abc import Hashable, Iterable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+import numpy as np
+
+from pymc_dirdp.bandits.beliefs import Belief, expected_losses
+from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.bandits.settings import Worth
+from pymc_dirdp.bandits.store import OpenBatch, State, StateFile
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.sampling.bits import Bits
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["BatchRun", "RoundRun", "batches_table", "decision_tree", "draws_table"]
+
+# What a bandit shows: what it released, and what to decide.
+
+
+def batches_table(arms: Sequence[Hashable], released: Sequence[Sequence[tuple[int, int]]], output: str) -> "xr.Dataset":
+    """One row a batch: its arm, its number in its arm, its size, and what was released under the name `output`."""
+    import xarray as xr
+
+    rows = [
+        (label, number, size, put_out)
+        for label, batches in zip(arms, released, strict=True)
+        for number, (size, put_out) in enumerate(batches)
+    ]
+    columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
+    names = ("arm", "number", "size", output)
+    return xr.Dataset({name: ("batch", column) for name, column in zip(names, columns, strict=True)})
+
+
+def draws_table(arms: Sequence[Hashable], draws: Sequence[Sequence[float]]) -> "xr.Dataset":
+    """One row a round: the private draw of each arm."""
+    import xarray as xr
+
+    values = np.array(draws, dtype=np.float64).reshape(-1, len(arms))
+    return xr.Dataset({"draw": (("round", "arm"), values)}, {"arm": list(arms)})
+
+
+def decision_tree(
+    arms: Sequence[Hashable], beliefs: Sequence[Belief], worth: Worth, draws: int, rng: np.random.Generator
+) -> "xr.DataTree":
+    """Draws of the mean rewards, and for each arm its mean, its chance to be the best, and what it loses."""
+    import xarray as xr
+
+    shares = np.stack([belief.draw(draws, rng) for belief in beliefs], axis=-1)
+    best, losses = expected_losses(beliefs)
+    coords = {"arm": list(arms)}
+    posterior = xr.Dataset(
+        {"mean_reward": (("chain", "draw", "arm"), worth.back(shares)[None])},
+        coords | {"chain": [0], "draw": np.arange(draws)},
+    )
+    decision = {"mean": [worth.back(belief.mean) for belief in beliefs], "best": best, "loss": worth.span * losses}
+    return xr.DataTree.from_dict(
+        {
+            "/posterior": posterior,
+            "/decision": xr.Dataset({name: ("arm", values) for name, values in decision.items()}, coords),
+        }
+    )
+
+
+# A run in batches: each is released once, and never forgotten.
+
+
+# Arms are drawn so many at a time; they are thrown away when a batch is released.
+_AHEAD = 512
+
+
+@final
+class BatchRun:
+    """The batches of all arms, and what their releases say of the mean rewards.
+
+    Parameters
+    ----------
+    design : Design
+        The public rules.
+    state : State
+        What was released, and the open batches.
+    bits : Bits
+        For noise and coins.
+    rng : numpy Generator
+        For choices, which are made of what was released.
+    """
+
+    def __init__(self, design: Design, state: State, bits: Bits, rng: np.random.Generator) -> None:
+        self.design, self.state, self._bits, self._rng = design, state, bits, rng
+        self.file: StateFile | None = None
+        self._beliefs = [Belief(design.prior, design.mechanism, tuple(one)).narrowed() for one in state.released]
+        self._ahead: list[int] = []
+
+    def choose(self, size: int) -> list[int]:
+        """The arms of the next visitors, each by a draw of all mean rewards from their posteriors."""
+        while len(self._ahead) < size:
+            theta = np.stack([belief.draw(max(_AHEAD, size), self._rng) for belief in self._beliefs])
+            self._ahead += theta.argmax(axis=0).tolist()
+        return [self._ahead.pop() for _ in range(size)]
+
+    def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:
+        """Put rewards in [0, 1] into the open batches of their arms, all of them or none.
+
+        They are counted in a copy of the state, which takes its place once what it releases is in the file. A reward of
+        a person who gave enough of them is left out.
+        """
+        before, finished = self.state, list[tuple[int, int, int, int]]()
+        people = ChainMap({}, before.people)  # What is written to it goes to the first.
+        after = State(list(before.released), list(before.open), people)
+        for arm, reward, fingerprint in rewards:
+            finished += self._closed(after, arm)
+            if fingerprint is not None:
+                used = people.get(fingerprint, 0)
+                if used >= self.design.mechanism.rewards:
+                    continue
+                people[fingerprint] = used + 1
+            after.open[arm] = after.open[arm].plus(reward, self._bits)
+            finished += self._closed(after, arm)
+        beliefs = list(self._beliefs)
+        for arm, _, *batch in finished:
+            beliefs[arm] = beliefs[arm].and_batch(*batch)
+        # All that can fail comes before this line.
+        if self.file is not None and finished:
+            self.file.release(after, finished)
+        before.people.update(people.maps[0])
+        after.people = before.people
+        self.state, self._beliefs = after, beliefs
+        if finished:
+            self._ahead.clear()
+
+    def _closed(self, state: State, arm: int) -> list[tuple[int, int, int, int]]:
+        """Draw what is released of the open batch of an arm if it is full: arm, number, size and output."""
+        released, batch = state.released[arm], state.open[arm]
+        size = self.design.next_size(sum(pulls for pulls, _ in released))
+        if batch.pulls < size:
+            return []
+        output = self.design.mechanism.release(batch.sum, size, self._bits)
+        state.released[arm], state.open[arm] = [*released, (size, output)], OpenBatch()
+        return [(arm, len(released), size, output)]
+
+    def beliefs(self) -> Sequence[Belief]:
+        """The posterior of each arm."""
+        return tuple(self._beliefs)
+
+    def table(self, arms: Sequence[Hashable]) -> "xr.Dataset":
+        """What was released, batch by batch."""
+        return batches_table(arms, self.state.released, self.design.mechanism.output)
+
+    def so_far(self, arms: Sequence[Hashable]) -> Sequence[tuple[str, str]]:
+        """How far the run has come, for a report."""
+        counts = [len(one) for one in self.state.released]
+        return [(str(arm), f"{n} batch{'es' * (n != 1)} released") for arm, n in zip(arms, counts, strict=True)]
+
+
+# A run with a private draw of every arm in every round: all rewards are released again and again.
+
+
+@final
+class RoundRun:
+    """The rewards of all arms, and the draws that were taken.
+
+    Parameters
+    ----------
+    design : EveryRound
+        The public rules.
+    state : State
+        Its open batches hold all rewards, and are never closed.
+    bits : Bits
+        For draws and coins.
+    """
+
+    def __init__(self, design: EveryRound, state: State, bits: Bits) -> None:
+        self.design, self.state, self._bits = design, state, bits
+        self.file: StateFile | None = None
+        self._draws: list[tuple[float, ...]] = []
+
+    def choose(self, size: int) -> list[int]:
+        """The arms of the next visitors; each is a round with a draw of every arm."""
+        left = self.design.horizon - len(self._draws)
+        if size > left:
+            raise ArgumentError(
+                f"The guarantee is for {self.design.horizon} rounds, of which {left} are left. Make a bandit with a "
+                "longer horizon before it begins, or use batches, which keep their guarantee for a run of any length."
+            )
+        return [self._round() for _ in range(size)]
+
+    def _round(self) -> int:
+        drawn = tuple(self.design.draw(one.sum, one.pulls, self._bits) for one in self.state.open)
+        self._draws.append(drawn)
+        largest = [arm for arm, one in enumerate(drawn) if one == max(drawn)]
+        return largest[self._bits.uniform(len(largest))]
+
+    def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:
+        """Count rewards in [0, 1] of their arms, all of them or none."""
+        counted = list(self.state.open)
+        for arm, reward, _ in rewards:
+            counted[arm] = counted[arm].plus(reward, self._bits)
+        self.state.open = counted
+
+    def beliefs(self) -> NoReturn:
+        """Refused: there are only the draws."""
+        raise ArgumentError(
+            "Draws of every round are all made of the same rewards, so they have no likelihoods that multiply, and a "
+            "run with schedule='every-round' has no posterior beside the draws in `released`. Use batches."
+        )
+
+    def table(self, arms: Sequence[Hashable]) -> "xr.Dataset":
+        """What was released, round by round."""
+        return draws_table(arms, self._draws)
+
+    def so_far(self, arms: Sequence[Hashable]) -> Sequence[tuple[str, str]]:
+        """How far the run has come, for a report."""
+        return [("rounds", f"{len(self._draws)} of {self.design.horizon} are over")]

@@ -1,0 +1,199 @@
+"""Distributions of outputs at two data sets, in finitely many cells: what audits need of them."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import betaln, gammaln, logsumexp
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.loss_distribution import FiniteLaws, product_of
+
+__all__ = ["CELLS", "block_laws", "cut", "dirichlet_laws", "normal_laws", "urn_laws"]
+
+# Densities on the line as probabilities of cells: what audits need of continuous distributions.
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+# A law is cut into about so many cells, and into so many times fewer if several parts of the output change, because
+# their products are summed over.
+CELLS, _FEWER_OF_SEVERAL = 6_000, 10
+# A reach of so many standard deviations gets the cells that are asked for; a wider one gets more, up to a limit.
+_PER_REACH = 12
+_MOST_CELLS = 400_000
+# What is left out has a probability of about exp(-80).
+_REACH = 80.0
+
+
+def cut(log_density: Callable[[Array], Array], edges: Array) -> Array:
+    """Logarithms of the probabilities between the edges, by Gauss quadrature in each cell. Shape (m - 1,)."""
+    half = np.diff(edges) / 2
+    z = edges[:-1, None] + half[:, None] * (1 + _NODES)
+    return np.asarray(logsumexp(log_density(z), b=_WEIGHTS, axis=1) + np.log(half))
+
+
+def normal_laws(ratio: float, cells: int = CELLS) -> FiniteLaws:
+    """The distributions Normal(ratio, 1) and Normal(0, 1), cut into cells."""
+    reach = 13 + 35 * ratio
+    edges = np.linspace(-reach, ratio + reach, min(round(cells * reach / _PER_REACH), _MOST_CELLS))
+
+    def law(mean: float) -> Array:
+        return cut(lambda z: -((z - mean) ** 2) / 2 - math.log(2 * math.pi) / 2, edges)
+
+    return FiniteLaws(law(ratio), law(0.0))
+
+
+def dirichlet_laws(u: Array, v: Array, cells: int = CELLS) -> FiniteLaws:
+    """Two tables of Dirichlet distributions, with parameters u and v of shape (..., d).
+
+    Rows are independent, and in a row the likelihood ratio depends on one Beta variable: the share of the cell that
+    changes in its row, or that of one of two cells in the two.
+
+    Raises
+    ------
+    ArgumentError
+        If more than that changes in a row, or nothing changes.
+    """
+    changes = [(p, q, np.flatnonzero(p != q)) for p, q in zip(np.atleast_2d(u), np.atleast_2d(v), strict=True)]
+    parts = []
+    if sum(changed.size > 0 for *_, changed in changes) > 1:
+        cells //= _FEWER_OF_SEVERAL
+    for p, q, changed in changes:
+        if changed.size == 0:
+            continue
+        i, j = changed[0], changed[-1]
+        if changed.size > 2 or (changed.size == 2 and not math.isclose(p[i] + p[j], q[i] + q[j], rel_tol=1e-12)):
+            raise ArgumentError("Expected data sets between which one cell of a row changes, or a record moves in it.")
+        rest = math.fsum(np.delete(p, i)) if changed.size == 1 else 0.0
+        first, second = ((p[i], rest), (q[i], rest)) if changed.size == 1 else ((p[i], p[j]), (q[i], q[j]))
+        parts.append(_beta_laws(first, second, cells))
+    return product_of(parts)
+
+
+def _beta_laws(u: tuple[float, float], v: tuple[float, float], cells: int) -> FiniteLaws:
+    """The logit of a Beta variable under two distributions. Cells are narrow around both centres and widen outwards."""
+    edges = np.union1d(_logit_edges(*u, u, v, cells // 2), _logit_edges(*v, u, v, cells // 2))
+
+    def law(a: float, b: float) -> Array:
+        return cut(lambda z: a * z - (a + b) * np.logaddexp(0, z) - float(betaln(a, b)), edges)
+
+    return FiniteLaws(law(*u), law(*v))
+
+
+def _logit_edges(a: float, b: float, u: tuple[float, float], v: tuple[float, float], cells: int) -> Array:
+    centre, spread = math.log(a / b), math.sqrt(1 / a + 1 / b)
+    left = (_REACH / min(u[0], v[0]) + 15) / spread
+    right = (_REACH / min(u[1], v[1]) + 15) / spread
+    return np.asarray(centre + spread * np.sinh(np.linspace(-math.asinh(left), math.asinh(right), cells)))
+
+
+# Probabilities of the counts of urns at two data sets: what audits need of them.
+
+
+# For more steps the counts of two cells are not listed together.
+_MOST_STEPS = 256
+
+
+def urn_laws(u: Array, v: Array, steps: int) -> FiniteLaws:
+    """Two tables of urns, with parameters u and v of shape (..., d) and the same number of steps in every row.
+
+    Of each row in which something changes, the counts of the first cell that changes are listed, and for up to 256
+    steps those of the second one too. Cells that are left out have no probability of their own, so the divergences are
+    lower bounds, and exact where at most two cells of a row change.
+
+    Raises
+    ------
+    ArgumentError
+        If nothing changes.
+    """
+    d = u.shape[-1]
+    rows = [
+        (p, q, np.flatnonzero(p != q))
+        for p, q in zip(u.reshape(-1, d), v.reshape(-1, d), strict=True)
+        if np.any(p != q)
+    ]
+    if not rows:
+        raise ArgumentError("Expected two data sets that differ.")
+    parts = []
+    for p, q, changed in rows:
+        listed = changed[: 2 if d > 2 and steps <= _MOST_STEPS else 1]
+        parts.append(FiniteLaws(*(_law(parameters, listed, steps) for parameters in (p, q))))
+    return product_of(parts)
+
+
+def _law(parameters: Array, listed: Integers, steps: int) -> Array:
+    """Logarithms of the probabilities of the counts of the listed cells; the other cells are taken together."""
+    counts = np.stack(np.meshgrid(*[np.arange(steps + 1)] * len(listed), indexing="ij"), axis=-1)
+    counts = counts.reshape(-1, len(listed))
+    counts = counts[counts.sum(axis=-1) <= steps]
+    cells = np.append(parameters[listed], np.delete(parameters, listed).sum())
+    seen = np.column_stack([counts, steps - counts.sum(axis=-1)])
+    logs = (gammaln(cells + seen) - gammaln(cells) - gammaln(seen + 1.0)).sum(axis=-1)
+    return np.asarray(logs - np.logaddexp.reduce(logs))
+
+
+# The distributions of the privacy loss of zero-sum noise between two given tables, for audits.
+
+
+# The characteristic function is taken at so many points for each standard deviation of a sum, and so many in all.
+_ZERO_SUM_LAWS_REACH, _MOST_POINTS = 80.0, 2_000_000
+
+
+def block_laws(scale: float, cells: int, shifts: Array) -> FiniteLaws:
+    """The distributions of the loss of noise that adds up to 0 over one block, cut into cells of equal loss.
+
+    Parameters
+    ----------
+    scale : float
+    cells : int
+        How many cells the block has.
+    shifts : array, shape (c,)
+        By how much the counts of those cells differ that do; integers that add up to 0.
+
+    Raises
+    ------
+    ArgumentError
+        If the distribution has too many cells to be summed over.
+
+    Notes
+    -----
+    The loss of a cell follows from its own noise. For noise k with weight `exp(-|k| / scale)`, the sum of the weights
+    of each loss, times `exp(i k t)`, is a geometric series. The product over cells is the characteristic function of
+    the sum of all noise, and its average over t keeps the noise that adds up to 0.
+    """
+    # At most as wide as independent noise; all sums beyond the number of points are negligible.
+    spread = math.sqrt(2) * (scale + 1)
+    points = math.ceil(_ZERO_SUM_LAWS_REACH * spread * math.sqrt(cells)) + 2 * round(float(np.abs(shifts).sum())) + 1
+    losses = round(float(np.abs(shifts).sum())) + 1
+    if points * losses > _MOST_POINTS:
+        raise ArgumentError(f"The law of noise of scale {scale:.4g} has too many cells to be summed over.")
+    turn = np.exp(2j * np.pi * np.arange(points) / points)
+    q = math.exp(-1 / scale)
+    each = -math.expm1(-2 / scale) / ((1 - q * turn) * (1 - q / turn))
+    # Relative to independent noise, so that no power is large.
+    share = math.tanh(1 / (2 * scale))
+    law = [(share * each) ** (cells - len(shifts))]
+    for shift in shifts.tolist():
+        law = _times(law, [share * part for part in _by_loss(abs(round(shift)), turn if shift > 0 else 1 / turn, q)])
+    masses = np.array([part.mean().real for part in law])
+    masses = np.maximum(masses / masses.sum(), 0.0)
+    loss = (2 * np.arange(len(law)) - (len(law) - 1)) / scale
+    possible = masses > 0
+    log = np.log(masses[possible])
+    return FiniteLaws(log, log - loss[possible])
+
+
+def _by_loss(shift: int, turn: Array, q: float) -> list[Array]:
+    """The series of noise k of one cell by its loss `|k + shift| - |k|`, which is -shift, -shift + 2, ..., shift."""
+    below = (q / turn) ** shift / (1 - q / turn)
+    between = [(q / turn) ** k for k in range(shift - 1, 0, -1)]
+    return [below, *between, 1 / (1 - q * turn)]
+
+
+def _times(first: list[Array], second: list[Array]) -> list[Array]:
+    product = [np.zeros_like(first[0]) for _ in range(len(first) + len(second) - 1)]
+    for i, one in enumerate(first):
+        for j, other in enumerate(second):
+            product[i + j] = product[i + j] + one * other
+    return product

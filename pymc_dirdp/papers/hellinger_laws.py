@@ -1,0 +1,506 @@
+"""Distances between Dirichlet distributions, their sensitivities, and distributions of P4's exponential mechanism."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, logsumexp
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import positive_array
+from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
+
+__all__ = [
+    "AffinityRows",
+    "Candidates",
+    "HellingerLaws",
+    "affinity_loss",
+    "all_counts",
+    "distance_of",
+    "global_sensitivity",
+    "hellinger_distance",
+    "local_sensitivities",
+    "number_of_tables",
+    "smooth_sensitivities",
+]
+
+# Hellinger distance of Dirichlet distributions, to full precision also between neighbours of large data sets.
+
+
+_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+# For numbers from here on, six terms of Stirling's series are exact to rounding.
+_LARGE = 12.0
+# In floating point sqrt(1 - exp(-40)) is 1.
+_APART = 40.0
+
+
+def hellinger_distance(first: ArrayLike, second: ArrayLike) -> Array | float:
+    """Hellinger distance of `Dirichlet(first)` and `Dirichlet(second)`, between 0 and 1.
+
+    Parameters
+    ----------
+    first, second : array_like, shape (..., d)
+        Concentrations, positive, broadcast against each other; `d = 2` is the Beta distribution.
+
+    Returns
+    -------
+    distance : float or array, shape (...)
+        Within 1e-12 relative where the totals are equal.
+
+    References
+    ----------
+    P4, section 4.2: `H**2 = 1 - B((a + b) / 2) / sqrt(B(a) B(b))`.
+
+    Examples
+    --------
+    >>> hellinger_distance([7501, 7501], [7502, 7500])
+    0.0057732...
+    """
+    a, b = positive_array(first=first), positive_array(second=second)
+    loss = affinity_loss(a, b).sum(axis=-1) - affinity_loss(a.sum(axis=-1), b.sum(axis=-1))
+    # If the totals differ, rounding may make the loss negative.
+    distance = distance_of(np.maximum(loss, 0.0))
+    return distance if distance.ndim else float(distance)
+
+
+def distance_of(loss: Array) -> Array:
+    """The distance whose affinity, `1 - distance**2`, is `exp(-loss)`."""
+    distance: Array = np.sqrt(-np.expm1(-loss))
+    return distance
+
+
+def affinity_loss(a: ArrayLike, b: ArrayLike) -> Array:
+    """`[log Gamma(a) + log Gamma(b)] / 2 - log Gamma((a + b) / 2)` for positive a and b: never negative.
+
+    The logarithms of the gamma function cancel almost wholly where a and b are large and near, so they are written by
+    Stirling's formula, and what cancels is cancelled on paper (Theory, section 13).
+    """
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    mean = (a + b) / 2
+    loss: Array = np.maximum(_bulk(a, b, mean) + (_remainder(a) + _remainder(b)) / 2 - _remainder(mean), 0.0)
+    return loss
+
+
+def _bulk(a: Array, b: Array, mean: Array) -> Array:
+    """The loss if `log Gamma(z)` were `(z - 1/2) log z`; the linear terms cancel."""
+    half = (b - a) / 2
+    u = half / mean
+    near = np.abs(u) < 0.5
+    u = np.where(near, u, 0.0)
+    falls = np.where(near, np.log1p(-u * u), np.log(a / mean) + np.log(b / mean))
+    turns = np.where(near, np.arctanh(u), np.log(b / a) / 2)
+    bulk: Array = (mean - 0.5) * falls / 2 + half * turns
+    return bulk
+
+
+def _remainder(z: Array) -> Array:
+    """`log Gamma(z) - [(z - 1/2) log z - z + log(2 pi) / 2]`."""
+    large = np.maximum(z, _LARGE)
+    w = 1 / large**2
+    series = (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w * (1 / 1188 - w * 691 / 360360))))) / large
+    small = np.minimum(z, _LARGE)
+    direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + _HALF_LOG_2PI)
+    return np.where(z >= _LARGE, series, direct)
+
+
+class AffinityRows:
+    """The loss between `prior + i` and `prior + j`, for integers from 0 to n: a row i at a time.
+
+    What does not depend on the pair is kept, and what is beyond any floating-point difference is not computed, so that
+    all rows of n = 15,000 take seconds.
+
+    Parameters
+    ----------
+    prior : float
+        Positive.
+    n : int
+        Number of records.
+    """
+
+    def __init__(self, prior: float, n: int) -> None:
+        self._points = prior + np.arange(2 * n + 1) / 2
+        self._remainders = _remainder(self._points)
+        self._values = self._points[::2]
+        rows = np.arange(n + 1)
+        self._first, self._last = self._reach(rows, 0), self._reach(rows, n)
+
+    def row(self, i: int) -> Array:
+        """Shape `(n + 1,)`; `inf` where the affinity is 0 to rounding."""
+        first, last = self._first[i], self._last[i]
+        loss = np.full(len(self._values), np.inf)
+        loss[first : last + 1] = self._between(np.asarray(i), np.arange(first, last + 1))
+        return loss
+
+    def _between(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> Array:
+        bulk = _bulk(self._values[i], self._values[j], self._points[i + j])
+        kept = (self._remainders[2 * i] + self._remainders[2 * j]) / 2 - self._remainders[i + j]
+        loss: Array = np.maximum(bulk + kept, 0.0)
+        return loss
+
+    def _reach(self, rows: NDArray[np.intp], end: int) -> NDArray[np.intp]:
+        """How far from each row towards `end` the loss, which grows with the distance, stays finite; by bisection."""
+        near, far = rows, np.full_like(rows, end)
+        while np.any(np.abs(far - near) > 1):
+            middle = (near + far) // 2
+            inside = self._between(rows, middle) < _APART
+            near, far = np.where(inside, middle, near), np.where(inside, far, middle)
+        return far
+
+
+# How much the posterior moves, in Hellinger distance, if one record changes.
+
+
+def local_sensitivities(prior: Array, counts: Integers) -> Array:
+    """Largest distance between the posterior and that of a neighbour, for each data set. Shape `(m,)`.
+
+    By the triangle inequality this is also how much the distance to any third posterior changes at most, so it is P4's
+    local sensitivity, whose print compares a data set with itself (ERRATA P4.7). The data sets, of shape `(m, d)`, all
+    have the same number of records.
+    """
+    concentrations = prior + counts
+    gains = affinity_loss(concentrations, concentrations + 1)
+    # An empty cell cannot give up a record.
+    losses = np.where(counts > 0, affinity_loss(np.maximum(concentrations - 1, prior), concentrations), -np.inf)
+    largest = np.full(len(counts), -np.inf)
+    for receives, gives in itertools.permutations(range(len(prior)), 2):
+        np.maximum(largest, gains[:, receives] + losses[:, gives], out=largest)
+    return distance_of(largest)
+
+
+def global_sensitivity(prior: Array, n_records: int) -> float:
+    """The largest of all local sensitivities."""
+    if len(prior) == 2:
+        return float(local_sensitivities(prior, _two_cells(n_records)).max())
+    # A step is longer the less the two cells hold, and a third cell can hold the rest, for any number of records.
+    step = affinity_loss(prior, prior + 1)
+    return math.sqrt(-math.expm1(-float(np.sort(step)[-2:].sum())))
+
+
+def smooth_sensitivities(prior: Array, counts: Integers, smoothness: float) -> Array:
+    """Least upper bound of the local sensitivity whose inverse changes by at most `smoothness` between neighbours.
+
+    `1 / S(x)` is the minimum of `1 / LS(z) + smoothness * d(x, z)` over all data sets z (P4, Definition 3), found
+    without listing them. The data sets x, of shape `(m, d)`, all have the same number of records; the smoothness is
+    P4's gamma.
+    """
+    if len(prior) == 2:
+        return _smooth_of_two(prior, int(counts[0].sum()), smoothness)[counts[:, 0]]
+    held = np.arange(counts.max() + 1)
+    steps = [affinity_loss(value + held, value + held + 1) for value in prior.tolist()]
+    return np.array([1 / _least_inverse(steps, row, smoothness) for row in counts.tolist()])
+
+
+def _smooth_of_two(prior: Array, n_records: int, smoothness: float) -> Array:
+    """The smooth sensitivity of every data set of two categories, by a sweep upwards and one downwards."""
+    inverse = 1 / local_sensitivities(prior, _two_cells(n_records))
+    ramp = smoothness * np.arange(n_records + 1)
+    upwards = np.minimum.accumulate(inverse - ramp) + ramp
+    downwards = np.minimum.accumulate((inverse + ramp)[::-1])[::-1] - ramp
+    smooth: Array = 1 / np.minimum(upwards, downwards)
+    return smooth
+
+
+def _least_inverse(steps: list[Array], counts: list[int], smoothness: float) -> float:
+    """The least inverse for a data set of three or more categories.
+
+    The data set z that decides has some cell i that receives and some cell j that gives the record of its longest step.
+    Only what these two hold matters, less is worse, and the other cells take what they lose: so the distance is what i
+    and j lose, and 1 at least if j must be given a record before it can give one.
+    """
+    # This is a step at the data set itself: no z that costs more can be better.
+    best = min(
+        1 / math.sqrt(-math.expm1(-float(steps[i][counts[i]] + steps[j][counts[j] - 1])))
+        for i, j in itertools.permutations(range(len(counts)), 2)
+        if counts[j]
+    )
+    reach = int(best / smoothness) + 1
+    for i, j in itertools.permutations(range(len(counts)), 2):
+        lost_i = np.arange(min(counts[i], reach) + 1)[:, None]
+        kept_j = max(counts[j], 1)
+        lost_j = np.arange(min(kept_j - 1, reach) + 1)
+        moved = np.maximum(lost_i + lost_j, int(counts[j] == 0))
+        length = distance_of(steps[i][counts[i] - lost_i] + steps[j][kept_j - lost_j - 1])
+        best = min(best, float(np.min(1 / length + smoothness * moved)))
+    return best
+
+
+def _two_cells(n_records: int) -> Integers:
+    first = np.arange(n_records + 1)
+    return np.column_stack([first, n_records - first])
+
+
+# All posteriors that some data set of n records has: what P4's mechanisms choose from.
+
+
+# So many vectors of counts, and so many counts in all, are still listed and held in memory.
+_MOST_LISTED, _MOST_COUNTS = 5_000_000, 20_000_000
+
+
+def number_of_tables(n_records: int, d: int) -> int:
+    """How many vectors of `d` counts add up to `n_records`."""
+    return math.comb(n_records + d - 1, d - 1)
+
+
+def all_counts(n_records: int, d: int) -> Integers:
+    """All vectors of `d` counts that add up to `n_records`, in lexicographic order. Shape `(number_of_tables, d)`."""
+    table = np.zeros((1, 0), dtype=np.int64)
+    # Column by column: the running sum of the first entries, 0 to n, and all ways to go on from it.
+    sums = np.zeros(1, dtype=np.int64)
+    for _ in range(d - 1):
+        ways = n_records + 1 - sums
+        parents = np.repeat(np.arange(len(sums)), ways)
+        steps = np.arange(len(parents)) - np.repeat(np.cumsum(ways) - ways, ways)
+        sums = sums[parents] + steps
+        table = np.column_stack([table[parents], steps])
+    return np.column_stack([table, n_records - sums])
+
+
+@final
+class Candidates:
+    """Posteriors `Dirichlet(prior + counts)` for all counts with `n_records` in all, in lexicographic order.
+
+    Parameters
+    ----------
+    prior : array, shape (d,)
+        Positive.
+    n_records : int
+        At least 1.
+    """
+
+    def __init__(self, prior: Array, n_records: int) -> None:
+        self.prior = prior
+        self.n_records = n_records
+        self.size = number_of_tables(n_records, len(prior))
+        most = min(_MOST_LISTED, _MOST_COUNTS // len(prior))
+        if self.size > most:
+            # Python refuses to print numbers of thousands of digits.
+            many = str(self.size) if self.size < 10**15 else "more than 1e15"
+            raise UnattainableError(
+                f"{n_records} records in {len(prior)} categories have {many} posteriors, and this mechanism weighs "
+                f"each of them; at most {most} can be. Use GeometricMechanism or DirichletMechanism."
+            )
+
+    @cached_property
+    def counts(self) -> Integers:
+        """Shape `(size, d)`."""
+        counts = all_counts(self.n_records, len(self.prior))
+        counts.flags.writeable = False
+        return counts
+
+    @cached_property
+    def _rows(self) -> list[AffinityRows]:
+        of = {value: AffinityRows(value, self.n_records) for value in set(self.prior.tolist())}
+        return [of[value] for value in self.prior.tolist()]
+
+    def distances(self, counts: Integers) -> Array:
+        """Hellinger distance of every candidate from the posterior given these counts. Shape `(size,)`."""
+        losses = [rows.row(count) for rows, count in zip(self._rows, counts.tolist(), strict=True)]
+        if len(losses) == 2:
+            loss = losses[0] + losses[1][::-1]
+        else:
+            loss = losses[0][self.counts[:, 0]]
+            for column, row in enumerate(losses[1:], start=1):
+                loss += row[self.counts[:, column]]
+        return distance_of(loss)
+
+    def layers(self) -> Iterator[range]:
+        """The candidates that share their first count: neighbours are in the same layer or in two adjacent ones."""
+        first = self.counts[:, 0]
+        ends = np.searchsorted(first, np.arange(self.n_records + 2))
+        return (range(start, stop) for start, stop in itertools.pairwise(ends.tolist()))
+
+    @property
+    def number_of_neighbours(self) -> int:
+        """How many pairs of neighbours there are: two cells that hold one record more than those of n - 1 records."""
+        return number_of_tables(self.n_records - 1, len(self.prior)) * math.comb(len(self.prior), 2)
+
+    @cached_property
+    def neighbours(self) -> list[tuple[Integers, Integers]]:
+        """For each layer, two arrays of indices: the pairs of neighbours in it, or in it and the layer before."""
+        ranks = {tuple(row): i for i, row in enumerate(self.counts.tolist())}
+        return [self._pairs(layer, ranks) for layer in self.layers()]
+
+    def _pairs(self, layer: range, ranks: dict[tuple[int, ...], int]) -> tuple[Integers, Integers]:
+        first, second = [], []
+        for i, row in zip(layer, self.counts[layer.start : layer.stop].tolist(), strict=True):
+            # A move from the first cell leads into the layer before; one between two others is listed in one order.
+            for left in (cell for cell, count in enumerate(row) if count):
+                for joined in range(left + 1, len(row)):
+                    moved = row.copy()
+                    moved[left] -= 1
+                    moved[joined] += 1
+                    first.append(i)
+                    second.append(ranks[tuple(moved)])
+        return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
+
+
+# The exponential mechanism on posteriors, and its exact losses between all neighbouring data sets.
+
+
+# Every pair of neighbours is compared on every candidate. The first number is 2.6e8 numbers for two categories, some
+# seconds; the second is a minute. So many numbers are held at once.
+_MOST_COMPARED, _MOST_NUMBERS, _AT_ONCE = 16_000, 4_000_000_000, 20_000_000
+# A pair of neighbours that binds again after its own root was taken binds by rounding.
+_ROUNDING = 1e-13
+# Exponentials above exp(30) are better summed as logarithms.
+_STEEP = 30.0
+
+
+@final
+class HellingerLaws:
+    """For each data set x the distribution `P[r] ~ exp(-exponent * H(x, r) / S(x))` on all posteriors r.
+
+    Parameters
+    ----------
+    prior : array, shape (d,)
+    n_records : int
+    sensitivity : {"smooth", "global", "local"}
+        What S is.
+    smoothness : float
+        P4's gamma, for the smooth sensitivity.
+    """
+
+    def __init__(self, prior: Array, n_records: int, sensitivity: str, smoothness: float) -> None:
+        self.candidates = Candidates(prior, n_records)
+        self._kind = sensitivity
+        self._smoothness = smoothness
+        self._worst: dict[float, tuple[float, tuple[int, int, int]]] = {}
+
+    def sensitivities(self, counts: Integers) -> Array:
+        """S of data sets of shape `(m, d)`. Shape `(m,)`."""
+        prior, n = self.candidates.prior, self.candidates.n_records
+        if self._kind == "global":
+            return np.full(len(counts), global_sensitivity(prior, n))
+        if self._kind == "local":
+            return local_sensitivities(prior, counts)
+        return smooth_sensitivities(prior, counts, self._smoothness)
+
+    def log_law(self, counts: Integers, exponent: float) -> tuple[Array, Array]:
+        """Logarithms of the probabilities of all candidates, and their distances. Shape `(size,)` each."""
+        distances = self.candidates.distances(counts)
+        return _normalised(exponent / self.sensitivities(counts[None])[0] * distances), distances
+
+    def neighbours(self, exponent: float) -> Iterator[tuple[Integers, Integers, Array, Array]]:
+        """Each pair of neighbours once, a layer at a time: their indices and their logarithmic distributions.
+
+        Raises
+        ------
+        UnattainableError
+            If there are too many posteriors to hold each data set against each of them.
+        """
+        size = self.candidates.size
+        if size > _MOST_COMPARED:
+            raise UnattainableError(
+                f"The exact loss is found by comparing all pairs of {size} posteriors; at most {_MOST_COMPARED} are "
+                'allowed. Use accounting="proved", which needs no comparison.'
+            )
+        if self.candidates.number_of_neighbours * size > _MOST_NUMBERS:
+            raise UnattainableError(
+                f"The exact loss is found by comparing {self.candidates.number_of_neighbours} pairs of neighbours on "
+                f'{size} posteriors, which takes minutes or more. Use accounting="proved", which needs no comparison.'
+            )
+        before = np.empty((0, size))
+        for layer, (first, second) in zip(self.candidates.layers(), self.candidates.neighbours, strict=True):
+            now = np.array([self.log_law_at(i, exponent) for i in layer])
+            start = layer.start - len(before)
+            both = np.concatenate([before, now])
+            parts = math.ceil(len(first) * size / _AT_ONCE)
+            for some, others in zip(np.array_split(first, parts or 1), np.array_split(second, parts or 1), strict=True):
+                if len(some):
+                    yield some, others, both[some - start], both[others - start]
+            before = now
+
+    def log_law_at(self, index: int, exponent: float) -> Array:
+        """The same logarithms for the counts of a candidate; fast for many of them."""
+        distances = self.candidates.distances(self.candidates.counts[index])
+        return _normalised(exponent / self._all[index] * distances)
+
+    @cached_property
+    def _all(self) -> Array:
+        return self.sensitivities(self.candidates.counts)
+
+    def worst(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
+        """The largest privacy loss, and where: two neighbours and a candidate, by index. It is kept."""
+        found = self._worst.get(exponent)
+        if found is None:
+            found = self._compared(exponent)
+            self._worst = {exponent: found}
+        return found
+
+    def _compared(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
+        largest, where = 0.0, (0, 0, 0)
+        for first, second, p, q in self.neighbours(exponent):
+            gaps = np.abs(p - q)
+            pair, candidate = divmod(int(gaps.argmax()), gaps.shape[1])
+            if gaps[pair, candidate] > largest:
+                largest, where = float(gaps[pair, candidate]), (int(first[pair]), int(second[pair]), candidate)
+        return largest, where
+
+    def largest_exponent(self, epsilon: float, *, start: float) -> float:
+        """The largest exponent whose worst loss is at most epsilon, from below; `start` is one that is safe.
+
+        All neighbours are compared a few times only: the exponent is solved for those that have been worst so far, and
+        if then others are worse, they join them.
+        """
+        binding: list[tuple[int, int, int]] = [self.worst(start)[1]]
+        while True:
+
+            def loss(exponent: float) -> float:
+                return max(self._loss(where, exponent) for where in binding)
+
+            exponent = largest_safe(lambda x: log_excess(loss(x), epsilon))
+            reached, where = self.worst(exponent)
+            while reached > epsilon and where in binding:
+                exponent *= 1 - _ROUNDING
+                reached, where = self.worst(exponent)
+            if reached <= epsilon:
+                return exponent
+            binding.append(where)
+
+    def _loss(self, where: tuple[int, int, int], exponent: float) -> float:
+        x, y, candidate = where
+        return float(abs(self.log_law_at(x, exponent)[candidate] - self.log_law_at(y, exponent)[candidate]))
+
+    def renyi(self, exponent: float, order: float) -> float:
+        """The largest Rényi divergence of neighbours at an order >= 1."""
+        if order == math.inf:
+            return self.worst(exponent)[0]
+        return self._largest(exponent, lambda u, v: _divergences(u, v, order))
+
+    def delta(self, exponent: float, epsilon: float) -> float:
+        """The largest hockey-stick divergence of neighbours at epsilon >= 0."""
+
+        def divergences(u: Array, v: Array) -> Array:
+            above = np.maximum(u - v - epsilon, 0.0)
+            return np.asarray(np.sum(-np.exp(u) * np.expm1(-above), axis=1))
+
+        return self._largest(exponent, divergences)
+
+    def _largest(self, exponent: float, divergences: Callable[[Array, Array], Array]) -> float:
+        """The largest divergence of neighbours, in either order."""
+        pairs = ((p, q) for _, _, p, q in self.neighbours(exponent))
+        largest = (float(divergences(*laws).max()) for p, q in pairs for laws in ((p, q), (q, p)))
+        return max(0.0, max(largest, default=0.0))
+
+
+def _divergences(u: Array, v: Array, order: float) -> Array:
+    """Rényi divergences, row by row, of distributions given by their logarithms."""
+    gaps = u - v
+    if order == 1:
+        return np.asarray(np.sum(np.exp(u) * gaps, axis=1))
+    tilt = (order - 1) * gaps
+    if tilt.max() > _STEEP:
+        return np.asarray(logsumexp(u + tilt, axis=1)) / (order - 1)
+    # The sum is near 1, so its difference from 1 is summed.
+    return np.log1p(np.sum(np.exp(u) * np.expm1(tilt), axis=1)) / (order - 1)
+
+
+def _normalised(energies: Array) -> Array:
+    """`-energies`, less the logarithm of the sum of their exponentials. The least energy is 0."""
+    law: Array = -energies - math.log(float(np.exp(-energies).sum()))
+    return law

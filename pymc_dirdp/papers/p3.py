@@ -1,0 +1,373 @@
+"""P3's statements on private vectors of shares and on queries, as printed and corrected."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaln, digamma, expm1, gammaln, log1p
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import at_least, integer, numbers_or_none, open_unit_interval, positive
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.numerics.roots import last_safe, log_excess, not_below
+from pymc_dirdp.papers.simplex_mechanism import SimplexDomain
+from pymc_dirdp.sampling.discrete_noise import over_one_power
+
+__all__ = ["p3_corollary", "p3_lemma_1", "p3_problem_14", "p3_query", "p3_theorem", "p3_theorem_1_corrected"]
+
+# P3's statements about its simplex mechanism, as printed and with the corrections of Theory, section 12.
+#
+# :class:`pymc_dirdp.papers.SimplexMechanism` has the exact curve, whose epsilon is smaller than that of the corrected
+# theorem. All functions take a :class:`pymc_dirdp.papers.SimplexDomain` and a concentration `k`. Most take a `gamma`
+# in (0, 1 / m): outputs with a protected entry below it are left out and count as the failure probability.
+
+
+Complex = NDArray[np.complex128]
+
+# The integrand is a bell of width 1 / sqrt(k), and the error of the midpoint rule falls like exp(-2 nodes**2 / k).
+_NODES, _NODES_PER_WIDTH, _NODES_FAR_OUT = 256, 6, 500
+_LEAST_LEFT = 0.1
+# The contour ends where its integrand has fallen to exp(-50) = 2e-22 of its largest value.
+_NEGLIGIBLE = 50.0
+# So many terms of a series grow by less than a double holds: each is below `|z| / n` times the one before.
+_RESCALED = 8
+_NOTHING, _HUGE = -1e3, 40.0
+# From here on the first terms of Stirling's series are exact to the last digit.
+_LARGE = 1e3
+
+
+def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | None = None) -> float:
+    """The exact probability that a protected entry of the output is below `gamma`, at the worst or at a given input.
+
+    The worst input has all protected entries at `eta` (ERRATA P3.5). The probability is a contour integral of the
+    Gamma form of the Dirichlet distribution, by the midpoint rule on the path of steepest descent.
+
+    Parameters
+    ----------
+    domain : SimplexDomain
+        The inputs that could occur.
+    k : float
+        Concentration, positive.
+    gamma : float
+        In (0, 1 / m), with `k (1 - m gamma)` of at least 0.1.
+    p : array_like, shape (m,), optional
+        The protected entries of an input in the domain; the result is as **secret** as they are. By default the worst.
+
+    Returns
+    -------
+    delta : float
+        For `m` up to 50 and delta down to 1e-20 the relative error is below 1e-10 for k up to 1e4, and below 1e-8 for
+        k up to 1e6, where about `3 k gamma` terms of a series are summed.
+
+    References
+    ----------
+    P3 Lemma 1 and equation (7); Theory, section 12.
+
+    Examples
+    --------
+    >>> p3_lemma_1(SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4), 24, 0.002)
+    0.0433...
+    >>> p3_lemma_1(SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4), 24, 0.002, p=[0.2, 0.3])
+    2.82...e-09
+    """
+    k, gamma = _checked(domain, k, gamma)
+    inputs, multiplicity = np.unique(_protected(domain, p), return_counts=True)
+    # The integrand falls like exp(z left), so that a small k left takes the path far out.
+    left = 1 - domain.n_protected * gamma
+    if k * left < _LEAST_LEFT:
+        raise ArgumentError(
+            f"Expected k (1 - n_protected gamma) of at least {_LEAST_LEFT:g}, which the contour resolves, got "
+            f"gamma={gamma:g}, with which it is {k * left:g}. Lower gamma, or raise k."
+        )
+    nodes = math.ceil(max(_NODES, _NODES_PER_WIDTH * math.sqrt(k), _NODES_FAR_OUT / (k * left)))
+    t = np.pi * (np.arange(nodes) + 0.5) / nodes
+    # The path is z = k (t / tan(t) + i t), of size k t / sin(t) and angle t.
+    along, stretch = t / np.tan(t), np.log(t / np.sin(t))
+    size = k * (along * left - stretch)
+    near = size > size.max() - _NEGLIGIBLE
+    t, along, stretch = t[near], along[near], stretch[near]
+    z: Complex = np.asarray(k * (along + 1j * t), dtype=np.complex128)
+    slope = k * (1 / np.tan(t) - t / np.sin(t) ** 2 + 1j)
+    # The logarithm of prod (1 - P_i), where P_i is the regularised lower incomplete gamma function at gamma z.
+    kept = np.zeros_like(z)
+    for entry, many in zip(inputs, multiplicity, strict=True):
+        kept += many * _log_upper(k * entry, gamma * z)
+    # exp(z) z**-k Gamma(k), whose phase is 0 all along the path.
+    log_kernel = k * (along - 1 - stretch) + _above_stirling(k) - math.log(k)
+    huge = kept.real > _HUGE
+    missed = np.where(huge, np.exp(log_kernel + kept), np.exp(log_kernel) * expm1(np.where(huge, 0, kept)))
+    return -float(np.sum((missed * slope).imag) / nodes)
+
+
+def p3_theorem_1_corrected(domain: SimplexDomain, k: float, gamma: float) -> float:
+    """The exact largest loss over outputs whose protected entries are all at least `gamma`.
+
+    With delta from :func:`p3_lemma_1` this is probabilistic differential privacy. The arguments are the same.
+
+    References
+    ----------
+    P3 Theorem 1, corrected: the step ends at the border of the domain (ERRATA P3.2 and P3.6).
+
+    Examples
+    --------
+    >>> domain = SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
+    >>> p3_theorem_1_corrected(domain, 24, p3_problem_14(domain, 24, 0.05))
+    38.40...
+    """
+    k, gamma = _checked(domain, k, gamma)
+    ratio = _log_ratio(domain, gamma)
+
+    def slope(t: float) -> float:
+        there = digamma(k * (domain.eta + t))
+        return ratio + float(digamma(k * (domain.span - domain.eta - t)) - there)
+
+    t = domain.largest_step
+    if slope(t) < 0:
+        # The loss is concave in the step, so its maximum is where the slope vanishes.
+        from scipy.optimize import brentq
+
+        t = float(brentq(slope, 0.0, t))
+    start = betaln(k * domain.eta, k * (domain.span - domain.eta))
+    return float(start - betaln(k * (domain.eta + t), k * (domain.span - domain.eta - t))) + k * t * ratio
+
+
+def p3_theorem(domain: SimplexDomain, k: float, gamma: float, *, number: int = 1, alpha: float | None = None) -> float:
+    """The epsilon that P3's Theorems 1 to 3 print. It is not a bound where ERRATA P3.2 and P3.3 apply.
+
+    Parameters
+    ----------
+    domain, k, gamma
+        Same as in :func:`p3_lemma_1`.
+    number : {1, 2, 3}
+        1: identity queries; too small for large b. 2: averages, with `weight = 1 / N` in the domain. 3: linear queries
+        that are `alpha`-bounded; wrong, it can even be negative (ERRATA P3.2 and P3.3).
+    alpha : float, optional
+        At least 0; for theorem 3 only.
+
+    Examples
+    --------
+    >>> p3_theorem(SimplexDomain(2, eta=0.3, etabar=0.1999, b=1), 4, 0.01)  # the largest loss is 3.68
+    0.3958...
+    """
+    tail = _printed_tail(domain, k, gamma, number, alpha)
+    step = domain.b / 2 * (domain.weight if number == 2 else 1.0)
+    whole = 1 - domain.etabar - domain.eta
+    beta = float(betaln(k * domain.eta, k * whole) - betaln(k * (domain.eta + step), k * (whole - step)))
+    return beta + tail
+
+
+def p3_corollary(
+    domain: SimplexDomain, k: float, gamma: float, *, number: int = 1, alpha: float | None = None
+) -> float:
+    """P3's Corollaries 1 to 3 as printed: the beta terms of the theorems replaced by `2 k (1 - etabar) - 3`.
+
+    The arguments are the same as in :func:`p3_theorem`.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.papers import SimplexDomain
+    >>> round(p3_corollary(SimplexDomain(2, eta=0.1, etabar=0.1, b=0.1), k=5.0, gamma=0.2), 4)
+    6.3466
+    """
+    return 2 * k * (1 - domain.etabar) - 3 + _printed_tail(domain, k, gamma, number, alpha)
+
+
+def p3_problem_14(domain: SimplexDomain, k: float, delta: float) -> float:
+    """P3's problem (14): the largest `gamma` for which :func:`p3_lemma_1` is at most `delta`.
+
+    Raises
+    ------
+    UnattainableError
+        If no `gamma` has so small a probability, because `k eta` is too small.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.papers import SimplexDomain
+    >>> round(p3_problem_14(SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1), k=20.0, delta=0.05), 4)
+    0.0606
+    """
+    k, delta = positive(k=k), open_unit_interval(delta=delta)
+
+    def excess(gamma: float) -> float:
+        return log_excess(max(p3_lemma_1(domain, k, gamma), 0.0), delta) if gamma < most else 1.0
+
+    # Beyond it, the probability is not resolved; at 1 / m it is 1.
+    most = max(1 - _LEAST_LEFT / k, 0.0) / domain.n_protected
+    if most == 0:
+        raise UnattainableError(f"Expected k of more than {_LEAST_LEFT:g}, got k={k:g}. Raise k or eta.")
+    tight = f"No gamma keeps delta below {delta:g}: k eta is too small. Raise k or eta."
+    return last_safe(excess, start=most / 2, factor=4, least=1e-280, most=most, tight=tight)
+
+
+def _protected(domain: SimplexDomain, p: ArrayLike | None) -> Array:
+    """The protected entries of an input of the domain; by default of the worst one."""
+    m = domain.n_protected
+    if p is None:
+        return np.full(m, domain.eta)
+    entries = numbers_or_none(p)
+    if entries is None or entries.shape != (m,):
+        raise ArgumentError(f"Expected p to hold the {m} protected entries of an input.")
+    if not np.all(entries >= domain.eta) or not float(entries.sum()) <= 1 - domain.etabar:
+        raise DataError(
+            "Expected p to be in the domain: some entry is below its floor, or they leave less than etabar."
+        )
+    return entries
+
+
+def _checked(domain: SimplexDomain, k: float, gamma: float) -> tuple[float, float]:
+    value = positive(gamma=gamma)
+    if value >= 1 / domain.n_protected:
+        raise ArgumentError(f"Expected gamma < 1 / n_protected = {1 / domain.n_protected:g}, got gamma={value:g}.")
+    return positive(k=k), value
+
+
+def _log_ratio(domain: SimplexDomain, gamma: float) -> float:
+    """The logarithm of the largest ratio of two protected entries of an output."""
+    return math.log((1 - (domain.n_protected - 1) * gamma) / gamma)
+
+
+def _printed_tail(domain: SimplexDomain, k: float, gamma: float, number: int, alpha: float | None) -> float:
+    k, gamma = _checked(domain, k, gamma)
+    if number not in (1, 2, 3):
+        raise ArgumentError(f"P3 has Theorems and Corollaries 1, 2 and 3, got number={number}.")
+    if number == 3:
+        return k * domain.b * at_least(0, alpha=alpha) * abs(math.log(gamma))
+    return k * domain.b / 2 * (domain.weight if number == 2 else 1.0) * _log_ratio(domain, gamma)
+
+
+def _log_upper(a: float, z: Complex) -> Complex:
+    """The logarithm of the regularised upper incomplete gamma function at complex `z`.
+
+    By one of two series of the lower one, whichever loses fewer digits; either needs about `3 |z|` terms. Its sum grows
+    like `exp(|z|)`, so it is kept small.
+    """
+    right = z.real >= 0
+    ahead, offset = np.where(right, z, -z), np.where(right, a, 0.0)
+    term, total, log_size = np.ones_like(z), np.ones_like(z), np.zeros(z.shape)
+    n = 0
+    while np.any(np.abs(term) > 1e-17 * np.abs(total)):
+        n += 1
+        term = term * ahead / (offset + n)
+        total = total + term * np.where(right, 1.0, a / (a + n))
+        if n % _RESCALED == 0:
+            size = np.abs(total)
+            term, total, log_size = term / size, total / size, log_size + np.log(size)
+    # The powers and the factorial are nearly equal and huge, so what they have in common is left out.
+    common = a * np.log(z / a) + a - _above_stirling(a)
+    log_lower = common - np.where(right, z, 0) + log_size + np.log(total)
+    # Far to the left the lower one is huge, and the upper one is the same with the other sign.
+    huge = log_lower.real > _HUGE
+    lower = np.exp(np.where(huge, 0, log_lower))
+    # Where nothing is left above, the logarithm is as good as minus infinity.
+    gone = ~huge & (lower == 1)
+    upper: Complex = np.where(gone, _NOTHING, log1p(-np.where(gone | huge, 0, lower)))
+    return np.where(huge, log_lower + np.pi * 1j, upper)
+
+
+def _above_stirling(a: float) -> float:
+    """`log Gamma(a + 1) - a log(a) + a`, without the digits that cancel for a large `a`."""
+    if a < _LARGE:
+        return float(gammaln(a + 1)) - a * math.log(a) + a
+    return math.log(2 * math.pi * a) / 2 + 1 / (12 * a) - 1 / (360 * a**3)
+
+
+# P3's average and linear queries: their value, and the domain for which its mechanism is private.
+
+
+# Each entry of a query is rounded once, by 2**-54 at most, so that of two neighbours moves by this much more.
+_ROUNDING = Fraction(1, 2**53)
+
+
+def p3_query(
+    vectors: ArrayLike, *, domain: SimplexDomain, protected: Sequence[int], weights: ArrayLike | None = None
+) -> tuple[Array, SimplexDomain]:
+    """An average or a weighted average of people's vectors, and the domain with the weight of one person.
+
+    Parameters
+    ----------
+    vectors : array_like, shape (N, n)
+        One vector of probabilities for each person, in the domain. **Secret.**
+    domain : SimplexDomain
+        Floors and `b` of one person's vector. Its `weight` is not used.
+    protected : sequence of int
+        Positions of the protected entries; public.
+    weights : array_like, shape (N,), optional
+        Public weights: at least 0; they are divided by their sum. By default the average.
+
+    Returns
+    -------
+    value : array, shape (n,)
+        **Secret**: what :meth:`SimplexMechanism.sample <pymc_dirdp.papers.SimplexMechanism.sample>` takes. Each
+        entry is computed exactly and rounded once.
+    domain : SimplexDomain
+        Public: the same floors, with the largest share of one person as its `weight`, rounded up.
+
+    Raises
+    ------
+    DataError
+        If some vector is not in the domain.
+
+    Notes
+    -----
+    P3's Lemma 6 says that a query whose values are in the simplex has weights of at least 0. With floors that does not
+    follow: `1.01 p - 0.01 q` stays in the simplex if all entries are at least 0.05. Negative weights are refused all
+    the same, because the floors of the result would be others.
+
+    References
+    ----------
+    P3 sections IV and V, Definitions 3 and 5.
+
+    Examples
+    --------
+    >>> domain = SimplexDomain(2, eta=0.05, etabar=0.05, b=1.0)
+    >>> people = [[0.25, 0.25, 0.5], [0.5, 0.125, 0.375]]
+    >>> value, average = p3_query(people, domain=domain, protected=[0, 1])
+    >>> value.tolist(), round(average.weight, 9)
+    ([0.375, 0.1875, 0.4375], 0.5)
+    """
+    positions = sorted({integer(0, protected=position) for position in protected})
+    if len(positions) != domain.n_protected:
+        raise ArgumentError(f"Expected {domain.n_protected} protected positions, got {len(positions)}.")
+    people = _queries_checked(vectors, domain, positions)
+    parts = _shares(weights, len(people))
+    total = sum(parts)
+    if max(parts) == total:
+        # It is an identity query.
+        return people[parts.index(total)], replace(domain, weight=1.0)
+    value = []
+    for column in people.T.tolist():
+        numerators, digits = over_one_power(column)
+        exact = sum(part * numerator for part, numerator in zip(parts, numerators, strict=True))
+        value.append(float(Fraction(exact, total << digits)))
+    largest = Fraction(max(parts), total) + 2 * _ROUNDING / Fraction(domain.b)
+    return np.array(value), replace(domain, weight=not_below(largest))
+
+
+def _queries_checked(vectors: ArrayLike, domain: SimplexDomain, positions: list[int]) -> Array:
+    people = numbers_or_none(vectors)
+    if people is None or people.ndim != 2 or not len(people) or people.shape[1] <= max(positions[-1], len(positions)):
+        raise ArgumentError(
+            f"Expected vectors to be an array with one row for each person, which holds the positions {positions} and "
+            "others."
+        )
+    if not np.all(np.isfinite(people) & (people > 0)) or np.any(abs(people.sum(axis=1) - 1) > 1e-9):
+        raise DataError("The rows of vectors are not positive numbers that add up to 1.")
+    inner = people[:, positions]
+    if np.any(inner < domain.eta) or np.any(inner.sum(axis=1) > 1 - domain.etabar):
+        raise DataError("Some row of vectors is below the floors eta and etabar that were promised.")
+    return people
+
+
+def _shares(weights: ArrayLike | None, n: int) -> list[int]:
+    """The weights as integers, up to a common factor."""
+    if weights is None:
+        return [1] * n
+    given = numbers_or_none(weights)
+    if given is None or given.shape != (n,):
+        raise ArgumentError(f"Expected weights to be {n} numbers, one for each person.")
+    if not np.all(np.isfinite(given) & (given >= 0)) or not given.any():
+        raise ArgumentError("Expected weights to be finite, at least 0 and not all 0.")
+    return over_one_power(given.tolist())[0]

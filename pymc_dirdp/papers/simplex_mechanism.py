@@ -1,0 +1,362 @@
+"""P3's mechanism: a private copy of a vector of shares."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Self, final, override
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, positive
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_name
+from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
+from pymc_dirdp.privacy.urn import largest_urn_loss
+from pymc_dirdp.sampling.bits import Bits, Seed
+from pymc_dirdp.sampling.discrete_noise import over_one_power
+from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies, urn
+
+__all__ = ["SimplexDomain", "SimplexMechanism"]
+
+# The domain of P3's simplex mechanism.
+
+
+# The rounding error of one addition of probabilities.
+_ROUNDING = Fraction(1, 2**52)
+
+
+@final
+@dataclass(frozen=True)
+class SimplexDomain:
+    """Vectors of the unit simplex with floors, and a neighbouring relation on them.
+
+    Two vectors are neighbours if they differ in two protected entries, by at most `b / 2` in each.
+
+    Parameters
+    ----------
+    n_protected : int
+        How many entries are protected, `|W|`, at least 2.
+    eta : float
+        Every protected entry is at least this.
+    etabar : float
+        The entries that are not protected add up to at least this.
+    b : float
+        The l1 norm of what a neighbour changes, in (0, 1].
+    weight : float, default 1.0
+        How much one person's vector counts in what is released: 1 for an identity query, `1 / N` for an average,
+        the largest `|l_j|` for a linear query.
+
+    References
+    ----------
+    P3 Definitions 1 and 3, Assumption 1, with ERRATA P3.6 and P3.7.
+
+    Examples
+    --------
+    >>> SimplexDomain(2, eta=0.1, etabar=0.1, b=0.1).n_protected
+    2
+    """
+
+    n_protected: int
+    _: KW_ONLY
+    eta: float
+    etabar: float
+    b: float
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_protected", integer(2, n_protected=self.n_protected))
+        for name in ("eta", "etabar"):
+            object.__setattr__(self, name, open_unit_interval(**{name: getattr(self, name)}))
+        object.__setattr__(self, "b", positive(b=self.b))
+        object.__setattr__(self, "weight", positive(weight=self.weight))
+        if self.b > 1 or self.weight > 1:
+            raise ArgumentError(f"Expected b and weight to be at most 1, got b={self.b:g}, weight={self.weight:g}.")
+        if self.span <= 2 * self.eta:
+            raise ArgumentError(
+                f"The domain holds one vector at most: {self.n_protected} entries of at least eta={self.eta:g} and the "
+                f"rest of at least etabar={self.etabar:g} leave nothing to move. Lower eta or etabar."
+            )
+
+    @property
+    def span(self) -> float:
+        """`C = 1 - etabar - (m - 2) eta`, the largest sum of two protected entries."""
+        return 1 - self.etabar - (self.n_protected - 2) * self.eta
+
+    @property
+    def largest_step(self) -> float:
+        """How far one person can move an entry of what is released: `weight * min(b / 2, C - 2 eta)`, rounded up.
+
+        With fractions, because little is left of the difference where the domain is small. An input is checked with a
+        sum of doubles, whose rounding is added.
+        """
+        m = self.n_protected
+        room = 1 - Fraction(self.etabar) - m * Fraction(self.eta) + m * _ROUNDING
+        return not_below(Fraction(self.weight) * min(Fraction(self.b) / 2, room))
+
+
+# The simplex mechanism of P3: a Dirichlet draw around a vector of probabilities.
+
+
+# With a concentration above this the draw is more precise than a double of the input.
+_MOST = 1e12
+# Steps of the urn: more would take minutes.
+_MOST_STEPS = 10_000_000
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SimplexMechanism(DirichletDraws):
+    """Release `x ~ Dirichlet(k p)` for a secret vector of probabilities `p`.
+
+    The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
+    cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement gives a
+    larger epsilon, also with its corrections: :func:`pymc_dirdp.papers.p3_theorem_1_corrected`.
+
+    Parameters
+    ----------
+    k : float
+        Concentration, positive.
+    domain : SimplexDomain
+        Floors of the input, what a neighbour is, and how much one person counts. They are public guarantees about all
+        inputs that could occur.
+    urn_steps : int, optional
+        The public number of steps of the exact sampler, which is then the only sampler. The curves are those of the
+        counts that it outputs, which keep pure differential privacy, as the continuous draw does not. By default the
+        curves are those of the continuous draw, which hold for every sampler and number of steps.
+
+    References
+    ----------
+    P3; the page of proofs "urn"; Theory, section 6 and 12.
+
+    Examples
+    --------
+    >>> domain = SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
+    >>> SimplexMechanism(24, domain).epsilon(0.05)
+    19.13...
+    """
+
+    k: float
+    domain: SimplexDomain
+    _: KW_ONLY
+    urn_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", positive(k=self.k))
+        if not isinstance(self.domain, SimplexDomain):
+            raise ArgumentError(f"Expected domain to be a SimplexDomain, got {type_name(self.domain)}.")
+        for parameter in (self.k * self.domain.eta, self.k * self.domain.largest_step):
+            if not LEAST_PARAMETER <= parameter <= MOST_PARAMETER:
+                raise ArgumentError("Expected k times eta and k times the largest step between 1e-100 and 1e100.")
+        if self.urn_steps is not None:
+            object.__setattr__(self, "urn_steps", integer(1, urn_steps=self.urn_steps))
+
+    @classmethod
+    def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain, *, urn_steps: int | None = None) -> Self:
+        """The mechanism with the largest concentration, hence the least noise, that keeps `guarantee`.
+
+        `PureDP`, `ZeroCDP` and `omega=inf` are kept by the counts of an urn alone, so they need `urn_steps`.
+
+        Raises
+        ------
+        UnattainableError
+            If no concentration keeps it: even the vaguest draw tells steps of this size apart. Widen the floors, or
+            let one person count for less.
+        """
+        if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order) and urn_steps is None:
+            raise UnattainableError(
+                f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded. State the number of steps of "
+                "the urn that draws it, such as urn_steps=1000, or ask for ApproxDP, RenyiDP or TruncatedCDP."
+            )
+
+        def excess(k: float) -> float:
+            return log_excess(*cls(k, domain, urn_steps=urn_steps).loss(guarantee))
+
+        k = largest_safe(
+            excess,
+            least=1 / _MOST,
+            most=_MOST,
+            tight=f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
+            f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
+            loose="The guarantee is so loose that every concentration keeps it.",
+        )
+        return cls(k, domain, urn_steps=urn_steps)
+
+    @cached_property
+    @override
+    def _curves(self) -> PrivacyCurves:
+        floor, step = self.k * self.domain.eta, self.k * self.domain.largest_step
+        draw = ReplaceOnePair(floor, floor, step)
+        if self.urn_steps is None:
+            return draw
+        # The largest loss rises with the step, so it is that of the largest one.
+        return LeastOf(draw, RandomisedResponse(largest_urn_loss(floor, step, self.urn_steps)))
+
+    def as_drawn(self, steps: int) -> Self:
+        """The mechanism whose curves are those of an urn of so many steps."""
+        return replace(self, urn_steps=steps)
+
+    def sample(
+        self,
+        p: ArrayLike,
+        *,
+        protected: Sequence[int],
+        draws: int = 1,
+        sampler: str = "exact",
+        steps: int | None = None,
+        random_seed: Seed = None,
+    ) -> Array:
+        """Independent draws. The curves of this object are for **one** of them.
+
+        Parameters
+        ----------
+        p : array_like, shape (n,)
+            The secret: positive, adds up to 1 but for the rounding of doubles. For an average or a linear query, the
+            value of the query.
+        protected : sequence of int
+            Positions of the protected entries; public.
+        draws : int, default 1
+            Number of draws, at least 1.
+        sampler : {"exact", "fast"}, default "exact"
+            `"exact"` draws integers from a Pólya urn, whose weights are `k p` as exact rational numbers, with bits
+            of the operating system; the output is positive and lies on a public grid. `"fast"` draws in floating point:
+            nearly the distribution that the curves are about, and how nearly is not proved.
+        steps : int, optional
+            Public number of steps of the urn, for `"exact"`. By default the grid adds 1 % to the variance of a draw,
+            with at most 10,000,000 steps.
+        random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system. Anything else is for tests.
+
+        Returns
+        -------
+        x : array, shape (draws, n)
+        """
+        vector = self._checked(p, protected)
+        return self._draws(vector, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+
+    @override
+    def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
+        if steps is None:
+            steps = self._default_steps(len(secret))
+        (k,), digits_of_k = over_one_power([self.k])
+        weights, digits = over_one_power(secret.tolist())
+        counts = urn([[k * weight for weight in weights]], digits_of_k + digits, steps=steps, draws=draws, bits=bits)
+        return positive_frequencies(counts[:, 0], steps)
+
+    def _default_steps(self, n: int) -> int:
+        if self.urn_steps is not None:
+            return self.urn_steps
+        return min(max(math.ceil(100 * self.k), fewest_steps(n)), _MOST_STEPS)
+
+    @override
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        """The vector of probabilities was that of the counts by `n_records`; none of them is 0."""
+        n = integer(len(output), n_records=n_records)
+        if sampler == "exact" and steps is None:
+            steps = self._default_steps(len(output))
+        draw = self._row_likelihood(np.zeros(len(output)), self.k / n, output, steps)
+
+        def of_cells(counts: Array, cells: Integers) -> Array:
+            found = draw.of_cells(np.maximum(counts, 1.0), cells)
+            return np.where(np.asarray(counts) >= 1, found, -np.inf)
+
+        return [RowLikelihood(of_cells, draw.of_total, smooth=True)]
+
+    @override
+    def concentration(self, counts: ArrayLike) -> Array:
+        """The parameters `k * p` for a vector of probabilities, in the place of counts. **Secret**, as `p` is."""
+        return self._parameters(np.array(counts, dtype=np.float64))
+
+    @override
+    def _parameters(self, secret: Array) -> Array:
+        secret *= self.k
+        return secret
+
+    def variance(self, p: float) -> float:
+        """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
+        return open_unit_interval(p=p) * (1 - p) / (self.k + 1)
+
+    @staticmethod
+    def concentration_for_accuracy(mu: float, theta: float, n: int) -> float:
+        """The `k` for which all `n` entries are within `mu` of the input with probability `1 - theta` at least.
+
+        `log(2 n / theta) / (2 mu**2) - 1`; P3's Theorem 4 lacks the `2 n` (ERRATA P3.4).
+        """
+        return (
+            math.log(2 * integer(2, n=n) / open_unit_interval(theta=theta)) / (2 * open_unit_interval(mu=mu) ** 2) - 1
+        )
+
+    def _checked(self, p: ArrayLike, protected: Sequence[int]) -> Array:
+        positions = sorted({integer(0, protected=position) for position in protected})
+        if len(positions) != self.domain.n_protected:
+            raise ArgumentError(f"Expected {self.domain.n_protected} protected positions, got {len(positions)}.")
+        vector = numbers_or_none(p)
+        if vector is None:
+            raise DataError("Expected p to be a vector of probabilities.")
+        if vector.ndim != 1 or vector.size <= positions[-1] or vector.size == len(positions):
+            raise ArgumentError(f"Expected p to be a vector that holds the positions {positions} and others.")
+        # Neighbours lose as much in one entry as they gain in the other. Sums that miss 1 by more than rounding hide a
+        # difference between the two, which counts k times, and the curves are not about it.
+        if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or _misses_one(vector):
+            raise DataError(
+                "The entries of p are not positive numbers that add up to 1, up to the rounding of doubles. Pass "
+                "p / p.sum()."
+            )
+        # There is no tolerance: an input below the floor loses more than is promised.
+        if np.any(vector[positions] < self.domain.eta):
+            raise DataError("Some protected entry of p is below the floor eta that was promised.")
+        if float(vector[positions].sum()) > 1 - self.domain.etabar:
+            raise DataError("The entries of p that are not protected are below the floor etabar that was promised.")
+        return vector
+
+    @property
+    @override
+    def in_short(self) -> str:
+        return f"k {self.k:.4g}"
+
+    @override
+    def releases(
+        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+    ) -> Array:
+        """The protected entries come first, as in :meth:`worst_pair`."""
+        protected = range(self.domain.n_protected)
+        if self.urn_steps is not None:
+            sampler = "exact"
+        return self.sample(counts, protected=protected, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
+
+    @override
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        """The likelihood of a vector of probabilities, in the place of counts."""
+        u, steps = self.concentration(counts), steps or self.urn_steps
+        return self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
+
+    @override
+    def stronger(self, factor: float) -> tuple[str, Self]:
+        return "the same mechanism with a larger k", replace(self, k=self.k * factor)
+
+    @override
+    def worst_pair(self) -> tuple[Array, Array]:
+        """All protected entries at the floor, and one step in the first or in the second; the last entry is free."""
+        vectors = []
+        for position in (0, 1):
+            p = np.full(self.domain.n_protected + 1, self.domain.eta)
+            p[position] += self.domain.largest_step
+            p[-1] = 1 - p[:-1].sum()
+            vectors.append(p)
+        return vectors[0], vectors[1]
+
+
+def _misses_one(vector: Array) -> bool:
+    """Whether entries add up to another number than 1, by more than dividing them by their sum leaves."""
+    return abs(math.fsum(vector.tolist()) - 1) > (len(vector) + 2) * 2.0**-52

@@ -1,0 +1,367 @@
+"""P4's truncated noise on counts."""
+
+import math
+from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Self, final, override
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.papers.posterior_mechanism import WholePosterior
+from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.discrete_noise import discrete_laplace
+
+__all__ = ["TruncatedCell", "TruncatedNoiseMechanism"]
+
+# The distribution of a count with whole noise, truncated to 0 and the number of records.
+
+
+@final
+@dataclass(frozen=True)
+class TruncatedCell:
+    """A noisy count that is cut at 0 and `most`; the two ends take the tails of the noise.
+
+    All functions are elementwise, and follow smooth curves with few kinks between whole counts.
+
+    Parameters
+    ----------
+    scale : float
+        Of the noise, positive.
+    floored : bool
+        Whether it is Laplace noise rounded down; otherwise it is two-sided geometric.
+    most : int
+        The public number of records, at least 1.
+    """
+
+    scale: float
+    floored: bool
+    most: int
+
+    @property
+    def _log_side(self) -> float:
+        """Minus the logarithm of the probability of noise of 0 or more."""
+        return math.log(2) if self.floored else math.log1p(math.exp(-1 / self.scale))
+
+    def log_pmf(self, released: ArrayLike, counts: ArrayLike) -> Array:
+        """Logarithm of the probability of what is released, from 0 to `most`, given the count."""
+        z, x = np.asarray(released, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+        # Laplace noise that is rounded down is g or -1 - g with the same probability.
+        half = self.floored / 2
+        inside = math.log(-math.expm1(-1 / self.scale)) - self._log_side - (np.abs(z - x + half) - half) / self.scale
+        below, above = self._log_tail(x - self.floored), self._log_tail(self.most - x)
+        return np.where(z == 0, below, np.where(z == self.most, above, inside))
+
+    def log_at_least(self, released: ArrayLike, counts: ArrayLike) -> Array:
+        """Logarithm of the probability of at least so much, from 1 to `most`, given the count."""
+        return self._log_tail(np.asarray(released, dtype=np.float64) - np.asarray(counts, dtype=np.float64))
+
+    def _log_tail(self, noise: Array) -> Array:
+        """Logarithm of the probability that the noise is at least this."""
+        log_rest = (np.minimum(noise, 0) - 1 + self.floored) / self.scale - self._log_side
+        with np.errstate(divide="ignore"):
+            return np.where(noise >= 0, -noise / self.scale - self._log_side, np.log1p(-np.exp(log_rest)))
+
+
+# Noise on all cells but the last, integers between 0 and n, and the last cell by subtraction.
+
+
+_NOISES = ("geometric", "laplace")
+_TOTALS = ("kept", "printed")
+# With more outcomes the law of a table is not listed; releases need no list.
+_MOST_LISTED = 5_000_000
+# With more outcomes an audit does not list the law of each alternative.
+_MOST_TABLES = 20_000
+# Simulated noise is looked at so many scales far.
+_FAR = 20.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
+    """Release counts plus whole noise, truncated to 0 and `n_records`; the last cell takes what is left.
+
+    Parameters
+    ----------
+    prior, n_records
+        As for every :class:`~pymc_dirdp.papers.posterior_mechanism.WholePosterior`: the model's own prior, shape (d,),
+        and the public number of records.
+    scale : float
+        Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
+        used.
+    noise_kind : {"geometric", "laplace"}, default "geometric"
+        `"geometric"`: `P[G = g]` proportional to `exp(-|g| / scale)`. `"laplace"`: Laplace noise rounded down (P4).
+    total : {"kept", "printed"}, default "kept"
+        `"kept"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
+        (P4, section 7.2.2). `"printed"`: as P4, section 4.1 has it; the total may be larger (ERRATA P4.11).
+    adjacency : {"replace-one"}
+        Nothing else leaves the number of records public.
+    contribution : int or Contribution, default 1
+        How many records one person holds at most; all of them may move together.
+
+    Notes
+    -----
+    Both kinds of noise are integers, drawn as such. Laplace noise rounded down is a geometric number with a fair
+    sign: `floor(x)` is g or `-1 - g` with the same probability.
+
+    With several records of one person the curves are those of randomised response at `contribution / scale`, as for
+    :class:`pymc_dirdp.mechanisms.GeometricMechanism`.
+
+    With two categories one record changes one noisy cell, with more it changes two. So pure differential privacy needs
+    a scale of `1 / epsilon` or `2 / epsilon`. The curves are those without truncation: exact as an upper bound over all
+    numbers of records. P4's two mechanisms are :func:`pymc_dirdp.papers.p4_lap_mech` and
+    :func:`pymc_dirdp.papers.p4_ilap_mech`.
+
+    References
+    ----------
+    P4, section 4.1; Ghosh, Roughgarden and Sundararajan (2012), https://doi.org/10.1137/09076828X; Theory, section 13.
+
+    Examples
+    --------
+    >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0).expected_distance([7500, 7500])
+    0.00491...
+    >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0, noise_kind="laplace").expected_distance([7500, 7500])
+    0.00624...
+    """
+
+    kind: ClassVar[str] = "truncated-geometric"
+    publishes: ClassVar[str] = "noisy_counts"
+    formula: ClassVar[str] = (
+        "exact draws from the posterior given the noisy counts, which are cut at 0 and at the number of records: "
+        "Dirichlet(x + prior), averaged over all counts x"
+    )
+    facts: ClassVar[tuple[Fact, ...]] = (
+        Fact("prior", "prior", "table"),
+        Fact("noise_parameter", "scale", "scalar"),
+        Fact("records", "n_records", "number"),
+        Fact("noise_kind", "noise_kind", "text"),
+        Fact("total", "total", "text"),
+    )
+
+    scale: float
+    _: KW_ONLY
+    noise_kind: str = "geometric"
+    total: str = "kept"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scale", used_scale(self.scale))
+        one_of(_NOISES, noise_kind=self.noise_kind)
+        one_of(_TOTALS, total=self.total)
+
+    @classmethod
+    def for_guarantee(
+        cls,
+        guarantee: Guarantee,
+        *,
+        prior: ArrayLike,
+        n_records: int | None = None,
+        adjacency: str = "replace-one",
+        contribution: Contribution | int = 1,
+        noise_kind: str = "geometric",
+        total: str = "kept",
+    ) -> Self:
+        """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
+        facts: dict[str, Any] = {
+            "prior": prior,
+            "n_records": n_records,
+            "adjacency": adjacency,
+            "contribution": contribution,
+            "noise_kind": noise_kind,
+            "total": total,
+        }
+
+        def mechanism(inverse: float) -> Self:
+            return cls(**facts, scale=1 / inverse)
+
+        return mechanism(largest_safe(lambda inverse: log_excess(*mechanism(inverse).loss(guarantee))))
+
+    @property
+    def _cells(self) -> int:
+        """How many groups of noisy cells one person changes."""
+        return 1 if len(self.prior) == 2 else 2
+
+    @property
+    @override
+    def _curves(self) -> PrivacyCurves:
+        records = self.contributed.records
+        each = records / Fraction(self.scale)
+        if self.noise_kind == "geometric" or records > 1:
+            return RandomisedResponse(not_below(each), self._cells, not_below(self._cells * each))
+        return _FlooredLaplace(not_below(each), self._cells)
+
+    @property
+    @override
+    def in_short(self) -> str:
+        return f"Truncated {self.noise_kind} noise of scale {self.scale:.4g}"
+
+    @override
+    def stronger(self, factor: float) -> tuple[str, Self] | None:
+        if (self.n_records + 1) ** (len(self.prior) - 1) >= _MOST_TABLES:
+            return None
+        return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
+
+    @override
+    def _fast_release(self, counts: Integers, rng: np.random.Generator) -> Integers:
+        return self._released(counts, self._fast_noise((len(counts) - 1,), rng).tolist())
+
+    def _fast_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        if self.noise_kind == "geometric":
+            return geometric_noise(self.scale, shape, rng)
+        return np.floor(rng.laplace(0.0, self.scale, size=shape))
+
+    @override
+    def _exact_release(self, counts: Integers, bits: Bits) -> Integers:
+        drawn = discrete_laplace(Fraction(self.scale), (len(counts) - 1,), bits).tolist()
+        if self.noise_kind == "laplace":
+            # If x is two-sided geometric, the one of x and -1 - x that is not negative is one-sided geometric.
+            sizes = [max(x, -1 - x) for x in drawn]
+            drawn = [size if bits.uniform(2) else -1 - size for size in sizes]
+        return self._released(counts, drawn)
+
+    def _released(self, counts: Integers, noise: list[Any]) -> Integers:
+        """The sums are truncated as Python's numbers: the noise may be larger than any machine integer."""
+        noisy = [min(max(count + x, 0), self.n_records) for count, x in zip(counts[:-1].tolist(), noise, strict=True)]
+        released: Integers = self._completed(np.array([noisy], dtype=np.int64))[0]
+        return released
+
+    @override
+    def _law(self, counts: Integers) -> tuple[Integers, Array]:
+        cells, n = len(counts) - 1, self.n_records
+        if (n + 1) ** cells > _MOST_LISTED:
+            raise UnattainableError(
+                f"{n} records in {cells + 1} categories have more than {_MOST_LISTED} noisy tables to sum over. "
+                "Average over releases instead."
+            )
+        laws = [np.exp(self._cell.log_pmf(np.arange(n + 1), count)) for count in counts[:-1].tolist()]
+        noisy = np.stack(np.meshgrid(*[np.arange(n + 1)] * cells, indexing="ij"), axis=-1).reshape(-1, cells)
+        probabilities = np.prod([law[noisy[:, i]] for i, law in enumerate(laws)], axis=0)
+        return self._completed(noisy), probabilities
+
+    @property
+    def _cell(self) -> TruncatedCell:
+        """The distribution of every cell but the last before the total is kept."""
+        return TruncatedCell(self.scale, self.noise_kind == "laplace", self.n_records)
+
+    @override
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        return super().is_on_grid(output, steps) and self._is_completed(output.reshape(self.prior.shape))
+
+    @override
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        released = self._released_table(output)
+        full, places = self._full(released), np.arange(len(released))
+
+        def of_cells(counts: Array, cells: Integers) -> Array:
+            return self._log_factors(counts, released[cells], places[cells], full)
+
+        return [RowLikelihood(of_cells, np.zeros_like, smooth=True)]
+
+    @override
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen:
+        noisy = counts[:, :-1] + self._fast_noise(counts[:, :-1].shape, rng)
+        z = self._completed(noisy.clip(0, self.n_records).astype(np.int64))
+        full, places = self._full(z)[:, None], np.arange(z.shape[1])
+        reach = _FAR * (self.scale + 1)
+        low = np.where(places <= np.minimum(full, z.shape[1] - 2), z - reach, 0)
+        high = np.where(places < full, z + reach, self.n_records)
+        totals = counts.sum(axis=-1)
+        return RowsSeen(low, high, self._log_factors, (z, places, full), totals, 0.0)
+
+    def _full(self, released: Integers) -> Integers:
+        """The place of the first cell that took at most what was left; the last place if there is none before it."""
+        before = released[..., :-1]
+        at_total = np.cumsum(before, axis=-1) >= (self.n_records if self.total == "kept" else np.inf)
+        return np.where(at_total.any(axis=-1), at_total.argmax(axis=-1), before.shape[-1])
+
+    def _log_factors(self, counts: Array, z: Integers, places: Integers, full: Integers) -> Array:
+        """The factors of cells. Behind a full cell, and in the last one, nothing depends on the noise."""
+        known = np.where(places < full, self._cell.log_pmf(z, counts), 0.0)
+        cut = (places == full) & (full < len(self.prior) - 1)
+        return np.where(cut, self._cell.log_at_least(z, counts), known)
+
+    @override
+    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
+        # As printed, the counts may add up to more.
+        return super().published_totals(output if self.total == "kept" else np.array([self.n_records]))
+
+    @override
+    def _released_table(self, output: Array) -> Integers:
+        released = super()._released_table(output)
+        if not self._is_completed(released):
+            raise ArgumentError("The last cell of this output is not what its mechanism makes of the cells before it.")
+        return released
+
+    def _is_completed(self, released: NDArray[Any]) -> bool:
+        return np.array_equal(self._completed(released[None, :-1].astype(np.int64))[0], released)
+
+    def _completed(self, noisy: Integers) -> Integers:
+        """The noisy cells truncated, and the last cell. Shape (m, d - 1) to (m, d)."""
+        n = self.n_records
+        cells = np.clip(noisy, 0, n)
+        if self.total == "kept":
+            cells = np.diff(np.minimum(np.cumsum(cells, axis=1), n), axis=1, prepend=0)
+        return np.column_stack([cells, np.maximum(n - cells.sum(axis=1), 0)])
+
+
+@final
+@dataclass(frozen=True)
+class _FlooredLaplace(PrivacyCurves):
+    """Laplace noise of scale `1 / u` rounded down, and the same one step away, in one cell or in two.
+
+    The loss of a cell is `u` with probability 1/2, 0 with `(1 - q) / 2`, and `-u` with `q / 2`, where `q = exp(-u)`.
+    """
+
+    u: float
+    cells: int
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        return self.cells * self.u
+
+    @override
+    def _renyi(self, order: float) -> float:
+        if order == math.inf:
+            return self.pure_epsilon
+        if order == 1:
+            return self.cells * self.u * -math.expm1(-self.u) / 2
+        s = (order - 1) * self.u
+        if s > 1:
+            # The factor exp(s) / 2 is taken out.
+            rest = -math.expm1(-self.u) * math.exp(-s) + math.exp(-self.u - 2 * s)
+            return min(self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1), self.pure_epsilon)
+        more = -math.expm1(s) * math.expm1(-self.u - s) / 2
+        return min(self.cells * math.log1p(more) / (order - 1), self.pure_epsilon)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        """From above: the Kullback-Leibler divergence of the noise before it is rounded (Theory, Theorem 7)."""
+        return self.cells * (self.u + math.expm1(-self.u))
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        u = self.u
+        if self.cells == 1:
+            return _above(u - epsilon) / 2
+        return _above(2 * u - epsilon) / 4 - math.expm1(-u) / 2 * _above(u - epsilon)
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return min(super()._epsilon(delta), self.pure_epsilon)
+
+
+def _above(excess: float) -> float:
+    """`1 - exp(-excess)`, or 0 below 0."""
+    return -math.expm1(-max(excess, 0.0))

@@ -1,0 +1,515 @@
+"""Curves of what has a bounded loss: randomised and erased response, bounded range, the smaller of two bounds."""
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import final, override
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.numerics.quadrature import inner
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.conversion import rho_from_above
+from pymc_dirdp.privacy.curves import PrivacyCurves
+
+__all__ = ["BoundedRange", "ErasedResponse", "LeastOf", "RandomisedResponse", "erased_responses"]
+
+# Randomised response: no mechanism with pure differential privacy loses more than this pair of distributions.
+
+
+# Relative error of the logarithm of a factorial; a binomial coefficient is made of three.
+_ROUNDING = 2e-15
+# The closed forms are raised by their rounding error, so that no curve comes out below the true one.
+_UP = 1 + 4e-15
+
+
+@final
+@dataclass(frozen=True)
+class RandomisedResponse(PrivacyCurves):
+    """Answers that are true with probability `1 / (1 + exp(-u))`, else false, `answers` times independently.
+
+    For one answer every curve is the largest among all mechanisms that keep `u`-differential privacy, and for several
+    the largest among all products of such mechanisms.
+
+    Attributes
+    ----------
+    u : float
+        The loss of a true answer, positive; that of a false one is `-u`.
+    answers : int
+        The number of answers, at least 1.
+    largest : float
+        A known upper bound of the loss, because `u` may have been rounded up.
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath (2015), The composition theorem for differential privacy, Theorem 3.3.
+    """
+
+    u: float
+    answers: int = 1
+    largest: float = math.inf
+
+    @property
+    def _all_true(self) -> float:
+        """The loss of an output whose answers are all true."""
+        loss = self.answers * self.u
+        # Multiplication by a power of two is exact; any other product may have been rounded down.
+        return loss if self.answers & (self.answers - 1) == 0 else math.nextafter(loss, math.inf)
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        """The largest loss of an output."""
+        return min(self._all_true, self.largest)
+
+    @override
+    def _renyi(self, order: float) -> float:
+        """The sum of `log(cosh((order - 1/2) u) / cosh(u / 2)) / (order - 1)` over the answers."""
+        return min(self.answers * _renyi(self.u, order) * _UP, self.pure_epsilon)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        """The divergence at order 1, because `D_order / order` falls with the order (Theory, Theorem 7)."""
+        return self._renyi(1.0)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        """Hockey-stick divergence at epsilon >= 0: a sum over i false answers, with loss `(answers - 2 i) u`.
+
+        With two answers only the largest loss, `2 u`, can be above epsilon: the others are 0 and `-2 u`.
+        """
+        if epsilon >= self.pure_epsilon:
+            return 0.0
+        n, top = self.answers, self._all_true
+        if n <= 2:
+            return min(1.0, _UP * -math.expm1(epsilon - top) / (1 + math.exp(-self.u)) ** n)
+        i = np.arange(min(math.ceil((top - epsilon) / (2 * self.u)), n // 2 + 1), dtype=np.float64)
+        gamma = float(gammaln(n + 1))
+        logs = gamma - gammaln(i + 1) - gammaln(n - i + 1) - i * self.u - n * math.log1p(math.exp(-self.u))
+        excess = np.maximum(top - epsilon - 2 * i * self.u, 0.0)
+        rounding = math.exp(min(_ROUNDING * (gamma + top + 1), 1.0))
+        return min(1.0, inner(np.exp(logs), -np.expm1(-excess)) * rounding)
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return min(super()._epsilon(delta), self.pure_epsilon)
+
+
+def _renyi(u: float, order: float) -> float:
+    if order == math.inf:
+        return u
+    if order == 1:
+        return u * math.tanh(u / 2)
+    tilt = (order - 1) * u
+    if tilt > 30:
+        return u + (math.log1p(math.exp(-2 * (order - 0.5) * u)) - math.log1p(math.exp(-u))) / (order - 1)
+    # cosh((order - 1/2) u) / cosh(u / 2) - 1, without cancellation where the order is near 1 or u is small.
+    more = math.expm1(tilt) * -math.expm1(-order * u) / (1 + math.exp(-u))
+    return math.log1p(more) / (order - 1)
+
+
+# Randomised response whose answer may be erased, and what it becomes when several such steps follow one another.
+#
+# One record that moves from a cell to another under zero-sum geometric noise has exactly this loss, and several records
+# of one person make at most as many steps (see the proof page of `ZeroSumGeometricMechanism`).
+
+
+# The probability of a true answer, and every curve, are raised by more than their rounding errors.
+_RAISED, _ERASED_RESPONSE_UP = 1 + 1e-14, 1 + 4e-15
+# More steps than this are taken several at a time.
+_MOST_STEPS = 64
+# Blocks are convolved exactly as long as their loss takes so many values.
+_MOST_VALUES = 2_000
+# More than what underflows in such a convolution.
+_TINY = 1e-300
+# Smaller levels are not followed.
+_LEAST, _STEEPEST = 1e-290, 700.0
+# Where the divergence is the largest loss up to a part in 10^200.
+_LARGEST_TILT = 1e200
+
+
+@final
+@dataclass(frozen=True)
+class ErasedResponse(PrivacyCurves):
+    """An answer that is true, false, or erased with loss 0, after several steps and in several independent blocks.
+
+    In one step the answer is true with probability `kept` and loss `u`, false with probability `kept * exp(-u)` and
+    loss `-u`, and else erased. After `steps` steps, two data sets are at either end of a chain of data sets of which
+    any two that follow each other have such distributions, or less different ones.
+
+    Parameters
+    ----------
+    u : float
+        The loss of a true answer, positive.
+    kept : float
+        The probability of a true answer; 1 / (1 + exp(-u)) leaves nothing to be erased.
+    steps : int
+        At least 1.
+    blocks : int
+        So many independent ones, at least 1.
+    largest : float
+        A known upper bound of the loss, because `u` may have been rounded up.
+
+    Notes
+    -----
+    Let `F` be the largest power of a test at each level. For one step it is the least of `exp(u) a`, `a + kept (1 -
+    exp(-u))` and `1 - exp(-u) (1 - a)` at the level a. A test of level a at one data set has a power of at most `F(a)`
+    at the next, which is its level for the step after that. So several steps have at most `F` applied as often (Dong,
+    Roth and Su 2022, Theorem 2.14). The curves are those of the pair of distributions that has just these powers; by
+    Blackwell's theorem no pair with smaller powers has a larger curve. Where there are more than 64 steps, several are
+    taken at a time: each of the three bounds is applied as often, and the least of the results is taken.
+
+    References
+    ----------
+    Dong, Roth and Su (2022), Gaussian differential privacy, https://doi.org/10.1111/rssb.12454.
+
+    Examples
+    --------
+    >>> ErasedResponse(1.0, 0.5).delta(0.0)
+    0.316...
+    """
+
+    u: float
+    kept: float
+    steps: int = 1
+    blocks: int = 1
+    largest: float = math.inf
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        """The largest loss of an output."""
+        return min(math.nextafter(self.blocks * self.steps * self.u, math.inf), self.largest)
+
+    @override
+    def _renyi(self, order: float) -> float:
+        if order == math.inf:
+            return self.pure_epsilon
+        return min(self.blocks * self._block_renyi(order) * _ERASED_RESPONSE_UP, self.pure_epsilon)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        if self.steps == 1 and self.kept >= (1 + math.exp(-self.u / 2)) ** -2:
+            # The divergence over its order falls with the order (Theory, Theorem 7).
+            return self._renyi(1.0)
+        return self.blocks * rho_from_above(self._block_renyi, omega) * _ERASED_RESPONSE_UP
+
+    def _block_renyi(self, order: float) -> float:
+        """The Rényi divergence of one block.
+
+        A loss and its negative together add terms that are positive and have no cancellation.
+        """
+        times, masses = self._positive
+        losses = np.nextafter(times * self.u, math.inf)
+        largest = float(losses[-1])
+        if order == 1:
+            return inner(masses, losses * -np.expm1(-losses))
+        if (order - 1) * largest > _LARGEST_TILT:
+            return largest
+        tilt = (order - 1) * losses
+        logs = np.log(masses) + tilt + np.log(-np.expm1(-tilt)) + np.log(-np.expm1(-losses - tilt))
+        return min(float(np.logaddexp(0.0, np.logaddexp.reduce(logs))) / (order - 1), largest)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return float(self._deltas(np.array([epsilon]))[0])
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return min(super()._epsilon(delta), self.pure_epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        deltas = self._deltas(step * np.arange(points, dtype=np.float64))
+        return deltas, deltas
+
+    def _deltas(self, epsilons: Array) -> Array:
+        losses, masses = self._whole
+        if len(epsilons) < len(losses):
+            found = np.array([inner(masses, -np.expm1(np.minimum(one - losses, 0.0))) for one in epsilons.tolist()])
+        else:
+            found = np.zeros(len(epsilons))
+            for loss, mass in zip(losses.tolist(), masses.tolist(), strict=True):
+                found += mass * -np.expm1(np.minimum(epsilons - loss, 0.0))
+        return np.where(epsilons >= self.pure_epsilon, 0.0, np.minimum(found * _ERASED_RESPONSE_UP, 1.0))
+
+    @cached_property
+    def _positive(self) -> tuple[NDArray[np.int64], Array]:
+        """The positive losses of one block, in units of u, in rising order, and their probabilities."""
+        kept = min(self.kept * _RAISED, 1.0)
+        if self.steps == 1:
+            return np.array([1]), np.array([kept])
+        number = min(self.steps, _MOST_STEPS)
+        size, larger = divmod(self.steps, number)
+        return _chained(self.u, kept, [size + 1] * larger + [size] * (number - larger))
+
+    @cached_property
+    def _whole(self) -> tuple[Array, Array]:
+        """The positive losses of all blocks together, and their probabilities."""
+        times, masses = self._positive
+        if self.blocks == 1:
+            return np.nextafter(times * self.u, math.inf), masses
+        most = int(times[-1])
+        one = np.zeros(2 * most + 1)
+        one[most + times] = masses
+        one[most - times] = masses * np.exp(-times * self.u)
+        one[most] = max(1 - one.sum(), 0.0)
+        # Sums of products of numbers that are not negative: no digit is lost.
+        law = reduce(np.convolve, [one] * self.blocks) * (1 + 1e-15 * len(one) * self.blocks)
+        positive = np.arange(1, most * self.blocks + 1)
+        return np.nextafter(positive * self.u, math.inf), law[most * self.blocks + 1 :] + _TINY
+
+
+def erased_responses(u: float, kept: float, steps: int, blocks: int, largest: float) -> PrivacyCurves:
+    """The curves of several blocks; a composition where their loss takes too many values to be listed."""
+    if blocks == 1 or blocks * steps <= _MOST_VALUES:
+        return ErasedResponse(u, kept, steps, blocks, largest)
+    return Composition(((ErasedResponse(u, kept, steps), blocks),))
+
+
+def _chained(u: float, kept: float, sizes: list[int]) -> tuple[NDArray[np.int64], Array]:
+    """Positive losses, in units of u, of a chain that takes so many steps at a time, and their probabilities.
+
+    The largest power is a chain of increasing piecewise linear functions. Their kinks are traced back to the level
+    where the chain starts; between two of those levels the slope is constant, and its logarithm is the loss.
+    """
+    more = kept * -math.expm1(-u)
+    levels = np.empty(0)
+    for size in reversed(sizes):
+        down, add = math.exp(-min(size * u, _STEEPEST)), size * more
+        levels = np.maximum.reduce([levels * down, levels - add, 1 - (1 - levels) / down])
+        # Where the first piece ends, and the last one starts; without a piece between them both are one level.
+        first = min(add * down / -math.expm1(-size * u), 1 / (1 + 1 / down))
+        last = max(1 - add / -math.expm1(-size * u), first)
+        levels = np.concatenate([levels, [first, last]])
+    levels = np.concatenate([[0.0], np.unique(levels[(levels > _LEAST) & (levels < 1)]), [1.0]])
+    powers, middle, times = levels, (levels[1:] + levels[:-1]) / 2, np.zeros(len(levels) - 1, dtype=np.int64)
+    for size in sizes:
+        down, add = math.exp(-min(size * u, _STEEPEST)), size * more
+        bounds = np.stack([middle / down, middle + add, 1 - (1 - middle) * down])
+        times += size * (1 - np.argmin(bounds, axis=0))
+        middle = bounds.min(axis=0)
+        powers = np.minimum.reduce([powers / down, powers + add, 1 - (1 - powers) * down])
+    # Levels that were too small for doubles count as the least ones, with the largest loss.
+    times[0] = sum(sizes)
+    # Each power has been rounded a few times in each step.
+    masses = np.diff(powers) + 1e-15 * (len(sizes) + 4) * powers[1:]
+    positive, place = np.unique(times[times > 0], return_inverse=True)
+    return positive, np.bincount(place, weights=masses[times > 0])
+
+
+# The exponential mechanism: its loss lies in an interval of known width, wherever that interval lies.
+
+
+_BOUNDED_RANGE_ROUNDING = 4e-14
+
+
+@final
+@dataclass(frozen=True)
+class BoundedRange(PrivacyCurves):
+    """One output whose loss lies, for each pair of neighbours, in an interval of width `u` that contains 0.
+
+    So it is for a choice with probabilities in proportion to `exp(score / scale)`, where neighbours change the
+    differences of two scores by at most `u * scale`. Every curve is the largest among all such mechanisms. The pairs of
+    distributions that attain it are different ones at different epsilons or orders. The curves together are still those
+    of one pair, so products of them are bounds for choices that depend on earlier ones, too.
+
+    Attributes
+    ----------
+    u : float
+        The width in nats, positive.
+
+    References
+    ----------
+    Dong, Durfee and Rogers (2020), Optimal differential privacy composition for exponential mechanisms, Lemma 2.4 and
+    Lemma 3.2. Cesar and Rogers (2021), Bounding, concentrating, and truncating, Lemma 3.4. The page of proofs on
+    structures.
+
+    Examples
+    --------
+    >>> choice = BoundedRange(1.0)
+    >>> choice.pure_epsilon
+    1.0
+    >>> choice.rho(100) <= 1 / 8
+    True
+    """
+
+    u: float
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        """The width itself: the interval contains 0."""
+        return self.u
+
+    @override
+    def _renyi(self, order: float) -> float:
+        u = self.u
+        if order == math.inf:
+            return u
+        # Hoeffding's lemma; the closed form loses digits where u is small.
+        bound = min(u, order * u * u / 8 * _UP)
+        if u > 700:
+            return bound
+        return max(min(bound, _largest_divergence(u, order)), 5e-324)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return max(min(self.u * self.u / 8 * _UP, rho_from_above(self._renyi, omega)), 5e-324)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return float(self._deltas(np.array([epsilon]))[0])
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return min(super()._epsilon(delta), self.u)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        deltas = self._deltas(step * np.arange(points))
+        return deltas, deltas
+
+    def _deltas(self, epsilon: NDArray[np.floating]) -> Array:
+        """The largest of `p (1 - exp(epsilon - t))` over the largest loss t, which has probability p: at the middle."""
+        half = -np.expm1(np.minimum(epsilon - self.u, 0.0) / 2)
+        deltas: Array = np.minimum(half * half / -math.expm1(-self.u) * _UP, 1.0)
+        return deltas
+
+
+def _largest_divergence(u: float, order: float) -> float:
+    """The largest Rényi divergence of two distributions whose loss is t or t - u, over t; from above."""
+    if order == 1:
+        over = u / math.expm1(u)
+        return over - 1 - math.log(over) + _BOUNDED_RANGE_ROUNDING
+    tilt = order - 1
+    # The moment is exp(tilt t) (a - b exp(t)), and b is such that it is 1 at t = 0 and at t = u.
+    a = math.expm1(-order * u) / math.expm1(-u)
+    t = u + math.log(tilt / order) + math.log(math.expm1(-order * u) / math.expm1(-tilt * u))
+    return t + math.log(a / order) / tilt + _BOUNDED_RANGE_ROUNDING * (1 + abs(math.log(tilt)) + u + 1 / tilt)
+
+
+# Two bounds of the same loss: at every point the smaller of both.
+
+
+# The order at which the two bounds of rho meet is halved so often between 1 and the largest one.
+_HALVINGS, _LARGEST = 24, 1e15
+
+
+@final
+@dataclass(frozen=True)
+class LeastOf(PrivacyCurves):
+    """The smaller of two bounds, of which the second is of a pure loss: a draw, and the urn that draws it.
+
+    Parameters
+    ----------
+    draw, urn : PrivacyCurves
+        Curves of the same release, each valid for all neighbours. The second have a finite `pure_epsilon`.
+
+    Notes
+    -----
+    The divergence of order `x` over x is at most `draw.rho(t)` up to any order t, and `urn.pure_epsilon / t` beyond it,
+    so that `rho` takes the order t at which they meet.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
+    >>> from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
+    >>> both = LeastOf(ReplaceOnePair(2.9, 2.9, 0.2), RandomisedResponse(1.7))
+    >>> both.draw.rho(math.inf), both.rho(math.inf)
+    (inf, 0.1...)
+    """
+
+    draw: PrivacyCurves
+    urn: PrivacyCurves
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        return min(self.draw.pure_epsilon, self.urn.pure_epsilon)
+
+    @property
+    @override
+    def from_divergences(self) -> bool:
+        return self.draw.from_divergences or self.urn.from_divergences
+
+    @property
+    @override
+    def curve_key(self) -> Hashable:
+        return type(self), self.draw.curve_key, self.urn.curve_key
+
+    @property
+    @override
+    def one_way(self) -> "LeastOf | None":
+        return None if self.draw.one_way is None else LeastOf(self.draw.one_way, self.urn)
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return min(self.draw._renyi(order), self.urn._renyi(order))
+
+    @override
+    def _renyi_back(self, order: float) -> float:
+        return min(self.draw._renyi_back(order), self.urn._renyi_back(order))
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return 0.0 if epsilon >= self.pure_epsilon else min(self.draw._delta(epsilon), self.urn._delta(epsilon))
+
+    @override
+    def _delta_back(self, epsilon: float) -> float:
+        return min(self.draw._delta_back(epsilon), self.urn._delta_back(epsilon))
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        epsilon = self.urn._epsilon(delta)
+        # A curve may be slow, and one value of it says which of the two is smaller.
+        return epsilon if self.draw._delta(epsilon) > delta else min(epsilon, self.draw._epsilon(delta))
+
+    @override
+    def _rho(self, omega: float) -> float:
+        least = self.draw._renyi(1.0)
+        # They meet before the order at which the pure loss over the order is the least divergence of the draw.
+        ends = (omega, _LARGEST, self.pure_epsilon / least if least > 0 else _LARGEST)
+        low, high = 0.0, math.log(max(min(ends), 1.0))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            below = self.draw._rho(math.exp(middle)) * math.exp(middle) <= self.pure_epsilon
+            low, high = (middle, high) if below else (low, middle)
+        # Any order is valid; the last one at which the draw loses less.
+        meeting = math.exp(low)
+        joined = max(self.draw._rho(meeting), math.nextafter(self.pure_epsilon / meeting, math.inf))
+        return min(joined, self.draw._rho(omega), self.urn._rho(omega))
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        drawn, whole = self.draw.hockey_sticks(step, points), self.urn.hockey_sticks(step, points)
+        there = _convex(step, np.minimum(drawn[0], whole[0]))
+        # One object for both directions means that neighbours come in both orders.
+        both_ways = drawn[0] is drawn[1] and whole[0] is whole[1]
+        return there, there if both_ways else _convex(step, np.minimum(drawn[1], whole[1]))
+
+
+def _convex(step: float, deltas: Array) -> Array:
+    """The largest function below these points that is convex in `exp(epsilon)`, as every true curve is."""
+    epsilons = (step * np.arange(len(deltas))).tolist()
+    kept: list[int] = []
+    for i, delta in enumerate(deltas.tolist()):
+        while len(kept) > 1 and deltas[kept[-1]] >= _chord(epsilons, deltas, kept[-2], kept[-1], i, delta):
+            kept.pop()
+        kept.append(i)
+    places = np.arange(len(deltas))
+    left = np.clip(np.searchsorted(kept, places, side="right") - 1, 0, len(kept) - 2)
+    first, last = np.array(kept)[left], np.array(kept)[left + 1]
+    share = np.exp(step * (places - last)) * np.expm1(step * (first - places)) / np.expm1(step * (first - last))
+    return np.asarray(deltas[first] + (deltas[last] - deltas[first]) * share)
+
+
+def _chord(epsilons: list[float], deltas: Array, first: int, middle: int, last: int, delta: float) -> float:
+    """The value in the middle of a line in `exp(epsilon)` from the first point to a last one at `delta`."""
+    a, b, c = epsilons[first], epsilons[middle], epsilons[last]
+    share = math.exp(b - c) * math.expm1(a - b) / math.expm1(a - c)
+    return float(deltas[first] + (delta - deltas[first]) * share)

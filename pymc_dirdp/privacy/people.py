@@ -1,0 +1,201 @@
+"""Who the neighbours are: which records a person adds to a table, and what changes without them."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
+from pymc_dirdp.errors import ArgumentError
+
+__all__ = ["ADJACENCIES", "AXES", "Adjacency", "Contribution", "adjacency_named"]
+
+# What a neighbouring data set is, and the sensitivities that follow.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adjacency:
+    """A neighbouring relation on tables of counts.
+
+    Attributes
+    ----------
+    name : str
+        As users write it.
+    statement : str
+        What two neighbouring data sets are, in words.
+    records_are_public : bool
+        Whether the total number of records may be used and published.
+    delta_2_squared : float
+        Largest squared l2 distance of the counts of two neighbours.
+    delta_1, delta_inf : float
+        Largest l1 and l-infinity distances.
+
+    References
+    ----------
+    Theory, section 1; P1 section 3.1; P2 Theorem 1.
+    """
+
+    name: str
+    statement: str
+    records_are_public: bool
+    delta_2_squared: float
+    delta_1: float
+    delta_inf: float
+
+
+ADJACENCIES = {
+    relation.name: relation
+    for relation in (
+        Adjacency(
+            name="replace-one",
+            statement="one record moves from one cell to another; the number of records is public",
+            records_are_public=True,
+            delta_2_squared=2.0,
+            delta_1=2.0,
+            delta_inf=1.0,
+        ),
+        Adjacency(
+            name="add-remove",
+            statement="one record appears or disappears; the number of records is private",
+            records_are_public=False,
+            delta_2_squared=1.0,
+            delta_1=1.0,
+            delta_inf=1.0,
+        ),
+    )
+}
+
+
+def adjacency_named(adjacency: str) -> Adjacency:
+    """The relation of this name, or an error that suggests the nearest one."""
+    return ADJACENCIES[one_of(ADJACENCIES, adjacency=adjacency)]
+
+
+# What one person can add to a table: how many records, and where they may lie.
+
+
+# How the records of one person lie along a row axis of a table.
+AXES = ("any", "each", "own")
+
+
+@final
+@dataclass(frozen=True)
+class Contribution:
+    """The records that one person holds in one table, as far as they are public.
+
+    A table has row axes and, last, its categories. Along the categories a person's records may always lie anywhere.
+
+    Parameters
+    ----------
+    records : int, default 1
+        How many records the person holds in every block of cells where they may lie anywhere, at most.
+    axes : tuple of {"any", "each", "own"}, default ()
+        For every row axis of the table:
+
+        * `"any"`: the records may lie anywhere along it, so its cells belong to one block;
+        * `"each"`: every entry along it holds `records` of the person's records, so each is a block of its own;
+        * `"own"`: one entry along it belongs to this person, publicly, and no other entry holds any of the records.
+
+        Empty for `"any"` along all axes.
+
+    Notes
+    -----
+    Two data sets are neighbours if they differ in the records of one person. All of that person's records may change
+    together, each within its block.
+
+    References
+    ----------
+    Theory, section 6.
+
+    Examples
+    --------
+    A survey of 10 items (the rows), with one answer of each person to each item:
+
+    >>> Contribution(1, ("each",)).total((10, 3))
+    10
+    """
+
+    records: int = 1
+    axes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "records", integer(1, records=self.records))
+        if self.records > MOST_RECORDS:
+            raise ArgumentError("Expected records to be at most 2**53: no table with larger counts can be released.")
+        object.__setattr__(self, "axes", tuple(one_of(AXES, axes=axis) for axis in self.axes))
+
+    @classmethod
+    def of(cls, value: "int | Contribution") -> "Contribution":
+        """An integer means so many records anywhere in the table."""
+        return value if isinstance(value, Contribution) else cls(integer(1, contribution=value))
+
+    def fitted(self, shape: Sequence[int]) -> Self:
+        """Return this contribution with one entry in `axes` for each row axis of a table of this shape."""
+        n_axes = len(shape) - 1
+        if self.axes and len(self.axes) != n_axes:
+            raise ArgumentError(
+                f"Expected a contribution with one of {', '.join(map(repr, AXES))} for each of {n_axes} row axes, got "
+                f"{len(self.axes)}."
+            )
+        return type(self)(self.records, self.axes or ("any",) * n_axes)
+
+    @property
+    def fixed_axes(self) -> tuple[int, ...]:
+        """The row axes along which a person's records do not move.
+
+        Neighbours under replace-one have the same number of records in every entry of these axes. So where the numbers
+        of records of people are public, that of each entry is public, too.
+        """
+        return tuple(axis for axis, kind in enumerate(self.axes) if kind != "any")
+
+    def rows_by_entry(self, shape: Sequence[int]) -> NDArray[np.intp]:
+        """The numbers of the rows in each entry of the `fixed_axes` of a table of this shape: entries x rows."""
+        rows, fixed = np.arange(math.prod(shape[:-1])).reshape(shape[:-1]), self.fitted(shape).fixed_axes
+        entries = math.prod(shape[axis] for axis in fixed)
+        return np.moveaxis(rows, fixed, range(len(fixed))).reshape(entries, -1)
+
+    def blocks(self, shape: Sequence[int]) -> int:
+        """The number of blocks of cells in which a person holds records, in a table of this shape."""
+        axes = self.fitted(shape).axes
+        return math.prod(length for axis, length in zip(axes, shape[:-1], strict=True) if axis == "each")
+
+    def total(self, shape: Sequence[int]) -> int:
+        """The most records that a person holds in a table of this shape."""
+        return self.records * self.blocks(shape)
+
+    def in_margin(self, shape: Sequence[int], kept: Sequence[int]) -> tuple[int, int]:
+        """How many records a person holds in each block of a marginal, and in how many blocks of it.
+
+        The records of the entries of an axis `"each"` come together where a marginal sums over it.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            That of the table.
+        kept : sequence of int
+            The axes that the marginal keeps.
+
+        Examples
+        --------
+        >>> survey = Contribution(1, ("each",))
+        >>> survey.in_margin((10, 3), [1]), survey.in_margin((10, 3), [0, 1])
+        ((10, 1), (1, 10))
+        """
+        each = {axis: shape[axis] for axis, kind in enumerate(self.fitted(shape).axes) if kind == "each"}
+        blocks = math.prod(length for axis, length in each.items() if axis in kept)
+        return self.records * math.prod(each.values()) // blocks, blocks
+
+    def fixes_margin(self, kept: Sequence[int], adjacency: str) -> bool:
+        """Whether a marginal of these axes of a table is the same for all neighbours, so that it loses nothing.
+
+        Under replace-one each entry of the `fixed_axes` keeps its number of records.
+        """
+        return adjacency_named(adjacency).records_are_public and set(kept) <= set(self.fixed_axes)
+
+    def to_json(self) -> str:
+        """Write this contribution as a text."""
+        return json.dumps({"records": self.records, "axes": list(self.axes)})

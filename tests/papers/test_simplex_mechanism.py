@@ -1,0 +1,230 @@
+"""P3's simplex mechanism: its exact curve, calibration and draws."""
+
+import math
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+from itertools import permutations, product
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.papers import p3_problem_14, p3_theorem_1_corrected
+from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+
+
+def domain(m=2, eta=0.05, etabar=0.05, b=0.4, **options):
+    return SimplexDomain(m, eta=eta, etabar=etabar, b=b, **options)
+
+
+@pytest.mark.parametrize(("k", "printed", "exact"), [(3, 2.30, 10.8200), (10, 4.40, 13.2035), (24, 8.53, 19.1335)])
+def test_the_exact_epsilon_of_p3s_identity_query(k, printed, exact):
+    """ERRATA P3.1: the printed epsilons at delta = .05 are false claims; the exact curve gives these."""
+    mechanism = SimplexMechanism(k, domain())
+    assert mechanism.epsilon(0.05) == pytest.approx(exact, abs=5e-5)
+    assert mechanism.delta(printed) > 0.4
+    # Oracle: the delta of the pair (.25, .05, .7), (.05, .25, .7) at the printed epsilon, by simulation.
+    rng = np.random.default_rng(1)
+    p, q = np.array([0.25, 0.05, 0.7]), np.array([0.05, 0.25, 0.7])
+    x = rng.dirichlet(k * p, 400_000)
+    # The constants of the two densities are equal, because the entries are the same.
+    loss = k * (p - q)[0] * np.log(x[:, 0] / x[:, 1])
+    sampled = np.mean(np.maximum(-np.expm1(printed - loss), 0))
+    assert mechanism.delta(printed) == pytest.approx(sampled, abs=0.005)
+    assert mechanism.epsilon(0.05) < p3_theorem_1_corrected(domain(), k, p3_problem_14(domain(), k, 0.05))
+
+
+def test_the_exact_epsilon_of_the_average_query():
+    """ERRATA P3.1: printed 1.18, Theorem 2 gives 1.1223, exact 0.0508."""
+    assert SimplexMechanism(24, domain(b=1, weight=0.01)).epsilon(0.05) == pytest.approx(0.0508, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [ApproxDP(epsilon=6, delta=0.01), RenyiDP(order=1.5, epsilon=3), TruncatedCDP(rho=3.0, omega=1.5)],
+)
+def test_calibration_is_safe_and_tight(guarantee):
+    mechanism = SimplexMechanism.for_guarantee(guarantee, domain(b=0.1))
+    assert mechanism.satisfies(guarantee)
+    assert not SimplexMechanism(mechanism.k * (1 + 1e-8), domain(b=0.1)).satisfies(guarantee)
+
+
+def test_what_cannot_be_reached():
+    with pytest.raises(UnattainableError, match="Raise eta, lower b"):
+        SimplexMechanism.for_guarantee(ApproxDP(epsilon=0.1, delta=1e-6), domain())
+    with pytest.raises(UnattainableError, match="unbounded"):
+        SimplexMechanism.for_guarantee(PureDP(epsilon=1.0), domain())
+    with pytest.raises(UnattainableError, match="so loose"):
+        SimplexMechanism.for_guarantee(RenyiDP(order=1, epsilon=1e300), domain())
+
+
+def test_moments_are_those_of_proposition_1():
+    mechanism = SimplexMechanism(24, domain())
+    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], draws=100_000, sampler="fast", random_seed=7)
+    np.testing.assert_allclose(draws.mean(axis=0), [0.2, 0.3, 0.5], atol=0.002)
+    for i, p in enumerate((0.2, 0.3, 0.5)):
+        assert draws[:, i].var() == pytest.approx(mechanism.variance(p), rel=0.03)
+
+
+def test_accuracy_theorem_with_its_correction():
+    """ERRATA P3.4: the printed k lacks 2 n. By simulation, the corrected one keeps its promise; the printed fails."""
+    corrected = SimplexMechanism.concentration_for_accuracy(0.08, 0.726, 6)
+    printed = math.log(1 / 0.726) / (2 * 0.08**2) - 1
+    rng = np.random.default_rng(2)
+
+    def missed(k):
+        return np.mean(np.abs(rng.dirichlet(np.full(6, k / 6), 100_000) - 1 / 6).max(axis=1) > 0.08)
+
+    assert missed(corrected) <= 0.726
+    assert missed(printed) == pytest.approx(0.836, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("p", "protected", "error", "message"),
+    [
+        ([0.2, 0.3, 0.4], [0, 1], DataError, "add up to 1"),
+        ([0.04, 0.36, 0.6], [0, 1], DataError, "floor eta"),
+        ([0.48, 0.48, 0.04], [0, 1], DataError, "floor etabar"),
+        ([0.2, 0.3, 0.5], [0], ArgumentError, "2 protected"),
+        ([0.2, 0.3, 0.5], [0, 3], ArgumentError, "positions"),
+        ([0.4, 0.6], [0, 1], ArgumentError, "and others"),
+        ([0.2, math.nan, 0.5], [0, 2], DataError, "positive numbers"),
+        (["a", "b", "c"], [0, 1], DataError, "vector of probabilities"),
+    ],
+)
+def test_inputs_outside_of_the_promise(p, protected, error, message):
+    with pytest.raises(error, match=message) as caught:
+        SimplexMechanism(24, domain()).sample(p, protected=protected)
+    assert "0.36" not in str(caught.value)
+
+
+@pytest.mark.parametrize("miss", [9e-10, 1e-12, 1e-14, -9e-10])
+def test_a_sum_that_misses_1_by_more_than_rounding_is_refused(miss):
+    """Such inputs passed for neighbours that lose 1e-9 more in one entry than they gain in the other, times k."""
+    tiny = SimplexMechanism(1e12, SimplexDomain(2, eta=0.05, etabar=0.05, b=1e-12))
+    p = np.array([0.3, 0.2, 0.5])
+    assert tiny.sample(p, protected=[0, 1], sampler="fast", random_seed=1).shape == (1, 3)
+    moved = p + [5e-13, -5e-13 + miss, 0]
+    with pytest.raises(DataError, match=r"Pass p / p.sum\(\)") as raised:
+        tiny.sample(moved, protected=[0, 1])
+    assert "0.3" not in str(raised.value)
+    # What it hid: a loss of a thousand records, where the mechanism promises about half of one.
+    draws = tiny.sample(p, protected=[0, 1], draws=9, sampler="fast", random_seed=2)
+    ratio = tiny.log_likelihood_ratio(draws, p, p + [5e-13, -5e-13 + 9e-10, 0])
+    assert np.abs(ratio).max() > 3 * tiny.epsilon(1e-6)
+
+
+def test_every_vector_that_was_divided_by_its_sum_is_taken():
+    rng = np.random.default_rng(5)
+    for n in (3, 10, 1000):
+        for _ in range(50):
+            p = rng.gamma(2.0, size=n) + 1e-3
+            mechanism = SimplexMechanism(5.0, SimplexDomain(2, eta=1e-9, etabar=1e-9, b=0.1))
+            mechanism._checked(p / p.sum(), [0, 1])
+
+
+def test_domains_that_hold_nothing():
+    with pytest.raises(ArgumentError, match="leave nothing to move"):
+        domain(5, 0.19, 0.05)
+    with pytest.raises(ArgumentError, match="at most 1"):
+        domain(b=1.5)
+
+
+def test_objects_are_frozen_and_pickle():
+    mechanism = SimplexMechanism(24, domain())
+    assert mechanism.epsilon(0.05) > 0
+    assert pickle.loads(pickle.dumps(mechanism)) == mechanism
+    with pytest.raises(ArgumentError, match="SimplexDomain"):
+        SimplexMechanism(24, 0.05)
+
+
+def test_exact_draws_have_the_moments_and_every_output_is_positive():
+    mechanism = SimplexMechanism(24, domain())
+    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], draws=4000, steps=400, random_seed=7)
+    np.testing.assert_allclose(draws.sum(axis=1), 1)
+    # The grid is (2 count + 1) / (2 steps + 3), for any secret.
+    odd = draws * (2 * 400 + 3)
+    np.testing.assert_allclose(odd, np.round(odd), atol=1e-9)
+    assert np.all(np.round(odd) % 2 == 1)
+    for i, p in enumerate((0.2, 0.3, 0.5)):
+        assert draws[:, i].mean() == pytest.approx(p, abs=0.01)
+        assert draws[:, i].var() == pytest.approx(mechanism.variance(p) * (1 + 24 / 400), rel=0.12)
+        assert draws[:, i].var() != pytest.approx(1.5 * mechanism.variance(p), rel=0.12)
+    assert mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1]).shape == (1, 3)
+    with pytest.raises(ArgumentError, match="steps is for"):
+        mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], sampler="fast", steps=3)
+
+
+@pytest.mark.parametrize(
+    ("m", "eta", "etabar"),
+    [(5, 0.1319656930344403, 0.3401715348277984), (4, 0.17891472413262877, 0.28434110346948466), (2, 0.3, 0.35)],
+)
+def test_the_step_of_a_small_domain_is_not_rounded_down(m, eta, etabar):
+    """Where little is left to move, a difference of doubles was too small by a third, and all curves with it."""
+    step = SimplexDomain(m, eta=eta, etabar=etabar, b=0.5).largest_step
+    exact = min(Fraction(1, 4), 1 - Fraction(etabar) - m * Fraction(eta))
+    assert exact <= Fraction(step) <= exact + m * Fraction(1, 2**51)
+
+
+def test_calibration_leaves_a_margin_for_rounding():
+    """Without one, some calibrations broke their promise by 1e-15 when it was computed with 40 digits."""
+    for k in np.geomspace(1, 1e4, 40).tolist():
+        box = SimplexDomain(2, eta=0.06 + 1e-5 * k, etabar=0.2, b=0.06)
+        target = RenyiDP(order=2, epsilon=SimplexMechanism(k, box).renyi(2.0))
+        mechanism = SimplexMechanism.for_guarantee(target, box)
+        with mp.workdps(40):
+            a, r = mp.mpf(mechanism.k) * mp.mpf(box.eta), mp.mpf(mechanism.k) * mp.mpf(box.b) / 2
+            exact = mp.loggamma(a + 2 * r) + mp.loggamma(a - r) - mp.loggamma(a + r) - mp.loggamma(a)
+        assert exact <= target.epsilon
+
+
+@pytest.mark.parametrize("steps", [1, 4, 9])
+def test_no_neighbours_exceed_the_pure_loss_of_an_urn(steps):
+    """All outputs of the urn, for pairs of inputs on a grid that keep the floors."""
+    held = domain(m=3, eta=0.1, etabar=0.2, b=0.3)
+    mechanism = SimplexMechanism(6.0, held, urn_steps=steps)
+    outputs = np.array([c for c in product(range(steps + 1), repeat=4) if sum(c) == steps], dtype=float)
+
+    def log_law(p):
+        u = 6.0 * np.array(p)
+        terms = gammaln(u + outputs) - gammaln(u) - gammaln(outputs + 1)
+        return terms.sum(axis=1) + gammaln(steps + 1) + gammaln(u.sum()) - gammaln(u.sum() + steps)
+
+    inputs = [[i / 20, j / 20, k / 20, 1 - (i + j + k) / 20] for i, j, k in product(range(2, 13), repeat=3)]
+    inputs = [p for p in inputs if p[3] > 0.2 - 1e-9]
+    largest = 0.0
+    for p, q in permutations(inputs, 2):
+        change = np.abs(np.subtract(p, q))
+        if np.count_nonzero(change > 1e-9) == 2 and change[3] < 1e-9 and change.max() < held.largest_step + 1e-9:
+            largest = max(largest, float(np.max(log_law(p) - log_law(q))))
+    assert 0.99 * mechanism.pure_epsilon < largest <= mechanism.pure_epsilon * (1 + 1e-9)
+    x, y = mechanism.worst_pair()
+    assert float(np.max(log_law([*x[:3], x[3]]) - log_law([*y[:3], y[3]]))) == pytest.approx(largest, rel=1e-9)
+
+
+def test_pure_privacy_of_an_urn():
+    held = domain(b=0.1)
+    for guarantee in (PureDP(epsilon=2.0), ZeroCDP(rho=0.5), ApproxDP(epsilon=2.0, delta=1e-6)):
+        mechanism = SimplexMechanism.for_guarantee(guarantee, held, urn_steps=64)
+        assert mechanism.satisfies(guarantee)
+        assert not replace(mechanism, k=mechanism.k * 1.01).satisfies(guarantee)
+        assert replace(mechanism, urn_steps=None).pure_epsilon == math.inf
+    p = [0.3, 0.2, 0.5]
+    draw = mechanism.sample(p, protected=[0, 1], random_seed=3)
+    # The grid of 64 steps in three cells.
+    assert np.allclose(np.mod(draw * (2 * 64 + 3), 2), 1)
+    with pytest.raises(ArgumentError, match="does not keep it"):
+        mechanism.sample(p, protected=[0, 1], sampler="fast")
+    with pytest.raises(ArgumentError, match="another number of steps"):
+        mechanism.sample(p, protected=[0, 1], steps=65)
+    with pytest.raises(UnattainableError, match="urn_steps=1000"):
+        SimplexMechanism.for_guarantee(PureDP(epsilon=2.0), held)
+    # An audit draws from the urn, and knows the law of its counts.
+    x, y = mechanism.worst_pair()
+    outputs = mechanism.releases(x, 50, random_seed=4)
+    ratio = mechanism.log_likelihood_ratio(outputs, x, y)
+    assert np.all(np.abs(ratio) <= mechanism.pure_epsilon)

@@ -1,0 +1,176 @@
+"""Truncated whole noise and P4's Laplace mechanisms: P4's tables, exact laws, curves by summation."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, laplace
+
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.papers import p4_ilap_mech, p4_lap_mech
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
+
+FORMS = {"lap": p4_lap_mech, "ilap": p4_ilap_mech}
+
+
+def steps(mechanism, n=1000):
+    """How likely the released first count is 0, 1, 2, ... from the true one, in either direction and in both."""
+    outcomes, law = mechanism.law([n // 2, n - n // 2])
+    shift = outcomes[:, 0] - n // 2
+    return [law[shift == t].sum() for t in range(3)], [law[np.abs(shift) == t].sum() for t in range(1, 3)]
+
+
+# P4's Tables 1 and 2: what is printed there, and it is right.
+PRINTED = {
+    "lap": ((0.19673467014, 0.11932560927, 0.07237464051), (0.31606027941, 0.19170024978)),
+    "ilap": ((0.31606027941, 0.11627207896, 0.04277410743), (0.43233235838, 0.1590461864)),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_tables_1_and_2_of_p4(name):
+    mechanism = FORMS[name](epsilon=1.0, prior=[1, 1], n_records=1000)
+    one_way, both_ways = steps(mechanism)
+    np.testing.assert_allclose(one_way, PRINTED[name][0], rtol=0, atol=1.01e-11)
+    np.testing.assert_allclose(both_ways, PRINTED[name][1], rtol=0, atol=1.01e-11)
+
+
+REFERENCE = {
+    "L41": ("ilap", 2, 10, 0.22014849329980935),
+    "L47": ("ilap", 2, 100, 0.0755505063114876),
+    "L53": ("ilap", 2, 300, 0.043981147524392605),
+    "L57": ("lap", 2, 1000, 0.045488533892358651),
+    "L63": ("ilap", 2, 3000, 0.01396214485371458),
+    "L67": ("lap", 2, 15000, 0.011783773997043676),
+    "L73": ("lap", 3, 9, 0.68588011116383023),
+    "L79": ("lap", 3, 30, 0.57301085060848797),
+    "L85": ("lap", 3, 99, 0.3755633993931589),
+    "L91": ("lap", 3, 150, 0.31638404618615773),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_reference(name):
+    form, d, n, value = REFERENCE[name]
+    mechanism = FORMS[form](epsilon=1.0, prior=np.ones(d), n_records=n)
+    counts = np.full(d, n // d)
+    assert mechanism.expected_distance(counts) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(("d", "epsilon"), [(2, 1 / 2), (3, 2 / 3)])
+def test_the_improved_form_spends_the_whole_budget_and_the_baseline_does_not(d, epsilon):
+    """ERRATA P4.2 and L113: the baseline is an unfair one."""
+    assert p4_ilap_mech(epsilon=1.0, prior=np.ones(d), n_records=9).pure_epsilon == 1.0
+    assert p4_lap_mech(epsilon=1.0, prior=np.ones(d), n_records=9).pure_epsilon == pytest.approx(epsilon)
+
+
+def test_the_geometric_form_is_the_most_accurate_for_two_categories():
+    """Theory, section 13."""
+    n, counts = 15_000, [7500, 7500]
+    geometric = TruncatedNoiseMechanism.for_guarantee(PureDP(epsilon=1.0), prior=[1, 1], n_records=n)
+    assert geometric.expected_distance(counts) == pytest.approx(0.0049123474, rel=1e-7)
+    assert geometric.pure_epsilon == pytest.approx(1.0, rel=1e-9)
+    assert geometric.pure_epsilon <= 1
+
+
+def noise_laws(noise, scale):
+    """The law of the noise in one cell, and the same one step up, on whole numbers."""
+    g = np.arange(-600, 602)
+    if noise == "geometric":
+        law = np.exp(-np.abs(g) / scale)
+        law /= law.sum()
+    else:
+        law = laplace.cdf(g + 1, scale=scale) - laplace.cdf(g, scale=scale)
+        # The difference of two numbers near 1 loses everything; on that side take tails.
+        law = np.where(g >= 0, laplace.sf(g, scale=scale) - laplace.sf(g + 1, scale=scale), law)
+    return law[1:], law[:-1]
+
+
+@pytest.mark.parametrize("noise", ["geometric", "laplace"])
+@pytest.mark.parametrize("scale", [0.15, 0.4, 2.0, 9.0])
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.thorough
+def test_curves_by_summation(noise, scale, d):
+    mechanism = TruncatedNoiseMechanism(np.ones(d), 100, scale, noise_kind=noise)
+    p, q = noise_laws(noise, mechanism.scale)
+    kept = (p > 1e-60) & (q > 1e-60)
+    p, q = p[kept], q[kept]
+    if d == 3:
+        # The second cell moves the other way.
+        p, q = np.multiply.outer(p, q).ravel(), np.multiply.outer(q, p).ravel()
+    for order in (1.0 + 1e-7, 1.5, 4.0, min(60.0, 500 / mechanism.pure_epsilon)):
+        by_hand = math.log(math.fsum(q * np.exp(order * (np.log(p) - np.log(q))))) / (order - 1)
+        assert mechanism.renyi(order) == pytest.approx(by_hand, rel=1e-6)
+    assert mechanism.renyi(1) == pytest.approx(math.fsum(p * (np.log(p) - np.log(q))), rel=1e-9)
+    for share in (0.0, 0.3, 0.7, 1.0):
+        epsilon = share * mechanism.pure_epsilon
+        by_hand = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0))
+        assert mechanism.delta(epsilon) == pytest.approx(by_hand, rel=1e-9, abs=1e-12)
+    orders = 1 + np.geomspace(1e-6, 1e5, 200)
+    assert np.all(mechanism.renyi(orders) <= orders * mechanism.rho(math.inf) * (1 + 1e-12))
+    assert mechanism.renyi(1e9) == pytest.approx(mechanism.pure_epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", ["geometric", "laplace"])
+@pytest.mark.parametrize("total", ["kept", "printed"])
+@pytest.mark.parametrize("counts", [[0, 7], [7, 0], [3, 4], [2, 0, 5], [0, 7, 0]])
+def test_laws_add_up_and_stay_inside(noise, total, counts):
+    mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 3.0, noise_kind=noise, total=total)
+    outcomes, law = mechanism.law(counts)
+    assert law.sum() == pytest.approx(1, rel=1e-14)
+    assert np.all(law >= 0)
+    assert np.all((outcomes >= 0) & (outcomes <= 7))
+    totals = outcomes.sum(axis=1)
+    assert np.all(totals == 7) if total == "kept" or len(counts) == 2 else totals.max() == 14
+
+
+@pytest.mark.parametrize("noise", ["geometric", "laplace"])
+@pytest.mark.parametrize("counts", [[1, 6], pytest.param([4, 2, 1], marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+def test_releases_follow_the_law(noise, counts):
+    mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0, noise_kind=noise)
+    times, rng = 4000, np.random.default_rng(3)
+
+    def merged(law_of):
+        law = np.zeros((8,) * len(counts))
+        np.add.at(law, tuple(law_of[0].T), law_of[1])
+        return law.ravel()
+
+    expected = merged(mechanism.law(counts))
+    seen = np.zeros((8,) * len(counts))
+    np.add.at(seen, tuple(np.array([mechanism.release(counts, random_seed=rng) for _ in range(times)]).T), 1)
+    possible = expected > 0
+
+    def statistic(law):
+        return float(np.sum((seen.ravel() - times * law)[possible] ** 2 / (times * law)[possible]))
+
+    assert seen.ravel()[~possible].sum() == 0
+    least = chi2.isf(1e-6, possible.sum() - 1)
+    assert statistic(expected) < least
+    for factor in (0.7, 1.3):
+        other = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0 * factor, noise_kind=noise)
+        assert statistic(merged(other.law(counts))) > least
+
+
+@pytest.mark.parametrize("noise", ["geometric", "laplace"])
+@pytest.mark.parametrize(
+    "guarantee",
+    [PureDP(epsilon=0.3), ApproxDP(epsilon=0.3, delta=1e-4), RenyiDP(order=3, epsilon=0.1), ZeroCDP(rho=0.1)],
+)
+@pytest.mark.parametrize("d", [2, 4])
+def test_calibration_is_safe_and_tight(noise, guarantee, d):
+    mechanism = TruncatedNoiseMechanism.for_guarantee(guarantee, prior=np.ones(d), n_records=50, noise_kind=noise)
+    loss, allowed = mechanism.loss(guarantee)
+    assert allowed * (1 - 1e-6) < loss <= allowed
+
+
+def test_arguments():
+    with pytest.raises(ArgumentError, match="noise"):
+        TruncatedNoiseMechanism([1, 1], 5, 1.0, noise_kind="gaussian")
+    with pytest.raises(ArgumentError, match="total"):
+        TruncatedNoiseMechanism([1, 1], 5, 1.0, total="lost")
+    with pytest.raises(UnattainableError, match="more than"):
+        TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).law([1000, 0, 0, 0])
+    released = TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).release([1000, 0, 0, 0], random_seed=1)
+    assert released.sum() == 1000

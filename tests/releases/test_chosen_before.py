@@ -1,0 +1,400 @@
+"""Bins and structures that were chosen before a release: one guarantee for all, the ledger, files, and refusals."""
+
+import gc
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc_dirdp.stored.bins import Bins
+from pymc_dirdp.stored.choices import choices_of
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.accounting.entries import Receipt
+from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+KINDS = [
+    TARGET,
+    dirdp.PureDP(epsilon=1.0),
+    dirdp.ZeroCDP(rho=0.1),
+    dirdp.RenyiDP(order=6, epsilon=0.4),
+    dirdp.TruncatedCDP(rho=0.1, omega=20),
+]
+_RNG = np.random.default_rng(20261123)
+AGES = _RNG.gamma(4, 12, 4000)
+ILL = np.where(AGES + _RNG.normal(0, 10, 4000) > 60, "yes", "no")
+
+
+def choose(guarantee=None, ledger=None, **options):
+    part = dirdp.PureDP(epsilon=0.2) if guarantee is None else guarantee
+    records = {"age": AGES, "who": np.arange(len(AGES))}
+    options = {"candidates": range(1, 200)} | options
+    return dirdp.choose_bins(part, records, "age", n_bins=3, ledger=ledger, **options)
+
+
+def records(bins):
+    return {"age": bins.label(AGES), "ill": ILL}, {"age": bins.labels, "ill": ["no", "yes"]}
+
+
+def classifier(bins):
+    columns, categories = records(bins)
+    return dirdp.naive_bayes(columns, "ill", categories=categories)
+
+
+@pytest.fixture(autouse=True)
+def _no_other_bins():
+    """Bins that another test has left would have to be covered, too, if they have the same edges."""
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def bins():
+    """No others have such edges."""
+    return choose(candidates=np.arange(1.5, 200))
+
+
+@pytest.fixture(scope="module")
+def model(bins):
+    return classifier(bins)
+
+
+@pytest.fixture(scope="module")
+def both(bins):
+    """Bins, a structure of them, and its network."""
+    columns, categories = records(bins)
+    structure = dirdp.choose_structure(dirdp.PureDP(epsilon=0.8), columns, categories=categories)
+    return structure, dirdp.bayesian_network(columns, structure, categories=categories)
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric", "gaussian", "marginals", "auto"])
+def test_one_guarantee_covers_the_bins_and_the_tables(bins, model, mechanism):
+    plan = dirdp.plan(TARGET, model, mechanism=mechanism, after=bins)
+    assert plan.after == (bins,)
+    assert 0.9 * TARGET.delta < plan.composition.delta(1.0) <= TARGET.delta
+    assert plan.tables_alone.delta(1.0) < 0.6 * TARGET.delta
+    # A mutant: the tables take the whole guarantee, and the bins are forgotten.
+    public = classifier_of_public(bins)
+    forgotten = replace(dirdp.plan(TARGET, public, mechanism=mechanism), after=plan.after)
+    assert forgotten.tables_alone.satisfies(TARGET)
+    with pytest.raises(UnattainableError, match="does not keep"):
+        dirdp.sample(forgotten, public)
+
+
+def classifier_of_public(bins):
+    """The same model with other names of the bins, as if they were public."""
+    columns, categories = records(bins)
+    names = {label: f"bin {i}" for i, label in enumerate(bins.labels)}
+    columns = columns | {"age": [names[label] for label in columns["age"]]}
+    return dirdp.naive_bayes(columns, "ill", categories=categories | {"age": list(names.values())})
+
+
+@pytest.mark.parametrize("guarantee", KINDS, ids=lambda guarantee: type(guarantee).__name__)
+@pytest.mark.parametrize("tables", ["one", "two"])
+def test_every_kind_of_guarantee_is_shared(bins, model, guarantee, tables):
+    """Oracle: losses of the parts by themselves, which add up for every kind without a delta."""
+    if tables == "one":
+        with pm.Model(coords={"age": bins.labels}) as model:
+            p = pm.Dirichlet("p", np.ones(len(bins.labels)), dims="age")
+            counts = dirdp.count({"age": bins.label(AGES)}, ["age"], categories={"age": bins.labels})
+            pm.Multinomial("ages", n=len(AGES), p=p, observed=counts)
+    plan = dirdp.plan(guarantee, model, mechanism="geometric", after=bins)
+    assert plan.composition.satisfies(guarantee)
+    assert not plan.composition.satisfies(guarantee.with_budget(0.97 * guarantee.budget))
+    if guarantee.adds_up:
+        alone = [guarantee.loss(curves) for curves in (bins.mechanism, plan.tables_alone)]
+        assert math.fsum(alone) <= guarantee.budget * (1 + 1e-15)
+        assert guarantee.loss(plan.composition) <= math.fsum(alone) * (1 + 1e-15)
+
+
+def test_the_loss_of_both_together_by_enumeration():
+    """Two tables of neighbours, counted with edges that a first step has chosen: no event gains more than is stated.
+
+    Both steps are randomised response here, whose outputs can be enumerated: the second sees what the first has said.
+    """
+    from pymc_dirdp.stored.choices import followed_by
+
+    from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
+    from pymc_dirdp.privacy.composition import Composition
+
+    first, second = RandomisedResponse(0.3), RandomisedResponse(0.5)
+
+    class Chosen:
+        mechanism = first
+
+    curves = followed_by((Chosen, Chosen), second)
+    assert isinstance(curves, Composition)
+    steps = [1 / (1 + math.exp(-0.3))] * 2 + [1 / (1 + math.exp(-0.5))]
+    for epsilon in (0.0, 0.2, 0.6, 1.0):
+        worst = 0.0
+        for said in itertools.product((0, 1), repeat=3):
+            there = math.prod(p if s else 1 - p for p, s in zip(steps, said, strict=True))
+            back = math.prod(1 - p if s else p for p, s in zip(steps, said, strict=True))
+            worst += max(there - math.exp(epsilon) * back, 0)
+        assert worst <= curves.delta(epsilon) <= worst + 1e-3
+    assert curves.pure_epsilon == pytest.approx(1.1)
+    assert curves.delta(1.1) == 0
+
+
+def test_bins_and_a_structure_are_both_chosen_before(bins, both):
+    structure, network = both
+    for mechanism in ("marginals", "geometric"):
+        plan = dirdp.plan(dirdp.PureDP(epsilon=1.5), network, mechanism=mechanism, after=[bins, structure])
+        assert plan.after == (bins, structure)
+        parts = bins.mechanism.pure_epsilon + structure.mechanism.pure_epsilon + plan.tables_alone.pure_epsilon
+        assert 0.999 * 1.5 < parts <= 1.5
+        release = dirdp.sample(plan, network)
+        assert dirdp.verify(release)
+        for text in (
+            str(dirdp.report(plan, full=True)),
+            str(dirdp.report(release, full=True)),
+            str(dirdp.statement(release)),
+        ):
+            said = " ".join(text.split())
+            assert "where the bins of age end was chosen from the same records" in said
+            assert "which tables there are was chosen from the same records" in said
+    # The one does not stand for the other, nor a structure for another one, which may have cost less.
+    other = dirdp.choose_structure(dirdp.PureDP(epsilon=0.04), records(bins)[0], categories=records(bins)[1])
+    for after in (bins, [bins, other], [bins, bins]):
+        with pytest.raises(ArgumentError, match="structure of this model"):
+            dirdp.plan(dirdp.PureDP(epsilon=2.0), network, mechanism="geometric", after=after)
+    with pytest.raises(ArgumentError, match="bins of 'age'"):
+        dirdp.plan(dirdp.PureDP(epsilon=2.0), network, mechanism="geometric", after=structure)
+
+
+def test_what_was_chosen_twice_has_cost_twice(bins, model):
+    options = {"model": model, "mechanism": "geometric"}
+    once, twice = (dirdp.plan(dirdp.PureDP(epsilon=1.0), after=after, **options) for after in (bins, [bins] * 2))
+    assert once.tables_alone.pure_epsilon - twice.tables_alone.pure_epsilon == pytest.approx(0.2, rel=1e-3)
+
+
+def test_bins_that_nobody_has_paid_for_are_refused(model):
+    free = choose()
+    for table in (classifier(free), model):
+        with pytest.raises(ArgumentError, match="nothing covers what that has cost"):
+            dirdp.plan(TARGET, table, mechanism="geometric")
+    assert "not recorded: pass after=" in str(free)
+    # Also with a category more.
+    columns, categories = records(free)
+    wider = dirdp.naive_bayes(columns, "ill", categories=categories | {"age": ["unknown", *free.labels]})
+    with pytest.raises(ArgumentError, match="bins of 'age'"):
+        dirdp.plan(TARGET, wider, mechanism="geometric")
+    # In a sparse table, which has no after=.
+    found = dirdp.sparse.count_sparse(columns, ["age", "ill"], categories=categories)
+    with pytest.raises(ArgumentError, match="bins of 'age'"):
+        dirdp.sparse.release_sparse(TARGET, found, threshold=50)
+    # And in a model that somebody wrote, where the bins are the rows.
+    with pm.Model(coords={"age": free.labels, "ill": ["no", "yes"]}) as own:
+        p = pm.Dirichlet("p", np.ones((len(free.labels), 2)), dims=("age", "ill"))
+        pm.Multinomial("x", n=[9] * len(free.labels), p=p, observed=[[4, 5]] * len(free.labels), dims=("age", "ill"))
+    with pytest.raises(ArgumentError, match="bins of 'age'"):
+        dirdp.plan(TARGET, own, contribution=1, public_n=["x"])
+
+
+def test_bins_of_a_ledger_need_no_after():
+    paid = dirdp.choose_bins(
+        dirdp.PureDP(epsilon=0.2),
+        {"age": AGES},
+        "age",
+        n_bins=2,
+        candidates=[51.5],
+        ledger=dirdp.Ledger(dirdp.PureDP(epsilon=1.0)),
+    )
+    assert paid.recorded
+    assert dirdp.plan(TARGET, classifier(paid), mechanism="geometric").after == ()
+
+
+@pytest.mark.parametrize("limit", [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1)])
+def test_the_ledger_is_charged_once_for_each_step(limit):
+    """A ledger that holds just the guarantee holds the bins and the tables, and nothing more."""
+    ledger = dirdp.Ledger(limit)
+    name = limit.budget_name
+    paid = choose(limit.with_budget(limit.budget / 4), ledger)
+    assert ledger.spent[name] == pytest.approx(limit.budget / 4, rel=1e-3)
+    dirdp.sample(limit, classifier(paid), mechanism="geometric", after=paid, ledger=ledger)
+    assert ledger.spent[name] == pytest.approx(limit.budget, rel=2e-3)
+    assert ledger.spent[name] <= limit.budget
+    # What no ledger holds is charged with the tables.
+    other, free = dirdp.Ledger(limit), choose(limit.with_budget(limit.budget / 4))
+    dirdp.sample(limit, classifier(free), mechanism="geometric", after=free, ledger=other)
+    assert other.spent[name] == pytest.approx(limit.budget, rel=2e-3)
+    # One of each: only what is not recorded here is added to the tables.
+    mixed = dirdp.Ledger(limit)
+    mine = choose(limit.with_budget(limit.budget / 4), mixed)
+    dirdp.sample(limit, classifier(free), mechanism="geometric", after=[mine, free], ledger=mixed)
+    assert mixed.spent[name] == pytest.approx(limit.budget, rel=2e-3)
+
+
+def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
+    """Bins that ledger A holds are charged to ledger B, too, and so are those whose file was edited."""
+    limit, part = dirdp.PureDP(epsilon=1.0), dirdp.PureDP(epsilon=0.25)
+    first = dirdp.Ledger(limit)
+    paid = choose(part, first)
+    assert first.holds(paid.entry, paid.fingerprint)
+
+    def cost(after, ledger):
+        before = ledger.spent["epsilon"]
+        dirdp.sample(limit, classifier(paid), mechanism="geometric", after=after, ledger=ledger)
+        return ledger.spent["epsilon"] - before
+
+    other = dirdp.Ledger(limit)
+    choose(part, other)  # The same choice, and the same number of an entry.
+    full = dirdp.PureDP(epsilon=2.0)
+    assert cost(paid, dirdp.Ledger(full)) == pytest.approx(1.0, rel=2e-3)
+    assert not other.holds(paid.entry, paid.fingerprint)
+    # Edited: bins that nobody has paid for, with the entry of others, of another number, or a made-up one.
+    free, ledger = choose(part), dirdp.Ledger(full)
+    real = choose(part, ledger)
+    forged = [
+        paid.entry,
+        real.entry,
+        replace(real.entry, number=2),
+        replace(real.entry, hash="0" * 64),
+        Receipt("0" * 32, 1, "0" * 64),
+    ]
+    for entry in forged:
+        path = tmp_path / "bins.json"
+        replace(free, entry=entry).to_json(path)
+        lied = dirdp.releases.Bins.from_json(path)
+        assert lied.entry == entry
+        assert not ledger.holds(lied.entry, lied.fingerprint)
+    assert cost([free, lied], ledger) == pytest.approx(1.0, rel=2e-3)
+    # What is true is believed, from a file as well; but one entry pays once.
+    for times in (1, 2):
+        ledger = dirdp.Ledger(full)
+        choose(part, ledger).to_json(path)
+        after = [free, *[dirdp.releases.Bins.from_json(path)] * times]
+        assert cost(after, ledger) == pytest.approx(0.75, rel=2e-3)
+
+
+def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
+    ages = {"age": np.repeat([20.0, 60.0], 2000)}
+
+    def halves(epsilon):
+        return dirdp.choose_bins(dirdp.PureDP(epsilon=epsilon), ages, "age", n_bins=2, candidates=[50], ledger=None)
+
+    dear, cheap, same = halves(5.0), halves(0.001), halves(5.0)
+    assert dear.labels == cheap.labels
+    assert dear != same
+    columns = {"age": dear.label(ages["age"]), "ill": ["no", "yes"] * 2000}
+    table = dirdp.naive_bayes(columns, "ill", categories={"age": dear.labels, "ill": ["no", "yes"]})
+    target = dirdp.PureDP(epsilon=20.0)
+    for after in (cheap, [dear, cheap], [dear, dear, cheap]):
+        with pytest.raises(ArgumentError, match="have cost twice"):
+            dirdp.plan(target, table, mechanism="geometric", after=after)
+    every = dirdp.plan(target, table, mechanism="geometric", after=[dear, cheap, same])
+    assert every.tables_alone.pure_epsilon == pytest.approx(20 - 10.001, rel=1e-3)
+    # A copy of a file stands for what it is a copy of, also when that is gone.
+    copied = dirdp.releases.Bins.from_facts(cheap.facts)
+    assert dirdp.plan(target, table, mechanism="geometric", after=[dear, copied, same]).after[1] == cheap
+    # An earlier release has covered those with the same edges.
+    dirdp.sample(target, table, mechanism="geometric", after=[dear, cheap, same])
+    dirdp.plan(target, table, mechanism="geometric", after=same)
+    with pytest.raises(ArgumentError, match="nothing covers"):
+        dirdp.plan(target, table, mechanism="geometric")
+    dear, cheap = halves(5.0), halves(0.001)
+    copied = dirdp.releases.Bins.from_facts(cheap.facts)
+    del cheap, every, same
+    gc.collect()
+    with pytest.raises(ArgumentError, match="nothing covers"):
+        dirdp.plan(target, table, mechanism="geometric", after=dear)
+    assert copied.entry is None
+
+
+def test_wrong_things_are_refused(bins, model):
+    for wrong in (bins.labels, dict(bins.facts), "bins", [bins, None], 1.0, TARGET):
+        with pytest.raises(ArgumentError, match="Expected after to be what choose_structure or choose_bins"):
+            dirdp.plan(TARGET, model, after=wrong)
+    with pytest.raises(UnattainableError, match=r"before does not keep .*the bins 0\.2"):
+        dirdp.plan(dirdp.ApproxDP(epsilon=0.01, delta=1e-9), model, after=bins)
+    with pytest.raises(UnattainableError):
+        dirdp.plan(bins.guarantee, model, mechanism="geometric", after=[bins, bins])
+    with pytest.raises(ArgumentError, match="adjacency"):
+        dirdp.plan(TARGET, model, after=bins, adjacency="add-remove", n_records=4000)
+    people = choose(unit="who", contribution=1)
+    with pytest.raises(ArgumentError, match=r"unit='who'.*'record'"):
+        dirdp.plan(TARGET, classifier(people), after=people)
+
+
+def test_bins_that_used_up_the_guarantee_leave_nothing(bins, model):
+    with pytest.raises(UnattainableError):
+        dirdp.plan(dirdp.PureDP(epsilon=bins.mechanism.pure_epsilon), model, mechanism="geometric", after=bins)
+
+
+def test_plans_and_releases_are_written_and_read(bins, both, tmp_path):
+    structure, network = both
+    target = dirdp.PureDP(epsilon=1.5)
+    plan = dirdp.plan(target, network, mechanism="geometric", after=(bins, structure))
+    plan.to_json(tmp_path / "plan.json")
+    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    assert again == plan
+    assert (again.digest, again.after) == (plan.digest, (bins, structure))
+    release = dirdp.sample(again, network)
+    dirdp.save(release, tmp_path / "release.nc")
+    assert dirdp.verify(dirdp.load(tmp_path / "release.nc"))
+    # A plan that forgets a choice, or has a cheaper one, is another plan; and one that says so itself is not believed.
+    text = (tmp_path / "plan.json").read_text()
+    assert text.count('"pymc_dirdp bins"') == 1
+    for edited in (text.replace('"pymc_dirdp bins"', '"pymc_dirdp plan"'), text.replace('"after"', '"before"')):
+        (tmp_path / "plan.json").write_text(edited)
+        with pytest.raises(ArgumentError):
+            dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+
+
+def test_a_release_that_denies_a_choice_does_not_verify(bins, model, edited):
+    release = dirdp.sample(TARGET, model, mechanism="geometric", after=bins)
+    assert dirdp.verify(release)
+    place = ("plan", "after")
+
+    def refused(change):
+        try:
+            return not dirdp.verify(edited(release, (place, change)))
+        except ReleaseError:
+            return True
+
+    for change in (
+        lambda facts: [facts[0] | {"reproducible": True}],
+        lambda facts: facts[0],
+        lambda facts: [],
+        lambda facts: facts * 1001,
+        lambda facts: [facts[0] | {"unit": "person"}],
+        lambda facts: [facts[0] | {"format": "pymc_dirdp structure"}],
+        lambda facts: [facts[0] | {"format": ["pymc_dirdp bins"]}],
+        lambda facts: [facts[0] | {"recorded": True}],
+        lambda facts: [facts[0] | {"entry": True}],
+        lambda facts: [facts[0] | {"entry": {"ledger": "0" * 32, "number": True, "hash": "0" * 64}}],
+        lambda facts: [None],
+    ):
+        assert refused(change)
+
+
+def test_a_seed_of_the_bins_is_one_of_the_release():
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
+        seeded = choose(random_seed=1)
+    found = dirdp.verify(dirdp.sample(TARGET, classifier(seeded), mechanism="geometric", after=seeded))
+    assert not found
+    assert "seed" in found.headline
+
+
+def test_groups_of_different_people_and_several_draws(bins):
+    """Anybody's records may have fed the bins, so their loss is added to that of each group."""
+    with pm.Model(coords={"age": bins.labels}) as two:
+        for name, each in (("a", 10), ("b", 20)):
+            p = pm.Dirichlet(f"p_{name}", np.ones(len(bins.labels)), dims="age")
+            pm.Multinomial(name, n=each * len(bins.labels), p=p, observed=[each] * len(bins.labels))
+    plan = dirdp.plan(dirdp.PureDP(epsilon=1.0), two, mechanism="geometric", after=bins, disjoint=[["a"], ["b"]])
+    for part in plan.parts:
+        assert part.mechanism.pure_epsilon + bins.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-3)
+    several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, draws=3)
+    assert several.composition.satisfies(several.guarantee)
+    assert not several.composition.satisfies(dirdp.RenyiDP(order=3, epsilon=0.48))
+
+
+def test_the_facts_of_choices_are_not_believed(bins):
+    assert choices_of([bins.facts]) == (bins,)
+    assert isinstance(choices_of([bins.facts])[0], Bins)
+    for wrong in (None, {}, [], "x", [1], [{}], [bins.facts | {"edges": []}]):
+        with pytest.raises(ArgumentError):
+            choices_of(wrong)
