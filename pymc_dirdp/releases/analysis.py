@@ -1,10 +1,9 @@
 """What follows from a release: exact draws of shares and counts given what was published, and synthetic counts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
@@ -20,6 +19,9 @@ from pymc_dirdp.releases.sparse import drawn as drawn_cells
 from pymc_dirdp.releases.sparse import refuse_options
 from pymc_dirdp.releases.view import tree_of, values_of
 from pymc_dirdp.sampling.bits import Seed, generator
+
+if TYPE_CHECKING:
+    import pymc as pm
 
 __all__ = ["analyse", "analyze", "sample_posterior_predictive"]
 
@@ -202,7 +204,7 @@ analyze = analyse
 
 
 def sample_posterior_predictive(
-    release: xr.DataTree, model: pm.Model | None = None, *, n_records: int, random_seed: Seed = None
+    release: xr.DataTree, model: "pm.Model | None" = None, *, n_records: int, random_seed: Seed = None
 ) -> xr.DataTree:
     """Synthetic counts drawn from the released probabilities.
 
