@@ -18,7 +18,7 @@ from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.estimated import Law, own_law, variable
 from pymc_dirdp.curator.leave_one_out import Observed, observations
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.names import dim_name
+from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.description import labels

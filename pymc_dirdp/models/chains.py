@@ -6,10 +6,9 @@ from typing import Any
 import pymc as pm
 
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.graph import Node, is_random, origin, parameters, values_read
+from pymc_dirdp.models.graph import Node, is_random, origin, parameters, replaced, values_read
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.refusals import refusal
-from pymc_dirdp.models.replaced import replaced
 
 __all__ = ["unrolled"]
 

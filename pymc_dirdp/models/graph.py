@@ -1,35 +1,52 @@
-"""Questions about PyTensor graphs. Nothing in this file knows what a table is."""
+"""Questions to the graph of a model, and copies of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile.mode import Mode
+from pymc.dims.distributions import transforms
+from pytensor.compile.mode import Mode, optdb
 from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Cast, Identity
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type_other import NoneTypeT
+from pytensor.xtensor.basic import TensorFromXTensor
+from pytensor.xtensor.type import XTensorType
 
 __all__ = [
     "Node",
+    "build_for",
+    "built_for",
+    "chosen_structure",
     "compiled_plainly",
     "evaluate",
     "is_random",
+    "lowered",
     "operation",
     "origin",
     "parameters",
+    "replaced",
     "root_of",
     "stored_array",
     "stored_shape",
     "values_read",
 ]
+
+# Questions about PyTensor graphs. Nothing in this file knows what a table is.
+
 
 Node = Variable[Any, Any]
 """A variable of PyTensor's graph, of any type."""
@@ -179,3 +196,121 @@ def operation(variable: Node) -> str:
     op: Any = variable.owner.op
     inner = op.scalar_op if isinstance(op, Elemwise) else op
     return type(inner).__name__.removesuffix("RV")
+
+
+# What a model was built for and from, where this library built it: its objective, and a structure that was chosen.
+
+
+_OBJECTIVES: WeakKeyDictionary[pm.Model, str] = WeakKeyDictionary()
+_STRUCTURES: WeakKeyDictionary[pm.Model, object] = WeakKeyDictionary()
+
+
+def build_for(model: pm.Model, *, objective: str, structure: object = None) -> None:
+    """Remember the objective of a model, and its structure if that was chosen from data. A copy does not know them."""
+    _OBJECTIVES[model] = objective
+    if structure is not None:
+        _STRUCTURES[model] = structure
+
+
+def built_for(model: pm.Model) -> str | None:
+    """The objective that was remembered; None for a model that a user wrote."""
+    return _OBJECTIVES.get(model)
+
+
+def chosen_structure(model: pm.Model) -> object:
+    """The structure that was chosen from data; None for any other model."""
+    return _STRUCTURES.get(model)
+
+
+# A model with other variables in the place of some of its own.
+
+
+def replaced(model: pm.Model, new: Mapping[Node, Node], values: Mapping[Node, Node]) -> pm.Model:
+    """A copy of the model with new variables for those that are keys of `new`, and new values for those of `values`.
+
+    Names, dims and labels are those of the model. Variables that are no keys are shared with it, and so their formulas
+    must not use one that is.
+    """
+    copy = pm.Model(name=model.name)
+    for dim, length in model.dim_lengths.items():
+        copy.add_coord(dim, model.coords.get(dim), length=length)
+    for name, variable in model.named_vars.items():
+        instead = new.get(variable, variable)
+        instead.name = name
+        copy.named_vars[name] = instead
+    copy.named_vars_to_dims.update({name: dims for name, dims in model.named_vars_to_dims.items() if dims})
+    for ours, theirs in (
+        (copy.free_RVs, model.free_RVs),
+        (copy.observed_RVs, model.observed_RVs),
+        (copy.deterministics, model.deterministics),
+        (copy.potentials, model.potentials),
+        (copy.data_vars, model.data_vars),
+    ):
+        ours.extend(new.get(variable, variable) for variable in theirs)
+    for rv in model.basic_RVs:
+        instead, value = new.get(rv, rv), values.get(rv, model.rvs_to_values[rv])
+        copy.rvs_to_values[instead] = value
+        copy.values_to_rvs[value] = instead
+        copy.rvs_to_transforms[instead] = model.rvs_to_transforms[rv]
+    return copy
+
+
+# Models of `pymc.dims` as ordinary models: each variable with its dims becomes one with axes in the same order.
+
+
+def lowered(model: pm.Model) -> pm.Model:
+    """The same model without variables of `pymc.dims`; the model itself if it has none.
+
+    Names, dims, labels, data and observations are those of the model. PyTensor's own rewrites do the work, which every
+    function of such a model goes through before it is compiled.
+    """
+    named = list(model.named_vars.values())
+    if not any(isinstance(variable.type, XTensorType) for variable in named):
+        return model
+    values = [value for rv in model.basic_RVs if (value := model.rvs_to_values.get(rv)) is not None]
+    new = dict(zip([*named, *values], _without_dims([*named, *values]), strict=True))
+    # A Deterministic that is another variable as it is needs a name of its own.
+    new |= {variable: new[variable].copy() for variable in model.deterministics}
+    copy = replaced(model, new, {rv: new[value] for rv, value in model.rvs_to_values.items()})
+    copy.rvs_to_transforms.update({rv: _ordinary(transform) for rv, transform in copy.rvs_to_transforms.items()})
+    return copy
+
+
+def _without_dims(variables: Sequence[Node]) -> list[Node]:
+    """The same variables, computed by operations on axes."""
+    tensors: list[Any] = clone_replace(list(variables))
+    tensors = [one.values if isinstance(one.type, XTensorType) else one for one in tensors]
+    graph = FunctionGraph(outputs=tensors, clone=False)
+    # A Deterministic is a copy, which is no operation with dims.
+    copies = [node for node in graph.toposort() if isinstance(node.op, ViewOp)]
+    graph.replace_all([(node.outputs[0], node.inputs[0]) for node in copies])
+    optdb.query("+lower_xtensor").rewrite(graph)
+    leaves = [
+        one
+        for one in ancestors(graph.outputs)
+        if one.owner is not None and isinstance(one.owner.op, TensorFromXTensor) and one.owner.inputs[0].owner is None
+    ]
+    graph.replace_all([(leaf, _leaf(leaf.owner.inputs[0])) for leaf in leaves], import_missing=True)
+    return list(graph.outputs)
+
+
+def _leaf(variable: Any) -> Node:
+    """An array without dims in the place of one with them."""
+    if isinstance(variable, Constant):
+        return pt.constant(variable.data, name=variable.name)
+    if isinstance(variable, SharedVariable):
+        return pytensor.shared(  # type: ignore[attr-defined, no-any-return, no-untyped-call]
+            variable.get_value(borrow=True), name=variable.name, shape=variable.type.shape
+        )
+    return pt.tensor(name=variable.name, dtype=variable.type.dtype, shape=variable.type.shape)
+
+
+def _ordinary(transform: Any) -> Any:
+    """The transform without dims that does the same; any other as it is."""
+    if isinstance(transform, transforms.SimplexTransform):
+        return pm.distributions.transforms.simplex
+    if isinstance(transform, transforms.LogOddsTransform):
+        return pm.distributions.transforms.logodds
+    if isinstance(transform, transforms.IntervalTransform):
+        return pm.distributions.transforms.Interval(0, 1)
+    return transform

@@ -1,11 +1,27 @@
-"""The likelihoods that are conjugate to a Dirichlet or Beta prior, and how the released variables reach one."""
+"""Priors and likelihoods that are read, and what is said of others."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pymc as pm
+from numpy.typing import NDArray
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
 
-from pymc_dirdp.models.graph import Node, operation, parameters, stored_array, stored_shape
+from pymc_dirdp.models.graph import (
+    Node,
+    evaluate,
+    is_random,
+    operation,
+    parameters,
+    stored_array,
+    stored_shape,
+    values_read,
+)
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Family, KindName
 
@@ -13,11 +29,150 @@ __all__ = [
     "KINDS",
     "Kind",
     "batch_shape",
+    "broadcast_prior",
+    "checked_family",
+    "family_of",
     "kind_of",
+    "prior_of",
     "probability_of",
+    "refuse_uncertain_prior",
     "stored_observations",
     "trials_parameter",
 ]
+
+# The released variables of a model: which family each has, and the numbers of its prior. Both are public.
+
+
+_FAMILY_BY_OP: dict[type, Family] = {
+    pm.Dirichlet.rv_type: "dirichlet",
+    pm.Beta.rv_type: "beta",
+    # On (0, 1) it is a Beta with parameters 1 and 1.
+    pm.Uniform.rv_type: "beta",
+}
+
+_INTEGRATED = (pm.DirichletMultinomial.rv_type, pm.BetaBinomial.rv_type)
+
+# These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the law.
+_HARMLESS_TRANSFORMS = (
+    type(None),
+    type(pm.distributions.transforms.simplex),
+    type(pm.distributions.transforms.logodds),
+)
+
+
+def family_of(rv: Node) -> Family | None:
+    """The family of a random variable; None if it is of another kind."""
+    return _FAMILY_BY_OP.get(type(rv.owner.op))
+
+
+def checked_family(rv: Node, model: pm.Model, public: Collection[str]) -> Family:
+    """The family of a free variable, which has to be a Dirichlet or Beta with a prior of numbers.
+
+    `public` names the `pm.Data` that anybody may know.
+    """
+    family = family_of(rv)
+    if family is None:
+        raise _other_variable(rv, model)
+    transform = model.rvs_to_transforms.get(rv)
+    # The interval of a Uniform is what it lies in anyway; its bounds are checked below.
+    own = isinstance(transform, pm.distributions.transforms.Interval) and _is_uniform(rv)
+    if type(transform) not in _HARMLESS_TRANSFORMS and not own:
+        raise refusal("transform", rv.name, transform=type(transform).__name__)
+    size, arguments = parameters(rv)
+    for argument in arguments if size is None else (*arguments, size):
+        refuse_uncertain_prior(str(rv.name), argument, model, public)
+    if _is_uniform(rv) and not all(np.all(evaluate(a) == b) for a, b in zip(arguments, (0, 1), strict=True)):
+        raise refusal("uniform bounds", rv.name)
+    return family
+
+
+def prior_of(rv: Node) -> NDArray[Any]:
+    """The parameters of the prior of a Dirichlet or Beta variable, one for each cell of its table."""
+    family = family_of(rv)
+    assert family is not None
+    size, arguments = parameters(rv)
+    batch = None if size is None else tuple(int(length) for length in evaluate(size))
+    values = [evaluate(argument) for argument in arguments]
+    if _is_uniform(rv):
+        values = [np.ones(np.shape(value)) for value in values]
+    return broadcast_prior(str(rv.name), family, values, batch)
+
+
+def _is_uniform(rv: Node) -> bool:
+    return type(rv.owner.op) is pm.Uniform.rv_type
+
+
+def _other_variable(rv: Node, model: pm.Model) -> Exception:
+    """The error for a free variable that is no Dirichlet or Beta: what it does in the model decides the words."""
+    kind = operation(rv)
+    of_priors = [str(other.name) for other in model.free_RVs if other is not rv and rv in set(values_read(other))]
+    children = [str(other.name) for other in model.observed_RVs if rv in set(values_read(other))]
+    released = any(variable.owner and type(variable.owner.op) in _FAMILY_BY_OP for variable in values_read(rv))
+    if released and not children and not of_priors:
+        return refusal("unobserved prediction", rv.name, operation=kind)
+    if of_priors or (children and not released and not rv.type.dtype.startswith(("int", "bool"))):
+        return _parameter(rv, model)
+    if children:
+        return refusal("hidden parent", rv.name, operation=kind, children=_listed(children))
+    return refusal("other variable", rv.name, operation=kind)
+
+
+def _parameter(rv: Node, model: pm.Model) -> Exception:
+    """The error for a free variable on which others depend: of a prior that could be released, or of anything else."""
+    behind = [other for other in model.free_RVs + model.observed_RVs if other is not rv and rv in ancestors([other])]
+    priors = [other for other in behind if type(other.owner.op) in (*_FAMILY_BY_OP, *_INTEGRATED)]
+    observed = [other for other in behind if other in model.observed_RVs]
+    if not priors and not observed:
+        return refusal("other variable", rv.name, operation=operation(rv))
+    key = "hyperparameter" if priors else "other parameter"
+    names = [str(other.name) for other in priors or observed]
+    return refusal(key, rv.name, operation=operation(rv), children=_listed(names))
+
+
+def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: Collection[str]) -> None:
+    """Refuse a prior that depends on anything but numbers, the lengths of dims, and data that are named public."""
+    lengths = set(model.dim_lengths.values())
+    for variable in values_read(argument):
+        if is_random(variable):
+            raise refusal("random prior", name, source=variable.name)
+        if isinstance(variable, SharedVariable) and variable not in lengths:
+            if variable in _records(model):
+                raise refusal("prior of records", name, source=variable.name)
+            if variable.name not in public:
+                raise refusal("prior of data", name, source=variable.name)
+        elif variable.owner is None and not isinstance(variable, Constant | SharedVariable):
+            raise refusal("free input", name)
+
+
+def _records(model: pm.Model) -> set[Node]:
+    """What the observed variables take from data: observations, codes of parents, numbers of trials."""
+    found: set[Node] = set()
+    for rv in model.observed_RVs:
+        found |= set(values_read(model.rvs_to_values[rv]))
+        # The first parameter of a likelihood without a probability is its number of trials; the others are its prior.
+        used = parameters(rv)[1][:1] if type(rv.owner.op) in _INTEGRATED else parameters(rv)[1]
+        found |= set(ancestors(used, blockers=model.free_RVs))
+    return found
+
+
+def broadcast_prior(
+    name: str, family: Family, values: Iterable[NDArray[Any]], batch: tuple[int, ...] | None
+) -> NDArray[Any]:
+    """The prior of every row from the parameters of its distribution."""
+    values = list(values)
+    try:
+        pairs = np.stack(np.broadcast_arrays(*values), axis=-1) if family == "beta" else values[0]
+        prior = pairs if batch is None else np.broadcast_to(pairs, (*batch, pairs.shape[-1]))
+    except ValueError:
+        raise refusal("prior shape", name) from None
+    return prior
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(map(repr, names))
+
+
+# The likelihoods that are conjugate to a Dirichlet or Beta prior, and how the released variables reach one.
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import numpy as np
 import pymc as pm
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
-from pymc_dirdp.models.axes import lacking, refuse_steps, refuse_unknown_axes
 from pymc_dirdp.models.blocks import overlapping
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.observation import Observation, observation
@@ -19,7 +18,15 @@ from pymc_dirdp.models.questions import held_by_one, question
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.stated import Stated, as_code, axis_text, check_stated
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.models.unit import contribution_of_record, contribution_to, largest, people_axes
+from pymc_dirdp.models.unit import (
+    contribution_of_record,
+    contribution_to,
+    lacking,
+    largest,
+    people_axes,
+    refuse_steps,
+    refuse_unknown_axes,
+)
 from pymc_dirdp.privacy.people import Adjacency, Contribution
 
 __all__ = ["check_people", "public_totals", "read"]

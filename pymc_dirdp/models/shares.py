@@ -19,9 +19,20 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
-from pymc_dirdp.models.cells import CellMap, Codes, Numbering, UnreadableError, aligned
+from pymc_dirdp.models.cells import (
+    CellMap,
+    Codes,
+    Numbering,
+    UnreadableError,
+    aligned,
+    chosen,
+    full_cells,
+    public_value,
+    slices_along,
+    taken,
+    with_inputs,
+)
 from pymc_dirdp.models.graph import Node, evaluate, operation, values_read
-from pymc_dirdp.models.taking import chosen, full_cells, public_value, slices_along, taken, with_inputs
 
 __all__ = ["reading_of"]
 

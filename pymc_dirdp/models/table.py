@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.checks import positive_array
-from pymc_dirdp.models.views import View
+from pymc_dirdp.models.cells import View
 
 __all__ = ["Family", "KindName", "Likelihood", "Table"]
 

@@ -9,10 +9,19 @@ from numpy.typing import NDArray
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.chains import unrolled
-from pymc_dirdp.models.graph import Node, evaluate, is_random, parameters, values_read
-from pymc_dirdp.models.likelihoods import Kind, batch_shape, kind_of, stored_observations, trials_parameter
-from pymc_dirdp.models.lowered import lowered
-from pymc_dirdp.models.priors import broadcast_prior, checked_family, family_of, prior_of, refuse_uncertain_prior
+from pymc_dirdp.models.graph import Node, evaluate, is_random, lowered, parameters, values_read
+from pymc_dirdp.models.likelihoods import (
+    Kind,
+    batch_shape,
+    broadcast_prior,
+    checked_family,
+    family_of,
+    kind_of,
+    prior_of,
+    refuse_uncertain_prior,
+    stored_observations,
+    trials_parameter,
+)
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.routes import route
 from pymc_dirdp.models.table import Family, Likelihood, Table

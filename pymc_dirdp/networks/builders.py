@@ -16,8 +16,8 @@ from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.counting.tables import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
-from pymc_dirdp.models.purpose import build_for
+from pymc_dirdp.models.graph import build_for
+from pymc_dirdp.models.labels import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.releases.choices import Structure
 
 __all__ = ["bayesian_network", "naive_bayes", "refuse_labels", "refuse_names"]

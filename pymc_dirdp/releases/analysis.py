@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import integer
 from pymc_dirdp.inference.seen import Labels, Seen
 from pymc_dirdp.inference.sparse_law import SparsePrior
-from pymc_dirdp.models.names import dim_name
+from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import Conclusions, Source, conclusions
 from pymc_dirdp.releases.grammar import library_version

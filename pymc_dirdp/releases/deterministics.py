@@ -20,8 +20,8 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.expressions import Expression
 from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random
+from pymc_dirdp.models.labels import is_path_name, is_variable_name
 from pymc_dirdp.models.likelihoods import KINDS, batch_shape, kind_of, stored_observations, trials_parameter
-from pymc_dirdp.models.names import is_path_name, is_variable_name
 from pymc_dirdp.models.routes import parents_of
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.translation import translated

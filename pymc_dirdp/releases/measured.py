@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.names import dim_name, outcome_dim
+from pymc_dirdp.models.labels import dim_name, outcome_dim
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.margins import Axes, Protected, by_table, chosen_noise, margins_of

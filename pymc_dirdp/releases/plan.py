@@ -13,11 +13,10 @@ from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
-from pymc_dirdp.models.labels import held_labels
-from pymc_dirdp.models.names import check_names
+from pymc_dirdp.models.graph import built_for, chosen_structure
+from pymc_dirdp.models.labels import check_names, held_labels
 from pymc_dirdp.models.observations import records_of
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.purpose import built_for, chosen_structure
 from pymc_dirdp.models.reading import public_totals, read
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables

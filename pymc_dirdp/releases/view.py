@@ -17,7 +17,7 @@ from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.inference.margins import Family, Measurement
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.names import dim_name
+from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, draws_together, number_prior
 from pymc_dirdp.releases.description import cell_dims, described, labels, sparse_described

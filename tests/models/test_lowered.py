@@ -8,7 +8,7 @@ from pytensor.xtensor import as_xtensor
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.lowered import lowered
+from pymc_dirdp.models.graph import lowered
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.tables import root_model, tables
 

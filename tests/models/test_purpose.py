@@ -5,7 +5,7 @@ import weakref
 
 import pymc as pm
 
-from pymc_dirdp.models.purpose import build_for, built_for
+from pymc_dirdp.models.graph import build_for, built_for
 
 
 def test_a_purpose_belongs_to_one_model_and_ends_with_it():
