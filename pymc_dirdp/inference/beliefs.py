@@ -1,5 +1,6 @@
 """What whoever concludes takes for granted of a table: checked, or taken from the model."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -10,9 +11,11 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.seen import Seen
-from pymc_dirdp.inference.totals import OfTotal
 
-__all__ = ["Beliefs", "number_of", "prior_of", "row_prior_of"]
+__all__ = ["Beliefs", "OfTotal", "number_of", "prior_of", "row_prior_of"]
+
+type OfTotal = Callable[[Array], Array]
+"""Logarithms of weights of totals."""
 
 
 @final

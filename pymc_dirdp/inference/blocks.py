@@ -128,7 +128,6 @@ class BlockLaws:
             )
             for rows, total in output.blocks
         ]
-        self.is_exact = all(law.is_exact for law in self._laws)
 
     @cached_property
     def log_evidence(self) -> float:
@@ -171,18 +170,18 @@ class BlockLaws:
         shares = self._joined([part.shares.reshape(draws, -1) for part in drawn], 1).reshape(shape)
         return Draws(counts, shares, min(part.acceptance for part in drawn))
 
-    def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
+    def estimate(self, prob: list[float]) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""
-        found = [law.estimate(prob, rng) for law in self._laws]
+        found = [law.estimate(prob) for law in self._laws]
         return Estimate(
             share_means=self._joined([part.share_means for part in found], 0),
             share_sds=self._joined([part.share_sds for part in found], 0),
             count_means=self._joined([part.count_means for part in found], 0),
             count_sds=self._joined([part.count_sds for part in found], 0),
             prob=found[0].prob,
-            share_intervals=self._joined([part.share_intervals for part in found], 1),
             count_intervals=self._joined([part.count_intervals for part in found], 1),
             log_evidence=self.log_evidence,
+            share_quantiles=lambda ends: self._joined([part.share_quantiles(ends) for part in found], 1),
         )
 
     def _joined[Number: np.generic](self, parts: list[NDArray[Number]], axis: int) -> NDArray[Number]:

@@ -6,10 +6,10 @@ from typing import final
 import numpy as np
 
 from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.estimates import Estimate, summarised
+from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.seen import Seen, concluding
-from pymc_dirdp.inference.table_law import SUMMARISED, TableLaw
+from pymc_dirdp.inference.table_law import TableLaw
 from pymc_dirdp.progress import QUIET, Bar
 
 __all__ = ["ClassLaw", "class_table"]
@@ -65,10 +65,6 @@ class ClassLaw:
         with concluding(self._seen):
             return self._classes.log_evidence
 
-    def is_exact(self, name: str) -> bool:
-        """Whether the estimates of a table are sums; otherwise they are averages over exact draws."""
-        return name == self._root and self._classes.is_exact
-
     def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
         """Independent draws of all tables, which agree: the rows of a feature add up to the counts of the classes."""
         with concluding(self._seen):
@@ -79,12 +75,12 @@ class ClassLaw:
                 bar.advance()
         return {name: drawn[name] for name in self._names}
 
-    def estimate(self, prob: list[float], rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Estimate]:
+    def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
         """Means, standard deviations and central intervals of shares and counts. The evidence is that of all tables."""
-        drawn, evidence = self.draw(SUMMARISED, rng, bar), self.log_evidence
-        laws = self._features | {self._root: self._classes}
-        found = {name: summarised(drawn[name], laws[name].prior, prob, evidence) for name in self._names}
-        if self._classes.is_exact:
-            with concluding(self._seen):
-                found[self._root] = self._classes.estimate(prob, rng)
-        return found
+        with concluding(self._seen):
+            found = {self._root: self._classes.estimate(prob)}
+            bar.advance()
+            for name, law in self._features.items():
+                found[name] = law.estimate_given(self._classes.numbers, prob, self._classes.log_evidence)
+                bar.advance()
+        return {name: found[name] for name in self._names}

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.inference.listed import Listed
 from pymc_dirdp.inference.number_laws import NumberLaws
 
 __all__ = ["Convolution"]
@@ -30,8 +31,6 @@ class Convolution:
         Settled.
     total : int
         The total that sums of all but one cell are compared with.
-    most : int, optional
-        Larger sums are not asked for.
     """
 
     @staticmethod
@@ -45,13 +44,12 @@ class Convolution:
         after = ends[-1] - ends
         return float(np.sum(widths * (before + after) + before * after))
 
-    def __init__(self, cells: NumberLaws, total: int, most: int | None = None) -> None:
+    def __init__(self, cells: NumberLaws, total: int) -> None:
         self._order = np.argsort(cells.highs - cells.lows, kind="stable")
         self._lows = cells.lows[self._order]
         self._pmfs = [_pmf(cells, int(i)) for i in self._order]
         self._low, self._total = int(cells.lows.sum()), total
-        self._longest = None if most is None else max(0, most - self._low + 1)
-        self._prefix = _running(self._pmfs, self._longest)
+        self._prefix = _running(self._pmfs)
         self._all_lows = cells.lows
         self._rest: Array | None = None
         self._sizes = np.empty(0, dtype=np.int64)
@@ -72,12 +70,27 @@ class Convolution:
 
     def _all_but_one(self) -> Array:
         """The distributions of the sums of all cells but one, one behind the other in the order of the cells."""
-        suffix = _running(self._pmfs[::-1], self._longest)
+        suffix = _running(self._pmfs[::-1])
         parts: list[Array] = [np.empty(0)] * len(self._pmfs)
         for place, i in enumerate(self._order):
             parts[i] = np.convolve(self._prefix[place], suffix[len(self._pmfs) - 1 - place])
         self._sizes = np.array([len(part) for part in parts])
         return np.concatenate(parts)
+
+    def spread(self, low: int, known: Array) -> list[Array]:
+        """What functions of the sum, shape `(k, n)` from `low` on, say of each cell, shape `(k, numbers)`.
+
+        They are the sums over all other cells of the function times all probabilities.
+        """
+        of_sum = np.zeros((len(known), len(self._prefix[-1])))
+        start = low - self._low
+        of_sum[:, start : start + known.shape[1]] = known
+        parts: list[Array] = [np.empty(0)] * len(self._pmfs)
+        for place in range(len(self._pmfs) - 1, -1, -1):
+            pmf, before = self._pmfs[place], self._prefix[place]
+            parts[self._order[place]] = np.stack([np.correlate(one, before, "valid") * pmf for one in of_sum])
+            of_sum = np.stack([np.correlate(one, pmf, "valid") for one in of_sum])
+        return parts
 
     def draw(self, totals: Integers, rng: np.random.Generator) -> Integers:
         """For each total, one draw of all cells given that they add up to it, shape `(len(totals), d)`.
@@ -95,15 +108,17 @@ class Convolution:
 
 
 def _pmf(cells: NumberLaws, i: int) -> Array:
+    if isinstance(cells, Listed):
+        return cells.pmf(i)
     x = np.arange(cells.lows[i], cells.highs[i] + 1, dtype=np.float64)
     return np.exp(cells.log_pmf(x, np.full(len(x), i)))
 
 
-def _running(pmfs: list[Array], longest: int | None = None) -> list[Array]:
-    """The distribution of the sum of the first 0, 1, ... of some distributions, at its first `longest` numbers."""
+def _running(pmfs: list[Array]) -> list[Array]:
+    """The distribution of the sum of the first 0, 1, ... of some distributions."""
     sums = [np.ones(1)]
     for pmf in pmfs:
-        sums.append(np.convolve(sums[-1][:longest], pmf[:longest])[:longest])
+        sums.append(np.convolve(sums[-1], pmf))
     return sums
 
 

@@ -1,24 +1,31 @@
 """What a release says of counts and shares, without sampling: means, standard deviations and intervals."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import final
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.quantiles import Mixture, count_quantiles, share_mixture, share_quantiles
-from pymc_dirdp.inference.unknown_total import UnknownTotal
+from pymc_dirdp.inference.tree import Group, Spread
 
-__all__ = ["Estimate", "estimate", "estimate_of_rows", "interval_ends", "summarised"]
+__all__ = ["Estimate", "KnownCounts", "RowGiven", "estimate", "estimate_of_rows", "interval_ends", "summarised"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+# Counts and totals beyond which there is less probability are left out of a mixture; up to so many pairs of both
+# are all looked at.
+_NEGLIGIBLE, _MOST_PAIRS = 1e-13, 400_000
+# The length of a block of numbers, in deviations, and its points.
+_LENGTH, _NODES = 2.0, 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +38,14 @@ class Estimate:
         Means and standard deviations of the shares `p` and of the counts `x`.
     prob : array, shape (m,)
         Probabilities of the intervals.
-    share_intervals : array, shape (m, d, 2)
-        Central intervals of the shares.
     count_intervals : array of int, shape (m, d, 2)
         Central intervals of the counts, both ends included; they hold at least the stated probability.
     log_evidence : float
         Logarithm of the probability or density of the output.
+    share_quantiles : callable
+        Quantiles of the shares, shape `(levels, d)`, at an array of levels: what takes most of the time.
+    is_exact : bool
+        Whether these are sums; otherwise they are averages over exact draws.
     """
 
     share_means: Array
@@ -44,9 +53,16 @@ class Estimate:
     count_means: Array
     count_sds: Array
     prob: Array
-    share_intervals: Array
     count_intervals: Integers
     log_evidence: float
+    share_quantiles: Callable[[Array], Array] = field(repr=False)
+    is_exact: bool = True
+
+    @cached_property
+    def share_intervals(self) -> Array:
+        """Central intervals of the shares, shape (m, d, 2)."""
+        low, high = np.split(self.share_quantiles(np.concatenate([(1 - self.prob) / 2, (1 + self.prob) / 2])), 2)
+        return np.stack([low, high], axis=-1)
 
 
 def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estimate:
@@ -73,47 +89,191 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
            [ 3, 10]])
     """
     marginals = law.tilted.marginals
-    return _estimate(marginals, share_mixture(marginals, law.alpha, law.total), prob, law.log_evidence)
-
-
-def estimate_of_rows(rows: Sequence[UnknownTotal], prob: Sequence[float], log_evidence: float) -> Estimate:
-    """The same summaries of rows whose totals are not known, without sampling. Cells of all rows follow one another."""
-    found = [_estimate(row.counts, row.mixture, prob, log_evidence) for row in rows]
-
-    def joined(field: str, axis: int) -> NDArray[Any]:
-        return np.concatenate([getattr(one, field) for one in found], axis=axis)
-
+    levels, ends = interval_ends(prob)
+    least, most = np.split(count_quantiles(marginals, ends), 2)
+    size = law.alpha.sum() + law.total
+    means = (law.alpha + marginals.means) / size
     return Estimate(
-        share_means=joined("share_means", 0),
-        share_sds=joined("share_sds", 0),
-        count_means=joined("count_means", 0),
-        count_sds=joined("count_sds", 0),
-        prob=found[0].prob,
-        share_intervals=joined("share_intervals", 1),
-        count_intervals=joined("count_intervals", 1),
-        log_evidence=log_evidence,
+        share_means=means,
+        share_sds=np.sqrt((means * (1 - means) + marginals.variances / size) / (size + 1)),
+        count_means=marginals.means,
+        count_sds=np.sqrt(marginals.variances),
+        prob=levels,
+        count_intervals=np.stack([least, most], axis=-1),
+        log_evidence=law.log_evidence,
+        share_quantiles=lambda ends: share_quantiles(share_mixture(marginals, law.alpha, law.total), ends),
     )
 
 
-def _estimate(counts: NumberLaws, mixture: Mixture, prob: Sequence[float], log_evidence: float) -> Estimate:
+@final
+@dataclass(frozen=True, eq=False)
+class KnownCounts:
+    """The counts of a row whose total is known, with their distributions: what :class:`RowGiven` asks of a group."""
+
+    cells: list[Spread]
+
+    def given(self, total: Spread) -> list[Spread]:
+        """As :meth:`Group.given`."""
+        return [Spread(cell.low, total.values * cell.values) for cell in self.cells]
+
+    def joint(self, child: int, numbers: Integers, totals: Integers, masses: Array) -> Array:
+        """As :meth:`Group.joint`."""
+        return self.cells[child].values[numbers - self.cells[child].low, None] * masses
+
+
+@final
+class RowGiven:
+    """A row whose total has a known distribution: sums over all counts and totals.
+
+    Parameters
+    ----------
+    alpha : array, shape (d,)
+        The prior of the shares.
+    group : Group or KnownCounts
+        The cells, as a function of their total.
+    total : Spread
+        The distribution of the total, shape (1, n).
+    """
+
+    def __init__(self, alpha: Array, group: Group | KnownCounts, total: Spread) -> None:
+        self._alpha, self._group, self._total = alpha, group, total
+
+    @cached_property
+    def _cells(self) -> list[Spread]:
+        """Of each count the distribution, and the same with the expected 1 / (a0 + n) and 1 / ((a0 + n) (a0 + n + 1)).
+
+        The moments of a share given its count x and the total n are (a + x) / (a0 + n), and so on.
+        """
+        size = self._alpha.sum() + self._total.numbers
+        masses = self._total.values[0]
+        return self._group.given(
+            Spread(self._total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
+        )
+
+    def _moment(self, power: int) -> Array:
+        return np.array([cell.values[0] @ cell.numbers**power for cell in self._cells])
+
+    @cached_property
+    def count_means(self) -> Array:
+        """Expected counts."""
+        return self._moment(1)
+
+    @property
+    def count_sds(self) -> Array:
+        """Standard deviations of the counts."""
+        each = zip(self._cells, self.count_means, strict=True)
+        return np.sqrt([cell.values[0] @ (cell.numbers - mean) ** 2 for cell, mean in each])
+
+    @cached_property
+    def share_moments(self) -> tuple[Array, Array]:
+        """Means and standard deviations of the shares."""
+        shapes = [cell.numbers + a for cell, a in zip(self._cells, self._alpha, strict=True)]
+        mean = np.array([cell.values[1] @ u for cell, u in zip(self._cells, shapes, strict=True)])
+        square = np.array([cell.values[2] @ (u * (u + 1)) for cell, u in zip(self._cells, shapes, strict=True)])
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
+    def count_quantiles(self, levels: Array) -> Integers:
+        """The least count with at least so much probability up to it, shape `(levels, d)`."""
+        found = []
+        for cell in self._cells:
+            cdf = np.cumsum(cell.values[0])
+            place = np.searchsorted(cdf, levels * cdf[-1] * (1 - 1e-14))
+            found.append(cell.low + np.minimum(place, len(cdf) - 1))
+        return np.stack(found, axis=1)
+
+    def share_quantiles(self, levels: Array) -> Array:
+        """Quantiles of the shares, shape `(levels, d)`."""
+        found = [self._share(cell, levels) for cell in range(len(self._alpha))]
+        return np.concatenate(found, axis=1)
+
+    def _share(self, cell: int, levels: Array) -> Array:
+        """Quantiles of one share, shape `(levels, 1)`: of a mixture over all counts and totals."""
+        alpha, others = float(self._alpha[cell]), float(np.delete(self._alpha, cell).sum())
+        count, total = self._cells[cell].part(0).trimmed(_NEGLIGIBLE), self._total.part(0).trimmed(_NEGLIGIBLE)
+        middle = total.mean_and_sd[0]
+        share = (alpha + count.mean_and_sd[0]) / (alpha + others + middle)
+        every = len(count.values) * len(total.values) <= _MOST_PAIRS
+        squared = 0.0 if every else _LENGTH**2
+        while True:
+            # Of more pairs some, which are nearer to one another than the deviations of a share, in counts and totals.
+            x, of_count = _points(count, squared, lambda at: min(at, abs(middle - at) + 1))
+            n, of_total = _points(total, squared, lambda at: (1 / share - 1) * at)
+            if len(x) * len(n) <= _MOST_PAIRS:
+                break
+            squared *= 4
+        masses = self._group.joint(cell, x, n, total.values[n - total.low] * of_total) * of_count[:, None]
+        matters = np.abs(masses) > _NEGLIGIBLE / len(n)
+        # Of each count a run of totals, from the first to the last that matters.
+        last = matters.shape[1] - matters[:, ::-1].argmax(axis=1)
+        column = np.arange(len(n))
+        matters = (column >= matters.argmax(axis=1)[:, None]) & (column < last[:, None]) & matters.any(axis=1)[:, None]
+        row, place = np.nonzero(matters)
+        masses, second = masses[row, place] / masses[row, place].sum(), others + (n[place] - x[row])
+        mixture = Mixture(
+            np.asarray(alpha + x[row], dtype=np.float64),
+            np.asarray(second),
+            masses,
+            np.zeros(len(row), dtype=np.int64),
+            1,
+        )
+        if every:
+            runs = np.append(True, np.diff(row) > 0)
+            after = np.cumsum(masses[::-1])[::-1] - masses
+            ends = np.append(np.flatnonzero(runs)[1:], len(row)) - 1
+            tails = np.maximum(after - after[ends][np.cumsum(runs) - 1], 0.0) / np.maximum(second, 1e-300)
+            mixture = replace(mixture, tails=tails, runs=runs)
+        return share_quantiles(mixture, levels)
+
+
+def _points(law: Spread, squared: float, variance: Callable[[int], float]) -> tuple[Integers, Array]:
+    """Numbers, and weights with which they add up smooth functions of all numbers of a distribution.
+
+    These are polynomials on a block that is no longer than the root of `squared * variance`, and a long block has
+    Chebyshev's points among its numbers. Where there are kinks, as in Laplace noise, sums are off by thousandths.
+    """
+    found: list[tuple[Integers, Array]] = []
+    start, end = law.low, law.low + len(law.values)
+    while start < end:
+        size = min(int(np.sqrt(squared * max(variance(start), 0.0))), end - start)
+        if size <= 2 * _NODES:
+            size = min(_NODES, end - start)
+            found.append((start + np.arange(size, dtype=np.int64), np.ones(size)))
+        else:
+            places, weights = _block(size)
+            found.append((start + places, weights))
+        start += size
+    points = np.concatenate([places for places, _ in found])
+    return points, np.concatenate([each for _, each in found])
+
+
+@lru_cache(maxsize=1024)
+def _block(size: int) -> tuple[Integers, Array]:
+    """Places in a block of numbers, and weights that add up polynomials exactly."""
+    level = (1 - np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))) / 2
+    places = np.unique(np.rint((size - 1) * level).astype(np.int64))
+    polynomials = chebvander(2 * np.arange(size) / (size - 1) - 1, len(places) - 1)
+    weights: Array = np.asarray(np.linalg.solve(polynomials[places].T, polynomials.sum(axis=0)), dtype=np.float64)
+    return places, weights
+
+
+def estimate_of_rows(rows: Sequence[RowGiven], prob: Sequence[float], log_evidence: float) -> Estimate:
+    """The same summaries of rows whose totals are not known. Cells of all rows follow one another."""
     levels, ends = interval_ends(prob)
-    means, variances = mixture.moments
-    low, high = np.split(share_quantiles(mixture, ends), 2)
-    least, most = np.split(count_quantiles(counts, ends), 2)
+    least, most = np.split(np.concatenate([row.count_quantiles(ends) for row in rows], axis=1), 2)
     return Estimate(
-        share_means=means,
-        share_sds=np.sqrt(variances),
-        count_means=counts.means,
-        count_sds=np.sqrt(counts.variances),
+        share_means=np.concatenate([row.share_moments[0] for row in rows]),
+        share_sds=np.concatenate([row.share_moments[1] for row in rows]),
+        count_means=np.concatenate([row.count_means for row in rows]),
+        count_sds=np.concatenate([row.count_sds for row in rows]),
         prob=levels,
-        share_intervals=np.stack([low, high], axis=-1),
         count_intervals=np.stack([least, most], axis=-1),
         log_evidence=log_evidence,
+        share_quantiles=lambda ends: np.concatenate([row.share_quantiles(ends) for row in rows], axis=1),
     )
 
 
 def summarised(draws: Draws, alpha: Array, prob: Sequence[float], log_evidence: float) -> Estimate:
-    """The same summaries of draws, where totals are not known. Cells of all rows follow one another.
+    """The same summaries of draws. Cells of all rows follow one another.
 
     Parameters
     ----------
@@ -131,7 +291,6 @@ def summarised(draws: Draws, alpha: Array, prob: Sequence[float], log_evidence: 
     first, size = alpha + draws.counts, (alpha + draws.counts).sum(axis=-1, keepdims=True)
     means = (first / size).reshape(len(counts), -1)
     inner = (first * (size - first) / (size**2 * (size + 1))).reshape(len(counts), -1)
-    low, high = np.split(np.quantile(shares, ends, axis=0), 2)
     least, most = np.split(np.quantile(counts, ends, axis=0, method="inverted_cdf"), 2)
     return Estimate(
         share_means=means.mean(axis=0),
@@ -139,9 +298,10 @@ def summarised(draws: Draws, alpha: Array, prob: Sequence[float], log_evidence: 
         count_means=counts.mean(axis=0),
         count_sds=counts.std(axis=0),
         prob=levels,
-        share_intervals=np.stack([low, high], axis=-1),
         count_intervals=np.stack([least, most], axis=-1),
         log_evidence=log_evidence,
+        share_quantiles=lambda ends: np.quantile(shares, ends, axis=0),
+        is_exact=False,
     )
 
 

@@ -6,13 +6,13 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.inference.number_laws import NumberLaws
 
-__all__ = ["Fourier"]
+__all__ = ["MOST_KEPT", "MUCH_KEPT", "Fourier"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # So many numbers are transformed at most, over all cells: 48 megabytes; and where there is no other way, 240.
-_MOST_KEPT, _MOST_AT_ALL = 6_000_000, 30_000_000
+MUCH_KEPT, MOST_KEPT = 6_000_000, 30_000_000
 # A probability below this share of the largest is rounding.
 _ROUNDING = 1e-15
 
@@ -32,9 +32,9 @@ class Fourier:
     """
 
     @staticmethod
-    def fits(cells: NumberLaws, *, at_all: bool = False) -> bool:
-        """Is there room for all transforms, or for as much as there may ever be?"""
-        return cells.size * _length(cells) <= (_MOST_AT_ALL if at_all else _MOST_KEPT)
+    def fits(cells: NumberLaws, *, most: int = MUCH_KEPT) -> bool:
+        """Whether all transforms hold no more than so many numbers."""
+        return cells.size * _length(cells) <= most
 
     def __init__(self, cells: NumberLaws, total: int) -> None:
         self._cells, self._total = cells, total
@@ -64,6 +64,21 @@ class Fourier:
             low = self._low - int(self._cells.lows[i])
             found[here] = _known(self._rest[i], self._total - x[here] - low)
         return found
+
+    def spread(self, low: int, known: Array) -> list[Array]:
+        """As :meth:`Convolution.spread`."""
+        start, cells = low - self._low, self._cells
+        of_sum = scipy.fft.rfft(np.pad(known, ((0, 0), (start, 0))), self._size)
+        after = [np.ones(1)]
+        for factor in self._factors[:0:-1]:
+            after.append(after[-1] * factor)
+        before, parts = np.ones(1), []
+        for i, factor in enumerate(self._factors):
+            x = np.arange(cells.lows[i], cells.highs[i] + 1, dtype=np.float64)
+            others = scipy.fft.irfft(of_sum * np.conj(before * after[-1 - i]), self._size)[:, : len(x)]
+            parts.append(np.maximum(others, 0.0) * np.exp(cells.log_pmf(x, np.full(len(x), i))))
+            before = before * factor
+        return parts
 
 
 def _length(cells: NumberLaws) -> int:

@@ -1,5 +1,7 @@
 """The distribution of a sum of independent integers from characteristic functions at a few points."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -83,6 +85,7 @@ class Inversion:
 
     def __init__(self, cells: NumberLaws, total: int, of: Integers | None = None, most_nodes: int = 2**14) -> None:
         self._most_nodes = most_nodes
+        self._cells = cells
         self._of = np.arange(cells.size) if of is None else np.sort(of)
         self._place = np.full(cells.size, -1)
         self._place[self._of] = np.arange(len(self._of))
@@ -109,7 +112,6 @@ class Inversion:
         self._weights[0] /= 2
         self._product = product * self._weights
         self.log_bound = float(np.log(np.abs(self._product).sum()))
-        self._without: Complex | None = None
 
     def _characteristic_functions(self, cells: NumberLaws) -> Complex:
         """`E exp(i t (x - centre))` of each cell at the nodes, shape `(cells, nodes)`."""
@@ -143,11 +145,6 @@ class Inversion:
 
     def log_rest(self, x: Array, cell: Integers) -> Array:
         """Logarithm of the probability that all cells but this one add up to `total - x`."""
-        if self._without is None:
-            ones = np.ones((1, self._factors.shape[1]))
-            before = np.cumprod(np.concatenate([ones, self._factors[:-1]]), axis=0)
-            after = np.cumprod(np.concatenate([ones, self._factors[:0:-1]]), axis=0)[::-1]
-            self._without = np.ascontiguousarray((before * after * self._weights).T)
         x, cell = np.broadcast_arrays(x, cell)
         x, cell, shape = x.ravel(), cell.ravel(), x.shape
         found = np.empty(x.size)
@@ -156,8 +153,28 @@ class Inversion:
             found[part] = self._log_rest(x[part], cell[part])
         return found.reshape(shape)
 
+    @cached_property
+    def _without(self) -> Complex:
+        """Products of the characteristic functions of all cells but one, shape `(nodes, cells)`."""
+        ones = np.ones((1, self._factors.shape[1]))
+        before = np.cumprod(np.concatenate([ones, self._factors[:-1]]), axis=0)
+        after = np.cumprod(np.concatenate([ones, self._factors[:0:-1]]), axis=0)[::-1]
+        return np.ascontiguousarray((before * after * self._weights).T)
+
+    def spread(self, low: int, known: Array) -> list[Array]:
+        """As :meth:`Convolution.spread`, of cells whose every number is a node."""
+        cells = self._cells
+        t = self._step * np.arange(len(self._product))
+        of_sum = known @ np.exp(-1j * np.outer(np.arange(known.shape[1]), t))
+        place, masses = cells.node_law, cells.masses
+        turn = np.exp(1j * self._step * (cells.nodes + (self._centre - self._centres)[place] - low))
+        value = np.zeros((len(known), len(place)), dtype=np.complex128)
+        for j in range(len(self._product) - 1, -1, -1):
+            value *= turn
+            value += of_sum[:, j, None] * self._without[j][place]
+        return np.split(np.maximum(value.real, 0.0) * masses, np.searchsorted(place, np.arange(1, cells.size)), axis=1)
+
     def _log_rest(self, x: Array, cell: Integers) -> Array:
-        assert self._without is not None
         others = self._centre - self._centres[cell]
         bound = np.abs(self._without).sum(axis=0)[self._place[cell]]
         return self._inverted(_Columns(self._without, self._place[cell]), self._total - x - others, bound)

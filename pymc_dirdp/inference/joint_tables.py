@@ -19,10 +19,11 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs, prior_of
-from pymc_dirdp.inference.estimates import Estimate, summarised
+from pymc_dirdp.inference.estimates import Estimate, KnownCounts, RowGiven, estimate_of_rows, summarised
 from pymc_dirdp.inference.number_laws import ImpossibleError
 from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import BlockLikelihood, JointLikelihoods
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
@@ -30,8 +31,8 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 __all__ = ["JointLaw", "JointTables", "SharedNoise", "of_blocks"]
 
 _IMPOSSIBLE = "No counts can have led to this output. Check the output and its mechanism."
-# Draws that the summaries are made from, as for tables with private totals.
-_SUMMARISED = 20_000
+# Draws that the summaries of rows that share their records are made from.
+_SUMMARISED, _SEED = 20_000, 20261124
 # Products of sums over more lists than exp of this are no doubles.
 _MOST_LOG_POINTS = 600.0
 # So many numbers at a time are looked at for draws.
@@ -196,9 +197,6 @@ class JointLaw:
         Of anyone who infers.
     """
 
-    is_exact = False
-    """Estimates are averages over exact draws."""
-
     def __init__(self, output: Seen, likelihoods: JointLikelihoods, beliefs: Beliefs) -> None:
         self.prior = prior_of(output, beliefs.prior)
         self._is_divided = self.prior.size > len(likelihoods.blocks) * self.prior.shape[-1]
@@ -257,14 +255,20 @@ class JointLaw:
         counts, _ = self.counts(draws, rng, uniforms)
         return Draws(counts, draw_shares(counts, self.prior, rng), 1.0)
 
-    def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
-        """Summaries of exact draws, but for the expected counts and shares, which are sums."""
-        found = summarised(self.draw(_SUMMARISED, rng), self.prior, prob, self.log_evidence)
-        means = self.count_means
+    def estimate(self, prob: list[float]) -> Estimate:
+        """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows.
+
+        Where rows share their records, averages over exact draws stand for the sums over the totals of rows.
+        """
         if self._is_divided:
-            return replace(found, count_means=means.ravel())
-        shares = (self.prior + means) / (self.prior + means).sum(axis=-1, keepdims=True)
-        return replace(found, count_means=means.ravel(), share_means=shares.ravel())
+            drawn = self.draw(_SUMMARISED, np.random.default_rng(_SEED))
+            return replace(summarised(drawn, self.prior, prob, self.log_evidence), count_means=self.count_means.ravel())
+        rows = []
+        for alpha, cells in zip(self.prior, self._tables.count_probabilities, strict=True):
+            total = round(sum(float(x @ p) for x, p in cells))
+            counts = KnownCounts([Spread(int(x[0]), p) for x, p in cells])
+            rows.append(RowGiven(alpha, counts, Spread(total, np.ones((1, 1)))))
+        return estimate_of_rows(rows, prob, self.log_evidence)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import _block_rule
 
-__all__ = ["CUT", "ImpossibleError", "LogWeight", "NumberLaws"]
+__all__ = ["CUT", "ImpossibleError", "LogWeight", "NumberLaws", "refuse_no_weights"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -35,6 +35,15 @@ class ImpossibleError(ArgumentError):
     """No numbers have a positive weight, or none that doubles can tell from 0."""
 
 
+def refuse_no_weights(logs: Array) -> None:
+    """Raise the error about logarithms of weights that are no numbers, or infinite."""
+    if np.isnan(logs).any() or np.isposinf(logs).any():
+        raise ArgumentError(
+            "The log-likelihood is no number, or infinite, for some count that is possible. It must be finite or -inf "
+            "for all counts from `least` to the total."
+        )
+
+
 class NumberLaws:
     """Independent distributions of integers on `least..most`, with weights `exp(log_weight(x, law) + tilt * x)`.
 
@@ -53,8 +62,6 @@ class NumberLaws:
         The ends of the numbers of each distribution.
     smooth : bool
         If false, every number is a node: for weights that follow no smooth curve.
-    noise : float
-        Relative error of the weights, beyond the rounding of their logarithms. No rule is refined further.
     """
 
     def __init__(
@@ -65,12 +72,10 @@ class NumberLaws:
         most: int | Integers,
         *,
         smooth: bool = True,
-        noise: float = 0.0,
     ) -> None:
         self.size, self.smooth = size, smooth
         self.least = np.broadcast_to(np.asarray(least, dtype=np.int64), (size,))
         self.most = np.broadcast_to(np.asarray(most, dtype=np.int64), (size,))
-        self.noise = noise
         self.tilt = 0.0
         self.cut = CUT
         self._log_weight = log_weight
@@ -212,7 +217,7 @@ class NumberLaws:
         new = (rule * np.exp(tilted - level[child_law])).sum(axis=0).reshape(-1, 2).sum(axis=1)
         # The weights are rounded where their logarithms are large: no rule can do better than that.
         largest = np.max(np.where(np.isfinite(values), np.abs(values), 0.0) + np.abs(self.tilt * points), axis=0)
-        noise = max(tolerance, self.noise) + 2e-16 * largest.reshape(-1, 2).max(axis=1)
+        noise = tolerance + 2e-16 * largest.reshape(-1, 2).max(axis=1)
         error = np.abs(old - new)
         settled = np.repeat(error <= noise * np.maximum(mass[law], new), 2)
         # A block that does not matter may matter after a small change of the tilt, if it lies far from those that do.
@@ -236,11 +241,7 @@ class NumberLaws:
         points = start + np.stack([offsets for offsets, _ in rules], axis=1)[:, which]
         rule = np.stack([weights for _, weights in rules], axis=1)[:, which]
         values = np.broadcast_to(self._log_weight(points, law), points.shape)
-        if np.isnan(values).any() or np.isposinf(values).any():
-            raise ArgumentError(
-                "The log-likelihood is no number, or infinite, for some count that is possible. It must be finite or "
-                "-inf for all counts from `least` to the total."
-            )
+        refuse_no_weights(values)
         return points, rule, values
 
     def _gather(self) -> None:

@@ -43,7 +43,6 @@ class Pair:
             int(cells.least.min()),
             int(cells.most.max()),
             smooth=cells.smooth,
-            noise=cells.noise,
         )
         laws.settle(0.0)
         return laws

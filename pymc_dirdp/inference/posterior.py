@@ -5,12 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import integer
-from pymc_dirdp.inference.drawing import draw_counts
-from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["Draws", "draw", "draw_shares"]
+__all__ = ["Draws", "draw_shares"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,30 +30,6 @@ class Draws:
     counts: Integers
     shares: Array
     acceptance: float
-
-
-def draw(law: ProductLaw, draws: int, rng: np.random.Generator) -> Draws:
-    """Draw counts and shares of one row given an output.
-
-    Parameters
-    ----------
-    law : ProductLaw
-        The row given the output.
-    draws : int
-        Number of independent draws.
-    rng : numpy.random.Generator
-        The source of randomness. What is drawn here is computed from what was published, so it needs no secrecy.
-
-    Examples
-    --------
-    >>> z = np.array([3.0, 12.0, 8.0])
-    >>> law = ProductLaw(alpha=[1, 1, 1], total=20, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2)
-    >>> draw(law, 4000, np.random.default_rng(1)).shares.mean(axis=0).round(2)
-    array([0.15, 0.51, 0.34])
-    """
-    draws = integer(1, draws=draws)
-    counts, acceptance = draw_counts(law.tilted, np.full(draws, law.total), rng)
-    return Draws(counts, draw_shares(counts, law.alpha, rng), acceptance)
 
 
 def draw_shares(counts: Integers, alpha: Array, rng: np.random.Generator) -> Array:

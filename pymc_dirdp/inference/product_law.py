@@ -13,33 +13,10 @@ from pymc_dirdp.inference.number_laws import LogWeight, NumberLaws
 from pymc_dirdp.inference.tilted import TiltedCells, solved
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = ["ProductLaw", "tabulated"]
+__all__ = ["ProductLaw"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-def tabulated(log_likelihood: ArrayLike) -> LogWeight:
-    """A table of log-likelihoods as a function of counts and cells.
-
-    Parameters
-    ----------
-    log_likelihood : array, shape (d, N + 1)
-        Entry `[i, c]` is the log-likelihood of what was put out for cell `i` if its count is `c`. It may be `-inf`.
-
-    Examples
-    --------
-    >>> tabulated([[0.0, -1.0], [-2.0, -3.0]])(np.array([1, 0]), np.array([0, 1]))
-    array([-1., -2.])
-    """
-    table = np.asarray(log_likelihood, dtype=np.float64)
-    if table.ndim != 2 or np.isnan(table).any() or np.isposinf(table).any():
-        raise ArgumentError("Expected log_likelihood to be a table of shape (d, N + 1) with entries below infinity.")
-
-    def look_up(counts: Array, cells: Integers) -> Array:
-        return table[cells, np.asarray(counts, dtype=np.int64)]
-
-    return look_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +40,12 @@ class ProductLaw:
     least : int
         The promised least count of every cell, `min_count`.
     smooth : bool
-        False if the log-likelihood is known at whole counts only, as from :func:`tabulated`; then all are looked at.
+        False if the log-likelihood is known at whole counts only; then all are looked at.
     log_factor : float
         Logarithm of the factor of the likelihood that depends on the total alone. It matters for the evidence only.
-    noise : float
-        Relative error of the likelihood, if it is itself the result of sums.
     log_shares : array, shape (d,), optional
         Logarithms of the shares, if they are known. Then `x ~ Multinomial(total, shares)` and `alpha` says nothing. One
         may be `-inf`: that cell is empty.
-    at_most : array of int, shape (d,), optional
-        Larger counts are left out of the cells: those that are known to be improbable.
     near : ProductLaw, optional
         The same law but for other known shares, all positive. It spares some of the work.
 
@@ -92,9 +65,7 @@ class ProductLaw:
     least: int = 0
     smooth: bool = True
     log_factor: float = 0.0
-    noise: float = 0.0
     log_shares: Array | None = field(default=None, repr=False)
-    at_most: Integers | None = field(default=None, repr=False)
     near: "ProductLaw | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -136,8 +107,7 @@ class ProductLaw:
         """Independent cells with the weights of this law, not tilted yet."""
         if self.near is not None and self.log_shares is not None and self.near.log_shares is not None:
             return self.near._settled.shifted(self.log_weight, self.log_shares - self.near.log_shares)
-        most = self.most if self.at_most is None else np.minimum(self.most, self.at_most)
-        return NumberLaws(self.log_weight, len(self.alpha), self.least, most, smooth=self.smooth, noise=self.noise)
+        return NumberLaws(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth)
 
     @cached_property
     def _settled(self) -> NumberLaws:
@@ -164,14 +134,6 @@ class ProductLaw:
     def log_evidence(self) -> float:
         """Logarithm of the probability (or density) of the output under the prior, the counts summed out."""
         return float(self.log_normaliser(self.total)) + self.log_factor + self.tilted.log_sum_of_products
-
-    def log_probability(self, counts: ArrayLike) -> Array:
-        """Logarithm of the probability of whole rows of counts given the output, shape `(...)` of `(..., d)`."""
-        x = np.asarray(counts, dtype=np.float64)
-        possible = (x.sum(axis=-1) == self.total) & np.all((x >= self.least) & (x == np.floor(x)), axis=-1)
-        safe = np.where(possible[..., None], x, float(self.least))
-        weights = self.log_weight(safe, np.arange(len(self.alpha)))
-        return np.where(possible, weights.sum(axis=-1) - self.tilted.log_sum_of_products, -np.inf)
 
     @property
     def means(self) -> Array:

@@ -1,6 +1,6 @@
 """Quantiles of counts, and of shares that are mixtures of Beta laws over a count."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expi
 from pymc_dirdp.errors import InternalError
 from pymc_dirdp.inference.number_laws import NumberLaws
 
-__all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles", "shorten"]
+__all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,6 +57,12 @@ class Mixture:
     cell : array of int, shape (m,)
         The cell of each.
     size : int
+    tails : array, shape (m,), optional
+        Where the Beta laws are runs of which the second parameter rises by 1: the mass of all that follow each in its
+        run, over its second parameter. As `I(a, b + 1) - I(a, b) = p**a (1 - p)**b / (b B(a, b))`, one distribution
+        function a run is enough.
+    runs : array of bool, shape (m,), optional
+        The first of each run.
     """
 
     first: Array
@@ -64,6 +70,8 @@ class Mixture:
     masses: Array
     cell: Integers
     size: int
+    tails: Array | None = field(default=None, repr=False)
+    runs: NDArray[np.bool_] | None = field(default=None, repr=False)
 
     @classmethod
     def of_counts(cls, alpha: Array, counts: Array, others: Array, masses: Array, cell: Integers) -> "Mixture":
@@ -74,7 +82,8 @@ class Mixture:
 
     def part(self, kept: NDArray[np.bool_]) -> "Mixture":
         """Some of the Beta laws."""
-        return Mixture(self.first[kept], self.second[kept], self.masses[kept], self.cell[kept], self.size)
+        tails, runs = (None, None) if self.tails is None or self.runs is None else (self.tails[kept], self.runs[kept])
+        return Mixture(self.first[kept], self.second[kept], self.masses[kept], self.cell[kept], self.size, tails, runs)
 
     @cached_property
     def log_beta(self) -> Array:
@@ -154,7 +163,7 @@ def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
     off = np.bincount(cell, mass, marginals.size) - 1, np.bincount(cell, mass * (x - marginals.means[cell]), len(alpha))
     fits &= (np.abs(off[0]) < _TRAPEZOID) & (np.abs(off[1]) < _TRAPEZOID * np.maximum(sds, 1))
     if not fits.all():
-        shorten(marginals, total, fits)
+        _shorten(marginals, total, fits)
     kept, rest = fits[cell] & (mass > _NEGLIGIBLE), ~fits[marginals.node_law] & (marginals.masses > _NEGLIGIBLE)
     counts = np.concatenate([x[kept], marginals.nodes[rest]])
     masses = np.concatenate([mass[kept], marginals.masses[rest]])
@@ -162,7 +171,7 @@ def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
     return Mixture.of_counts(alpha, counts, total - counts, masses, cells)
 
 
-def shorten(marginals: NumberLaws, total: int, left: NDArray[np.bool_] | None = None) -> None:
+def _shorten(marginals: NumberLaws, total: int, left: NDArray[np.bool_] | None = None) -> None:
     """Blocks of counts no longer than some deviations of the Beta law of a share, given up to so many records.
 
     Parameters
@@ -207,7 +216,8 @@ def _quantiles(mixture: Mixture, levels: Array) -> Array:
         guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])
         t = np.nan_to_num(np.clip(logit(guess), -_FARTHEST, _FARTHEST))
         # The search for the neighbourhood takes an approximation: the distribution functions take most of the time.
-        t, _ = _root(mixture, levels, t, exact=False)
+        if mixture.tails is None:
+            t, _ = _root(mixture, levels, t, exact=False)
         t, value = _root(mixture, levels, t, exact=True)
     # Levels next to one another may have their quantiles exchanged within the accuracy of both.
     order = np.argsort(levels)
@@ -263,6 +273,8 @@ def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.boo
     if not cells.all():
         mixture = mixture.part(cells[mixture.cell])
     cell, masses, shape = mixture.cell, mixture.masses, t.shape
+    if mixture.tails is not None and mixture.runs is not None:
+        return _of_runs(mixture, mixture.tails, np.flatnonzero(mixture.runs), t)
     normal, few = _paulson(mixture, t), np.minimum(mixture.first, mixture.second) < _FEW
     row, near = np.nonzero((np.abs(normal) < _FAR) | few)
     place = row * mixture.size + cell[near]
@@ -279,6 +291,25 @@ def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.boo
     parts = (corrected, density, density * (x * expit(-at) - y * expit(at)))
     value, slope, curvature = (np.bincount(place, part, t.size).reshape(shape) for part in parts)
     return (whole + value) / np.bincount(cell, masses, mixture.size), slope, curvature
+
+
+def _of_runs(mixture: Mixture, tails: Array, runs: Integers, t: Array) -> _Values:
+    """The same of runs of Beta laws."""
+    value, slope, curvature = np.zeros(t.shape), np.zeros(t.shape), np.zeros(t.shape)
+    size, cell, x, y = mixture.size, mixture.cell, mixture.first, mixture.second
+    whole = np.add.reduceat(mixture.masses, runs)
+    total = np.bincount(cell, mixture.masses, size)
+    for row, at in enumerate(t):
+        p, q = expit(at), expit(-at)
+        density = np.exp(x * log_expit(at)[cell] + y * log_expit(-at)[cell] - mixture.log_beta)
+        # Shares above a half by what is left of 1, which keeps its digits.
+        low, high = betainc(x[runs], y[runs], p[cell[runs]]), betaincc(y[runs], x[runs], q[cell[runs]])
+        first = np.bincount(cell[runs], whole * np.where(at[cell[runs]] < 0, low, high), size)
+        value[row] = (first + np.bincount(cell, tails * density, size)) / total
+        density *= mixture.masses
+        slope[row] = np.bincount(cell, density, size) / total
+        curvature[row] = np.bincount(cell, density * (x * q[cell] - y * p[cell]), size) / total
+    return value, slope, curvature
 
 
 def _paulson(mixture: Mixture, t: Array) -> Array:

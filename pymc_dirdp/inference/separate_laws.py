@@ -40,10 +40,6 @@ class SeparateLaws:
                 found.append(law.log_evidence)
         return found
 
-    def is_exact(self, name: str) -> bool:
-        """Whether the estimates of a table are sums; otherwise they are averages over exact draws."""
-        return self._laws[name].is_exact
-
     def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
         """Independent draws of all tables, which are counted in a bar."""
         drawn = {}
@@ -56,11 +52,11 @@ class SeparateLaws:
             bar.advance()
         return drawn
 
-    def estimate(self, prob: list[float], rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Estimate]:
+    def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
         """Means, standard deviations and central intervals of shares and counts."""
         found = {}
         for name, law in self._laws.items():
             with concluding(self._tables[name]):
-                found[name] = law.estimate(prob, rng)
+                found[name] = law.estimate(prob)
             bar.advance()
         return found

@@ -11,35 +11,27 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.all_counts import AllCounts
-from pymc_dirdp.inference.beliefs import Beliefs, number_of, prior_of, row_prior_of
+from pymc_dirdp.inference.beliefs import Beliefs, OfTotal, number_of, prior_of, row_prior_of
 from pymc_dirdp.inference.binary_row import BinaryRow
 from pymc_dirdp.inference.drawing import draw_counts
-from pymc_dirdp.inference.estimates import Estimate, estimate, estimate_of_rows, summarised
-from pymc_dirdp.inference.number_laws import ImpossibleError, NumberLaws
+from pymc_dirdp.inference.estimates import Estimate, RowGiven, estimate, estimate_of_rows
+from pymc_dirdp.inference.number_laws import ImpossibleError
 from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.seen import Seen
-from pymc_dirdp.inference.tilted import count_itself
-from pymc_dirdp.inference.totals import OfTotal, PrivateTotal, RowTotals
-from pymc_dirdp.inference.unknown_total import UnknownTotal
+from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread, largest
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 
-__all__ = ["SUMMARISED", "TableLaw"]
+__all__ = ["TableLaw"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
-# Pairs of a total and a cell that are summed over at most, which takes some seconds, and totals of one row.
-_MOST_PAIRS = 6_000
-_MOST_TOTALS = 1_000
-_NEGLIGIBLE = 1e-13
 _FEW_COUNTS = 20_000
 # Sums over all counts have so many terms at most: of one row, for which there are other sums, and of several rows.
 _MOST_TERMS = 20_000, 5_000_000
-# Draws that the summaries of tables with private totals are made from.
-SUMMARISED = 20_000
 
 
 @final
@@ -53,8 +45,8 @@ class TableLaw:
     beliefs : Beliefs
         Of whoever concludes.
     features : sequence of TableLaw
-        Of other tables of the same records, each with a row for every cell of this table, which has one row. What they
-        say of their row totals they say of the counts of this table.
+        Of other tables of the same records, each with a row for every cell of this table, which has one row. Its counts
+        are their row totals, and with them all tables have one tree.
 
     Attributes
     ----------
@@ -84,7 +76,7 @@ class TableLaw:
             )
         room = most - output.least * d * others
         alphas = self.prior.reshape(-1, d)
-        self._own_laws = [_row(alpha, room, each, output) for alpha, each in zip(alphas, likelihoods, strict=True)]
+        self._row_laws = [_row(alpha, room, each, output) for alpha, each in zip(alphas, likelihoods, strict=True)]
         self._features = features
         self._factors = [_of_total(each) for each in likelihoods]
         self._most, self._row_prior, self._log_prior = most, row_prior, log_prior
@@ -101,7 +93,7 @@ class TableLaw:
             Logarithms of the shares.
         """
         law = copy.copy(self)
-        for name in ("_row", "_rows", "_private", "_totals", "_binary_row", "_all_counts"):
+        for name in ("_row", "_groups", "_root", "numbers", "_rows_given", "_binary_row", "_all_counts"):
             law.__dict__.pop(name, None)
         rows = log_shares.reshape(len(self._row_laws), -1)
         law._row_laws = [
@@ -112,7 +104,7 @@ class TableLaw:
     @cached_property
     def _usual(self) -> ProductLaw | None:
         """The law at shares that are likely, for the only row of a public total."""
-        if self._rows is not None or self._private is not None:
+        if not self._is_one_row:
             return None
         shares = (self.prior.ravel() + self._row.means) / (self.prior.sum() + self._most)
         # If there are few counts, looking at each is less work than rules for many.
@@ -149,7 +141,7 @@ class TableLaw:
     @cached_property
     def _binary_row(self) -> BinaryRow | None:
         """The only row, of a public total, as a function of its shares, if that is one short sum."""
-        if self._rows is not None or self._private is not None:
+        if not self._is_one_row:
             return None
         few = self.prior.shape[-1] == 2 and self._most <= _FEW_COUNTS
         return BinaryRow(self._row) if few else None
@@ -168,57 +160,119 @@ class TableLaw:
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
 
     @cached_property
-    def _row_laws(self) -> list[ProductLaw]:
-        if not self._features:
-            return self._own_laws
-        return [_sharpened(law, [feature._said_of_rows for feature in self._features]) for law in self._own_laws]
-
-    @cached_property
     def _row(self) -> ProductLaw:
         """The only row, of a public total."""
         factor = self._factors[0](np.array([float(self._most)]))
         return self._row_laws[0].at(self._most, float(factor[0]))
 
+    @property
+    def _is_one_row(self) -> bool:
+        """Whether nothing but the counts of one row is unknown."""
+        return len(self._row_laws) == 1 and self._log_prior is None and not self._features
+
     @cached_property
-    def _rows(self) -> RowTotals | None:
-        if len(self._row_laws) == 1:
-            return None
-        return RowTotals(self._row_laws, total=self._most, row_prior=self._row_prior, log_factors=self._factors)
+    def _groups(self) -> list[Group]:
+        """The cells of each row, as a function of its total."""
+        return [Group(Cells(law)) for law in self._row_laws]
+
+    def _log_weight_of_row(self, row: int, totals: Array) -> Array:
+        """What the likelihood and the prior of a row are multiplied by to be functions of its total."""
+        return np.asarray(self._row_laws[row].log_normaliser(totals) + self._factors[row](totals))
+
+    @cached_property
+    def _above(self) -> ProductLaw:
+        """The law of the numbers that the tree is made of next to its root: row totals, or counts of this table."""
+        if self._features:
+            return self._row_laws[0]
+        rows = len(self._row_laws)
+        shares = np.ones(rows) if self._row_prior is None else self._row_prior
+
+        def nothing(counts: Array, cells: Integers) -> Array:
+            return np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells)))
+
+        return ProductLaw(alpha=shares, total=self._most, log_likelihood=nothing)
+
+    @cached_property
+    def _root(self) -> Root:
+        """The number of all records, on top of the tree of all counts."""
+        total, most = (self._most, None) if self._log_prior is None else (None, self._most)
+        below = self._row_laws[0] if len(self._row_laws) == 1 else self._above
+        group = Group([self._node(i) for i in range(len(below.alpha))]) if self._nodes_wanted else self._groups[0]
+
+        def log_weight(totals: Array) -> Array:
+            found = below.log_normaliser(totals)
+            if len(self._row_laws) == 1:
+                found = found + self._factors[0](totals)
+            return np.asarray(found if self._log_prior is None else found + self._log_prior(totals))
+
+        return Root(group, log_weight, total=total, most=most)
 
     @property
-    def _said_of_rows(self) -> ProductLaw:
-        """The totals of several rows, given what was put out of these."""
-        return self._rows.totals  # type: ignore[union-attr]
+    def _nodes_wanted(self) -> bool:
+        return bool(self._features) or len(self._row_laws) > 1
+
+    def _node(self, cell: int) -> Node:
+        """One row total, or one count of this table, and all that is said of it."""
+        tables: Sequence[TableLaw] = self._features or [self]
+        at = np.array([cell])
+
+        def log_weight(totals: Array) -> Array:
+            own = self._above.log_weight(totals, np.full(totals.shape, cell))
+            return np.asarray(own + sum(table._log_weight_of_row(cell, totals) for table in tables))
+
+        def start(tilt: float) -> int:
+            law = self._above
+            ends = np.array([law.least]), np.array([law.most])
+            return int(largest(lambda x: law.log_weight(x, at) + tilt * x, *ends)[0][0])
+
+        groups = [table._groups[cell] for table in tables]
+        most = self._most - (self._above.least if self._features else 0)
+        return Node(groups, log_weight, most=most, start=start if self._features else None)
 
     @cached_property
-    def _private(self) -> PrivateTotal | None:
-        if self._log_prior is None:
-            return None
-        if self._rows is not None:
-            return PrivateTotal(self._rows.totals, log_prior=self._log_prior)
-        return PrivateTotal(self._row_laws[0], log_prior=self._log_prior, log_factor=self._factors[0])
+    def numbers(self) -> list[Spread]:
+        """The distributions of the row totals, or of the counts if there are features; of one row that of its total."""
+        _, root = self._root.law
+        return self._root.group.given(root) if self._nodes_wanted else [root]
+
+    @cached_property
+    def _rows_given(self) -> list[RowGiven]:
+        """All rows, given what is known of their totals."""
+        numbers = [self._root.law[1]] if self._features else self.numbers
+        groups = [self._root.group] if self._features else self._groups
+        laws = zip(self._row_laws, groups, numbers, strict=True)
+        return [RowGiven(law.alpha, group, number) for law, group, number in laws]
 
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability or density of what was put out, counts and shares summed out."""
-        return (self._private or self._rows or self._row).log_evidence
+        return self._row.log_evidence if self._is_one_row else self._root.law[0]
 
     @property
     def count_means(self) -> Array:
         """Expected counts, in the shape of the table: exact sums."""
-        if self._rows is not None:
-            sums = self._private or self._rows
-            found = sums.expectations(self._rows.count_means)
-        elif self._private is not None:
-            found = self._private.expectations(count_itself)
+        if self._is_one_row:
+            found = self._row.tilted.count_means
         else:
-            found = self._row.tilted.expectations(count_itself, np.array([self._most]))
+            found = np.concatenate([row.count_means for row in self._rows_given])
         return found.reshape(self.prior.shape)
 
     def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
         """Independent draws of the counts, shape `(draws, *shape)`, and the share of proposals that was accepted."""
-        tables, acceptance = self._tables(draws, rng)
-        return np.stack(tables, axis=1).reshape(draws, *self.prior.shape), acceptance
+        if self._is_one_row:
+            counts, acceptance = draw_counts(self._row.tilted, np.full(draws, self._most), rng)
+            return counts.reshape(draws, *self.prior.shape), acceptance
+        numbers, acceptance = self._root.group.draw(self._root.draw(draws, rng), rng)
+        if not self._nodes_wanted or self._features:
+            return numbers.reshape(draws, *self.prior.shape), acceptance
+        counts, share = self._counts_given(numbers, rng)
+        return counts, min(acceptance, share)
+
+    def _counts_given(self, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
+        """One draw of the counts for each draw of the row totals, shape `(draws, rows)`."""
+        rows = [group.draw(totals[:, row], rng) for row, group in enumerate(self._groups)]
+        counts = np.stack([one for one, _ in rows], axis=1).reshape(len(totals), *self.prior.shape)
+        return counts, min(share for _, share in rows)
 
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
@@ -227,59 +281,19 @@ class TableLaw:
 
     def draw_given(self, totals: Integers, rng: np.random.Generator) -> Draws:
         """The same for several rows, one draw for each table of their totals, shape `(draws, rows)`."""
-        tables, acceptance = self._rows.tables(totals, rng)  # type: ignore[union-attr]
-        counts = np.stack(tables, axis=1).reshape(len(totals), *self.prior.shape)
+        counts, acceptance = self._counts_given(totals, rng)
         return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
 
-    def _tables(self, draws: int, rng: np.random.Generator) -> tuple[list[Integers], float]:
-        """Counts of each row, of shape `(draws, d)`, and the share of proposals that was accepted."""
-        if self._private is None and self._rows is None:
-            counts, acceptance = draw_counts(self._row.tilted, np.full(draws, self._most), rng)
-            return [counts], acceptance
-        if self._private is None:
-            return self._rows.draw(draws, rng)  # type: ignore[union-attr]
-        totals, acceptance = self._private.draw(draws, rng)
-        if self._rows is None:
-            return [totals], acceptance
-        tables, share = self._rows.tables(totals, rng)
-        return tables, min(acceptance, share)
-
-    def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
+    def estimate(self, prob: list[float]) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""
-        if self._private is None and self._rows is None:
+        if self._is_one_row:
             return estimate(self._row, prob)
-        if self._totals is None:
-            return summarised(self.draw(SUMMARISED, rng), self.prior, prob, self.log_evidence)
-        rows = [UnknownTotal(law, *of) for law, of in zip(self._row_laws, self._totals, strict=True)]
-        return estimate_of_rows(rows, prob, self.log_evidence)
+        return estimate_of_rows(self._rows_given, prob, self.log_evidence)
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether estimates are sums. If the totals of rows have too wide a law, they are averages over exact draws."""
-        return (self._private is None and self._rows is None) or self._totals is not None
-
-    @cached_property
-    def _totals(self) -> list[tuple[Integers, Array]] | None:
-        """For each row the totals that matter and their probabilities; None if they are too many to be summed over."""
-        most = _MOST_PAIRS // self.prior.shape[-1]
-        if self._private is None:
-            return _whole(self._rows.marginals, most)  # type: ignore[union-attr]
-        of_all = _whole(self._private.totals, most)
-        if of_all is None or self._rows is None:
-            return of_all
-        return _whole(UnknownTotal(self._rows.totals, *of_all[0]).counts, most)
-
-
-def _whole(laws: NumberLaws, most: int) -> list[tuple[Integers, Array]] | None:
-    """The numbers of each law that matter, with their probabilities; None if they are more than `most` in all."""
-    matters = laws.block_mass > _NEGLIGIBLE
-    low, high = laws.highs.copy(), laws.lows.copy()
-    np.minimum.at(low, laws.block_law[matters], laws.block_start[matters])
-    np.maximum.at(high, laws.block_law[matters], (laws.block_start + laws.block_length - 1)[matters])
-    if np.sum(high - low + 1) > most or np.max(high - low) >= _MOST_TOTALS:
-        return None
-    numbers = [np.arange(a, b + 1) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
-    return [(x, np.exp(laws.log_pmf(x.astype(np.float64), np.full(len(x), i)))) for i, x in enumerate(numbers)]
+    def estimate_given(self, totals: Sequence[Spread], prob: list[float], log_evidence: float) -> Estimate:
+        """The same of a table whose row totals are the counts of another one, from their distributions."""
+        rows = zip(self._row_laws, self._groups, totals, strict=True)
+        return estimate_of_rows([RowGiven(law.alpha, group, total) for law, group, total in rows], prob, log_evidence)
 
 
 def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> ProductLaw:
@@ -296,21 +310,6 @@ def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> Pr
         return found
 
     return ProductLaw(alpha=alpha, total=most, log_likelihood=log_likelihood, least=output.least, smooth=smooth)
-
-
-def _sharpened(law: ProductLaw, said: list[ProductLaw]) -> ProductLaw:
-    """The law of the counts of a row that are the row totals of other tables."""
-
-    def log_likelihood(counts: Array, cells: Integers) -> Array:
-        found: Array = sum((one.log_likelihood(counts, cells) for one in said), start=law.log_likelihood(counts, cells))
-        return found
-
-    return replace(
-        law,
-        log_likelihood=log_likelihood,
-        smooth=law.smooth and all(one.smooth for one in said),
-        noise=law.noise + sum(one.noise for one in said),
-    )
 
 
 def _of_total(each: list[RowLikelihood]) -> OfTotal:

@@ -1,6 +1,5 @@
 """Independent cells, tilted so that their means add up to the total: what all sums and draws start from."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,34 +8,28 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from pymc_dirdp.inference.convolution import Convolution
-from pymc_dirdp.inference.fourier import Fourier
+from pymc_dirdp.inference.fourier import MOST_KEPT, Fourier
 from pymc_dirdp.inference.inversion import Inversion, TooManyNodesError, reach_of_sum
+from pymc_dirdp.inference.listed import Listed
 from pymc_dirdp.inference.number_laws import CUT, ImpossibleError, NumberLaws
 from pymc_dirdp.inference.pair import Pair
 
-__all__ = ["LITTLE_WORK", "OfCount", "TiltedCells", "count_itself", "solved", "tilt_for"]
+__all__ = ["LITTLE_WORK", "TiltedCells", "solved", "summed", "tilt_for"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-# Some functions of a count and of its cell, shape `(..., m)` of arrays of shape `(...)`.
-OfCount = Callable[[Array, Integers], Array]
 
 # With fewer products every sum is taken number by number; that takes some 10 milliseconds.
 LITTLE_WORK = 5e6
 _MUCH_WORK = 2e10
+# So many numbers are transformed at once, before it is asked whether characteristic functions at few points do.
+_LITTLE_KEPT = 500_000
 # Points at which characteristic functions are taken, if there is another way and if there is none.
 _FEW, _MANY = 500, 2**14
 # The means of the cells add up to the total up to this share of the standard deviation of the sum.
 _NEAR = 0.05
 # A slope of the log-likelihood beyond which no count is possible any more.
 _STEEPEST = 1e15
-# Numbers with less probability are left out of an average.
-_NEGLIGIBLE = 1e-18
-
-
-def count_itself(counts: Array, cells: Integers) -> Array:
-    """The function of a count whose expectation is the mean."""
-    return counts[..., None]
 
 
 @dataclass(frozen=True)
@@ -51,14 +44,11 @@ class TiltedCells:
         What they add up to in the distribution that is wanted.
     sums : Convolution, Fourier, Inversion or Pair
         The distribution of their sum.
-    reach : float
-        So far from `total` may other totals be that the sums are asked for.
     """
 
     cells: NumberLaws
     total: int
     sums: Convolution | Fourier | Inversion | Pair
-    reach: float = np.inf
 
     def log_sums_of_products(self, totals: Integers) -> Array:
         """Logarithm of the sum of the products of untilted weights over all tables with each of some totals."""
@@ -69,14 +59,11 @@ class TiltedCells:
         """The same for the one total."""
         return float(self.log_sums_of_products(np.array([self.total]))[0])
 
-    def expectations(self, of: OfCount, totals: Integers) -> Array:
-        """Expected functions of each count given each of some totals, shape `(len(totals), d, m)`.
-
-        Exact near the total of the tilt, as the sums are. The functions are evaluated between integers, too, but
-        for sums that know integers only, and where counts have any probability.
-        """
+    @property
+    def count_means(self) -> Array:
+        """Expected counts given the total, shape (d,)."""
         if isinstance(self.sums, Pair):
-            return self._expectations_of_a_pair(self.sums.first_given(totals), of, totals)
+            return self.marginals.means
         cells = self.cells
         if isinstance(self.sums, Inversion):
             # Between nodes nothing is lost: their rules add up every wave that the sum is made of.
@@ -86,21 +73,8 @@ class TiltedCells:
             cell = np.repeat(np.arange(cells.size), widths)
             x = (np.arange(widths.sum()) - (np.cumsum(widths) - widths - cells.lows)[cell]).astype(np.float64)
             log_mass = cells.log_pmf(x, cell)
-        logs = np.stack([self.sums.log_rest(x + (self.total - total), cell) for total in totals])
-        weights = np.exp(log_mass + logs - self.sums.log_sum(totals)[:, None])
-        kept = weights.max(axis=0) > _NEGLIGIBLE
-        values = weights[:, kept, None] * of(x[kept], cell[kept])
-        return np.add.reduceat(values, np.searchsorted(cell[kept], np.arange(cells.size)), axis=1)
-
-    @staticmethod
-    def _expectations_of_a_pair(first: NumberLaws, of: OfCount, totals: Integers) -> Array:
-        which, x, masses = first.node_law, first.nodes, first.masses[:, None]
-        starts = np.searchsorted(which, np.arange(first.size))
-        both = (x, totals[which] - x)
-        cells = (np.full(len(x), i) for i in (0, 1))
-        return np.stack(
-            [np.add.reduceat(masses * of(y, cell), starts, axis=0) for y, cell in zip(both, cells, strict=True)], axis=1
-        )
+        weights = np.exp(log_mass + self.sums.log_rest(x, cell) - self.sums.log_sum(np.array([self.total])))
+        return np.bincount(cell, weights * x, cells.size)
 
     @cached_property
     def marginals(self) -> NumberLaws:
@@ -111,12 +85,12 @@ class TiltedCells:
 
         cells = self.cells
         smooth = cells.smooth and isinstance(self.sums, Inversion | Pair)
-        laws = NumberLaws(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth, noise=cells.noise)
+        laws = NumberLaws(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth)
         laws.settle(0.0)
         return laws
 
 
-def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -> TiltedCells:
+def solved(cells: NumberLaws, total: int) -> TiltedCells:
     """Tilt cells so that they add up to a total on average, and find the distribution of their sum.
 
     Parameters
@@ -125,8 +99,6 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
         Their weights; the tilt that they have is where the search starts, and they are changed.
     total : int
         What they add up to.
-    little_work : float
-        With fewer products, sums are taken number by number: for all totals at once.
 
     Raises
     ------
@@ -137,14 +109,14 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
     for cut in (CUT, 6 * CUT, 13 * CUT):
         cells.settle(tilt, cut=cut)
         work = Convolution.work(cells)
-        if cells.size == 2 and work > little_work:
+        if cells.size == 2 and work > LITTLE_WORK:
             return TiltedCells(cells, total, Pair(cells, total))
-        if work > little_work and cut == CUT:
-            narrow, reach = _tapered(cells, total)
+        if work > LITTLE_WORK and cut == CUT:
+            narrow = _tapered(cells, total)
             sums = _transformed(narrow, total)
             # Below that the rounding of the integral shows.
             if float(sums.log_sum(np.array([total]))[0]) > sums.log_bound - 9:
-                return TiltedCells(narrow, total, sums, reach)
+                return TiltedCells(narrow, total, sums)
         if work <= _MUCH_WORK:
             convolution = Convolution(cells, total)
             # What was left out of the cells must not matter for this total.
@@ -153,18 +125,27 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
     raise _impossible()
 
 
+def summed(cells: Listed, total: int) -> TiltedCells:
+    """The distribution of the sum of cells as they are, near some total."""
+    if Convolution.work(cells) <= LITTLE_WORK:
+        return TiltedCells(cells, total, Convolution(cells, total))
+    if Fourier.fits(cells, most=_LITTLE_KEPT):
+        return TiltedCells(cells, total, Fourier(cells, total))
+    return TiltedCells(cells, total, _transformed(cells, total))
+
+
 def _transformed(cells: NumberLaws, total: int) -> Fourier | Inversion:
     """The distribution of the sum by characteristic functions: at few points, or at all if few do not suffice."""
     try:
         return Inversion(cells, total, most_nodes=_FEW if Fourier.fits(cells) else _MANY)
     except TooManyNodesError:
-        if not Fourier.fits(cells, at_all=True):
+        if not Fourier.fits(cells, most=MOST_KEPT):
             raise
     return Fourier(cells, total)
 
 
-def _tapered(cells: NumberLaws, total: int) -> tuple[NumberLaws, float]:
-    """Take from a cell that is wide what the total leaves no room for; and say for which other totals that is right.
+def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
+    """Take from a cell that is wide what the total leaves no room for.
 
     If one cell is far more uncertain than all others together, its count given the total is known nearly as well as
     their sum. Counts that the others cannot make up for may have any weight. Letting it fall to 0 smoothly makes the
@@ -174,7 +155,7 @@ def _tapered(cells: NumberLaws, total: int) -> tuple[NumberLaws, float]:
     others = np.delete(np.arange(cells.size), widest)
     rest = float(cells.variances[others].sum())
     if cells.variances[widest] < 100 * rest:
-        return cells, np.inf
+        return cells
     reach, width = reach_of_sum(cells, others), np.sqrt(rest)
     centre = total - float(cells.means[others].sum())
 
@@ -184,9 +165,9 @@ def _tapered(cells: NumberLaws, total: int) -> tuple[NumberLaws, float]:
         taper = log_ndtr(9 + (1.5 * reach - np.abs(x - centre)) / width)
         return cells.log_weights(x, cell) + np.where(cell == widest, taper, 0.0)
 
-    tapered = NumberLaws(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth, noise=cells.noise)
+    tapered = NumberLaws(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth)
     tapered.settle(cells.tilt)
-    return tapered, reach / 2
+    return tapered
 
 
 def _impossible() -> ImpossibleError:

@@ -270,7 +270,7 @@ def plot_analysis(
     draw = stored.tree.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     if draw.size > _MOST_CELLS:
         raise ArgumentError(f"{name!r} has {draw.size} cells; at most {_MOST_CELLS} can be read in one picture.")
-    aware = found.laws.estimate([level], np.random.default_rng(20261123))[name]
+    aware = found.laws.estimate([level])[name]
     released, naive = _read_as_data(release, name, alpha, aware)
     intervals = {
         "prior": (alpha / alpha.sum(axis=-1, keepdims=True), _beta(alpha, level)),

@@ -17,7 +17,6 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import Source, conclusions
 from pymc_dirdp.releases.opened import sparse_release
 from pymc_dirdp.releases.sparse import SparseEstimates, estimated, refuse_options
-from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["Estimates", "estimate"]
 
@@ -110,7 +109,6 @@ def estimate(
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = ...,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = ...,
     jointly: bool = ...,
-    random_seed: Seed = ...,
     progressbar: bool = ...,
 ) -> Estimates: ...
 
@@ -123,7 +121,6 @@ def estimate(
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
-    random_seed: Seed = None,
     progressbar: bool = True,
 ) -> Estimates | SparseEstimates:
     """Means, standard deviations and central intervals of shares and counts given a release.
@@ -136,16 +133,15 @@ def estimate(
         Probabilities of the intervals, in (0, 1). The largest is shown; `frame()` has all.
     prior, n_prior, row_prior, jointly
         As for :func:`pymc_dirdp.analyse`.
-    random_seed : int, SeedSequence, Generator or None
-        Of the draws that stand for sums where private totals leave too much open.
 
     Returns
     -------
     estimates : Estimates, or SparseEstimates of a release of a sparse table
-        Exact sums, without sampling. Where the totals of rows, or the number of records, are private and leave more
-        open than can be summed over (1000 totals of a row, or 6000 pairs of a total and a cell), and for features that
-        are taken together with their classes, averages over 20,000 exact independent draws stand for the sums, and
-        `conditions` says so. Functions of several cells, such as differences between groups, are those of the draws of
+        Exact sums, without sampling, also where the totals of rows or the number of records are private, and where
+        features are taken together with their classes. Intervals of shares take most of the time, so they are computed
+        when they are asked for: `print` and `frame()` do. Where both a count and the total of its row are known to some
+        hundreds only, their ends are sums over some pairs of both, with an error of some thousandths of the level at
+        most. Functions of several cells, such as differences between groups, are those of the draws of
         :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
 
     Raises
@@ -171,12 +167,12 @@ def estimate(
         return estimated(sparse, prior, prob)
     found = conclusions(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
-        tables = found.laws.estimate(list(prob), generator(random_seed), bar)
+        tables = found.laws.estimate(list(prob), bar)
     return Estimates(
         tables,
         {name: _cells(seen) for name, seen in found.tables.items()},
         tuple(
-            f"{name}: {found.conditions(name)}{'' if found.laws.is_exact(name) else '; averages over exact draws'}"
+            f"{name}: {found.conditions(name)}{'' if tables[name].is_exact else '; averages over exact draws'}"
             for name in found.tables
         ),
     )

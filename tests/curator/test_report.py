@@ -121,5 +121,5 @@ def test_with_a_private_number_of_records_the_estimate_is_that_of_the_plan_if_it
     assert ("KL of the estimate unknown nats" in text) != known
     assert "nan" not in text
     if known:
-        means = dirdp.estimate(release, n_prior=1200, random_seed=2).tables["p"].share_means
+        means = dirdp.estimate(release, n_prior=1200).tables["p"].share_means
         np.testing.assert_allclose(diagnosis["cells/p"]["estimate"], means, atol=0.01)

@@ -6,12 +6,11 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import norm
 
-from pymc_dirdp.inference.posterior import draw, draw_shares
+from pymc_dirdp.inference.posterior import draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.totals import PrivateTotal, RowTotals
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-from .laws import dirichlet, geometric, simulated, together, urn
+from .laws import dirichlet, draw, drawn, geometric, of_private_total, of_rows, simulated, together, urn
 
 DRAWS = 99
 LEVELS = (0.5, 0.8, 0.95)
@@ -125,7 +124,8 @@ class PrivateNumber(Case):
         likelihood, counted = output_of(self.kind, x, self.r, rng)
         most = round(2 * self.total * total)
         law = ProductLaw(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
-        counts = PrivateTotal(law, log_prior=lambda n: 0 * n).draw(DRAWS, rng)[0]
+        root = of_private_total(law)
+        counts, _ = root.group.draw(root.draw(DRAWS, rng), rng)
         naive = draw_shares(np.tile(counted, (DRAWS, 1)), law.alpha, rng)
         return (p, draw_shares(counts, law.alpha, rng)), (x, counts), (p, naive)
 
@@ -143,7 +143,7 @@ class Rows(Case):
         def factor(n):
             return gammaln(self.r * r * n + self.d) if self.kind == "dirichlet" else 0 * n
 
-        tables, _ = RowTotals(rows, total=most, log_factors=[factor] * 3).draw(DRAWS, rng)
+        tables = drawn(*of_rows(rows, most, log_factors=[factor] * 3), DRAWS, rng)
         counted = [y / max(y.sum(), 1e-300) * self.total / 3 if self.kind == "dirichlet" else y for _, y in outputs]
         p, x = (np.concatenate(parts) for parts in zip(*data, strict=True))
         aware = np.concatenate([draw_shares(table, alpha, rng) for table in tables], axis=1)

@@ -5,7 +5,10 @@ import itertools
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, logsumexp
 
+from pymc_dirdp.inference.drawing import draw_counts
+from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.tree import Cells, Group, Node, Root
 
 ALPHA = np.array([1.0, 0.5, 0.01])
 Y = np.array([0.5, 0.3, 0.2])
@@ -94,3 +97,60 @@ def simulated(d, total, alpha, rng):
     """Shares and counts from the prior."""
     p = rng.dirichlet(np.full(d, alpha))
     return p, rng.multinomial(total, p)
+
+
+def nothing(totals):
+    return 0 * totals
+
+
+def of_private_total(law, log_prior=nothing, log_factor=nothing):
+    """The root of the tree of one row whose total is private."""
+
+    def log_weight(n):
+        return log_prior(n) + law.log_normaliser(n) + log_factor(n)
+
+    return Root(Group(Cells(law)), log_weight, most=law.total)
+
+
+def of_rows(rows, total, row_prior=None, log_factors=None):
+    """The root of the tree of rows that share a total, and the cells of each row."""
+    above = ProductLaw(
+        alpha=np.ones(len(rows)) if row_prior is None else row_prior,
+        total=total,
+        log_likelihood=lambda counts, cells: np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells))),
+    )
+    groups, factors = [Group(Cells(law)) for law in rows], log_factors or [nothing] * len(rows)
+
+    def node(i):
+        def log_weight(n):
+            return above.log_weight(n, np.full(n.shape, i)) + rows[i].log_normaliser(n) + factors[i](n)
+
+        return Node([groups[i]], log_weight)
+
+    return Root(Group([node(i) for i in range(len(rows))]), above.log_normaliser, total=total), groups
+
+
+def drawn(root, groups, draws, rng):
+    """A table for each row, of shape (draws, d)."""
+    totals, _ = root.group.draw(root.draw(draws, rng), rng)
+    return [group.draw(totals[:, i], rng)[0] for i, group in enumerate(groups)]
+
+
+def tabulated(log_likelihood):
+    """A table of log-likelihoods, shape (d, N + 1), as a function of counts and cells."""
+    table = np.asarray(log_likelihood, dtype=np.float64)
+    return lambda counts, cells: table[cells, np.asarray(counts, dtype=np.int64)]
+
+
+def draw(law, draws, rng):
+    """Draws of counts and shares of one row with a known total."""
+    counts, acceptance = draw_counts(law.tilted, np.full(draws, law.total), rng)
+    return Draws(counts, draw_shares(counts, law.alpha, rng), acceptance)
+
+
+def log_probability(law, counts):
+    """Logarithm of the probability of whole rows of counts given the output."""
+    x = np.asarray(counts, dtype=np.float64)
+    possible = (x.sum(axis=-1) == law.total) & np.all((x >= law.least) & (x == np.floor(x)), axis=-1)
+    weights = law.log_weight(np.where(possible[..., None], x, float(law.least)), np.arange(len(law.alpha)))
+    return np.where(possible, weights.sum(axis=-1) - law.tilted.log_sum_of_products, -np.inf)

@@ -12,8 +12,10 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.inference import all_counts, table_law
 from pymc_dirdp.inference.all_counts import AllCounts
 from pymc_dirdp.inference.blocks import law_of
-from pymc_dirdp.inference.product_law import ProductLaw, tabulated
+from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.releases.concluding import conclusions
+
+from .laws import tabulated
 
 ROW_PRIOR = np.array([0.5, 1.0, 2.0])
 

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.inference.binary_row import BinaryRow
-from pymc_dirdp.inference.product_law import ProductLaw, tabulated
+from pymc_dirdp.inference.product_law import ProductLaw
+
+from .laws import tabulated
 
 Z = np.array([3.2, 15.9])
 

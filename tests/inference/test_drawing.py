@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.drawing import draw_counts, draw_row
 from pymc_dirdp.inference.inversion import Inversion
 from pymc_dirdp.inference.number_draws import NumberDraws
-from pymc_dirdp.inference.posterior import draw
-from pymc_dirdp.inference.product_law import ProductLaw, tabulated
+from pymc_dirdp.inference.product_law import ProductLaw
 
-from .laws import ALPHA, LIKELIHOODS, brute_force, dirichlet, geometric, row, simulated
+from .laws import ALPHA, LIKELIHOODS, brute_force, dirichlet, draw, geometric, row, simulated, tabulated
 
 DRAWS = 200_000
 
@@ -180,8 +178,3 @@ def test_draws_are_reproducible_and_shares_are_on_the_simplex():
 @pytest.mark.parametrize("total", [0, 1])
 def test_small_totals_are_drawn(total):
     assert np.all(draw(row("geometric", total=total), 50, np.random.default_rng(5)).counts.sum(axis=1) == total)
-
-
-def test_draws_must_be_a_positive_number():
-    with pytest.raises(ArgumentError, match="draws"):
-        draw(row("dirichlet"), 0, np.random.default_rng(5))

@@ -6,10 +6,9 @@ from scipy.special import betainc
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import estimate
-from pymc_dirdp.inference.posterior import draw
 from pymc_dirdp.inference.product_law import ProductLaw
 
-from .laws import LIKELIHOODS, brute_force, dirichlet, row, simulated
+from .laws import LIKELIHOODS, brute_force, dirichlet, draw, row, simulated
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)

@@ -170,7 +170,7 @@ def test_public_verbs_read_the_output_of_a_survey():
     both, posterior, evidence = by_enumeration(SURVEY, (6, 4), PRIOR, ANSWERS.ravel())
     means = posterior @ np.array(both)
     assert isinstance(law_of(OUTPUT, Beliefs()), JointLaw)
-    found = dirdp.estimate(OUTPUT, random_seed=1, progressbar=False)
+    found = dirdp.estimate(OUTPUT, progressbar=False)
     np.testing.assert_allclose(found.tables["p"].count_means, means, rtol=1e-9)
     shares = (means.reshape(2, 3) + PRIOR) / (means.reshape(2, 3) + PRIOR).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.tables["p"].share_means, shares.ravel(), rtol=1e-9)

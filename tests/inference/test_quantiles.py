@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.inference import all_counts, convolution, evidence, inversion, quantiles, unknown_total
-from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.blocks import law_of
+from pymc_dirdp.inference import all_counts, convolution, inversion, quantiles
 from pymc_dirdp.inference.quantiles import Mixture, share_quantiles
 
 from .exact_shares import off, random_output, share_laws
@@ -36,7 +34,7 @@ def released():
     return output, dirdp.estimate(output).tables["p"]
 
 
-@pytest.mark.parametrize("module", [all_counts, convolution, evidence, inversion, quantiles, unknown_total])
+@pytest.mark.parametrize("module", [all_counts, convolution, inversion, quantiles])
 @pytest.mark.parametrize("room", [1, 2, 7, 300])
 def test_pieces_of_any_size_give_the_same_numbers(module, room, released, monkeypatch):
     """Found by attack: a piece that held one cell was taken for a table of one category, whose share is 1."""
@@ -44,8 +42,8 @@ def test_pieces_of_any_size_give_the_same_numbers(module, room, released, monkey
     assert np.all((wanted.share_intervals > 0) & (wanted.share_intervals < 1))
     monkeypatch.setattr(module, "_AT_A_TIME", room)
     found = dirdp.estimate(output).tables["p"]
-    for field in fields(wanted):
-        np.testing.assert_allclose(getattr(found, field.name), getattr(wanted, field.name), rtol=1e-11)
+    for field in ("share_intervals", *(field.name for field in fields(wanted) if field.name != "share_quantiles")):
+        np.testing.assert_allclose(getattr(found, field), getattr(wanted, field), rtol=1e-11)
 
 
 def test_the_share_of_the_only_cell_is_1():
@@ -96,7 +94,7 @@ def test_a_quantile_that_is_not_found_is_an_error_of_the_library(released, monke
     monkeypatch.setattr(quantiles, "_FEW_STEPS", 0)
     monkeypatch.setattr(quantiles, "_MOST_STEPS", 1)
     with pytest.raises(dirdp.errors.InternalError, match="report") as caught:
-        dirdp.estimate(released[0])
+        _ = dirdp.estimate(released[0]).tables["p"].share_intervals
     assert not any(letter.isdigit() for letter in str(caught.value))
 
 
@@ -106,8 +104,6 @@ def compared(seeds, **options):
     for seed in seeds:
         rng = np.random.default_rng(seed)
         output, most = random_output(rng, **options)
-        if not law_of(output, Beliefs(n_prior=most)).is_exact:
-            continue
         found = dirdp.estimate(output, prob, n_prior=most, progressbar=False).tables["p"]
         laws = share_laws(output, most, found.count_means)
         if laws is None:

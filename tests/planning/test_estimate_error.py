@@ -9,7 +9,6 @@ from scipy.special import digamma, gammaln
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.totals import RowTotals
 from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
@@ -19,6 +18,8 @@ from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning import estimate_error as module
 from pymc_dirdp.planning.estimate_error import estimate_error, estimated_shares
+
+from ..inference.laws import drawn, of_rows
 
 
 def errors(parameters, estimate):
@@ -79,9 +80,9 @@ def test_rows_of_unknown_size_are_read_as_they_are_analysed():
         x = np.stack([rng.multinomial(n, rng.dirichlet(np.ones(4))) for n in totals])
         rows = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
         laws = [ProductLaw(alpha=np.ones(4), total=n_records, log_likelihood=row.of_cells) for row in rows]
-        counts, _ = RowTotals(laws, total=n_records, log_factors=[row.of_total for row in rows]).draw(400, rng)
-        drawn = np.stack(counts, axis=1) + 1.0
-        exact.append(errors(x + 1.0, (drawn / drawn.sum(axis=-1, keepdims=True)).mean(axis=0)))
+        counts = drawn(*of_rows(laws, n_records, log_factors=[row.of_total for row in rows]), 400, rng)
+        parameters = np.stack(counts, axis=1) + 1.0
+        exact.append(errors(x + 1.0, (parameters / parameters.sum(axis=-1, keepdims=True)).mean(axis=0)))
     kl, squared = np.mean(exact, axis=0)
     assert 0.8 < found.kl / kl < 1.5
     assert 0.8 < found.share**2 / squared < 1.5

@@ -44,7 +44,7 @@ def test_the_table_is_shown_and_given():
 
 def test_rows_have_their_labels_and_agree_with_draws():
     release = rates()
-    found, analysis = dirdp.estimate(release, random_seed=1), dirdp.analyse(release, 20_000, random_seed=2)
+    found, analysis = dirdp.estimate(release), dirdp.analyse(release, 20_000, random_seed=2)
     assert list(found.frame().index[:2]) == ["rate[A, success]", "rate[A, failure]"]
     assert "averages" not in str(found)
     frame = found.frame().iloc[::2]
@@ -67,10 +67,14 @@ def test_private_numbers_are_summed_over_too():
     assert np.all(np.abs(frame["count_high_0.8"] - np.quantile(drawn, 0.9, axis=0)) <= 1)
 
 
-def test_what_is_too_much_for_sums_is_averaged_over_draws_and_says_so():
+def test_a_number_that_next_to_nothing_is_known_of_is_summed_over():
     """A draw says next to nothing of a private number of records."""
     release = one_row(adjacency="add-remove", n_records=60)
-    assert "averages over exact draws" in str(dirdp.estimate(release, n_prior=5000, random_seed=1))
+    found, analysis = dirdp.estimate(release, n_prior=5000), dirdp.analyse(release, 20_000, n_prior=5000, random_seed=2)
+    drawn, shares, frame = analysis["latent_counts"]["p"].values[0], analysis["posterior"]["p"].values[0], found.frame()
+    assert "averages" not in str(found)
+    assert np.all(np.abs(frame["count"] - drawn.mean(axis=0)) < 5 * drawn.std(axis=0) / np.sqrt(20_000))
+    np.testing.assert_allclose(frame["share_high_0.8"], np.quantile(shares, 0.9, axis=0), atol=0.01)
 
 
 def test_conclusions_need_no_pymc(tmp_path):

@@ -62,7 +62,7 @@ def test_likelihoods_of_releases_multiply(adjacency):
     rare = law * len(counts) < 10
     observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, law * len(counts)))
     assert chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1) > 1e-6
-    found = dirdp.estimate(releases, n_prior=n_prior, random_seed=1).tables["p"]
+    found = dirdp.estimate(releases, n_prior=n_prior).tables["p"]
     if public:
         np.testing.assert_allclose(found.count_means, law @ tables, rtol=1e-10)
     # What was published stands beside it, release by release.
@@ -179,7 +179,7 @@ def test_classes_and_features_of_a_release_are_taken_together(mechanism):
     assert analysis.attrs["consistency"].startswith("jointly")
     assert "as many records in a row as p_class has of that class" in analysis.attrs["conditional_on"]
     assert analysis["sample_stats"]["log_evidence"].shape == ()
-    found = dirdp.estimate(release, random_seed=1)
+    found = dirdp.estimate(release)
     assert found.tables["p_fur"].log_evidence == float(analysis["sample_stats"]["log_evidence"])
     assert ["averages" in one for one in found.conditions] == [False, True, True]
     # Of two releases, too.

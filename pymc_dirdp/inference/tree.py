@@ -1,0 +1,499 @@
+"""Counts whose totals are not known: a tree of sums over integers, exact to rounding.
+
+A leaf is a count with a weight, a :class:`Node` an integer with a weight of its own, to which the children of each of
+its groups add up. A group is summed at a *tilt*: all weights times `exp(tilt * x)` are listed number by number where
+they matter, and convolved; that is exact for totals near the mean of the tilted sum. Such a *band* of totals is laid
+next to another until the weight of the number above has fallen by a factor of exp(50) on both sides. So one pass up
+gives the evidence; one down, of what is known of each total over what the sums say of it, the distribution of every
+count; and draws go down in the same way, each number given the one above.
+
+All that is needed from elsewhere is the distribution of a sum, :mod:`pymc_dirdp.inference.tilted`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.inference.convolution import Convolution
+from pymc_dirdp.inference.drawing import draw_counts
+from pymc_dirdp.inference.fourier import Fourier
+from pymc_dirdp.inference.inversion import Inversion
+from pymc_dirdp.inference.listed import Listed
+from pymc_dirdp.inference.number_laws import ImpossibleError, refuse_no_weights
+from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.tilted import LITTLE_WORK, TiltedCells, summed
+
+__all__ = ["Cells", "Group", "Node", "Root", "Spread"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# A number with less than exp(-50) of the largest weight is left out.
+CUT = 50.0
+# What is listed of the children of a group, and how deep their sum is then known: by convolution of positive numbers,
+# whose error is relative, and by Fourier transforms, whose error is 1e-16 of the largest.
+_DIRECT, _DEEP = 150.0, 100.0
+_WHOLE, _ALL = 700.0, 600.0
+_SHALLOWER, _WAVES = 20.0, 9.0
+# Groups of children with so few numbers in all are listed whole.
+_FEW = 2**13
+# The next band lies so many standard deviations away, times the square root of how deep the sum is known.
+_STEP = 1.2
+# Bands that are tried before the totals beyond count as impossible, and points of each round of a search.
+_MOST_TRIALS, _PART = 80, np.arange(33)[:, None] / 32
+_STEEPEST = 1e15
+# A draw or a distribution takes no notice of less.
+_NEGLIGIBLE = 1e-18
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A function of one integer that is 0 elsewhere: its values, or several such functions, from `low` on."""
+
+    low: int
+    values: Array
+
+    @property
+    def numbers(self) -> Array:
+        """The integers."""
+        return self.low + np.arange(self.values.shape[-1], dtype=np.float64)
+
+    def part(self, row: int) -> "Spread":
+        """One of several functions."""
+        return Spread(self.low, self.values[row])
+
+    def trimmed(self, mass: float) -> "Spread":
+        """A distribution without what is left out on both sides, which has no more than so much mass."""
+        inside = (np.cumsum(self.values) > mass) & (np.cumsum(self.values[::-1])[::-1] > mass)
+        kept = np.flatnonzero(inside)
+        return Spread(self.low + int(kept[0]), self.values[kept[0] : kept[-1] + 1])
+
+    @property
+    def mean_and_sd(self) -> tuple[float, float]:
+        """Of a distribution."""
+        mean = float(self.values @ self.numbers)
+        return mean, float(np.sqrt(self.values @ (self.numbers - mean) ** 2))
+
+
+class Cells:
+    """The counts of a row as the leaves of a tree.
+
+    Parameters
+    ----------
+    law : ProductLaw
+        Of the row, with the largest total that it may have.
+    """
+
+    def __init__(self, law: ProductLaw) -> None:
+        self.law, self.size = law, len(law.alpha)
+        self.least, self.most = law.least * self.size, law.total
+        self._whole: Array | None = None
+
+    def listed(self, tilt: float, cut: float) -> Listed:
+        """All numbers whose tilted weight is not below the largest of its cell by more than a factor of exp(cut)."""
+        law, cells = self.law, np.arange(self.size)
+        ends = np.full(self.size, law.least), np.full(self.size, law.most)
+        if law.smooth and (law.most - law.least + 1) * self.size > _FEW:
+            lows, highs = _windows(lambda x: law.log_weight(x, cells) + tilt * x, *ends, cut)
+        else:
+            lows, highs = ends
+        widths = highs - lows + 1
+        cell = np.repeat(cells, widths)
+        x = (np.arange(widths.sum()) - (np.cumsum(widths) - widths - lows)[cell]).astype(np.float64)
+        if widths.sum() <= _FEW and self._whole is None and (lows == ends[0]).all() and (highs == ends[1]).all():
+            self._whole = law.log_weight(x, cell)
+        logs = self._whole if self._whole is not None and len(self._whole) == len(x) else law.log_weight(x, cell)
+        refuse_no_weights(logs)
+        return Listed(lows, widths, logs, tilt, cut)
+
+
+def largest(weight: Callable[[Array], Array], least: Integers, most: Integers) -> tuple[Integers, Array]:
+    """The numbers with the largest weights, and these: `weight` takes points, shape (k, laws), and rises to a mode."""
+    low, high, at = least, most, np.arange(len(least))
+    best, top = least, np.full(len(least), -np.inf)
+    while True:
+        x = np.rint(low + _PART * (high - low)).astype(np.int64)
+        values = weight(x.astype(np.float64))
+        place = values.argmax(axis=0)
+        better = values[place, at] > top
+        best, top = np.where(better, x[place, at], best), np.where(better, values[place, at], top)
+        if (high - low <= len(_PART)).all():
+            return best, top
+        low, high = x[np.maximum(place - 1, 0), at], x[np.minimum(place + 1, len(_PART) - 1), at]
+
+
+def _windows(
+    weight: Callable[[Array], Array], least: Integers, most: Integers, cut: float
+) -> tuple[Integers, Integers]:
+    """The first and the last number of each law that matters, or a few more.
+
+    Weights rise to a mode and fall after it. An end may be a mode of its own, as that of a count with a small prior.
+    """
+    best, top = largest(weight, least, most)
+    if np.isneginf(top).any():
+        # Nothing is seen between the points: every number is looked at.
+        return least, most
+    ends, at = [], np.arange(len(least))
+    for end in (least, most):
+        inner, outer = best, end
+        while True:
+            x = np.rint(inner + _PART * (outer - inner)).astype(np.int64)
+            inside = weight(x.astype(np.float64)) > top - cut
+            last = len(_PART) - 1 - inside[::-1].argmax(axis=0)
+            inner, outer = x[last, at], x[np.minimum(last + 1, len(_PART) - 1), at]
+            if (np.abs(outer - inner) <= 1 + np.abs(inner - best) // 8).all():
+                break
+        ends.append(outer)
+    return ends[0], ends[1]
+
+
+class Group:
+    """Independent numbers, as a function of their sum.
+
+    Parameters
+    ----------
+    children : Cells or sequence of Node
+    """
+
+    def __init__(self, children: "Cells | Sequence[Node]") -> None:
+        self.children = children
+        nodes = [] if isinstance(children, Cells) else list(children)
+        self._nodes = nodes
+        self.size: int = children.size if isinstance(children, Cells) else len(nodes)
+        self.least: int = children.least if isinstance(children, Cells) else sum(node.least for node in nodes)
+        self.most: int = children.most if isinstance(children, Cells) else sum(node.most for node in nodes)
+        self.bands: list[TiltedCells] = []
+        self._wide = False
+        self._depths: list[float] = []
+        self.low, self.high = 0, -1
+        self._logs, self._depth = np.empty(0), np.empty(0)
+        self._owner = np.empty(0, dtype=np.int64)
+
+    def _listed(self, tilt: float, cut: float) -> Listed:
+        if isinstance(self.children, Cells):
+            return self.children.listed(tilt, cut)
+        windows = [node.window(tilt, cut) for node in self._nodes]
+        widths = np.array([window.values.shape[-1] for window in windows])
+        lows = np.array([window.low for window in windows])
+        return Listed(lows, widths, np.concatenate([window.values for window in windows]), tilt, cut)
+
+    def _band(self, tilt: float) -> tuple[TiltedCells, int, Array, float]:
+        """The sum at a tilt, and where and how well it is known: logarithms of its probabilities from a number on."""
+        span = self.most - self.least + 1
+        cut, depth = (_WHOLE, _ALL) if span * self.size <= _FEW else (_DIRECT, _DEEP)
+        if self._nodes or (span * self.size > _FEW and self._wide):
+            # Each number of a node is itself a sum, and takes more time than it is worth if it is that improbable.
+            cut, depth = CUT, _SHALLOWER
+        cells = self._listed(tilt, cut)
+        if cut > CUT and Convolution.work(cells) > LITTLE_WORK:
+            cells, depth, self._wide = self._listed(tilt, CUT), _SHALLOWER, True
+        mean, sd = cells.means.sum(), float(np.sqrt(cells.variances.sum()))
+        band = summed(cells, round(float(mean)))
+        low, high = max(self.least, int(cells.lows.sum())), min(self.most, int(cells.highs.sum()))
+        if not isinstance(band.sums, Convolution):
+            depth = _WAVES
+            low, high = max(low, int(mean - 6 * sd) - 2), min(high, int(mean + 6 * sd) + 2)
+        if high < low:
+            return band, low, np.empty(0), depth
+        logs = band.sums.log_sum(np.arange(low, high + 1))
+        # The largest probability of the sum may lie beyond the totals that are possible.
+        known = np.flatnonzero(
+            logs >= -depth + (band.sums.log_bound if isinstance(band.sums, Fourier | Inversion) else 0.0)
+        )
+        if len(known) == 0:
+            return band, low, np.empty(0), depth
+        return band, low + int(known[0]), logs[known[0] : known[-1] + 1], depth
+
+    def _add(self, band: TiltedCells, low: int, logs: Array, depth: float) -> None:
+        """Keep a band, and for every total the one that knows it best."""
+        high = low + len(logs) - 1
+        if not self.bands:
+            self.low, self.high = low, low - 1
+        first, last = min(self.low, low), max(self.high, high)
+        before, after = self.low - first, last - self.high
+        self._logs = np.pad(self._logs, (before, after), constant_values=-np.inf)
+        self._depth = np.pad(self._depth, (before, after), constant_values=-np.inf)
+        self._owner = np.pad(self._owner, (before, after))
+        self.low, self.high = first, last
+        here = slice(low - first, high - first + 1)
+        better = logs > self._depth[here]
+        x = np.arange(low, high + 1)
+        products = band.cells.log_totals.sum() - band.cells.tilt * x + logs
+        self._logs[here] = np.where(better, products, self._logs[here])
+        self._depth[here] = np.where(better, logs, self._depth[here])
+        self._owner[here] = np.where(better, len(self.bands), self._owner[here])
+        self.bands.append(band)
+        self._depths.append(depth)
+
+    def start(self, *, tilt: float = 0.0, total: int | None = None) -> None:
+        """Make the first band, at a tilt or where the sum is some total on average."""
+        if self.bands:
+            return
+        if total is not None:
+            tilt = self._tilt_for(total, tilt)
+        band, low, logs, depth = self._band(tilt)
+        if len(logs):
+            self._add(band, low, logs, depth)
+            return
+        # At this tilt no total is possible: it is moved towards those that are.
+        self.start(total=int(np.clip(band.cells.means.sum(), self.least, self.most)))
+
+    def _tilt_for(self, total: int, tilt: float) -> float:
+        """The tilt at which the sum is `total` on average, to half of its deviation."""
+        low, high, step = -np.inf, np.inf, 1.0
+        for trial in range(4 * _MOST_TRIALS):
+            cells = self._listed(tilt, CUT)
+            off, variance = total - cells.means.sum(), cells.variances.sum()
+            if off**2 <= 0.25 * variance + 1e-12:
+                break
+            low, high = (tilt, high) if off > 0 else (low, tilt)
+            newton = tilt + off / variance if variance > 0 else np.nan
+            if np.isfinite(high - low):
+                tilt = newton if low < newton < high and trial % 3 else (low + high) / 2
+                if tilt in (low, high):
+                    break
+            else:
+                tilt = newton if abs(newton - tilt) < step else tilt + np.copysign(step, off)
+                step *= 4
+            if abs(tilt) > _STEEPEST:
+                raise _impossible()
+        return tilt
+
+    def cover(self, low: int, high: int) -> None:
+        """Make bands until all totals between the two are known, or known to be impossible."""
+        while self.low > max(low, self.least):
+            self._extend(-1)
+        while self.high < min(high, self.most):
+            self._extend(1)
+
+    def _extend(self, side: int) -> None:
+        """Another band beyond the lowest or the highest total that is known."""
+        edge = self.high if side > 0 else self.low
+        number = int(self._owner[-1 if side > 0 else 0])
+        last = self.bands[number]
+        near, far = last.cells.tilt, side * np.inf
+        deviation = np.sqrt(last.cells.variances.sum())
+        step = _STEP * np.sqrt(self._depths[number]) / max(deviation, 1e-3)
+        for _ in range(_MOST_TRIALS):
+            tilt = (near + far) / 2 if np.isfinite(far) else near + side * step
+            band, low, logs, depth = self._band(tilt)
+            first, end = low, low + len(logs) - 1
+            if len(logs) and first <= edge + 1 and end >= edge - 1 and (end > edge if side > 0 else first < edge):
+                self._add(band, low, logs, depth)
+                return
+            if len(logs) and (end <= edge if side > 0 else first >= edge):
+                near, step = tilt, 2 * step
+            else:
+                far = tilt
+            if tilt in (near, far) and np.isfinite(far) and abs(far - near) <= 1e-13 * max(abs(far), 1e-300):
+                break
+            if abs(tilt) > _STEEPEST:
+                break
+        # No table has such a total, or none that doubles can tell from impossible: one is passed over.
+        more = (int(side < 0), int(side > 0))
+        self._logs = np.pad(self._logs, more, constant_values=-np.inf)
+        self._depth = np.pad(self._depth, more, constant_values=-np.inf)
+        self._owner = np.pad(self._owner, more, mode="edge")
+        self.low, self.high = self.low - more[0], self.high + more[1]
+
+    def logs(self, low: int, high: int) -> Array:
+        """Logarithms of the sums of the products of all weights for the totals from `low` to `high`."""
+        self.cover(low, high)
+        x = np.arange(low, high + 1)
+        inside = (x >= self.low) & (x <= self.high)
+        return np.where(inside, self._logs[np.clip(x - self.low, 0, len(self._logs) - 1)], -np.inf)
+
+    def given(self, total: Spread) -> list[Spread]:
+        """Distributions of the children, if those of their sum is known: one for each row of its values.
+
+        Parameters
+        ----------
+        total : Spread
+            Several functions of the sum, shape (k, n); the first is a distribution, and the others are what its terms
+            are multiplied by.
+        """
+        low, many = total.low, total.values.shape[-1]
+        self.cover(low, low + many - 1)
+        owner = self._owner[low - self.low : low - self.low + many]
+        matters = total.values[0] > _NEGLIGIBLE
+        parts: list[list[Spread]] = [[] for _ in range(self.size)]
+        for number in np.unique(owner[matters]).tolist():
+            band = self.bands[number]
+            here = np.flatnonzero(matters & (owner == number))
+            x = low + here
+            known = np.zeros((len(total.values), here[-1] - here[0] + 1))
+            known[:, here - here[0]] = total.values[:, here] * np.exp(-band.sums.log_sum(x))
+            for child, found in enumerate(band.sums.spread(int(x[0]), known)):
+                parts[child].append(Spread(int(band.cells.lows[child]), found))
+        return [_added(each) for each in parts]
+
+    def joint(self, child: int, numbers: Integers, totals: Integers, masses: Array) -> Array:
+        """Probabilities of some numbers of a child together with some totals, whose probabilities are known."""
+        owner = self._owner[totals - self.low]
+        found = np.zeros((len(numbers), len(totals)))
+        for number in np.unique(owner).tolist():
+            band, here = self.bands[number], np.flatnonzero(owner == number)
+            own = band.cells.log_pmf(numbers, np.full(len(numbers), child))
+            shifted = numbers[:, None] + (band.total - totals[here])
+            rest = band.sums.log_rest(shifted, np.full(shifted.shape, child))
+            found[:, here] = masses[here] * np.exp(own[:, None] + rest - band.sums.log_sum(totals[here]))
+        return found
+
+    def draw(self, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
+        """One draw of all numbers for each of some totals, shape `(len(totals), size)`, and the share accepted."""
+        self.cover(int(totals.min()), int(totals.max()))
+        counts = np.empty((len(totals), self.size), dtype=np.int64)
+        waiting, kept = np.argsort(totals, kind="stable"), 0.0
+        while len(waiting):
+            middle = int(totals[waiting[len(waiting) // 2]])
+            band = self.bands[int(self._owner[middle - self.low])]
+            near = self._near(band, totals[waiting])
+            if isinstance(band.sums, Convolution):
+                # Where proposals would be accepted too rarely, numbers are drawn one after the other.
+                far = waiting[~near & (self._owner[totals[waiting] - self.low] == self._owner[middle - self.low])]
+                counts[far] = band.sums.draw(totals[far], rng)
+                left = ~np.isin(waiting, far)
+                near, waiting, kept = near[left], waiting[left], kept + len(far)
+            elif not near[len(waiting) // 2]:
+                band = summed(self._listed(self._tilt_for(middle, band.cells.tilt), CUT), middle)
+                near = self._near(band, totals[waiting]) | (totals[waiting] == middle)
+            if near.any():
+                counts[waiting[near]], acceptance = draw_counts(band, totals[waiting[near]], rng)
+                kept += near.sum() / acceptance
+            waiting = waiting[~near]
+        return counts, len(totals) / kept
+
+    @staticmethod
+    def _near(band: TiltedCells, totals: Integers) -> NDArray[np.bool_]:
+        """Whether totals are nearly as probable as that of a band."""
+        known = band.sums.log_sum(np.append(totals, band.total))
+        near: NDArray[np.bool_] = known[:-1] > known[-1] - 2
+        return near
+
+
+def _added(parts: list[Spread]) -> Spread:
+    """Functions added up."""
+    low = min(part.low for part in parts)
+    high = max(part.low + part.values.shape[-1] for part in parts)
+    values = np.zeros((len(parts[0].values), high - low))
+    for part in parts:
+        values[:, part.low - low : part.low - low + part.values.shape[-1]] += part.values
+    return Spread(low, values)
+
+
+class Node:
+    """A number with a weight of its own, which the children of each of its groups add up to.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        At least one.
+    log_weight : callable
+        Logarithm of the weight of each of an array of whole numbers.
+    start : callable, optional
+        `start(tilt)` is a number near the mode of the weight; by default that of the first group is looked for.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        log_weight: Callable[[Array], Array],
+        *,
+        most: int | None = None,
+        start: Callable[[float], int] | None = None,
+    ) -> None:
+        self.groups, self._own, self._start = list(groups), log_weight, start
+        self.least = max(group.least for group in groups)
+        self.most = min(group.most for group in groups) if most is None else most
+        self._low, self._values = 0, np.empty(0)
+
+    def _cover(self, low: int, high: int) -> None:
+        if len(self._values) and self._low <= low and high < self._low + len(self._values):
+            return
+        if len(self._values):
+            low, high = min(low, self._low), max(high, self._low + len(self._values) - 1)
+        own = self._own(np.arange(low, high + 1, dtype=np.float64))
+        self._low, self._values = low, own + sum(group.logs(low, high) for group in self.groups)
+
+    def window(self, tilt: float, cut: float) -> Spread:
+        """Logarithms of the weights, all sums done, where they matter at a tilt: from its first such number on."""
+        if not len(self._values):
+            first = self.groups[0]
+            if self._start is None:
+                first.start(tilt=tilt)
+                middle = int(np.clip((first.low + first.high) // 2, self.least, self.most))
+            else:
+                middle = int(np.clip(self._start(tilt), self.least, self.most))
+            for group in self.groups:
+                group.start(total=middle)
+            sd = min(float(np.sqrt(group.bands[0].cells.variances.sum())) for group in self.groups)
+            self._cover(max(self.least, int(middle - sd / 4) - 4), min(self.most, int(middle + sd / 4) + 4))
+        while True:
+            low, high = self._low, self._low + len(self._values) - 1
+            logs = self._values + tilt * np.arange(low, high + 1)
+            peak = logs.max()
+            width = 1 + (high - low) // 2
+            # Where nothing is possible yet both sides are looked at.
+            left = low > self.least and (logs[0] > peak - cut or np.isneginf(peak))
+            right = high < self.most and (logs[-1] > peak - cut or np.isneginf(peak))
+            if not left and not right:
+                break
+            self._cover(max(self.least, low - width * left), min(self.most, high + width * right))
+        if np.isneginf(peak):
+            raise _impossible()
+        # At a steep tilt the largest is all that rounding leaves.
+        inside = np.flatnonzero(logs >= peak - cut)
+        return Spread(low + int(inside[0]), self._values[inside[0] : inside[-1] + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """A number at the top of a tree: known, or with a prior.
+
+    Attributes
+    ----------
+    group : Group
+    log_weight : callable
+        Logarithm of the weight of each of an array of numbers.
+    total : int, optional
+        The number, if it is known.
+    most : int, optional
+        The largest it may be, if it is not.
+    """
+
+    group: Group
+    log_weight: Callable[[Array], Array]
+    total: int | None = None
+    most: int | None = None
+
+    @cached_property
+    def law(self) -> tuple[float, Spread]:
+        """The logarithm of the sum of all weights, and the distribution of the number, shape (1, n)."""
+        if self.total is not None:
+            self.group.start(total=self.total)
+            logs = self.group.logs(self.total, self.total) + self.log_weight(np.array([float(self.total)]))
+            window = Spread(self.total, logs)
+        else:
+            window = Node([self.group], self.log_weight, most=self.most).window(0.0, CUT)
+        peak = window.values.max()
+        if np.isneginf(peak):
+            raise _impossible()
+        masses = np.exp(window.values - peak)
+        return float(peak + np.log(masses.sum())), Spread(window.low, masses[None] / masses.sum())
+
+    def draw(self, draws: int, rng: np.random.Generator) -> Integers:
+        """Independent draws of the number."""
+        _, law = self.law
+        cdf = np.cumsum(law.values[0])
+        found: Integers = law.low + np.searchsorted(cdf, rng.random(draws) * cdf[-1], side="right")
+        return found
+
+
+def _impossible() -> ImpossibleError:
+    return ImpossibleError(
+        "No table of counts could have given this output, or none that doubles can tell from impossible. Check the "
+        "total, the least count, and that the output belongs to this mechanism."
+    )
