@@ -17,11 +17,10 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.estimated import Law, simplex
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.cells import View
 from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.models.likelihoods import Kind, stored_observations
 from pymc_dirdp.models.observations import evaluated_input, records_by_cell, resolve_likelihood, rows_of, whole_numbers
-from pymc_dirdp.models.table import Likelihood, Table
+from pymc_dirdp.models.table import Likelihood, Table, View
 from pymc_dirdp.progress import Bar
 
 __all__ = ["Observed", "elpd", "elpd_by_cell", "elpd_by_table", "nuts", "observations", "tempered_model"]

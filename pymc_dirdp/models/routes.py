@@ -8,13 +8,13 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.cells import CellMap, Cells, Codes, Numbering, UnreadableError, View
+from pymc_dirdp.models.cells import CellMap, Cells, Codes, Numbering, UnreadableError
 from pymc_dirdp.models.codes import Parent, parent_of
 from pymc_dirdp.models.graph import Node, is_random, operation, origin, values_read
 from pymc_dirdp.models.likelihoods import Kind, family_of, prior_of, probability_of
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shares import reading_of
-from pymc_dirdp.models.table import Family, Likelihood
+from pymc_dirdp.models.table import Family, Likelihood, View
 
 __all__ = ["Route", "parents_of", "route"]
 

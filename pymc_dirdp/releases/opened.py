@@ -134,6 +134,11 @@ class ReleasedTable:
         return self.release.output[self.name]
 
     @property
+    def steps(self) -> int | None:
+        """Of the urn that drew; None without one."""
+        return None if self.release is None else self.release.steps(self.part)
+
+    @property
     def published(self) -> Array:
         """Independent outputs of the mechanism, shape (k, ..., d): one noisy table, or all draws."""
         return self.output.values
@@ -220,9 +225,8 @@ class ReleasedTable:
             If the mechanism cannot have put this out.
         """
         self.mechanism.refuse_inference()
-        steps = None if self.release is None else self.release.steps(self.part)
         try:
-            return self.output.row_likelihoods(self.mechanism, steps)
+            return self.output.row_likelihoods(self.mechanism, self.steps)
         except ArgumentError as error:
             raise self.damaged(f"what was put out is none of this mechanism ({error})") from error
 

@@ -11,11 +11,10 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.cells import View
 from pymc_dirdp.models.labels import check_names, held_labels
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.stated import stated
-from pymc_dirdp.models.table import KindName, Likelihood, Table
+from pymc_dirdp.models.table import KindName, Likelihood, Table, View
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.releases.choices import choices_of

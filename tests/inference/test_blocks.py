@@ -97,13 +97,9 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
     noisy = mechanism.release(counts)
     released = output_of(survey(unit="person"))
     table = replace(released.part.table, prior=mechanism.prior, dims=None, coords={})
-    output = replace(
-        released,
-        part=replace(released.part, table=table, mechanism=mechanism),
-        output=NoisyTable({"noisy_counts": noisy}),
-        n_records=120,
-        totals=(40, 40, 40),
-    )
+    part = replace(released.part, table=table, mechanism=mechanism, n_records=120, totals=(40, 40, 40))
+    release = replace(released.release, output={"p": NoisyTable({"noisy_counts": noisy})})
+    output = replace(released, part=part, release=release)
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0, 3], 40), ([1, 4], 40), ([2, 5], 40)]
     assert rows_are_divided(output)
     law = law_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))
