@@ -264,7 +264,8 @@ class JointLaw:
             drawn = self.draw(_SUMMARISED, np.random.default_rng(_SEED))
             return replace(summarised(drawn, self.prior, prob, self.log_evidence), count_means=self.count_means.ravel())
         rows = []
-        for alpha, cells in zip(self.prior, self._tables.count_probabilities, strict=True):
+        priors = of_blocks(self.prior, self._likelihoods)
+        for alpha, cells in zip(priors, self._tables.count_probabilities, strict=True):
             total = round(sum(float(x @ p) for x, p in cells))
             counts = KnownCounts([Spread(int(x[0]), p) for x, p in cells])
             rows.append(RowGiven(alpha, counts, Spread(total, np.ones((1, 1)))))

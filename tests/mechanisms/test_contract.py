@@ -577,14 +577,16 @@ def test_rho_bounds_every_divergence_below_omega(mechanism):
         assert np.all(mechanism.renyi(orders) <= orders * rho * (1 + 1e-11))
 
 
-def test_the_curve_is_below_the_conversion_of_the_divergences(mechanism):
+def test_the_curve_is_below_the_conversion_of_the_divergences(subject):
+    mechanism = subject.mechanism
     for delta in (1e-3, 1e-6):
         order = mechanism.best_order(delta)
         converted = (
             mechanism.renyi(order) + math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1)
         )
-        # For a loss of two values the best conversion is exact, so the roots may differ in their last digits.
-        assert mechanism.epsilon(delta) <= converted * (1 + 1e-9)
+        # For a loss of two values the best conversion is exact, so the roots may differ in their last digits. A curve
+        # that follows from divergences at some orders is above the best of all orders, within its slack.
+        assert mechanism.epsilon(delta) <= converted * (1 + 1e-9 + subject.slack / 10)
 
 
 def test_satisfies_is_the_comparison_with_the_curve(subject):
