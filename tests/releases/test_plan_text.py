@@ -128,6 +128,14 @@ def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "plan.json").read_bytes()
 
 
+def test_a_plan_for_rows_that_are_observed_apart_is_drawn(tmp_path):
+    """Found by the thorough tests: its mechanism is for a record in each row, and the plan was refused for that."""
+    model = seen_in_another_order()
+    plan = dirdp.plan(TARGET, model)
+    dirdp.save(plan, tmp_path / "plan.json")
+    assert dirdp.verify(dirdp.sample(dirdp.load(tmp_path / "plan.json"), model))
+
+
 def test_the_file_is_for_people(tmp_path):
     dirdp.save(dirdp.plan(TARGET, two_tables()), tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text(encoding="utf-8")

@@ -181,7 +181,7 @@ def test_classes_and_features_of_a_release_are_taken_together(mechanism):
     assert analysis["sample_stats"]["log_evidence"].shape == ()
     found = dirdp.estimate(release)
     assert found.tables["p_fur"].log_evidence == float(analysis["sample_stats"]["log_evidence"])
-    assert ["averages" in one for one in found.conditions] == [False, True, True]
+    assert not any("averages" in one for one in found.conditions)
     # Of two releases, too.
     both = dirdp.analyse([release, animals(mechanism=mechanism)], 50, random_seed=1)
     np.testing.assert_array_equal(both["latent_counts"]["p_fur"].sum("fur"), both["latent_counts"]["p_class"])
