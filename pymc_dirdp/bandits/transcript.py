@@ -1,6 +1,8 @@
 """What a bandit has released, as a text: its public rules, and every finished batch."""
 
+import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self, final, override
 
 from pymc_dirdp.accounting.entries import one_line
@@ -51,7 +53,8 @@ class Transcript(BanditView, Text):
         state = State.empty(len(settings.arms))
         state.released = [list(batches) for batches in released]
         self._batches, self._version = state.released, version or library_version()
-        super().__init__(settings, state)
+        # The key that makes the fingerprints of people is a secret of the bandit: its transcript has another one.
+        super().__init__(replace(settings, key=secrets.token_bytes(len(settings.key))), state)
 
     def __repr__(self) -> str:
         return f"Transcript({len(self.arms)} arms, {sum(map(len, self._batches))} batches, {self.guarantee})"

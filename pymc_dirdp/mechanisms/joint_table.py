@@ -31,8 +31,8 @@ from pymc_dirdp.sampling.bits import Bits, Seed, generator
 __all__ = ["JointTableMechanism"]
 
 _OTHERWISE = "Take mechanism='geometric', or 'auto'."
-# More tables than any plan has.
-_MOST_BLOCKS = 10**6
+# More blocks take seconds, and a text of few characters may state them.
+_MOST_BLOCKS = 10**5
 # Blocks of more than two cells are summed over in a second or so up to this noise, and so many cells.
 _QUICK, _FEW_CELLS = 150, 50
 

@@ -117,10 +117,13 @@ class Reading:
     @property
     def _rows_of_its_own(self) -> str:
         """In which tables a record stays in its row, as a part of a sentence."""
-        names = [name for name, adds in self.contributions if "own" in adds.axes]
-        if not names:
+        if not self.relation.records_are_public:
             return ""
-        return f"; so is that of each row of {' and '.join(names)}, and a record stays in its row"
+        own, each = ([name for name, adds in self.contributions if kind in adds.axes] for kind in ("own", "each"))
+        if not own and not each:
+            return ""
+        several = f"; a person may have a record in each row of {' and '.join(each)}" if each else ""
+        return f"; so is that of each row of {' and '.join(own + each)}, and a record stays in its row{several}"
 
     @property
     def _neighbours_counted(self) -> str:

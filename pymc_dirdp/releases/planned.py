@@ -231,8 +231,9 @@ def made_again(plan: Plan) -> Plan:
     said, adds = plan.reading.stated, [part.mechanism.contributed.fitted(part.table.shape) for part in parts]
     records = said.contribution or 1
     # Without a unit the records may lie anywhere along all row axes, but for rows whose numbers of records are public.
-    # A mechanism for as many records in each row protects these people, too.
-    kinds = {"any", "each"} | ({"own"} if said.public_n and plan.reading.sizes_are_public and records == 1 else set())
+    # Where nothing was said of people, and rows are observed apart, a person has a record in each; the words say so.
+    kinds = {"any"} | ({"own"} if said.public_n and plan.reading.sizes_are_public and records == 1 else set())
+    kinds |= {"each"} if said.contribution is None and said.counted is None else set()
     if not said.unit and any(one.records != records or set(one.axes) - kinds for one in adds):
         raise ArgumentError("The tables allow for other records of a person than the plan states. Call plan() again.")
     if plan.draws != 1 and plan.publishing(Marginals):

@@ -122,7 +122,8 @@ def _protects(stored: Opened, utility: xr.Dataset) -> str:
     if not (reading.stated.unit or reading.stated.counted or reading.label != "record"):
         if reading.relation.records_are_public:
             sizes = in_range(utility["n_records"].values, 15)
-            return f"each record as another person; the number of records, {sizes}, is public"
+            rows = ", also of each row," * any(part.totals for part in stored.plan.parts)
+            return f"each record as another person; the number of records, {sizes}{rows or ','} is public"
         return "each record as another person, and whether it is in the data"
     return f"every {reading.label}: {reading.neighbours}"
 

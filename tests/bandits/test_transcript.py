@@ -50,6 +50,8 @@ def test_the_text_holds_nothing_that_is_open_and_nobody(bandit):
     held = bandit.transcript()._settings
     assert held.key.hex() not in text
     assert bandit._settings.key.hex() not in text
+    # Nor does anything else of it know the key by which people are told apart.
+    assert held.key != bandit._settings.key
     assert set(facts) == {
         "digest",
         "format",

@@ -134,6 +134,24 @@ def test_a_plan_for_rows_that_are_observed_apart_is_drawn(tmp_path):
     plan = dirdp.plan(TARGET, model)
     dirdp.save(plan, tmp_path / "plan.json")
     assert dirdp.verify(dirdp.sample(dirdp.load(tmp_path / "plan.json"), model))
+    assert "a record stays in its row; a person may have a record in each row of p" in plan.protected
+    assert "the number of records, 50, also of each row, is public" in " ".join(str(dirdp.report(plan)).split())
+
+
+@pytest.mark.parametrize("said", [None, 1, 3])
+def test_rows_in_which_a_record_stays_are_not_called_rows_among_which_it_moves(said, tmp_path, text_of_facts):
+    """An attack: noise that publishes the number of records of each row, in a plan that protects moves between rows."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)))
+        pm.Multinomial("x", n=[30, 20], p=p, observed=[[10, 12, 8], [0, 15, 5]])
+    options = {"contribution": 1 if said is None else said, "mechanism": "geometric"}
+    facts = json.loads(json.dumps(dirdp.plan(dirdp.PureDP(epsilon=9.0), model, **options).facts))
+    (table,) = facts["tables"]
+    assert table["one_person_adds"]["axes"] == ["any"]
+    facts["people"]["contribution"], table["one_person_adds"]["axes"], table["totals"] = said, ["each"], [30, 20]
+    (tmp_path / "plan.json").write_text(text_of_facts(facts), encoding="utf-8")
+    with pytest.raises(dirdp.DirdpError, match="line" if said is None else "other records of a person"):
+        dirdp.load(tmp_path / "plan.json")
 
 
 def test_the_file_is_for_people(tmp_path):
