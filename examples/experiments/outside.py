@@ -183,6 +183,23 @@ def stays(n):
     return float(all_sets.law(0.25, 1.0)[at, at])
 
 
+def crossing_point(step, theirs):
+    """P4's section 6.3: the largest even number of records, of 40, at which Definition 4 has the larger probability."""
+    best = 0
+    for n in range(2, 42, 2):
+        all_sets = posteriors(1.0, n)
+        law = all_sets.law(0.25, 1.0)[all_sets.at(balanced(n, 2))]
+        if law[all_sets.x[:, 0] == n // 2 + step].sum() > theirs:
+            best = n
+    return best
+
+
+def local_nearer(epsilon, n=100, far=0.2):
+    """The same as `nearer` for the mechanism with the local sensitivity."""
+    all_sets, at = posteriors(1.0, n), posteriors(1.0, n).at(balanced(n, 2))
+    return float(all_sets.law(epsilon / 2, "local")[at][all_sets.distance[at] <= far + 1e-12].sum())
+
+
 def sensitivity_at(kind, count, n=100):
     all_sets = posteriors(1.0, n)
     return float(all_sets.sensitivity(kind)[all_sets.at([count, n - count])])
@@ -263,6 +280,15 @@ VALUES = {
         for epsilon in (1, 5)
         for line in ("printed", "Laplace noise")
     },
+    **{("p4_figures_3_4", f"epsilon {epsilon}, not private"): partial(local_nearer, epsilon) for epsilon in (1, 5)},
+    ("p4_tables_1_2", "crossing with lapMech, no step"): partial(crossing_point, 0, -0.5 * math.expm1(-0.5)),
+    ("p4_tables_1_2", "crossing with ilapMech, no step"): partial(crossing_point, 0, -0.5 * math.expm1(-1)),
+    ("p4_tables_1_2", "crossing with ilapMech, one step"): partial(
+        crossing_point, 1, -0.5 * math.expm1(-1) * math.exp(-1)
+    ),
+    ("p4_tables_1_2", "crossing with lapMech, two steps"): partial(
+        crossing_point, 2, -0.5 * math.expm1(-0.5) * math.exp(-1)
+    ),
     **{("p4_tables_1_2", f"no step, {n} records, printed"): partial(stays, n) for n in (10, 1000)},
     **{("p4_tables_1_2", f"no step, {n} records, Laplace noise"): lambda: 0.5 * -math.expm1(-0.5) for n in (10, 1000)},
 }

@@ -62,7 +62,7 @@ def compute(given):
                 "these two": pair,
             }
             rows += [("top", order, r, line, value, math.nan, math.nan) for line, value in found.items()]
-        for epsilon in (1.0, 20.0) if given.quick else [0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0]:
+        for epsilon in (1.0, 20.0) if given.quick else [0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0, 50.0, 100.0]:
             # Their delta is not computed for the concentration that a larger epsilon allows.
             gohari = of_gohari(epsilon, DELTA, N, 6, order) if epsilon <= 10 and epsilon * order <= 600 else None
             for line, r in (

@@ -36,6 +36,10 @@ def compute(given):
             projected = postprocessed(noisy + (1 - noisy.sum(axis=1, keepdims=True)) / 3, "project", noise=0.0)
             shares.append((projected <= 1e-12).any(axis=1).mean())
             errors.append(np.abs(projected - p).max(axis=1).mean())
+        if line == "printed":
+            rows += [{"line": line, "kind": "original", "x": y[0], "y": y[1]} for y in p[:150]]
+            inside = noisy + (1 - noisy.sum(axis=1, keepdims=True)) / 3
+            rows += [{"line": line, "kind": "noisy", "x": y[0], "y": y[1]} for y in inside[:150]]
         rows.append({"line": line, "sigma": sigma, "kind": "at the border"} | spread(shares))
         rows.append({"line": line, "sigma": sigma, "kind": "largest error"} | spread(errors))
         rows += [{"line": line, "sigma": sigma, "kind": "point", "x": y[0], "y": y[1]} for y in projected[:150]]
@@ -55,21 +59,28 @@ def places(first, second):
 
 
 def draw(table):
-    figure, axes = panels(1, 3, width=3.4, height=3.4, legend=0.6)
+    figure, axes = panels(2, 3, width=3.4, height=3.3, legend=0)
     told = table[table["kind"] == "at the border"].set_index("line")
-    for ax, (line, marker) in zip(axes.flat, (("printed", "s"), ("corrected", "^"), ("exact", "o")), strict=True):
-        points = table[(table["kind"] == "point") & (table["line"] == line)]
+    names = {"printed": "P3", "corrected": "the cited theorem", "exact": "least that is private"}
+    titles = {
+        ("original", "printed"): "150 of the vectors",
+        ("noisy", "printed"): "with P3's noise, in their plane",
+    } | {
+        ("point", line): f"{name}: deviation {told.loc[line, 'sigma']:.3f}\n{told.loc[line, 'mean']:.0%} at the border"
+        for line, name in names.items()
+    }
+    axes[0, 2].remove()
+    for ax, ((kind, line), title) in zip([*axes[0, :2], *axes[1]], titles.items(), strict=True):
+        points = table[(table["kind"] == kind) & (table["line"] == line)]
         corners(ax)
-        ax.scatter(*places(points["x"], points["y"]), s=12, marker=marker, color="#0b4f8a", alpha=0.5, linewidths=0)
-        name = {"printed": "P3", "corrected": "the cited theorem", "exact": "least that is private"}[line]
-        share = told.loc[line]
-        ax.set_title(f"{name}: deviation {share['sigma']:.3f}\n{share['mean']:.0%} at the border")
+        ax.scatter(*places(points["x"], points["y"]), s=12, color="#0b4f8a", alpha=0.5, linewidths=0)
+        ax.set_title(title)
     return figure
 
 
 def judge(table):
-    at = table[table["kind"] != "point"].pivot(index="line", columns="kind", values="mean")
-    sigma = table.drop_duplicates("line").set_index("line")["sigma"]
+    at = table[table["mean"].notna()].pivot(index="line", columns="kind", values="mean")
+    sigma = table.dropna(subset="mean").drop_duplicates("line").set_index("line")["sigma"]
     return Verdict(
         "misleading",
         f"P3 takes {sigma['printed']:g} for the standard deviation, where the theorem that it cites needs "

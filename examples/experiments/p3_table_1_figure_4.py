@@ -1,7 +1,8 @@
 """P3, Table I and Figure 4: the average of 100 vectors, and means and variances of outputs.
 
 `uv run examples/experiments/p3_table_1_figure_4.py --out DIR [--quick]`. Means and variances are exact; outputs that
-are drawn have a fixed seed.
+are drawn have a fixed seed. P3 does not print the 100 vectors of Figure 4 (a); here they are drawn, with the printed
+average divided by its sum.
 """
 
 import numpy as np
@@ -16,8 +17,21 @@ MEANS = {"P": np.array([0.327731, 0.336119, 0.336149]), "Q": np.array([0.326620,
 VARIANCES = {"P": np.array([0.00934632, 0.00983122, 0.0102117]), "Q": np.array([0.00922426, 0.0100889, 0.0100757])}
 
 
+def collections(rng):
+    """100 vectors with the average of P, and the same where one moves by 1 in the l1 norm, so that Q's is theirs."""
+    wanted = AVERAGES["P"] / AVERAGES["P"].sum()
+    vectors = rng.dirichlet(12 * wanted, size=100)
+    vectors[0] = (0.2, 0.15, 0.65)
+    vectors[1:] += (100 * wanted - vectors.sum(axis=0)) / 99
+    moved = vectors.copy()
+    moved[0] += (0, 0.5, -0.5)
+    return {"P": vectors, "Q": moved}
+
+
 def compute(given):
     rng, rows = np.random.default_rng(SEED), []
+    for name, vectors in collections(np.random.default_rng(SEED)).items():
+        rows += [{"kind": "input", "of": name, "entry": i, "x": y[0], "y": y[1]} for i, y in enumerate(vectors)]
     average = dirdp.papers.SimplexDomain(2, eta=0.05, etabar=0.05, b=1.0, weight=0.01)
     one = dirdp.papers.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
     theorem = dirdp.papers.p3_theorem(average, 24, dirdp.papers.p3_problem_14(one, 24, 0.05), number=2)
@@ -41,15 +55,22 @@ def compute(given):
 
 
 def draw(table):
-    figure, axes = panels(1, 2, height=3.8, legend=0.5)
-    for ax, k in zip(axes.flat, (24, 10), strict=True):
+    figure, axes = panels(2, 2, height=3.6, legend=0.5)
+    for ax, name in zip(axes[0], AVERAGES, strict=True):
+        corners(ax)
+        points = table[(table["kind"] == "input") & (table["of"] == name)]
+        ax.scatter(*places(points["x"], points["y"]), s=12, color="0.45", linewidths=0)
+        one = points[points["entry"] == 0]
+        ax.scatter(*places(one["x"], one["y"]), s=50, marker="D", color="#d55e00")
+        ax.set_title(f"100 vectors of {name}, and the one that differs")
+    for ax, k in zip(axes[1], (24, 10), strict=True):
         corners(ax)
         for name, marker, color in (("P", "o", "#0b4f8a"), ("Q", "^", "#e69f00")):
             points = table[(table["kind"] == "output") & (table["of"] == name) & (table["k"] == k)]
             look = {"s": 14, "marker": marker, "color": color, "alpha": 0.55, "linewidths": 0}
             ax.scatter(*places(points["x"], points["y"]), label=f"outputs of the average of {name}", **look)
         ax.set_title(f"k = {k}")
-    legend(figure, axes[0, 0])
+    legend(figure, axes[1, 0])
     return figure
 
 
