@@ -1,4 +1,4 @@
-"""The published figures and tables: their verdicts, and their pictures from the tables that full runs wrote.
+"""The published figures and tables: their verdicts and numbers, and pictures from the tables that full runs wrote.
 
 The tables and verdicts in `figures/` are written by the scripts of `examples/experiments`; `tests/test_figures.py` sees
 to it that they agree with what the scripts compute.
@@ -39,6 +39,18 @@ def table() -> str:
     for name, record in sorted(records, key=lambda pair: (pair[1]["paper"], _number(pair[1]["item"]))):
         said = f"<i>{record['word']}</i>. {html.escape(record['sentence'], quote=False)} <code>{name}</code>"
         lines.append(f"<tr><td>{record['paper']}, {record['item']}</td><td>{said}</td></tr>")
+    return f'<table class="verdicts">{"".join(lines)}</table>'
+
+
+def certificate() -> str:
+    """What `examples/experiments/all.py` wrote of figures, numbers and errata, as HTML."""
+    rows = pd.read_csv(FIGURES / "certificate.csv", keep_default_na=False, dtype=str)
+    lines = ["<tr><th>Paper, item</th><th>Printed</th><th>Ours</th><th>Without it</th><th>Verdict</th><th>s</th></tr>"]
+    for row in rows.itertuples(index=False):
+        item = {"figure": f"<b>{row.item}</b>", "number": row.what}.get(row.kind, f"{row.item}. {row.what}")
+        cells = (item, row.printed, row.ours, row.outside, row.verdict, row.seconds)
+        escaped = [item, *(html.escape(cell, quote=False) for cell in cells[1:])]
+        lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in escaped)}</tr>")
     return f'<table class="verdicts">{"".join(lines)}</table>'
 
 

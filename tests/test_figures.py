@@ -54,7 +54,7 @@ def differences(found, record):
 
 def test_every_script_has_a_record_and_every_record_a_script():
     assert sorted(path.stem for path in RECORDS.glob("*.json")) == NAMES
-    assert sorted(path.stem for path in RECORDS.glob("*.csv")) == NAMES
+    assert sorted(path.stem for path in RECORDS.glob("*.csv")) == ["certificate", *NAMES]
     assert len({(recorded(name)["paper"], recorded(name)["item"]) for name in NAMES}) == len(NAMES)
 
 
@@ -186,7 +186,12 @@ def test_the_certificate_has_figures_numbers_errata_and_statements(tmp_path, mon
     assert (tmp_path / "p3_figure_3.png").exists()
     # A script whose data are not there is said to be left out.
     assert page.count("not run: needs data sets of P1") == 1
-    assert "1 of 2 scripts of figures and tables ran with --quick" in capsys.readouterr().out
+    assert "1 of 2 scripts of figures and tables ran, 1 of them with --quick" in capsys.readouterr().out
+    # Another run into the same folder adds to it.
+    again = certificate(tmp_path, monkeypatch, "p1_figure_8", "p1_figure_6")
+    assert set(again["what"][again["kind"] == "figure"]) == {"p1_figure_6", "p1_figure_8", "p3_figure_3"}
+    same = [frame[frame["item"] == "P3 Figure 3"].reset_index(drop=True) for frame in (rows, again)]
+    pd.testing.assert_frame_equal(*same)
 
 
 def test_a_certificate_with_a_wrong_number_fails(tmp_path, monkeypatch):
@@ -196,6 +201,51 @@ def test_a_certificate_with_a_wrong_number_fails(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"P3 Figure 3, k 3, exact"):
         certificate(tmp_path, monkeypatch, "p3_figure_3")
     assert "DIFFERENT" in (tmp_path / "certificate.csv").read_text(encoding="utf-8")
+
+
+def stale_rows(rows):
+    """Lines of the certificate in the documentation that are not what the records and the errata say."""
+    import outside
+
+    figures = rows[rows["kind"] == "figure"].set_index("item")
+    quick = figures["verdict"].str.startswith("With --quick: ")
+    stale = []
+    for item, name, verdict in figures[["what", "verdict"]].itertuples():
+        record = recorded(name)
+        # The numbers in the sentence of a quick run are others.
+        said = f"With --quick: {record['word']}. " if quick[item] else f"{record['word']}. {record['sentence']}"
+        stale += [item] if not verdict.startswith(said) else []
+    for row in rows[rows["kind"] == "number"].itertuples():
+        name = figures["what"][row.item]
+        record = recorded(name)
+        near = record["tolerance"] if quick[row.item] else 1e-5
+        right = math.isclose(float(row.ours or row.printed), record["numbers"][row.what], rel_tol=near)
+        # The numbers without the library are computed again by a test of their own.
+        verdict = "the same" if (name, row.what) in outside.VALUES else ""
+        stale += [] if right and row.verdict == verdict else [(row.item, row.what)]
+    return stale
+
+
+def test_the_certificate_of_the_documentation_is_that_of_the_records():
+    import outside
+
+    rows = pd.read_csv(RECORDS / "certificate.csv", keep_default_na=False)
+    assert set(rows["kind"]) == {"figure", "number", "erratum"}
+    assert sorted(rows["what"][rows["kind"] == "figure"]) == NAMES
+    numbers = rows[rows["kind"] == "number"]
+    assert len(numbers) == sum(len(recorded(name)["numbers"]) for name in NAMES)
+    assert (numbers["outside"] != "").sum() == len(outside.VALUES)
+    assert not stale_rows(rows)
+    errata = re.findall(
+        r"^### (P\d\.\d+)\. (.*)$", (ROOT / "docs" / "errata.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    found = rows[rows["kind"] == "erratum"]
+    assert list(zip(found["item"], found["what"], strict=True)) == errata
+    assert set(found["verdict"]) == {"shown"}
+    # A line that is changed is seen.
+    place = numbers.index[0]
+    rows.loc[place, "ours"] = str(1.1 * float(rows.loc[place, "ours"]))
+    assert len(stale_rows(rows)) == 1
 
 
 def test_the_share_at_the_border_of_p3_figure_1_without_a_projection():

@@ -2,7 +2,8 @@
 
 `uv run examples/experiments/all.py --out DIR [--data DIR] [--quick] [--only NAME ...]` runs the scripts of this folder
 for every figure and table, the errata of `docs/errata.md`, and the computations of `outside.py`, which import nothing
-of the library. It writes `index.html` with the pictures, and `certificate.csv` behind it.
+of the library. It writes `index.html` with the pictures, and `certificate.csv` behind it. With `--only` the rows of
+other figures stay as an earlier run wrote them into the same folder.
 """
 
 import argparse
@@ -52,7 +53,8 @@ def figure_rows(name, given):
     if record is None:
         return [Row("figure", item, name, verdict=NOT_AT_HAND)]
     seconds = f"{time.perf_counter() - start:.1f}"
-    rows = [Row("figure", item, name, verdict=f"{record['word']}. {record['sentence']}", seconds=seconds)]
+    said = f"{'With --quick: ' if given.quick else ''}{record['word']}. {record['sentence']}"
+    rows = [Row("figure", item, name, verdict=said, seconds=seconds)]
     for what, ours in record["numbers"].items():
         row = {"kind": "number", "item": item, "what": what}
         row["printed" if re.search(r"\bprinted\b", what) else "ours"] = f"{ours:.6g}"
@@ -108,14 +110,26 @@ def told(text):
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", re.sub(r"\*([^*]+)\*", r"<i>\1</i>", made))
 
 
-def page_of(rows, given):
+def earlier_rows(given):
+    """The rows of the figures that this run leaves out, as an earlier run wrote them."""
+    path = given.out / "certificate.csv"
+    if given.only is None or not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [Row(**row) for row in csv.DictReader(file)]
+    again = {row.item for row in rows if row.kind == "figure" and row.what in given.only}
+    return [row for row in rows if row.kind in ("figure", "number") and row.item not in again]
+
+
+def page_of(rows):
     """The page, with each picture below its verdict."""
     wrong = [row for row in rows if row.verdict in ("DIFFERENT", "NOT SHOWN")]
     compared = [row for row in rows if row.outside]
     ran = [row for row in rows if row.kind == "figure" and row.verdict != NOT_AT_HAND]
     figures = [row for row in rows if row.kind == "figure"]
+    quick = sum(row.verdict.startswith("With --quick") for row in ran)
     said = (
-        f"{len(ran)} of {len(figures)} scripts of figures and tables ran{' with --quick' if given.quick else ''}; "
+        f"{len(ran)} of {len(figures)} scripts of figures and tables ran, {quick} of them with --quick; "
         f"{len(compared)} numbers were computed once more without the library; "
         f"{sum(row.kind == 'erratum' for row in rows)} errata were shown; {len(wrong)} are not as they should be."
     )
@@ -143,15 +157,16 @@ def main():
     line.add_argument("--only", nargs="*", metavar="NAME", choices=FIGURES, help="some of the figures")
     given = line.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    rows = []
+    rows = earlier_rows(given)
     for name in FIGURES if given.only is None else given.only:
         rows += figure_rows(name, given)
-    rows += errata_rows() + statement_rows()
+    # Numbers stay below their figure.
+    rows = sorted(rows, key=lambda row: row.item) + errata_rows() + statement_rows()
     with (given.out / "certificate.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(Row.__dataclass_fields__), lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
-    page, said = page_of(rows, given)
+    page, said = page_of(rows)
     (given.out / "index.html").write_text(page, encoding="utf-8")
     print(said)
     if wrong := [f"{row.item}, {row.what}" for row in rows if row.verdict in ("DIFFERENT", "NOT SHOWN")]:
