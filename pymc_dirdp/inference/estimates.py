@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
@@ -14,7 +14,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.quantiles import Mixture, count_quantiles, share_mixture, share_quantiles
-from pymc_dirdp.inference.tree import Group, Spread
+from pymc_dirdp.inference.tree import Spread
 
 __all__ = ["Estimate", "KnownCounts", "RowGiven", "estimate", "estimate_of_rows", "interval_ends", "summarised"]
 
@@ -107,6 +107,16 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
     )
 
 
+class Summands(Protocol):
+    """The numbers of a row as functions of their total: what :class:`RowGiven` asks of a group."""
+
+    def given(self, total: Spread) -> list[Spread]:
+        """As :meth:`Group.given`."""
+
+    def joint(self, child: int, numbers: Integers, totals: Integers, masses: Array) -> Array:
+        """As :meth:`Group.joint`: what quantiles of shares need."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class KnownCounts:
@@ -131,13 +141,13 @@ class RowGiven:
     ----------
     alpha : array, shape (d,)
         The prior of the shares.
-    group : Group or KnownCounts
+    group : Group or another Summands
         The cells, as a function of their total.
     total : Spread
         The distribution of the total, shape (1, n).
     """
 
-    def __init__(self, alpha: Array, group: Group | KnownCounts, total: Spread) -> None:
+    def __init__(self, alpha: Array, group: Summands, total: Spread) -> None:
         self._alpha, self._group, self._total = alpha, group, total
 
     @cached_property

@@ -10,6 +10,7 @@ from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism as ZeroSum
 from pymc_dirdp.mechanisms.joint import JointMechanism as JointMechanism
 from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism as ZeroSumJointMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism as JointTableMechanism
+from pymc_dirdp.mechanisms.joint_table import ZeroSumJointTableMechanism as ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism as MarginalsMechanism
 from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism as QuantilesMechanism

@@ -19,7 +19,7 @@ from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.sampling.fast import dirichlet
 
 if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism
+    from pymc_dirdp.mechanisms.joint import JointMechanism
 
 __all__ = ["SAMPLERS", "Fact", "Mechanism", "Tempered"]
 
@@ -135,7 +135,7 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     """The function that calibrates it, where `for_guarantee` does not."""
 
     @property
-    def shared_noise(self) -> "ZeroSumJointMechanism | None":
+    def shared_noise(self) -> "JointMechanism | None":
         """The mechanism of a noise that it shares with others, which are one release with it; None without any."""
         return None
 

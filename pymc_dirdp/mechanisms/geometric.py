@@ -13,7 +13,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_laws import block_laws
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
+from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, geometric_noise, used_scale
 from pymc_dirdp.numerics.quadrature import coth_excess, legendre_excess, log_legendre
 from pymc_dirdp.numerics.roots import not_below
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse, erased_responses
@@ -124,8 +124,6 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
 _RAISED = 1 + 4e-15
 # Noise of a larger scale might have to be clipped, and would not add up to 0 any more.
 _LARGEST_SCALE = 2.0**980
-# Numbers that add up to 0 do so up to this share of their sizes if they are rounded.
-_ROUNDING = 2.0**-50
 
 
 @final
@@ -191,11 +189,7 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self._relation.records_are_public:
-            raise ArgumentError(
-                f"Under adjacency={self.adjacency!r} the number of records is private, and noise that adds up to 0 "
-                "would publish it. Use GeometricMechanism, or adjacency='replace-one'."
-            )
+        self._relation.refuse_private_records("GeometricMechanism")
 
     @override
     def _checked_parameter(self, value: float) -> float:
@@ -308,9 +302,7 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         found = super().log_likelihood(output, counts, steps=steps)
         noise = self._by_block(np.asarray(output, dtype=np.float64) - np.asarray(counts, dtype=np.float64))
-        # Very large noise is rounded to a double, cell by cell.
-        differs = np.abs(noise.sum(axis=-1)) > _ROUNDING * np.abs(noise).sum(axis=-1)
-        return np.asarray(np.where(differs.any(axis=-1), -np.inf, found))
+        return np.asarray(np.where(adds_up_to_0(noise).all(axis=-1), found, -np.inf))
 
     @override
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:

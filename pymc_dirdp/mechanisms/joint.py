@@ -19,7 +19,7 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.table import moved
-from pymc_dirdp.mechanisms.whole_noise import used_scale
+from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, used_scale
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
 from pymc_dirdp.privacy.bounded_loss import erased_responses
@@ -33,8 +33,6 @@ __all__ = ["BlockLikelihood", "JointLikelihoods", "JointMechanism", "ZeroSumJoin
 
 # A released number is at most this, which noise of no scale gets near to.
 _LARGEST = 2**1000
-# Numbers that add up to 0 do so up to this share of their sizes if they are rounded.
-_ROUNDING = 2.0**-50
 
 
 @final
@@ -344,6 +342,26 @@ class JointMechanism(CurvesOf, Mechanism):
         balls = self._balls
         return int(balls.limits(self._records[0], balls.listed[0][-1:])[0]) if balls.is_listed else None
 
+    @override
+    def public_records(self, n_records: int | None) -> int | None:
+        is_private = n_records is None and not adjacency_named(self.adjacency).records_are_public
+        return None if is_private else super().public_records(n_records)
+
+    @override
+    def joint_rows(self, output: Array) -> JointLikelihoods:
+        if output.shape != (len(self.cells), self.cells[0]) or len(set(self.cells)) > 1:
+            raise ArgumentError(
+                f"Expected an output of {len(self.cells)} tables with as many cells each, one in each row. Reshape it; "
+                "for tables of different sizes take joint_likelihoods."
+            )
+        return self.joint_likelihoods(output)
+
+    @property
+    @override
+    def free_variance(self) -> float | None:
+        sd, cells = self.noise_sd, self.cells[0]
+        return None if sd is None else sd**2 * cells / max(cells - self.zero_sum, 1)
+
     @property
     def dimension(self) -> int:
         """How many numbers of the noise are free."""
@@ -411,37 +429,15 @@ class ZeroSumJointMechanism(JointMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not adjacency_named(self.adjacency).records_are_public:
-            raise ArgumentError(
-                f"Under adjacency={self.adjacency!r} the number of records is private, and noise that adds up to 0 "
-                "would publish it. Use JointMechanism, or adjacency='replace-one'."
-            )
-
-    @override
-    def joint_rows(self, output: Array) -> JointLikelihoods:
-        if output.shape != (len(self.cells), self.cells[0]) or len(set(self.cells)) > 1:
-            raise ArgumentError(
-                f"Expected an output of {len(self.cells)} tables with as many cells each, one in each row. Reshape it; "
-                "for tables of different sizes take joint_likelihoods."
-            )
-        return self.joint_likelihoods(output)
+        adjacency_named(self.adjacency).refuse_private_records("JointMechanism")
 
     @override
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
         parts = self.split(np.ravel(output))
         return [(np.array([row]), float(part.sum())) for row, part in enumerate(parts)]
 
-    @property
-    @override
-    def free_variance(self) -> float | None:
-        sd = self.noise_sd
-        return None if sd is None else sd**2 * self.cells[0] / (self.cells[0] - 1)
-
 
 def _norm(noise: Array, zero_sum: bool) -> Array:
     """The norm along the last axis; of noise that should add up to 0 half the l1 norm, infinite where it does not."""
     norm = np.abs(noise).sum(axis=-1)
-    if not zero_sum:
-        return np.asarray(norm)
-    # Very large noise is rounded to a double, cell by cell.
-    return np.asarray(np.where(np.abs(noise.sum(axis=-1)) > _ROUNDING * norm, np.inf, norm / 2))
+    return np.asarray(np.where(adds_up_to_0(noise), norm / 2, np.inf) if zero_sum else norm)

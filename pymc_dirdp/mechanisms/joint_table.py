@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, final, override
 
@@ -12,23 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.joint import JointLikelihoods, ZeroSumJointMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.joint import JointLikelihoods, JointMechanism, ZeroSumJointMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.whole_noise import used_scale
-from pymc_dirdp.numerics.roots import not_below, safe_root
+from pymc_dirdp.numerics.roots import safe_root
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 
-__all__ = ["JointTableMechanism"]
+__all__ = ["JointTableMechanism", "ZeroSumJointTableMechanism"]
 
 _OTHERWISE = "Take mechanism='geometric', or 'auto'."
 # More blocks take seconds, and a text of few characters may state them.
@@ -39,14 +38,13 @@ _QUICK, _FEW_CELLS = 150, 50
 type _Block = tuple[int, int]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class JointTableMechanism(CurvesOf, NoisyCounts):
-    """Release `counts + Z` for a table whose noise is part of a joint noise, as in :class:`ZeroSumJointMechanism`.
+    """Release `counts + Z` for a table whose noise is part of a joint noise, as in :class:`JointMechanism`.
 
     A table in each of whose rows a person has records, such as items by answers, is a block of cells for each row. Any
     other table is one block. All blocks of this table, and those of the tables beside it, share a guarantee and do not
-    divide it. The noise of each block adds up to 0, because its number of records is public.
+    divide it. If the number of records of each block is public, take :class:`ZeroSumJointTableMechanism`.
 
     Parameters
     ----------
@@ -58,8 +56,8 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     beside : sequence of (int, int, int), optional
         The blocks of the other tables that take part in the same noise: their numbers of cells, the records that a
         person has in each, and how many such blocks there are, in rising order. None for a table by itself.
-    adjacency : {"replace-one"}
-        Nothing else leaves the number of records public.
+    adjacency : {"replace-one", "add-remove"}
+        What one person can change: all of the person's records in all blocks.
     contribution : Contribution or int
         What a person adds: records anywhere in the table, or, with `Contribution(m, ("each",))`, m in every row.
     postprocess
@@ -72,10 +70,9 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
 
     Notes
     -----
-    The pure epsilon is `1 / scale`, whatever the number of blocks, and exact for all of them together. The curves are
-    those of the joint noise, which covers all of its tables. For ten blocks of two cells at epsilon 1 the variance of a
-    cell is 43.9, where independent noise has 199.8. For zero-concentrated privacy Gaussian noise is better, and for
-    many blocks at a small delta.
+    The pure epsilon is `1 / scale`, or `2 / scale` under replace-one, whatever the number of blocks, and exact for all
+    of them together. The curves are those of the joint noise, which covers all of its tables. For zero-concentrated
+    privacy Gaussian noise is better, and for many blocks at a small delta.
 
     References
     ----------
@@ -83,13 +80,9 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> survey = JointTableMechanism(np.ones((10, 2)), 1.0, contribution=Contribution(1, ("each",)))
-    >>> survey.pure_epsilon, round(survey.noise_sd**2, 1)
-    (1.0, 43.9)
-    >>> item = JointTableMechanism([1, 1], 1.0, beside=[(2, 1, 9)])
+    >>> item = JointTableMechanism([1, 1], 1.0, beside=[(2, 1, 9)], adjacency="add-remove")
     >>> item.pure_epsilon, round(item.noise_sd**2, 1)
-    (1.0, 43.9)
+    (1.0, 77.0)
     """
 
     beside: tuple[tuple[int, int, int], ...] | None = field(default=None, kw_only=True)
@@ -101,7 +94,8 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         "Dirichlet(x + prior), averaged over all counts x"
     )
     facts = (*NoisyCounts.facts, Fact("beside", "beside", "list", optional=True))  # type: ignore[assignment]
-    needs_public_totals: ClassVar[bool] = True
+    noise: ClassVar[type[JointMechanism]] = JointMechanism
+    """Of all blocks together."""
     is_joint: ClassVar[bool] = True
     readings: ClassVar[tuple[str, ...]] = ()
 
@@ -112,11 +106,6 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
                 "Joint noise is for tables in which a person's records may lie anywhere, or of which every row holds "
                 "as many of them, as unit= says it: items by answers. This one has the shape "
                 f"{self.prior.shape}, with {', '.join(self.contributed.axes) or 'no'} rows. {_OTHERWISE}"
-            )
-        if not self._relation.records_are_public:
-            raise ArgumentError(
-                f"Under adjacency={self.adjacency!r} the number of records is private, and noise that adds up to 0 "
-                f"would publish it. {_OTHERWISE}"
             )
         if self.beside is not None:
             object.__setattr__(self, "beside", _checked_blocks(self.beside))
@@ -138,19 +127,21 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return [(self.prior.size // blocks, self._records)] * blocks
 
     @cached_property
-    def whole(self) -> ZeroSumJointMechanism:
+    def whole(self) -> JointMechanism:
         """The mechanism whose tables are the blocks of this table and, after them, of those beside it."""
         beside = [(cells, records) for cells, records, many in self.beside or () for _ in range(many)]
-        return _whole([*self.own_blocks, *beside], self)
+        return self._whole([*self.own_blocks, *beside])
 
     @cached_property
     @override
-    def shared_noise(self) -> ZeroSumJointMechanism | None:
-        return (
-            None
-            if self.beside is None
-            else _whole(sorted(zip(self.whole.cells, self.whole._records, strict=True)), self)
-        )
+    def shared_noise(self) -> JointMechanism | None:
+        if self.beside is None:
+            return None
+        return self._whole(sorted(zip(self.whole.cells, self.whole._records, strict=True)))
+
+    def _whole(self, blocks: Sequence[_Block]) -> JointMechanism:
+        cells, records = zip(*blocks, strict=True)
+        return self.noise(cells, self.scale, records=records, adjacency=self.adjacency)
 
     @classmethod
     @override
@@ -169,7 +160,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         own = [Counter(cls(scale=1.0, **facts).own_blocks) for facts in each]
         blocks = sum(own, Counter[_Block]())
         cells, records = zip(*blocks.elements(), strict=True)
-        scale = ZeroSumJointMechanism.for_guarantee(guarantee, cells=cells, records=records, adjacency=adjacency).scale
+        scale = cls.noise.for_guarantee(guarantee, cells=cells, records=records, adjacency=adjacency).scale
         beside = [tuple(sorted((*block, many) for block, many in (blocks - mine).items())) for mine in own]
         return [cls(scale=scale, beside=others, **facts) for others, facts in zip(beside, each, strict=True)]
 
@@ -196,7 +187,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         if not self.shares_with(others):
             raise ArgumentError("Expected all tables of one joint noise, and no others.")
         tables = [self, *others]
-        whole = _whole([block for table in tables for block in table.own_blocks], self)
+        whole = self._whole([block for table in tables for block in table.own_blocks])
         checked = [table._checked(one) for table, one in zip(tables, counts, strict=True)]
         noisy = whole.release(
             np.concatenate([one.ravel() for one in checked]), sampler=sampler, random_seed=random_seed
@@ -218,7 +209,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     @property
     @override
     def pure_epsilon(self) -> float:
-        return not_below(1 / Fraction(self.scale))
+        return self.whole.pure_epsilon
 
     @property
     @override
@@ -229,12 +220,12 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     @override
     def free_variance(self) -> float:
         cells, _ = self.own_blocks[0]
-        return self.noise_sd**2 * cells / (cells - 1)
+        return self.noise_sd**2 * cells / (cells - self.noise.zero_sum)
 
     @property
     @override
     def in_short(self) -> str:
-        return f"Joint zero-sum noise of standard deviation {self.noise_sd:.4g}"
+        return f"Joint {'zero-sum ' * self.noise.zero_sum}noise of standard deviation {self.noise_sd:.4g}"
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -284,18 +275,19 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return reach is not None and (cells == 2 or (reach <= _QUICK and cells <= _FEW_CELLS))
 
     @cached_property
-    def _alike_alone(self) -> ZeroSumGeometricMechanism:
+    def _alike_alone(self) -> NoisyCounts:
         """Noise of this table alone with the same standard deviation."""
+        kind = ZeroSumGeometricMechanism if self.noise.zero_sum else GeometricMechanism
 
-        def alone(scale: float) -> ZeroSumGeometricMechanism:
-            return ZeroSumGeometricMechanism(self.prior, scale, contribution=self.contribution)
+        def alone(scale: float) -> NoisyCounts:
+            return kind(self.prior, scale, contribution=self.contribution)
 
         sd, most = self.noise_sd, 10 * self.scale * self.whole.dimension
         return alone(safe_root(lambda scale: math.log(alone(scale).noise_sd / sd), safe=self.scale / 10, unsafe=most))
 
     @override
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
-        """Rows as they are seen with :class:`ZeroSumGeometricMechanism` of the same standard deviation.
+        """Rows as they are seen with geometric noise of the same standard deviation.
 
         Estimates err nearly as much, because the size of the noise decides: for tables of two and four cells, 100 and
         1000 records and epsilon .1 to 3 the divergences were within 7 % of simulated ones with a flat prior, and within
@@ -323,19 +315,54 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return self.whole.joint_likelihoods(np.ravel(output))
 
     @override
-    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
-        rows = self.contributed.rows_by_entry(self.prior.shape)
-        totals = np.reshape(output, (len(rows), -1)).sum(axis=1).tolist()
-        return list(zip(rows, totals, strict=True))
+    def possible_records(self, output: Array) -> range:
+        """The numbers of records of each block: its noise adds up to its norm at most."""
+        totals = output.reshape(len(self.own_blocks), -1).sum(axis=1)
+        reach = MOST_RECORDS if self.whole.reach is None else self.whole.reach
+        least, most = (min(max(end, 0.0), MOST_RECORDS) for end in (totals.min() - reach, totals.max() + reach))
+        return range(math.floor(least), math.ceil(most) + 1)
 
     @override
     def output_laws(self, x: Array, y: Array, cells: int | None = None) -> NoReturn:
         self._refuse_product()
 
 
-def _whole(blocks: Sequence[_Block], like: JointTableMechanism) -> ZeroSumJointMechanism:
-    cells, records = zip(*blocks, strict=True)
-    return ZeroSumJointMechanism(cells, like.scale, records=records, adjacency=like.adjacency)
+@final
+@dataclass(frozen=True, eq=False)
+class ZeroSumJointTableMechanism(JointTableMechanism):
+    """Release `counts + Z` for a table whose noise is part of a joint noise that adds up to 0 in each block.
+
+    It is for blocks whose numbers of records are public: the noisy counts of each add up to its number. Parameters are
+    those of :class:`JointTableMechanism`, with `adjacency="replace-one"`.
+
+    Notes
+    -----
+    The pure epsilon is `1 / scale`. For ten blocks of two cells at epsilon 1 the variance of a cell is 43.9, where
+    independent noise has 199.8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> survey = ZeroSumJointTableMechanism(np.ones((10, 2)), 1.0, contribution=Contribution(1, ("each",)))
+    >>> survey.pure_epsilon, round(survey.noise_sd**2, 1)
+    (1.0, 43.9)
+    >>> item = ZeroSumJointTableMechanism([1, 1], 1.0, beside=[(2, 1, 9)])
+    >>> item.pure_epsilon, round(item.noise_sd**2, 1)
+    (1.0, 43.9)
+    """
+
+    needs_public_totals: ClassVar[bool] = True
+    noise: ClassVar[type[JointMechanism]] = ZeroSumJointMechanism
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._relation.refuse_private_records("JointTableMechanism")
+
+    @override
+    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
+        rows = self.contributed.rows_by_entry(self.prior.shape)
+        totals = np.reshape(output, (len(rows), -1)).sum(axis=1).tolist()
+        return list(zip(rows, totals, strict=True))
 
 
 def _checked_blocks(beside: Any) -> tuple[tuple[int, int, int], ...]:

@@ -3,18 +3,21 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.discrete_noise import dyadic_above
 
-__all__ = ["gaussian_deviation", "gaussian_noise", "geometric_noise", "used_scale"]
+__all__ = ["adds_up_to_0", "gaussian_deviation", "gaussian_noise", "geometric_noise", "used_scale"]
 
 # A double cannot hold noise of a larger scale; with a scale below the inverse all noise is 0.
 _LARGEST = 2.0**1000
 # Above this variance a discrete Gaussian variable is a rounded normal one up to 1e-7 of the variance.
 _MOST_LISTED = 1e6
+# Numbers that add up to 0 do so up to this share of their sizes if they are rounded.
+_ROUNDING = 2.0**-50
 
 
 def used_scale(scale: float) -> float:
@@ -25,6 +28,11 @@ def used_scale(scale: float) -> float:
             "one: noise of this size is never, or always, more than a double can hold."
         )
     return float(dyadic_above(float(scale)))
+
+
+def adds_up_to_0(noise: Array) -> NDArray[np.bool_]:
+    """Whether numbers along the last axis do. Very large noise is rounded to a double, cell by cell."""
+    return np.asarray(np.abs(noise.sum(axis=-1)) <= _ROUNDING * np.abs(noise).sum(axis=-1))
 
 
 def geometric_noise(scale: float, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

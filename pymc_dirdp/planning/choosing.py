@@ -315,7 +315,7 @@ class _Plans:
         tables = [self._tables[name] for name in names]
         problem = share, *map(_problem, tables)
         if problem not in self._shared:
-            self._shared[problem] = by_kind("joint").sharing(
+            self._shared[problem] = by_kind("joint", public_totals=self._terms.public_totals).sharing(
                 share, [(facts.prior, facts.contribution) for facts in tables], adjacency=self._terms.adjacency
             )
         return self._shared[problem]
@@ -367,7 +367,7 @@ class _Plans:
         most = max((set(blocks) & set(group) for group in self._groups), key=len)
         # The joint noise of one block is that of "geometric".
         several = sum(blocks[name] for name in most) > 1
-        return {"joint": most} if self._terms.public_totals and several else {}
+        return {"joint": most} if several else {}
 
     def _try(self, wanted: Mapping[str, str]) -> _Candidate | None:
         """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known.

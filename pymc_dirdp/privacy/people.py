@@ -46,6 +46,14 @@ class Adjacency:
     delta_1: float
     delta_inf: float
 
+    def refuse_private_records(self, instead: str) -> None:
+        """Raise the error about noise that adds up to 0, which is for public numbers of records."""
+        if not self.records_are_public:
+            raise ArgumentError(
+                f"Under adjacency={self.name!r} the number of records is private, and noise that adds up to 0 would "
+                f"publish it. Use {instead}, or adjacency='replace-one'."
+            )
+
 
 ADJACENCIES = {
     relation.name: relation

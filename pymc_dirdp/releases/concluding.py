@@ -185,6 +185,8 @@ class Conclusions:
             parts.append(f"{least} to {most} records, all as likely as one another")
         else:
             parts.append("your prior of the number of records")
+        if seen.n_records is None and seen.joint_rows is not None and len(seen.joint_rows.blocks) > 1:
+            parts[-1] += " in each row"
         if self.classes not in (None, name):
             parts.append(f"as many records in a row as {self.classes} has of that class")
         elif rows_are_divided(seen) and seen.joint_rows is not None:

@@ -22,7 +22,7 @@ from pymc_dirdp.models.table import Table
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, draws_together, number_prior
 from pymc_dirdp.releases.description import cell_dims, described, labels, sparse_described
 from pymc_dirdp.releases.grammar import digest
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.text import Deterministic, LeftOut, Release, SparseRelease
 from pymc_dirdp.releases.wording import ESTIMATE
 
@@ -77,24 +77,20 @@ def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
         name, mechanism, dims = part.table.name, part.mechanism, cell_dims(part.table)
         group, output = groups[f"/mechanism/{name}"], release.output[name]
         group.update(output.variables(dims))
-        values = together.get(name, fitted[name][None] if name in fitted else output.shares(mechanism))
+        values = fitted[name][None] if name in fitted else output.shares(mechanism)
         if values is None:
-            values = _given_published(part, output.values[0], plan, group, rng)
+            n_prior = number_prior(part, output.values[0], public=public)
+            if n_prior is not None:
+                group.attrs |= {"least_records": n_prior[0], "most_records": n_prior[-1]}
+            if "postprocess" in group.attrs:
+                values = draws_of_data(part, output.values[0], plan.draws, rng, how=group.attrs["postprocess"])
+            elif name in together:
+                values = together[name]
+            else:
+                values = draws_given(part, output.values[0], plan.draws, rng, n_prior=n_prior)
         # A Beta variable is the probability of success, the first of its two categories.
         drawn[name] = values[..., 0] if part.table.family == "beta" else values
     return drawn
-
-
-def _given_published(
-    part: PlannedTable, published: Array, plan: Plan, group: xr.Dataset, rng: np.random.Generator
-) -> Array:
-    """Draws given a noisy table; the attributes of its group say what they rest on."""
-    n_prior = number_prior(part, published, public=plan.reading.sizes_are_public)
-    if n_prior is not None:
-        group.attrs |= {"least_records": n_prior[0], "most_records": n_prior[-1]}
-    if "postprocess" in group.attrs:
-        return draws_of_data(part, published, plan.draws, rng, how=group.attrs["postprocess"])
-    return draws_given(part, published, plan.draws, rng, n_prior=n_prior)
 
 
 def values_of(

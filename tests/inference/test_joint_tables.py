@@ -14,14 +14,23 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.joint_tables import JointLaw, JointTables, SharedNoise
-from pymc_dirdp.mechanisms import JointTableMechanism
+from pymc_dirdp.mechanisms import ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
 
 from .calibration import p_value, rank
 
+# A private number of records is at most this, and as likely as any other.
+MOST = 7
+
+
+def up_to(most):
+    return lambda totals: np.where(totals <= most, -math.log(most + 1), -np.inf)
+
 
 def all_counts(cells, total):
-    return [x for x in itertools.product(range(total + 1), repeat=cells) if sum(x) == total]
+    """All tables with this total, or with any that a private one may be."""
+    totals = range(MOST + 1) if total is None else [total]
+    return [x for x in itertools.product(range(max(totals) + 1), repeat=cells) if sum(x) in totals]
 
 
 def log_prior(x, alpha):
@@ -42,6 +51,19 @@ CASES = {
     ),
     "four cells": (ZeroSumJointMechanism([4, 2], 0.7), (4, 3), ([1, 1, 0.5, 2], [90, 10]), [-1, 2, 3, 0, 3, 0]),
     "far off": (ZeroSumJointMechanism([3, 2], 0.4), (4, 2), ([1, 1, 1], [1, 1]), [-6, 12, -2, 2, 0]),
+    "strong priors": (ZeroSumJointMechanism([3, 2], 5.0), (5, 3), ([30, 1e4, 1e-3], [1e5, 1]), [-9, 16, -2, 1, 2]),
+    "private": (
+        JointMechanism([2, 3], 0.5, adjacency="add-remove"),
+        (None, None),
+        ([1, 0.2], [3, 1, 1]),
+        [4, -1, 1, 3, -2],
+    ),
+    "private and replaced": (
+        JointMechanism([1, 3], 1.5, records=(1, 2)),
+        (None, None),
+        ([1], [30, 1e4, 1e-3]),
+        [4, -9, 16, -2],
+    ),
 }
 
 
@@ -51,6 +73,7 @@ def by_enumeration(mechanism, totals, priors, output):
     logs = np.array(
         [
             sum(log_prior(x, alpha) for x, alpha in zip(of, priors, strict=True))
+            - totals.count(None) * math.log(MOST + 1)
             + float(mechanism.log_likelihood(output, np.concatenate(of)))
             for of in both
         ]
@@ -61,14 +84,14 @@ def by_enumeration(mechanism, totals, priors, output):
 @pytest.mark.parametrize("name", CASES)
 def test_sums_and_draws_are_those_over_all_data_sets(name):
     mechanism, totals, priors, output = CASES[name]
-    found = JointTables(mechanism.joint_likelihoods(output), priors)
+    found = JointTables(mechanism.joint_likelihoods(output), priors, log_numbers=up_to(MOST))
     both, posterior, evidence = by_enumeration(mechanism, totals, priors, output)
     assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
     np.testing.assert_allclose(np.concatenate(found.count_means), posterior @ np.array(both), rtol=1e-9, atol=1e-12)
     cells = [cell for table in found.count_probabilities for cell in table]
-    for column, (counts, probabilities) in zip(np.array(both).T, cells, strict=True):
-        wanted = [posterior[column == count].sum() for count in counts]
-        np.testing.assert_allclose(probabilities, wanted, rtol=1e-8, atol=1e-14)
+    for column, cell in zip(np.array(both).T, cells, strict=True):
+        wanted = [posterior[column == count].sum() for count in cell.numbers]
+        np.testing.assert_allclose(cell.values, wanted, rtol=1e-8, atol=1e-14)
     drawn = found.draw(20_000, np.random.default_rng(6))
     counts = np.concatenate([draws.counts for draws in drawn], axis=1)
     number = {tuple(x.tolist()): i for i, x in enumerate(both)}
@@ -91,17 +114,27 @@ def test_tables_that_were_independent_would_be_told_apart():
     assert abs(found.count_means[1][0] - apart.count_means[0][0]) > 0.3
 
 
-def test_draws_are_calibrated():
+@pytest.mark.parametrize(
+    ("kind", "adjacency"),
+    [
+        (ZeroSumJointMechanism, "replace-one"),
+        pytest.param(JointMechanism, "add-remove", marks=pytest.mark.thorough),
+        pytest.param(JointMechanism, "replace-one", marks=pytest.mark.thorough),
+    ],
+)
+def test_draws_are_calibrated(kind, adjacency):
     """The truth ranks uniformly among draws, for tables of different sizes; and not for another scale."""
-    rng, cells, totals = np.random.default_rng(2), (3, 2), (30, 20)
-    mechanism, forgot = ZeroSumJointMechanism(cells, 1.5), ZeroSumJointMechanism(cells, 0.5)
+    rng, cells, most = np.random.default_rng(2), (3, 2), 40
+    mechanism, forgot = (kind(cells, scale, adjacency=adjacency) for scale in (1.5, 0.5))
     ranks, wrong = [[], []], [[], []]
     for _ in range(300):
         shares = [rng.dirichlet(np.ones(d)) for d in cells]
+        totals = (30, 20) if kind.zero_sum else rng.integers(0, most + 1, 2)
         x = np.concatenate([rng.multinomial(n, p) for n, p in zip(totals, shares, strict=True)])
         output = x + mechanism.releases(np.zeros(5), 1, random_seed=rng)[0]
         for used, into in ((mechanism, ranks), (forgot, wrong)):
-            drawn = JointTables(used.joint_likelihoods(output), [np.ones(d) for d in cells]).draw(99, rng)
+            seen = used.joint_likelihoods(output)
+            drawn = JointTables(seen, [np.ones(d) for d in cells], log_numbers=up_to(most)).draw(99, rng)
             for table, (draws, p) in enumerate(zip(drawn, shares, strict=True)):
                 into[table].append(rank(p, draws.shares, rng))
     assert min(map(p_value, ranks)) > 1e-4
@@ -154,9 +187,7 @@ def test_fifty_tables_of_two_cells_at_a_small_epsilon():
     off = np.concatenate(found.count_means) - counts
     assert np.sqrt(np.mean(off**2)) == pytest.approx(mechanism.noise_sd, rel=0.4)
     drawn = np.concatenate([draws.counts for draws in found.draw(2000, rng)], axis=1)
-    spread = np.concatenate(
-        [[math.sqrt(p @ (c - c @ p) ** 2) for c, p in table] for table in found.count_probabilities]
-    )
+    spread = [cell.mean_and_sd[1] for table in found.count_probabilities for cell in table]
     np.testing.assert_allclose(drawn.std(axis=0), spread, rtol=0.1)
 
 
@@ -180,6 +211,35 @@ def test_public_verbs_read_the_output_of_a_survey():
     np.testing.assert_allclose(counts.mean(axis=0), means, atol=0.1)
     assert np.all(counts.reshape(-1, 2, 3).sum(axis=2) == [6, 4])
     np.testing.assert_allclose(drawn["posterior"]["p"].values.reshape(-1, 6).mean(axis=0), shares.ravel(), atol=0.02)
+
+
+def test_public_verbs_read_a_survey_with_private_totals():
+    """Sums over all data sets, with the totals of the rows as likely as one another; quantiles are those of draws."""
+    mechanism = JointMechanism([3, 3], 0.5, adjacency="add-remove")
+    output = dirdp.mechanisms.MechanismOutput(mechanism, ANSWERS, prior=PRIOR)
+    both, posterior, evidence = by_enumeration(mechanism, (None, None), PRIOR, ANSWERS.ravel())
+    found = dirdp.estimate(output, n_prior=MOST, progressbar=False).tables["p"]
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
+    counts = np.array(both).reshape(-1, 2, 3)
+    np.testing.assert_allclose(found.count_means, posterior @ counts.reshape(-1, 6), rtol=1e-9)
+    shapes = counts + PRIOR
+    sizes = shapes.sum(axis=2, keepdims=True)
+    means = (shapes / sizes).reshape(-1, 6)
+    squares = (shapes * (shapes + 1) / (sizes * (sizes + 1))).reshape(-1, 6)
+    np.testing.assert_allclose(found.share_means, posterior @ means, rtol=1e-9)
+    np.testing.assert_allclose(found.share_sds**2, posterior @ squares - (posterior @ means) ** 2, rtol=1e-8)
+    assert not found.is_exact
+    drawn = dirdp.analyse(output, n_prior=MOST, draws=4000, random_seed=2, progressbar=False)
+    np.testing.assert_allclose(drawn["posterior"]["p"].values.reshape(-1, 6).mean(axis=0), found.share_means, atol=0.02)
+    low, high = np.quantile(drawn["posterior"]["p"].values.reshape(-1, 6), [0.025, 0.975], axis=0)
+    np.testing.assert_allclose(found.share_intervals[-1], np.stack([low, high], axis=-1), atol=0.05)
+    with pytest.raises(ArgumentError, match="n_prior"):
+        dirdp.estimate(output, progressbar=False)
+    with pytest.raises(ArgumentError, match="row_prior"):
+        dirdp.estimate(output, n_prior=MOST, row_prior=[1, 1], progressbar=False)
+    replaced = dirdp.mechanisms.MechanismOutput(JointMechanism([3, 3], 0.5), ANSWERS, prior=PRIOR, n_records=10)
+    with pytest.raises(ArgumentError, match="how they divide"):
+        dirdp.estimate(replaced, progressbar=False)
 
 
 @pytest.mark.parametrize("zero", [False, True])
@@ -217,8 +277,6 @@ def test_what_public_verbs_refuse():
         dirdp.estimate(
             [OUTPUT, dirdp.mechanisms.MechanismOutput(SURVEY, 1.0 * ANSWERS[:, ::-1], prior=PRIOR, n_records=10)]
         )
-    with pytest.raises(ArgumentError, match="no product"):
-        dirdp.mechanisms.MechanismOutput(JointMechanism([3, 3], 0.5), ANSWERS, prior=PRIOR, n_records=10)
     with pytest.raises(ArgumentError, match="row_prior"):
         dirdp.estimate(OUTPUT, row_prior=[1, 1], progressbar=False)
     with pytest.raises(ArgumentError, match="add up to 10 records"):
@@ -231,8 +289,6 @@ def test_errors():
         JointTables(seen, [[1, 1]])
     with pytest.raises(ArgumentError, match=r"shape \(2,\), got \(3,\)"):
         JointTables(seen, [[1, 1], [1, 1, 1]])
-    with pytest.raises(ArgumentError, match="public"):
-        JointTables(JointMechanism([2, 2], 1.0).joint_likelihoods([3, 1, 2, 2]), [[1, 1], [1, 1]])
     with pytest.raises(ArgumentError, match="integers"):
         JointTables(ZeroSumJointMechanism([2], 1.0).joint_likelihoods([2.5, 1]), [[1, 1]])
     with pytest.raises(ArgumentError, match="larger epsilon"):
@@ -243,22 +299,22 @@ def test_errors():
 
 def test_what_one_table_says_of_the_noise_of_another_is_used():
     """A large noise in one table makes that of another likely to be large, so its counts are less certain."""
-    first, second = JointTableMechanism.sharing(dirdp.PureDP(epsilon=1.0), [(np.ones(2), 1)] * 2)
+    first, second = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=1.0), [(np.ones(2), 1)] * 2)
     spreads = []
     for far in (0.0, 30.0):
         noise = SharedNoise(
             (first, second), (np.array([50.0, 50.0]), np.array([20.0 + far, -far])), (np.ones(2), np.ones(2))
         )
-        ((counts, probabilities), _), *_ = JointTables(noise.likelihoods[0], [np.ones(2)]).count_probabilities
-        spreads.append(math.sqrt(probabilities @ (counts - counts @ probabilities) ** 2))
+        (first_cell, _), *_ = JointTables(noise.likelihoods[0], [np.ones(2)]).count_probabilities
+        spreads.append(first_cell.mean_and_sd[1])
     assert spreads[1] > 2 * spreads[0]
 
 
 def test_draws_of_several_tables_are_calibrated():
     """The truth ranks uniformly among draws, one table given the outputs of both; and not for another scale."""
     rng, sizes, cells = np.random.default_rng(2), (30, 20), (3, 2)
-    told = JointTableMechanism.sharing(dirdp.PureDP(epsilon=0.7), [(np.ones(d), 1) for d in cells])
-    forgot = JointTableMechanism.sharing(dirdp.PureDP(epsilon=2.1), [(np.ones(d), 1) for d in cells])
+    told = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=0.7), [(np.ones(d), 1) for d in cells])
+    forgot = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=2.1), [(np.ones(d), 1) for d in cells])
     ranks, wrong = [[], []], [[], []]
     for _ in range(300):
         shares = [rng.dirichlet(np.ones(d)) for d in cells]

@@ -22,6 +22,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
@@ -348,6 +349,42 @@ def zero_sum(shape, scale, **options):
     return noise(mechanism, zero_sum_renyi, zero_sum_delta)
 
 
+@lru_cache(maxsize=1000)
+def joint_law(mechanism, change):
+    """Probabilities of all noise of a joint mechanism, and the loss at each if the counts differ so; listed."""
+    (cells, m), *others = mechanism.own_blocks
+    reach = math.ceil(35 * mechanism.scale * m)
+    zero_sum = mechanism.noise.zero_sum
+    free, half = cells - zero_sum, 1 + zero_sum
+    lists = np.stack(np.meshgrid(*[np.arange(-reach, reach + 1)] * free, indexing="ij"), axis=-1).reshape(-1, free)
+    if zero_sum:
+        lists = np.column_stack([lists, -lists.sum(axis=1)])
+    lists = lists[np.abs(lists).sum(axis=1) <= half * reach]
+    sizes = [
+        [np.abs(lists + shift).sum(axis=1) / (half * m) for shift in (0, part)]
+        for part in np.reshape(change, (1 + len(others), cells))
+    ]
+    first, second = sizes[0]
+    for one, other in sizes[1:]:
+        first, second = (np.maximum.outer(of, more).ravel() for of, more in ((first, one), (second, other)))
+    mass = np.exp(-first / mechanism.scale)
+    return mass / mass.sum(), (second - first) / mechanism.scale
+
+
+def joint_renyi(mechanism, order, x, y):
+    mass, loss = joint_law(mechanism, tuple((x - y).ravel().tolist()))
+    return math.log(math.fsum(mass * np.exp((order - 1) * loss))) / (order - 1)
+
+
+def joint_delta(mechanism, epsilon, x, y):
+    mass, loss = joint_law(mechanism, tuple((x - y).ravel().tolist()))
+    return math.fsum(mass * np.maximum(-np.expm1(epsilon - loss), 0))
+
+
+def joint(kind, shape, scale, **options):
+    return noise(kind(np.ones(shape), scale, **options), joint_renyi, joint_delta)
+
+
 def discrete_gaussian(shape, sigma, **options):
     return noise(DiscreteGaussianMechanism(np.ones(shape), sigma, **options), whole_renyi, whole_delta)
 
@@ -429,6 +466,13 @@ SUBJECTS = {
     "zero-sum two records": zero_sum((3,), 4.0, contribution=2),
     "zero-sum survey": zero_sum((2, 2), 2.0, contribution=SURVEY),
     "zero-sum survey of two": zero_sum((2, 3), 4.0, contribution=TWICE),
+    "joint survey": joint(ZeroSumJointTableMechanism, (2, 3), 0.5, contribution=SURVEY),
+    "joint survey of two": joint(ZeroSumJointTableMechanism, (3, 2), 0.4, contribution=TWICE),
+    "joint survey add-remove": joint(JointTableMechanism, (2, 2), 0.5, contribution=SURVEY, adjacency="add-remove"),
+    "joint survey of two add-remove": joint(
+        JointTableMechanism, (2, 2), 0.25, contribution=TWICE, adjacency="add-remove"
+    ),
+    "joint survey with private totals": joint(JointTableMechanism, (2, 2), 0.5, contribution=SURVEY),
     "discrete gaussian": discrete_gaussian((3,), 1.3),
     "discrete gaussian small": discrete_gaussian((2, 2), 0.6),
     "discrete gaussian add-remove": discrete_gaussian((2, 2), 0.8, adjacency="add-remove"),

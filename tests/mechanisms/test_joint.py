@@ -13,6 +13,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.sampling.joint import uniform_point
 
 EPSILONS, ORDERS = (0.0, 0.2, 0.7), (1.01, 2.0, 9.0)
 
@@ -216,37 +217,42 @@ def test_an_audit_finds_no_fault():
     assert dirdp.audit(added, sampler="fast", n=30_000, random_seed=1).verdict == "consistent"
 
 
-def uniform_tables(radii, rng):
-    first = rng.integers(-radii[:, None], radii[:, None] + 1, size=(len(radii), 3))
-    return np.stack([first, -first], axis=-1).reshape(len(radii), -1)
-
-
 class Mutant:
-    """Joint noise of three tables of two cells, with a radius of its own making."""
+    """Joint noise with a radius of its own making."""
 
-    def __init__(self, *, most=None, released=False):
-        self.most, self.released, self.rng = most, released, np.random.default_rng(8)
+    def __init__(self, mechanism, *, most=None, released=False):
+        self.mechanism, self.most, self.released = mechanism, most, released
+        self.rng = np.random.default_rng(8)
 
     def __call__(self, counts):
-        radii, logs, _ = MECHANISM._balls.listed
+        balls = self.mechanism._balls
+        radii, logs, _ = balls.listed
         share = np.exp(logs) * (True if self.most is None else radii <= self.most)
-        radius = self.rng.choice(radii, size=1, p=share / share.sum())
-        noisy = counts + uniform_tables(radius, self.rng)[0]
+        radius = int(self.rng.choice(radii, p=share / share.sum()))
+        noise = [uniform_point(ball, radius, lambda most: int(self.rng.integers(most))) for ball in balls.balls]
+        noisy = counts + np.concatenate(noise)
         return np.append(noisy, radius) if self.released else noisy
 
 
+ADDED = JointMechanism([2, 2], 1.0, adjacency="add-remove")
+
+
+@pytest.mark.parametrize("mechanism", [MECHANISM, ADDED], ids=["public", "private"])
 @pytest.mark.parametrize(
-    ("mutant", "verdict"),
-    [(Mutant(), "consistent"), (Mutant(most=3), "refuted"), (Mutant(released=True), "refuted")],
+    ("mutation", "verdict"), [({}, "consistent"), ({"most": 3}, "refuted"), ({"released": True}, "refuted")]
 )
-def test_an_audit_refutes_a_radius_that_is_cut_or_released(mutant, verdict):
-    result = dirdp.audit(mutant, pair=MECHANISM.worst_pair(), claim=PureDP(epsilon=1), n=6000, random_seed=2)
+def test_an_audit_refutes_a_radius_that_is_cut_or_released(mechanism, mutation, verdict):
+    mutant = Mutant(mechanism, **mutation)
+    result = dirdp.audit(mutant, pair=mechanism.worst_pair(), claim=PureDP(epsilon=1), n=6000, random_seed=2)
     assert result.verdict == verdict
 
 
-def test_an_audit_refutes_noise_for_fewer_records_than_people_have():
-    two = ZeroSumJointMechanism([2, 2], 1.0, records=2)
-    forgot = ZeroSumJointMechanism([2, 2], 1.0)
+@pytest.mark.parametrize(
+    ("kind", "adjacency"), [(ZeroSumJointMechanism, "replace-one"), (JointMechanism, "add-remove")]
+)
+def test_an_audit_refutes_noise_for_fewer_records_than_people_have(kind, adjacency):
+    two = kind([2, 2], 1.0, records=2, adjacency=adjacency)
+    forgot = kind([2, 2], 1.0, adjacency=adjacency)
     result = dirdp.audit(
         forgot, pair=two.worst_pair(), claim=PureDP(epsilon=1), sampler="fast", n=30_000, random_seed=3
     )
