@@ -308,7 +308,7 @@ class Shells:
         s, steps = self._reach, np.arange(1, self._reach + 1)
         _, gains, losses = (of[ends] for of in self._ends)
         changes = np.zeros((len(ends), len(self.alpha)), dtype=np.int64)
-        for cell in range(len(self.alpha) - 1, -1, -1):
+        for cell in range(len(self.alpha) - 1, 0, -1):
             step, sums = self._step(cell), self._before[cell].sums
             less, fewer = (np.maximum(of[:, None] - steps, 0) for of in (gains, losses))
             up = step.gain[gains[:, None], less] * sums[less, losses[:, None]] * step.columns[losses, None]
@@ -318,6 +318,7 @@ class Shells:
             change = _chosen(np.concatenate([down[:, ::-1], same[:, None], up], axis=1), rng) - s
             gains, losses = gains - np.maximum(change, 0), losses - np.maximum(-change, 0)
             changes[:, cell] = change
+        changes[:, 0] = gains - losses
         return changes
 
 
