@@ -13,7 +13,7 @@ IMPROVED, PATIENTS = 28, 55
 one = dirdp.PureDP(epsilon=1.0)
 
 # Before any count is read: which mechanism would serve best?
-print(dirdp.compare(one, prior=[1, 1], n_records=PATIENTS, simulations=200))
+print(dirdp.compare(one, prior=[1, 1], n_records=PATIENTS, simulations=200, public_totals=True))
 
 mechanism = dirdp.papers.TruncatedNoiseMechanism.for_guarantee(one, prior=[1, 1], n_records=PATIENTS)
 released = mechanism.release([IMPROVED, PATIENTS - IMPROVED])

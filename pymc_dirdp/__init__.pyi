@@ -25,12 +25,12 @@ from pymc_dirdp.networks.fitting import fit as fit
 from pymc_dirdp.networks.prediction import log_likelihood as log_likelihood
 from pymc_dirdp.networks.prediction import predict_log_proba as predict_log_proba
 from pymc_dirdp.networks.synthetic import synthetic as synthetic
-from pymc_dirdp.planning.calibration import calibrate as calibrate
 from pymc_dirdp.planning.comparison import compare as compare
-from pymc_dirdp.planning.frontier import expected_error as expected_error
-from pymc_dirdp.planning.frontier import least_guarantee as least_guarantee
-from pymc_dirdp.planning.frontier import least_records as least_records
-from pymc_dirdp.planning.frontier import privacy_utility as privacy_utility
+from pymc_dirdp.planning.prices import calibrate as calibrate
+from pymc_dirdp.planning.prices import expected_error as expected_error
+from pymc_dirdp.planning.prices import least_guarantee as least_guarantee
+from pymc_dirdp.planning.prices import least_records as least_records
+from pymc_dirdp.planning.prices import privacy_utility as privacy_utility
 from pymc_dirdp.privacy.guarantees import ApproxDP as ApproxDP
 from pymc_dirdp.privacy.guarantees import Guarantee as Guarantee
 from pymc_dirdp.privacy.guarantees import PureDP as PureDP

@@ -29,7 +29,6 @@ TESTED_BY = {
     "models/without_data.py": ("releases/test_private_model.py", "what is left in a copy of a model"),
     "papers/accuracy.py": ("planning/test_draw_error.py", "printed bounds beside exact tails"),
     "papers/posterior_mechanism.py": ("papers/test_truncated_noise.py", "the two kinds that release a posterior"),
-    "planning/structure.py": ("networks/test_choosing.py", "noise that takes a stated share"),
     "releases/accuracy.py": ("releases/test_report.py", "the errors in words"),
 }
 LONG = 80

@@ -17,7 +17,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
-from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.guarantees import Guarantee

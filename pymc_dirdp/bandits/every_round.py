@@ -11,7 +11,7 @@ from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.planning.allocation import allocate, composed
-from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar

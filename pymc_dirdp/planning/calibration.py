@@ -28,7 +28,7 @@ __all__ = [
     "OBJECTIVES",
     "STRATEGIES",
     "Boundary",
-    "calibrate",
+    "calibrate_dirichlet",
     "calibrate_urn",
     "needs_urn",
     "optimal",
@@ -334,7 +334,7 @@ OBJECTIVES = ("posterior", "estimate")
 _CLEARLY = 0.99
 
 
-def calibrate(
+def calibrate_dirichlet(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
@@ -346,42 +346,7 @@ def calibrate(
     contribution: Contribution | int = 1,
     public_totals: bool = False,
 ) -> DirichletMechanism:
-    """The Dirichlet mechanism that keeps `guarantee` and wastes nothing of it.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-        The target. `PureDP`, `ZeroCDP` and `omega=inf` are kept by the counts of an urn and by no continuous draw: the
-        result has `urn_steps`, a power of 2, and only the exact sampler. They need `n_records`.
-    prior : array_like, shape (..., d)
-        The model's own prior, positive.
-    n_records : int, optional
-        Number of records in all, which the strategy `"optimal"` plans for: the public N under replace-one, your guess
-        under add-remove. It changes the guarantee only with `public_totals`.
-    adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change.
-    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
-        Where the room for privacy comes from.
-
-        * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
-          least a priori expected Kullback-Leibler divergence, see `objective`; or the best pair of `r` and
-          `alpha = max(prior, t)`, where its divergence is less by a per cent at least.
-        * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 where the guarantee has room for a draw that is
-          more concentrated than the posterior.
-        * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).
-        * `"algorithm-1"`: P1 Algorithm 1 with its own bound, for `RenyiDP` only. It ignores the prior:
-          `alpha = 1 + 4 (order - 1) r` in every cell.
-    objective : {"posterior", "estimate"}, default "posterior"
-        What `"optimal"` keeps small: `"posterior"` the divergence of the private posterior from the posterior, with
-        `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
-        from the data's frequencies (P1's measure).
-    min_count : float, default 0.0
-        The public guarantee that every cell of every data set that could occur holds at least so many records.
-    contribution : Contribution or int, default 1
-        What one person can add to the table. An integer means so many records at most, anywhere in the table.
-    public_totals : bool, default False
-        Whether `n_records` is the public number of records of every data set that could occur. A table with one row of
-        two categories loses less then, under replace-one (Theory, Theorem 14); nothing else changes.
+    """The Dirichlet mechanism that keeps a guarantee and wastes nothing of it, as :func:`pymc_dirdp.calibrate` says.
 
     Returns
     -------
@@ -395,17 +360,6 @@ def calibrate(
         If no setting reaches the guarantee; the message says what can be reached.
     ArgumentError
         If an argument is outside its domain, or `"optimal"` lacks `n_records`.
-
-    References
-    ----------
-    Theory, section 2 to 5 and 8, P1 Algorithm 1, P2 section 4.1.
-
-    Examples
-    --------
-    >>> from pymc_dirdp import ApproxDP
-    >>> mechanism = calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592)
-    >>> mechanism.satisfies(ApproxDP(epsilon=1, delta=1e-6))
-    True
     """
     parameters = positive_array(prior=prior)
     common: dict[str, Any] = {

@@ -17,9 +17,10 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.known import by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.allocation import allocate
-from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.calibration import calibrate_dirichlet
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.floored import calibrate_floored
+from pymc_dirdp.planning.options import MechanismOptions
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
@@ -112,6 +113,12 @@ class Terms:
     before: Sequence[tuple[PrivacyCurves, int]] = ()
     calibration: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, wanted: MechanismOptions, **known: Any) -> "Terms":
+        """What holds where these options are asked for; `known` are the groups, and whatever else no option says."""
+        calibration = {name: getattr(wanted, name) for name in ("strategy", "objective", "min_count")}
+        return cls(adjacency=wanted.adjacency, draws=wanted.draws, calibration=calibration, **known)
+
     def apart(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
         """Sets of tables of which nobody feeds two, so that each may lose all of the guarantee.
 
@@ -144,7 +151,7 @@ def _floored(
 
 
 # Kinds that this room calibrates for a number of records. All others have one setting for a guarantee, and find it.
-_CALIBRATED: dict[str, Callable[..., TableMechanism]] = {"dirichlet": calibrate, "floored": _floored}
+_CALIBRATED: dict[str, Callable[..., TableMechanism]] = {"dirichlet": calibrate_dirichlet, "floored": _floored}
 
 
 def of_kind(

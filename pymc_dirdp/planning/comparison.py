@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, final, override
+from typing import Any, Unpack, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,19 +12,21 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.display import Tabular
-from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
+from pymc_dirdp.mechanisms.outputs import Draws
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.hellinger_laws import number_of_tables
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.planning.calibration import calibrate
-from pymc_dirdp.planning.expected_kl import predicted_data, simulated_kl
-from pymc_dirdp.planning.floored import calibrate_floored
+from pymc_dirdp.planning.expected_kl import ExpectedKL, a_priori_kl, predicted_data, simulated_kl
+from pymc_dirdp.planning.options import TableOptions, TablePlanning
+from pymc_dirdp.planning.prices import chosen_for
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.progress import Bar
 
 __all__ = ["Comparison", "Score", "compare"]
@@ -89,7 +91,7 @@ class Comparison(Tabular):
     Examples
     --------
     >>> from pymc_dirdp import PureDP, compare
-    >>> found = compare(PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50)
+    >>> found = compare(PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50, public_totals=True)
     >>> found.scores[-1].mechanism, found.scores[-1].pure
     ('Hellinger, global', True)
     """
@@ -112,27 +114,29 @@ def compare(
     *,
     prior: ArrayLike,
     n_records: int,
-    adjacency: str = "replace-one",
     simulations: int = 1000,
     progressbar: bool = True,
+    **options: Unpack[TablePlanning],
 ) -> Comparison:
     """Calibrate every mechanism for the same guarantee, and simulate how accurate each would be.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What each mechanism has to promise, for one table.
+        What each mechanism has to keep, for one table.
     prior : array_like, shape (..., d)
         The model's own prior, positive. Data sets are simulated from it.
     n_records : int
         Number of records in all, at least one for each row; rows hold an equal share.
-    adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change.
     simulations : int, default 1000
-        Number of simulated data sets. All mechanisms see the same ones; a score has a Monte Carlo error of a few
-        per cent.
+        Number of simulated data sets for the distances of frequencies. All mechanisms see the same ones; such a score
+        has a Monte Carlo error of a few per cent.
     progressbar : bool, default True
         Whether to count the mechanisms in a bar, if they take over a second.
+    **options
+        `adjacency`, `contribution`, `public_totals`, `min_count` and `draws`, as for :func:`pymc_dirdp.calibrate`.
+        Noise that adds up to 0 and whole posteriors are compared where `public_totals` says that the number of records
+        is public.
 
     Returns
     -------
@@ -150,44 +154,67 @@ def compare(
     >>> list(found.frame().columns)[:2]
     ['parameters', 'kl_posterior']
     """
-    parameters = positive_array(prior=prior)
-    relation = adjacency_named(adjacency)
+    if varied := {"mechanism", "strategy", "objective"} & set(options):
+        raise ArgumentError(f"compare tries all mechanisms in all settings, so leave {min(varied)}= out.")
+    parameters, wanted = positive_array(prior=prior), TableOptions(**options)
     n_rows = math.prod(parameters.shape[:-1])
     size = max(1, round(integer(n_rows, n_records=n_records) / n_rows))
     data = predicted_data(parameters, size * n_rows, integer(1, simulations=simulations))
     scores, unattainable = [], []
-    candidates = list(_candidates(guarantee, parameters, size * n_rows, relation.name))
+    facts = Guarantee.checked(guarantee=guarantee), parameters, int(n_records), wanted
+
+    def closed_form(mechanism: Mechanism) -> ExpectedKL:
+        return a_priori_kl(mechanism, parameters, int(n_records))
+
+    def simulated(mechanism: Mechanism) -> ExpectedKL:
+        # A draw from a list of all posteriors takes so long that the data sets have to do.
+        return simulated_kl(mechanism, parameters, data)
+
+    candidates = [(one, closed_form) for one in _of_plans(*facts)] + [(one, simulated) for one in _of_papers(*facts)]
     with Bar(len(candidates), "mechanisms", shown=progressbar) as bar:
-        for name, calibrated in candidates:
+        for (name, calibrated), expected in candidates:
             try:
-                scores.append(_score(name, calibrated(), parameters, data))
+                mechanism = calibrated()
+                scores.append(_score(name, mechanism, expected(mechanism), data))
             except UnattainableError:
                 unattainable.append(name)
             bar.advance()
-    baseline = _score("posterior, not private", DirichletMechanism(parameters, 1.0), parameters, data)
-    return Comparison(guarantee, relation.name, tuple(scores), baseline, tuple(unattainable))
+    own = DirichletMechanism(parameters, 1.0)
+    baseline = _score("posterior, not private", own, closed_form(own), data)
+    return Comparison(guarantee, wanted.adjacency, tuple(scores), baseline, tuple(unattainable))
 
 
-def _candidates(
-    guarantee: Guarantee, prior: Array, n_records: int, adjacency: str
+def _of_plans(
+    guarantee: Guarantee, prior: Array, n_records: int, wanted: TableOptions
 ) -> Iterator[tuple[str, Callable[[], Mechanism]]]:
-    """Names, and functions that calibrate the mechanisms."""
+    """Names, and functions that calibrate the mechanisms, as a plan does."""
+
+    def chosen(**changes: Any) -> TableMechanism:
+        return chosen_for(guarantee, prior, n_records, replace(wanted, **changes))
+
+    def read_as(kind: str, how: str) -> TableMechanism:
+        return replace(chosen(mechanism=kind), postprocess=how)  # type: ignore[type-var]  # each is a dataclass
+
     dirichlets: dict[str, dict[str, Any]] = {
         "Dirichlet, optimal for the posterior": {"objective": "posterior"},
         "Dirichlet, optimal for the estimate": {"objective": "estimate"},
         "Dirichlet, temper": {"strategy": "temper"},
         "Dirichlet, algorithm-1": {"strategy": "algorithm-1"},
+        "Floored draw": {"mechanism": "floored"},
     }
-    public = adjacency_named(adjacency).records_are_public
-    shared: dict[str, Any] = {"n_records": n_records, "adjacency": adjacency, "public_totals": public}
-    for name, options in dirichlets.items():
-        yield name, partial(calibrate, guarantee, prior=prior, **shared, **options)
-    yield "Floored draw", partial(calibrate_floored, guarantee, prior=prior, **shared)
-    for kind, noisy in noises(public_totals=public).items():
+    for name, changes in dirichlets.items():
+        yield name, partial(chosen, **changes)
+    for kind in noises(public_totals=wanted.is_public):
         for how in POSTPROCESSES:
-            name = f"{kind.capitalize()}, {how}"
-            yield name, partial(noisy.for_guarantee, guarantee, prior=prior, adjacency=adjacency, postprocess=how)
-    if adjacency == "replace-one" and prior.ndim == 1:
+            yield f"{kind.capitalize()}, {how}", partial(read_as, kind, how)
+
+
+def _of_papers(
+    guarantee: Guarantee, prior: Array, n_records: int, wanted: TableOptions
+) -> Iterator[tuple[str, Callable[[], Mechanism]]]:
+    """The same of whole posteriors, which papers release."""
+    one_each = Contribution.of(wanted.contribution).fitted(prior.shape).records == wanted.draws == 1
+    if wanted.is_public and prior.ndim == 1 and one_each:
         # The number of records is public, and so are all posteriors there can be.
         truncated = partial(TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records)
         for noise in ("geometric", "laplace"):
@@ -204,14 +231,13 @@ def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: 
     )
 
 
-def _score(name: str, mechanism: Mechanism, prior: Array, data: Integers) -> Score:
+def _score(name: str, mechanism: Mechanism, expected: ExpectedKL, data: Integers) -> Score:
     p = data / data.sum(axis=-1, keepdims=True)
     kl, l_inf, hellinger = _distances(p, mechanism.published_shares(data, np.random.default_rng(20261122)))
     pure, rest = math.isfinite(mechanism.pure_epsilon), (l_inf, hellinger)
-    expected = simulated_kl(mechanism, prior, data)
     posterior = None if math.isnan(expected.posterior) else expected.posterior
-    # Of a draw the divergence is known given its parameters, which varies less.
-    kl_estimate = kl if mechanism.tempered is None else expected.estimate
+    # Of a draw that is the release the divergence is that of the draw.
+    kl_estimate = expected.estimate if mechanism.output_kind is Draws else kl
     return Score(name, mechanism.in_short, posterior, expected.estimate, kl_estimate, *rest, pure)
 
 

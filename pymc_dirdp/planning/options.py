@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
-from pymc_dirdp.checks import one_of
+from pymc_dirdp.checks import at_least, integer, one_of
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.known import kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
-__all__ = ["MechanismOptions", "MechanismPlanning"]
+__all__ = ["MOST_DRAWS", "MechanismOptions", "MechanismPlanning", "TableOptions", "TablePlanning"]
+
+MOST_DRAWS = 10**6
+"""No plan has more draws than this; the curve of so many could take for ever."""
 
 
 class MechanismPlanning(TypedDict, total=False):
@@ -18,6 +22,8 @@ class MechanismPlanning(TypedDict, total=False):
     mechanism: str
     strategy: str
     objective: str
+    draws: int
+    min_count: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +74,55 @@ class MechanismOptions:
         simulated for that, which takes about as long again as `"auto"` itself. Models that
         :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` have built are planned for it under
         `"auto"`, and for `"estimate"` otherwise.
+    draws : int, default 1
+        Number of posterior draws. They compose: more draws from the same data lose more privacy.
+    min_count : float, default 0.0
+        The public guarantee that every cell of every data set that could occur holds at least so many records.
     """
 
     adjacency: str = "replace-one"
     mechanism: str = "dirichlet"
     strategy: str = "optimal"
     objective: str = "posterior"
+    draws: int = 1
+    min_count: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         one_of((*kinds(), "auto"), mechanism=self.mechanism)
         one_of(STRATEGIES, strategy=self.strategy)
         one_of(OBJECTIVES, objective=self.objective)
+        object.__setattr__(self, "draws", integer(1, draws=self.draws))
+        if self.draws > MOST_DRAWS:
+            raise ArgumentError(f"Expected at most {MOST_DRAWS} draws, got {self.draws:.3g}. analyse() draws for free.")
+        object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
+
+
+class TablePlanning(MechanismPlanning, total=False):
+    """The names of :class:`TableOptions`, for functions that pass them on."""
+
+    contribution: Contribution | int
+    public_totals: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(MechanismOptions):
+    """Checked options of functions that plan for one table and no model.
+
+    Parameters
+    ----------
+    contribution : Contribution or int, default 1
+        What one person can add to the table. An integer means so many records at most, anywhere in the table.
+    public_totals : bool, default False
+        Whether `n_records` is the public number of records of every data set that could occur, as it is for a plan
+        under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less in a draw
+        (Theory, Theorem 14). It changes nothing under add-remove.
+    """
+
+    contribution: Contribution | int = 1
+    public_totals: bool = False
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the number of records is public: what is private by the adjacency is not made public by a word."""
+        return self.public_totals and adjacency_named(self.adjacency).records_are_public

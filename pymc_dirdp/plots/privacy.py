@@ -17,7 +17,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.papers.privacy import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.planning.comparison import Comparison
-from pymc_dirdp.planning.frontier import Frontier
+from pymc_dirdp.planning.prices import Frontier
 from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, Axes, axes_or_new, labelled_rows, legend, tidy
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_named
@@ -190,7 +190,9 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     Examples
     --------
     >>> import pymc_dirdp as dirdp
-    >>> found = dirdp.compare(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50)
+    >>> found = dirdp.compare(
+    ...     dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50, public_totals=True
+    ... )
     >>> ax = plot_comparison(found, column="kl_draw")
     """
     one_of(_LABELS, column=column)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.outputs import Marginals
-from pymc_dirdp.planning.share_error import draw_share_error, smallest_share
+from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.releases.opened import Opened, ReleasedTable
 
 __all__ = ["expected_errors", "in_range", "typical_errors"]

@@ -6,14 +6,13 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from pymc_dirdp.checks import at_least, integer, one_of
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.margins import NOISES
 from pymc_dirdp.models.stated import Stated, Unit, stated
 from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 from pymc_dirdp.releases.choices import PrivateChoice
-from pymc_dirdp.releases.planned import MOST_DRAWS
 
 __all__ = ["Options", "Planning", "predicts", "refuse_unknown", "with_options"]
 
@@ -21,9 +20,7 @@ __all__ = ["Options", "Planning", "predicts", "refuse_unknown", "with_options"]
 class Planning(MechanismPlanning, total=False):
     """The names of :class:`Options`, for functions that pass them on."""
 
-    draws: int
     n_records: int | Mapping[str, int] | None
-    min_count: float
     unit: Unit | None
     contribution: int | None
     public_n: Iterable[str]
@@ -42,13 +39,9 @@ class Options(MechanismOptions):
 
     Parameters
     ----------
-    draws : int, default 1
-        Number of posterior draws. They compose: more draws from the same data lose more privacy.
     n_records : int or mapping of str to int, optional
         The planning size where the number of records is private: under add-remove, and with `max_records_per_person`.
         It is one number for all tables, or a number for each. It is refused elsewhere, because the model states it.
-    min_count : float, default 0.0
-        The public guarantee that every cell of every data set that could occur holds at least so many records.
     unit : str, int or tuple of these, optional
         The axis whose entries are the people: a dim of the observed variables, or the number of one of their axes; a
         tuple for people in groups, as `("hospital", "person")`. What a person can change in each table follows from the
@@ -86,9 +79,7 @@ class Options(MechanismOptions):
         Variables in no group may hold anybody's records. Without it, every person may have a record in every table.
     """
 
-    draws: int = 1
     n_records: int | Mapping[str, int] | None = None
-    min_count: float = 0.0
     unit: Unit | None = None
     contribution: int | None = None
     public_n: Iterable[str] = ()
@@ -102,15 +93,11 @@ class Options(MechanismOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "draws", integer(1, draws=self.draws))
-        if self.draws > MOST_DRAWS:
-            raise ArgumentError(f"Expected at most {MOST_DRAWS} draws, got {self.draws:.3g}. analyse() draws for free.")
         one_of(("auto", *NOISES), noise=self.noise)
         if self.mechanism != "marginals" and (self.measure, self.noise) != ("levels", "auto"):
             raise ArgumentError(
                 f"measure and noise are for mechanism='marginals', got mechanism={self.mechanism!r}. Leave them out."
             )
-        object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
         _ = self.stated  # Statements that contradict one another are an error at once.
         _ = self.choices  # So is what is none.
 

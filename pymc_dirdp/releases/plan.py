@@ -176,13 +176,8 @@ def _by_table(
         name: TableFacts(table.prior, sizes[name], reading.contribution(name), weights[name])
         for name, table in tables.items()
     }
-    terms = Terms(
-        groups=reading.groups,
-        adjacency=wanted.adjacency,
-        public_totals=reading.sizes_are_public,
-        draws=wanted.draws,
-        before=losses_of(wanted.choices),
-        calibration={"strategy": wanted.strategy, "objective": wanted.objective, "min_count": wanted.min_count},
+    terms = Terms.of(
+        wanted, groups=reading.groups, public_totals=reading.sizes_are_public, before=losses_of(wanted.choices)
     )
     return choose(guarantee, facts, terms, mechanism=wanted.mechanism)
 

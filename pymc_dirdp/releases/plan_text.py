@@ -16,6 +16,7 @@ from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.stated import stated
 from pymc_dirdp.models.table import KindName, Likelihood, Table, View
 from pymc_dirdp.planning.choosing import Choice
+from pymc_dirdp.planning.options import MOST_DRAWS
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.releases.choices import choices_of
 from pymc_dirdp.releases.grammar import (
@@ -28,7 +29,7 @@ from pymc_dirdp.releases.grammar import (
     plain,
     version_of,
 )
-from pymc_dirdp.releases.planned import MOST_DRAWS, Plan, PlannedTable, made_again
+from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
 from pymc_dirdp.releases.wording import assumed
 
 __all__ = ["facts_of", "plan_of"]

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
     from pymc_dirdp.releases.report import Report
 
-__all__ = ["MOST_DRAWS", "Plan", "PlannedTable", "made_again"]
+__all__ = ["Plan", "PlannedTable", "made_again"]
 
-MOST_DRAWS = 10**6
-"""No plan has more draws than this; the curve of so many could take for ever."""
 # The tables that the one line of a plan names.
 _SHOWN = 3
 

@@ -26,8 +26,8 @@ from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointT
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.planning.floored import largest_floored_r
+from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution

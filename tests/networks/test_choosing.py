@@ -21,7 +21,7 @@ from pymc_dirdp.errors import (
     UnattainableError,
 )
 from pymc_dirdp.networks import choosing
-from pymc_dirdp.planning.structure import part_of
+from pymc_dirdp.networks.choosing import part_of
 from pymc_dirdp.releases.grammar import understood
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["no", "yes"], "d": ["no", "yes"], "one": ["only"]}

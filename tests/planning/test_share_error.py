@@ -7,7 +7,7 @@ import pytest
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.planning.share_error import draw_share_error, smallest_share
+from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 
 CASES = {
     "hair": (np.ones(4), np.full(4, 2.677), 0.2028, 592),

@@ -10,8 +10,9 @@ import pymc_dirdp as dirdp
 from pymc_dirdp import PureDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.planning.calibration import calibrate, needs_urn
+from pymc_dirdp.planning.calibration import needs_urn
 from pymc_dirdp.planning.expected_kl import a_priori_kl, predicted_data, simulated_draw_kl
+from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.people import Contribution
 
 TARGETS = [PureDP(epsilon=1.0), PureDP(epsilon=0.1), ZeroCDP(rho=0.05), TruncatedCDP(rho=0.3, omega=math.inf)]

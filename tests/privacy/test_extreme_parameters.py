@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMec
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.numerics.roots import log_excess
-from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.divergences import Loss
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair

@@ -10,8 +10,8 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
-from pymc_dirdp.planning.share_error import draw_share_error, smallest_share
 from pymc_dirdp.releases.statement import odds_factor
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)

@@ -1,25 +1,39 @@
-"""What accuracy costs in privacy, and what privacy costs in accuracy. No data are used."""
+"""What a guarantee buys for one table: its mechanism, the expected error, and either solved for the other. No data.
+
+Every function asks :func:`pymc_dirdp.planning.choosing.choose`, as a plan of a model does, with the same options and
+defaults. So the same question has the same answer everywhere, bit for bit.
+"""
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Unpack, final, override
+from typing import Any, Literal, Unpack, final, overload, override
 
 from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of, positive, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.roots import last_safe
-from pymc_dirdp.planning.choosing import of_kind
+from pymc_dirdp.planning.choosing import TableFacts, Terms, choose
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl
-from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+from pymc_dirdp.planning.options import TableOptions, TablePlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import Contribution
 
-__all__ = ["Frontier", "expected_error", "least_guarantee", "least_records", "privacy_utility"]
+__all__ = [
+    "Frontier",
+    "calibrate",
+    "chosen_for",
+    "expected_error",
+    "least_guarantee",
+    "least_records",
+    "privacy_utility",
+]
 
 # What the errors are of, by `of` and by what a draw is for.
 _MEASURES = {
@@ -34,21 +48,122 @@ _MOST_RECORDS = 2**40
 _RTOL, _ROUGH_RTOL = 1e-6, 1e-4
 
 
+@overload
+def calibrate(
+    guarantee: Guarantee,
+    *,
+    prior: ArrayLike,
+    n_records: int | None = None,
+    mechanism: Literal["dirichlet"] = "dirichlet",
+    strategy: str = "optimal",
+    objective: str = "posterior",
+    adjacency: str = "replace-one",
+    contribution: Contribution | int = 1,
+    public_totals: bool = False,
+    min_count: float = 0.0,
+    draws: int = 1,
+) -> DirichletMechanism: ...
+@overload
+def calibrate(
+    guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
+) -> TableMechanism: ...
+def calibrate(
+    guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
+) -> TableMechanism:
+    """The mechanism that keeps a guarantee for one table, and wastes nothing of it.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The target. `PureDP`, `ZeroCDP` and `omega=inf` are kept by the counts of an urn and by no continuous draw: the
+        Dirichlet mechanism has `urn_steps` then, a power of 2, and only the exact sampler. They need `n_records`.
+    prior : array_like, shape (..., d)
+        The model's own prior, positive.
+    n_records : int, optional
+        Number of records in all, which the strategy `"optimal"` and `mechanism="auto"` plan for: the public N under
+        replace-one, your guess under add-remove. It changes the guarantee only with `public_totals`.
+    mechanism : str, default "dirichlet"
+        As in `plan(mechanism=...)`; `"auto"` takes the one from which :func:`pymc_dirdp.estimate` errs least.
+    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
+        Where the room for privacy of a Dirichlet draw comes from.
+
+        * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
+          least a priori expected Kullback-Leibler divergence, see `objective`; or the best pair of `r` and
+          `alpha = max(prior, t)`, where its divergence is less by a per cent at least.
+        * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 where the guarantee has room for a draw that is
+          more concentrated than the posterior.
+        * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).
+        * `"algorithm-1"`: P1 Algorithm 1 with its own bound, for `RenyiDP` only. It ignores the prior:
+          `alpha = 1 + 4 (order - 1) r` in every cell.
+    objective : {"posterior", "estimate"}, default "posterior"
+        What `"optimal"` keeps small: `"posterior"` the divergence of the private posterior from the posterior, with
+        `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
+        from the data's frequencies (P1's measure).
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one person can change.
+    contribution : Contribution or int, default 1
+        What one person can add to the table. An integer means so many records at most, anywhere in the table.
+    public_totals : bool, default False
+        Whether `n_records` is the public number of records of every data set that could occur, as it is for a plan
+        under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less in a draw
+        (Theory, Theorem 14).
+    min_count : float, default 0.0
+        The public guarantee that every cell of every data set that could occur holds at least so many records.
+    draws : int, default 1
+        How many draws keep the guarantee together. Noise is released once for all of them.
+
+    Returns
+    -------
+    mechanism : DirichletMechanism, or another TableMechanism
+        One draw of it, or so many, keep the guarantee. Where there is a boundary, the `r` of a Dirichlet draw is within
+        1e-9 relative of it, or within 1e-4 for `ZeroCDP`.
+
+    Raises
+    ------
+    UnattainableError
+        If no setting reaches the guarantee; the message says what can be reached.
+    ArgumentError
+        If an argument is outside its domain, or `n_records` is needed and missing.
+
+    References
+    ----------
+    Theory, section 2 to 5 and 8, P1 Algorithm 1, P2 section 4.1.
+
+    Examples
+    --------
+    >>> from pymc_dirdp import ApproxDP
+    >>> guarantee = ApproxDP(epsilon=1, delta=1e-6)
+    >>> calibrate(guarantee, prior=[1, 1, 1, 1], n_records=592).satisfies(guarantee)
+    True
+    >>> calibrate(guarantee, prior=[1, 1, 1, 1], n_records=592, public_totals=True, mechanism="auto")
+    ZeroSumGeometricMechanism(...)
+    """
+    records = None if n_records is None else integer(0, n_records=n_records)
+    return chosen_for(guarantee, positive_array(prior=prior), records, TableOptions(**options))
+
+
+def chosen_for(guarantee: Guarantee, prior: Array, n_records: int | None, wanted: TableOptions) -> TableMechanism:
+    """The mechanism that :func:`~pymc_dirdp.planning.choosing.choose` takes for one table."""
+    facts = TableFacts(prior, n_records, wanted.contribution)
+    terms = Terms.of(wanted, groups=[("table",)], public_totals=wanted.is_public)
+    mechanisms, _ = choose(guarantee, {"table": facts}, terms, mechanism=wanted.mechanism)
+    return mechanisms["table"]
+
+
 def expected_error(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
     n_records: int,
     of: str = "draw",
-    public_totals: bool = False,
-    **options: Unpack[MechanismPlanning],
+    **options: Unpack[TablePlanning],
 ) -> float:
     """The expected error at a guarantee, in nats, before any data are seen.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What one table and one draw have to keep.
+        What the table has to keep.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int
@@ -60,13 +175,8 @@ def expected_error(
         `"estimate"` is the error of what :func:`pymc_dirdp.estimate` says of the shares given the release: its
         divergence from the true shares, averaged over rows. This is what `plan(mechanism="auto")` looks at, and what
         noise should be judged by; it is simulated, to a few per cent, and takes up to half a second.
-    public_totals : bool, default False
-        Whether `n_records` is the public number of records of every data set that could occur, as for
-        :func:`pymc_dirdp.calibrate`. Under replace-one, a row of two categories loses less then, and geometric noise
-        may add up to 0.
     **options
-        `adjacency`, `mechanism`, `strategy` and `objective`, see
-        :class:`pymc_dirdp.planning.options.MechanismOptions`. `mechanism="auto"` is the least of all.
+        As for :func:`pymc_dirdp.calibrate`, which finds the mechanism whose error this is.
 
     Returns
     -------
@@ -87,7 +197,7 @@ def expected_error(
     >>> round(expected_error(guarantee, prior=[1, 1, 1, 1], n_records=592, **noise), 4)
     0.0027
     """
-    return _expected_kl(prior, n_records, of, public_totals, MechanismOptions(**options))(guarantee)
+    return _expected_kl(prior, n_records, of, TableOptions(**options))(guarantee)
 
 
 def least_guarantee(
@@ -97,8 +207,7 @@ def least_guarantee(
     prior: ArrayLike,
     n_records: int,
     of: str = "draw",
-    public_totals: bool = False,
-    **options: Unpack[MechanismPlanning],
+    **options: Unpack[TablePlanning],
 ) -> Guarantee:
     """The tightest guarantee at which the expected error is at most `kl`.
 
@@ -108,7 +217,7 @@ def least_guarantee(
         Target in nats, positive.
     like : Guarantee
         Says the kind of guarantee and what stays as it is: delta, the order, or omega. Its epsilon or rho is replaced.
-    prior, n_records, of, public_totals, **options
+    prior, n_records, of, **options
         As for :func:`expected_error`.
 
     Returns
@@ -128,8 +237,8 @@ def least_guarantee(
     ApproxDP(epsilon=1.25..., delta=1e-06)
     """
     kl, name = positive(kl=kl), Guarantee.checked(guarantee=like).budget_name
-    chosen = MechanismOptions(**options)
-    error = _expected_kl(prior, n_records, of, public_totals, chosen)
+    chosen = TableOptions(**options)
+    error = _expected_kl(prior, n_records, of, chosen)
 
     def excess(amount: float) -> float:
         reached = error(like.with_budget(amount))
@@ -154,8 +263,7 @@ def least_records(
     *,
     prior: ArrayLike,
     of: str = "draw",
-    public_totals: bool = False,
-    **options: Unpack[MechanismPlanning],
+    **options: Unpack[TablePlanning],
 ) -> int:
     """How many records it takes until the expected error at a guarantee is at most `kl`.
 
@@ -164,8 +272,8 @@ def least_records(
     kl : float
         Target in nats, positive.
     guarantee : Guarantee
-        What one table and one draw have to keep.
-    prior, of, public_totals, **options
+        What the table has to keep.
+    prior, of, **options
         As for :func:`expected_error`.
 
     Returns
@@ -186,10 +294,10 @@ def least_records(
     408
     """
     kl, rows = positive(kl=kl), math.prod(positive_array(prior=prior).shape[:-1])
-    chosen = MechanismOptions(**options)
+    chosen = TableOptions(**options)
 
     def error(n: int) -> float:
-        return _expected_kl(prior, n, of, public_totals, chosen)(guarantee)
+        return _expected_kl(prior, n, of, chosen)(guarantee)
 
     high = rows
     while (reached := error(high)) > kl:
@@ -256,8 +364,7 @@ def privacy_utility(
     n_records: int,
     mechanisms: Iterable[str] = ("dirichlet", "gaussian", "laplace", "geometric"),
     of: str = "draw",
-    public_totals: bool = False,
-    **options: Unpack[MechanismPlanning],
+    **options: Unpack[TablePlanning],
 ) -> Frontier:
     """Expected errors of several mechanisms over a grid of guarantees.
 
@@ -267,7 +374,7 @@ def privacy_utility(
         At least one; of one kind if they are to be plotted.
     mechanisms : iterable of str
         Names as for :func:`expected_error`.
-    prior, n_records, of, public_totals, **options
+    prior, n_records, of, **options
         As for :func:`expected_error`, without `mechanism`.
 
     Returns
@@ -288,39 +395,37 @@ def privacy_utility(
         raise ArgumentError("Expected at least one guarantee.")
     if "mechanism" in options:
         raise ArgumentError("Expected mechanisms=, a sequence of names, in place of mechanism=.")
-    chosen = MechanismOptions(**options)
+    chosen = TableOptions(**options)
     columns = {}
     for mechanism in mechanisms:
-        error = _expected_kl(prior, n_records, of, public_totals, replace(chosen, mechanism=mechanism))
+        error = _expected_kl(prior, n_records, of, replace(chosen, mechanism=mechanism))
         columns[mechanism] = tuple(map(error, grid))
     return Frontier(grid, columns, _MEASURES.get((of, chosen.objective), _OF_ESTIMATES), int(n_records))
 
 
-def _expected_kl(
-    prior: ArrayLike, n_records: int, of: str, public_totals: bool, chosen: MechanismOptions
-) -> Callable[[Guarantee], float]:
+def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions) -> Callable[[Guarantee], float]:
     """The expected error as a function of the guarantee; `inf` where it cannot be kept."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
     one_of(("draw", "estimate"), of=of)
-    public = public_totals and adjacency_named(chosen.adjacency).records_are_public
 
-    def error_of(kind: str, guarantee: Guarantee) -> float:
+    def error(guarantee: Guarantee) -> float:
         try:
-            options = {key: getattr(chosen, key) for key in ("adjacency", "strategy", "objective")}
-            mechanism = of_kind(kind, guarantee, prior=parameters, n_records=n_records, public_totals=public, **options)
+            mechanism = chosen_for(guarantee, parameters, n_records, chosen)
         except UnattainableError:
             return math.inf
         if of == "estimate":
-            found = estimate_error(mechanism, parameters, n_records, public=public)
+            found = estimate_error(mechanism, parameters, n_records, public=chosen.is_public, draws=chosen.draws)
             if found is None:
-                raise ArgumentError(f"What is estimated from mechanism={kind!r} has no known error. Take of='draw'.")
+                raise ArgumentError(
+                    f"What is estimated from mechanism={chosen.mechanism!r} has no known error. Take of='draw'."
+                )
             return found.kl
         kl = float(getattr(a_priori_kl(mechanism, parameters, n_records), chosen.objective))
         if math.isnan(kl):
             raise ArgumentError(
-                f"Of mechanism={kind!r} the divergence of posteriors is not known. Ask for objective='estimate'."
+                f"Of mechanism={chosen.mechanism!r} the divergence of posteriors is not known. Ask for "
+                "objective='estimate'."
             )
         return kl
 
-    tried = ("dirichlet", *noises(exact=True)) if chosen.mechanism == "auto" else (chosen.mechanism,)
-    return lambda guarantee: min(error_of(kind, guarantee) for kind in tried)
+    return error

@@ -10,7 +10,7 @@ from scipy.special import digamma, gammaln, xlogy
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
-from pymc_dirdp.planning.frontier import expected_error, least_guarantee, least_records, privacy_utility
+from pymc_dirdp.planning.prices import expected_error, least_guarantee, least_records, privacy_utility
 
 LIKE = [
     dirdp.ApproxDP(epsilon=1, delta=1e-6),
@@ -161,13 +161,16 @@ def test_least_records(prior):
     assert expected_error(guarantee, prior=prior, n_records=int(0.95 * n), objective="estimate") > kl
 
 
-def test_the_frontier_falls_and_auto_is_below_all():
+def test_the_frontier_falls_and_auto_is_what_a_plan_takes():
     grid = [dirdp.ApproxDP(epsilon=e, delta=1e-6) for e in (0.1, 0.5, 2, 8)]
     frontier = privacy_utility(grid, **TABLE, mechanisms=("dirichlet", "gaussian", "laplace", "geometric", "auto"))
     table = frontier.frame()
     assert np.all(np.diff(table.to_numpy(), axis=0) < 0)
+    kinds = [dirdp.calibrate(guarantee, **TABLE, mechanism="auto").kind for guarantee in grid]
+    assert table["auto"].tolist() == [table[kind].iloc[i] for i, kind in enumerate(kinds)]
     # The continuous baselines are shown, and never chosen.
-    assert np.all(table["auto"] == table.drop(columns=["auto", "laplace"]).min(axis=1))
+    of_estimates = privacy_utility(grid, **TABLE, mechanisms=(*set(kinds), "dirichlet", "auto"), of="estimate").frame()
+    assert np.all(of_estimates["auto"] == of_estimates.drop(columns="auto").min(axis=1))
     assert frontier.amounts == (0.1, 0.5, 2, 8)
     assert str(frontier).startswith("expected KL of the private posterior from the posterior, 592 records")
     assert "<table>" in frontier._repr_html_()
