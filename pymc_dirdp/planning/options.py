@@ -9,21 +9,26 @@ from pymc_dirdp.mechanisms.known import kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
-__all__ = ["MOST_DRAWS", "MechanismOptions", "MechanismPlanning", "TableOptions", "TablePlanning"]
+__all__ = ["MOST_DRAWS", "DrawPlanning", "MechanismOptions", "MechanismPlanning", "TableOptions", "TablePlanning"]
 
 MOST_DRAWS = 10**6
 """No plan has more draws than this; the curve of so many could take for ever."""
 
 
-class MechanismPlanning(TypedDict, total=False):
-    """The names of :class:`MechanismOptions`, for functions that pass them on."""
+class SettingPlanning(TypedDict, total=False):
+    """The names of :class:`MechanismOptions` but for the mechanism."""
 
     adjacency: str
-    mechanism: str
     strategy: str
     objective: str
     draws: int
     min_count: float
+
+
+class MechanismPlanning(SettingPlanning, total=False):
+    """The names of :class:`MechanismOptions`, for functions that pass them on."""
+
+    mechanism: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +103,17 @@ class MechanismOptions:
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
 
 
-class TablePlanning(MechanismPlanning, total=False):
-    """The names of :class:`TableOptions`, for functions that pass them on."""
+class DrawPlanning(SettingPlanning, total=False):
+    """The names of :class:`TableOptions` but for the mechanism."""
 
     contribution: Contribution | int
     public_totals: bool
+
+
+class TablePlanning(DrawPlanning, total=False):
+    """The names of :class:`TableOptions`, for functions that pass them on."""
+
+    mechanism: str
 
 
 @dataclass(frozen=True, kw_only=True)

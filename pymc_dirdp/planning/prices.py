@@ -21,9 +21,8 @@ from pymc_dirdp.numerics.roots import last_safe
 from pymc_dirdp.planning.choosing import TableFacts, Terms, choose
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl
-from pymc_dirdp.planning.options import TableOptions, TablePlanning
+from pymc_dirdp.planning.options import DrawPlanning, TableOptions, TablePlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import Contribution
 
 __all__ = [
     "Frontier",
@@ -55,13 +54,7 @@ def calibrate(
     prior: ArrayLike,
     n_records: int | None = None,
     mechanism: Literal["dirichlet"] = "dirichlet",
-    strategy: str = "optimal",
-    objective: str = "posterior",
-    adjacency: str = "replace-one",
-    contribution: Contribution | int = 1,
-    public_totals: bool = False,
-    min_count: float = 0.0,
-    draws: int = 1,
+    **options: Unpack[DrawPlanning],
 ) -> DirichletMechanism: ...
 @overload
 def calibrate(

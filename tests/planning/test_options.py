@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning, TableOptions, TablePlanning
 
 TARGET = dirdp.ApproxDP(epsilon=1, delta=1e-6)
 
 
 def test_the_typed_names_are_those_of_the_options():
-    assert set(MechanismPlanning.__annotations__) == {field.name for field in dataclasses.fields(MechanismOptions)}
+    for names, options in ((MechanismPlanning, MechanismOptions), (TablePlanning, TableOptions)):
+        assert set(names.__annotations__) == {field.name for field in dataclasses.fields(options)}
 
 
 @pytest.mark.parametrize("name", list(MechanismPlanning.__annotations__))
