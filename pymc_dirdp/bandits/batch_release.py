@@ -1,10 +1,16 @@
-"""How a batch of rewards is released: one posterior draw, or noise on a sum."""
+"""How a batch of rewards is released: noise on its sum or on its counts, or one posterior draw.
+
+A reward is put into one of the cells of its open batch when it is reported: by a coin that is fair in the mean into
+"failure" or "success", or, where every category has a cell of its own, as it is. The batch is then a list of counts, of
+which the mechanism releases something once.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from operator import lt
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -15,17 +21,28 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
-from pymc_dirdp.privacy.curves import CurvesOf
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.exact import exact_dirichlet, urn_counts
+from pymc_dirdp.sampling.zero_sum import fast_zero_sum_laplace, zero_sum_laplace
 
-__all__ = ["BatchDraw", "BatchNoise", "log_probability", "slope"]
+__all__ = ["BatchCounts", "BatchDraw", "BatchNoise", "BatchNumber", "Output", "coin", "log_probability", "slope"]
+
+type Output = int | tuple[int, ...]
+"""What is released of a batch: one number, or one for each cell."""
+
+
+def coin(reward: Fraction, bits: Bits) -> int:
+    """The cell of a reward in [0, 1]: 1 for a success, with the probability `reward`, and 0 for a failure."""
+    return int(bits.uniform(reward.denominator) < reward.numerator)
+
 
 # The distribution of a binomial count with two-sided geometric noise, in closed form.
 
@@ -158,6 +175,7 @@ class BatchDraw(CurvesOf):
     name: ClassVar[str] = "dirichlet"
     output: ClassVar[str] = "urn_successes"
     rewards: ClassVar[int] = 1
+    worths: ClassVar[tuple[float, ...]] = (0.0, 1.0)
     largest_batch: ClassVar[int] = 4096  # The likelihood is a sum over all sums of a batch.
 
     @cached_property
@@ -165,7 +183,14 @@ class BatchDraw(CurvesOf):
         return DirichletMechanism(np.array(self.alpha), self.r)
 
     @classmethod
-    def for_guarantee(cls, guarantee: Guarantee, *, prior: tuple[float, float] = (1.0, 1.0), rewards: int = 1) -> Self:
+    def for_guarantee(
+        cls,
+        guarantee: Guarantee,
+        *,
+        prior: tuple[float, ...] = (1.0, 1.0),
+        rewards: int = 1,
+        worths: tuple[float, ...] = (),
+    ) -> Self:
         """The draw with `alpha = prior` and the largest `r` that keeps a guarantee for the whole run.
 
         Raises
@@ -191,17 +216,23 @@ class BatchDraw(CurvesOf):
     def _steps(self, size: int) -> int:
         return self._curves.default_steps(size)
 
-    def release(self, total: int, size: int, bits: Bits) -> int:
-        """The successes of the urn of a batch."""
-        secret = np.array([total, size - total], dtype=object)
-        steps = self._steps(size)
+    def cell(self, reward: Fraction, bits: Bits) -> int:
+        """Where a reward is counted."""
+        return coin(reward, bits)
+
+    def release(self, counts: tuple[int, ...], bits: Bits) -> int:
+        """The successes of the urn of a batch of so many failures and successes."""
+        failures, successes = counts
+        secret = np.array([successes, failures], dtype=object)
+        steps = self._steps(failures + successes)
         drawn = exact_dirichlet(np.array(self.alpha), self.r, secret, steps=steps, draws=1, bits=bits)
         return int(urn_counts(drawn[0], steps)[0])
 
-    def simulated(self, total: int, size: int, rng: np.random.Generator) -> int:
+    def simulated(self, counts: tuple[int, ...], rng: np.random.Generator) -> int:
         """The successes of the urn of made-up rewards, in floating point."""
-        a, b = self.alpha
-        return int(rng.binomial(self._steps(size), rng.beta(self.r * total + a, self.r * (size - total) + b)))
+        (a, b), (failures, successes) = self.alpha, counts
+        share = rng.beta(self.r * successes + a, self.r * failures + b)
+        return int(rng.binomial(self._steps(failures + successes), share))
 
     def log_likelihood(self, released: int, size: int, means: Array) -> Array:
         """Logarithm of the probability of the urn's successes, for mean rewards in (0, 1), up to a constant."""
@@ -234,9 +265,9 @@ class BatchDraw(CurvesOf):
             ("draw", f"one exact draw of Beta({r} s + {a:g}, {r} (n - s) + {b:g}) of each batch with the sum s of n")
         ]
 
-    def fits(self, released: int, size: int) -> bool:
-        """Whether a batch can have output this number."""
-        return 0 <= released <= self._steps(size)
+    def fits(self, released: object, size: int) -> bool:
+        """Whether a batch can have output this."""
+        return type(released) is int and 0 <= released <= self._steps(size)
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> Self:
@@ -247,6 +278,16 @@ class BatchDraw(CurvesOf):
     def to_json(self) -> dict[str, Any]:
         """Name and parameters, for a file."""
         return {"mechanism": self.name, "alpha": list(self.alpha), "r": self.r}
+
+
+def _least_noise[Noise: CurvesOf](guarantee: Guarantee, noise: Callable[[float], Noise]) -> Noise:
+    """The mechanism of the smallest scale that keeps a guarantee."""
+    guarantee = Guarantee.checked(guarantee=guarantee)
+
+    def excess(inverse: float) -> float:
+        return log_excess(*noise(1 / inverse).loss(guarantee))
+
+    return noise(1 / largest_safe(excess, least=2.0**-900, most=2.0**900))
 
 
 # The sum of a batch of rewards with noise on it: one number, and what it says of the mean reward.
@@ -278,6 +319,7 @@ class BatchNoise(CurvesOf):
 
     name: ClassVar[str] = "geometric"
     output: ClassVar[str] = "noisy_sum"
+    worths: ClassVar[tuple[float, ...]] = (0.0, 1.0)
     largest_batch: ClassVar[int] = 2**53
 
     def __post_init__(self) -> None:
@@ -291,20 +333,17 @@ class BatchNoise(CurvesOf):
         return RandomisedResponse(loss, 1, loss)
 
     @classmethod
-    def for_guarantee(cls, guarantee: Guarantee, *, prior: tuple[float, float] = (1.0, 1.0), rewards: int = 1) -> Self:
-        """The least noise that keeps a guarantee for the whole run. No prior changes it.
+    def for_guarantee(
+        cls, guarantee: Guarantee, *, prior: tuple[float, ...] = (), rewards: int = 1, worths: tuple[float, ...] = ()
+    ) -> Self:
+        """The least noise that keeps a guarantee for the whole run. No prior and no worth changes it.
 
         Raises
         ------
         UnattainableError
             If the guarantee is so loose that no noise is needed, or so tight that none suffices.
         """
-        guarantee = Guarantee.checked(guarantee=guarantee)
-
-        def excess(inverse: float) -> float:
-            return log_excess(*cls(1 / inverse, rewards).loss(guarantee))
-
-        return cls(1 / largest_safe(excess, least=2.0**-900, most=2.0**900), rewards)
+        return _least_noise(guarantee, lambda scale: cls(scale, rewards))
 
     @property
     def first_batch(self) -> int:
@@ -312,13 +351,17 @@ class BatchNoise(CurvesOf):
         # The scale was rounded up a little, which should not cost a pull.
         return max(1, math.ceil(2 * self.scale * (1 - 1e-9)))
 
-    def release(self, total: int, size: int, bits: Bits) -> int:
-        """The noisy sum of a batch. The noise is drawn with integers alone."""
-        return total + int(discrete_laplace(Fraction(self.scale), (1,), bits)[0])
+    def cell(self, reward: Fraction, bits: Bits) -> int:
+        """Where a reward is counted."""
+        return coin(reward, bits)
 
-    def simulated(self, total: int, size: int, rng: np.random.Generator) -> int:
+    def release(self, counts: tuple[int, ...], bits: Bits) -> int:
+        """The noisy number of successes of a batch. The noise is drawn with integers alone."""
+        return counts[1] + int(discrete_laplace(Fraction(self.scale), (1,), bits)[0])
+
+    def simulated(self, counts: tuple[int, ...], rng: np.random.Generator) -> int:
         """A noisy sum of made-up rewards, in floating point."""
-        return total + int(geometric_noise(self.scale, (), rng))
+        return counts[1] + int(geometric_noise(self.scale, (), rng))
 
     def log_likelihood(self, released: int, size: int, means: Array) -> Array:
         """Logarithm of the probability of a noisy sum, for mean rewards in (0, 1)."""
@@ -332,9 +375,9 @@ class BatchNoise(CurvesOf):
         """What a report says of the noise."""
         return [("noise", f"two-sided geometric noise of scale {self.scale:.6g}, drawn in whole numbers, on each sum")]
 
-    def fits(self, released: int, size: int) -> bool:
-        """Whether a batch can have output this number: noise of 2000 scales has a probability below `exp(-1999)`."""
-        return abs(released) <= size + 2000 * Fraction(self.scale)
+    def fits(self, released: object, size: int) -> bool:
+        """Whether a batch can have output this: noise of 2000 scales has a probability below `exp(-1999)`."""
+        return type(released) is int and abs(released) <= size + 2000 * Fraction(self.scale)
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> Self:
@@ -344,3 +387,137 @@ class BatchNoise(CurvesOf):
     def to_json(self) -> dict[str, Any]:
         """Name and parameters, for a file."""
         return {"mechanism": self.name, "scale": self.scale, "rewards": self.rewards}
+
+
+type BatchNumber = BatchNoise | BatchDraw
+"""The mechanisms that release one number of a batch, which has a likelihood in the mean reward."""
+
+# The counts of a batch of categories with noise on them that adds up to 0.
+
+
+@final
+@dataclass(frozen=True)
+class BatchCounts(CurvesOf):
+    """Zero-sum geometric noise on the counts of the categories of each batch.
+
+    A coin that rounds a category to the least or the largest worth has the variance `mu * (1 - mu)`, whatever the
+    rewards are; the counts have the variance of the worths themselves. A reward that is replaced moves from one cell to
+    another, which costs the privacy of one noisy sum, whatever the number of categories. The noise on the mean worth is
+    larger than that of a sum, about twice for five categories, so the counts win from some `10 / epsilon**2` rewards
+    on.
+
+    Parameters
+    ----------
+    scale : float
+        Positive; the probability of noise `z`, which adds up to 0, is proportional to `exp(-sum(abs(z)) / scale)`. It
+        is rounded up to 41 binary digits.
+    worths : tuple of float
+        What a reward in each cell is worth, from 0 to 1, ascending; at least two.
+    rewards : int
+        How many rewards one person gives at most.
+
+    References
+    ----------
+    Theory, section 17; the proof page of :class:`pymc_dirdp.mechanisms.ZeroSumGeometricMechanism`.
+
+    Examples
+    --------
+    >>> BatchCounts(4.0, (0.0, 0.5, 1.0)).pure_epsilon
+    0.5
+    """
+
+    scale: float
+    worths: tuple[float, ...]
+    rewards: int = 1
+
+    name: ClassVar[str] = "counts"
+    output: ClassVar[str] = "noisy_counts"
+    largest_batch: ClassVar[int] = 2**53
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", used_scale(self.scale))
+        object.__setattr__(self, "rewards", integer(1, rewards=self.rewards))
+        worths = tuple(float(worth) for worth in self.worths)
+        if len(worths) < 2 or worths[0] != 0 or worths[-1] != 1 or not all(map(lt, worths, worths[1:])):
+            raise ArgumentError("Expected worths that ascend from 0 to 1.")
+        object.__setattr__(self, "worths", worths)
+
+    @cached_property
+    def noise(self) -> ZeroSumGeometricMechanism:
+        """The noise of one batch."""
+        return ZeroSumGeometricMechanism(np.ones(len(self.worths)), self.scale)
+
+    @cached_property
+    def _curves(self) -> PrivacyCurves:
+        """Exact for one reward. Several of a person lie in any batches; no pair with that pure epsilon loses more."""
+        if self.rewards == 1:
+            return self.noise
+        loss = not_below(2 * self.rewards / Fraction(self.scale))
+        return RandomisedResponse(loss, 1, loss)
+
+    @classmethod
+    def for_guarantee(
+        cls, guarantee: Guarantee, *, prior: tuple[float, ...] = (), rewards: int = 1, worths: tuple[float, ...] = ()
+    ) -> Self:
+        """The least noise that keeps a guarantee for the whole run. No prior changes it.
+
+        Raises
+        ------
+        ArgumentError
+            If no worths are given.
+        UnattainableError
+            If the guarantee is so loose that no noise is needed, or so tight that none suffices.
+        """
+        if not worths:
+            raise ArgumentError(
+                "mechanism='counts' is for rewards that are categories of public worth: pass utilities=, such as "
+                '{"left": 0, "bought": 1}.'
+            )
+        return _least_noise(guarantee, lambda scale: cls(scale, worths, rewards))
+
+    @property
+    def first_batch(self) -> int:
+        """As for one noisy sum, whose scale is half of this one at the same pure epsilon."""
+        return max(1, math.ceil(self.scale * (1 - 1e-9)))
+
+    def cell(self, reward: Fraction, bits: Bits) -> int:
+        """Where a reward is counted: in the cell of its own worth."""
+        return self.worths.index(float(reward))
+
+    def release(self, counts: tuple[int, ...], bits: Bits) -> tuple[int, ...]:
+        """The noisy counts of a batch. The noise is drawn with integers alone."""
+        noise = zero_sum_laplace(Fraction(self.scale), len(self.worths), bits)
+        return tuple(int(count + one) for count, one in zip(counts, noise, strict=True))
+
+    def simulated(self, counts: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...]:
+        """Noisy counts of made-up rewards, in floating point."""
+        noise = fast_zero_sum_laplace(self.scale, 1, len(self.worths), rng)[0]
+        return tuple(int(count + one) for count, one in zip(counts, noise, strict=True))
+
+    def facts(self) -> Sequence[tuple[str, str]]:
+        """What a report says of the noise."""
+        cells = len(self.worths)
+        return [
+            (
+                "noise",
+                f"two-sided geometric noise of scale {self.scale:.6g} that adds up to 0, drawn in integers, on the "
+                f"counts of {cells} categories",
+            )
+        ]
+
+    def fits(self, released: object, size: int) -> bool:
+        """Whether a batch can have output this: integers that add up to its size, with noise below 2000 scales."""
+        if type(released) is not tuple or len(released) != len(self.worths):
+            return False
+        if not all(type(one) is int for one in released) or sum(released) != size:
+            return False
+        return bool(sum(map(abs, released)) <= size + 2000 * len(released) * Fraction(self.scale))
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> Self:
+        """The noise that a file holds."""
+        return cls(positive(scale=facts["scale"]), tuple(facts["worths"]), facts["rewards"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Name and parameters, for a file."""
+        return {"mechanism": self.name, "scale": self.scale, "worths": list(self.worths), "rewards": self.rewards}

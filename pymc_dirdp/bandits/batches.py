@@ -1,12 +1,14 @@
 """Many runs of private Thompson sampling at once, in which one step is a finished batch."""
 
 from functools import lru_cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.bandits.batch_release import BatchCounts, Output
 from pymc_dirdp.bandits.beliefs import CELLS, Grid, best_probabilities
+from pymc_dirdp.bandits.categories import ShareBelief, believed
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.progress import Bar
 
@@ -16,6 +18,8 @@ __all__ = ["BatchSimulation"]
 _NOTHING = 35.0
 # NumPy draws hypergeometric numbers from fewer pulls than this.
 _MOST = 10**9
+# Samples of the true counts of an arm whose categories are counted.
+_SWEEPS = 400
 # Likelihoods of batches up to this size are kept, because many runs meet them again.
 _KEPT = 512
 
@@ -35,16 +39,21 @@ class BatchSimulation:
     ----------
     design : Design
         The public rules.
+    shares : array, shape (arms, cells), optional
+        The true shares of the cells of the mechanism, for rewards that are counted by category. By default rewards are
+        0 or 1 with the means that are played.
     """
 
-    def __init__(self, design: Design) -> None:
-        self.design = design
+    def __init__(self, design: Design, shares: Array | None = None) -> None:
+        self.design, self.shares = design, shares
         self.name = f"private Thompson sampling ({design.mechanism.name})"
         self._grid = Grid()
         self._likelihood = lru_cache(maxsize=50_000)(self._computed)
 
     def _computed(self, output: int, size: int) -> Array:
-        return self.design.mechanism.log_likelihood(output, size, self._grid.means)
+        mechanism = self.design.mechanism
+        assert not isinstance(mechanism, BatchCounts)
+        return mechanism.log_likelihood(output, size, self._grid.means)
 
     def play(
         self, means: Array, checkpoints: Integers, n_runs: int, rng: np.random.Generator, *, progressbar: bool
@@ -71,17 +80,20 @@ class _Runs:
     """The state of many runs."""
 
     def __init__(self, simulation: BatchSimulation, means: Array, n_runs: int, rng: np.random.Generator) -> None:
-        self.simulation, self.design, self.means, self.rng = simulation, simulation.design, means, rng
+        self.simulation, self.design, self.rng = simulation, simulation.design, rng
+        self.shares = np.stack([1 - means, means], axis=1) if simulation.shares is None else simulation.shares
         arms = len(means)
         self.pulls = np.zeros((n_runs, arms), dtype=np.int64)
         self.rounds = np.zeros(n_runs, dtype=np.int64)
         self.active = np.arange(n_runs)
         self._finished = np.zeros((n_runs, arms), dtype=np.int64)
         self._sizes = np.full((n_runs, arms), self.design.next_size(0), dtype=np.int64)
-        prior = simulation._grid.log_prior(self.design.prior)
-        self._logs = np.broadcast_to(prior - prior.max(), (n_runs, arms, CELLS)).copy()
-        self._weights = np.exp(self._logs)
-        self._weights /= self._weights.sum(axis=-1, keepdims=True)
+        self._released: dict[tuple[int, int], tuple[tuple[int, Output], ...]] = {}
+        prior = believed(self.design.prior, self.design.mechanism, (), simulation._grid).weights
+        self._weights = np.broadcast_to(prior, (n_runs, arms, CELLS)).copy()
+        with np.errstate(divide="ignore"):
+            self._logs = np.log(self._weights)
+        self._logs -= self._logs.max(axis=-1, keepdims=True)
 
     def step(self, horizon: int) -> None:
         """Play every run until one of its batches is full, or to the horizon."""
@@ -110,21 +122,29 @@ class _Runs:
 
     def _release(self, run: int, arm: int) -> None:
         size = int(self._sizes[run, arm])
-        mechanism, rng = self.design.mechanism, self.rng
-        output = mechanism.simulated(int(rng.binomial(size, self.means[arm])), size, rng)
+        # The last cell is drawn first, which for two cells is a binomial number of successes.
+        counts = tuple(self.rng.multinomial(size, self.shares[arm, ::-1])[::-1].tolist())
+        output = self.design.mechanism.simulated(counts, self.rng)
+        self._weights[run, arm] = self._believed(run, arm, size, output)
+        self._finished[run, arm] += size
+        self._sizes[run, arm] = self.design.next_size(int(self._finished[run, arm]))
+
+    def _believed(self, run: int, arm: int, size: int, output: Any) -> Array:
+        mechanism, grid = self.design.mechanism, self.simulation._grid
+        if isinstance(mechanism, BatchCounts):
+            batches = self._released[run, arm] = (*self._released.get((run, arm), ()), (size, output))
+            return ShareBelief(self.design.prior, mechanism, batches, grid, sweeps=_SWEEPS).weights
         logs = self._logs[run, arm]
         if size <= _KEPT:
             logs += self.simulation._likelihood(output, size)
         else:
             # Where the posterior has vanished it need not be looked at again.
             live = logs > -4 * _NOTHING
-            logs[live] += mechanism.log_likelihood(output, size, self.simulation._grid.means[live])
+            logs[live] += mechanism.log_likelihood(output, size, grid.means[live])
             logs[~live] = -np.inf
         logs -= logs.max()
-        weights = np.where(logs > -_NOTHING, np.exp(logs), 0.0)
-        self._weights[run, arm] = weights / weights.sum()
-        self._finished[run, arm] += size
-        self._sizes[run, arm] = self.design.next_size(int(self._finished[run, arm]))
+        weights: Array = np.where(logs > -_NOTHING, np.exp(logs), 0.0)
+        return weights / weights.sum()
 
 
 def _some_of(pulls: Integers, number: int, rng: np.random.Generator) -> Integers:

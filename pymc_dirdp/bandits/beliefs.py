@@ -13,10 +13,11 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 from scipy.special import betainc
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.bandits.batch_release import BatchCounts, BatchNumber
 from pymc_dirdp.bandits.design import BatchMechanism
-from pymc_dirdp.releases.likelihood import as_python
+from pymc_dirdp.releases.likelihood import as_python, rows_term
 
-__all__ = ["CELLS", "Belief", "Grid", "best_probabilities", "expected_losses", "log_likelihood"]
+__all__ = ["CELLS", "Belief", "Grid", "GridBelief", "best_probabilities", "expected_losses", "log_likelihood"]
 
 # The likelihood of released sums as an operation of PyTensor, for models of one's own.
 
@@ -25,18 +26,27 @@ __all__ = ["CELLS", "Belief", "Grid", "best_probabilities", "expected_losses", "
 _EDGE = 1e-15
 
 
-def log_likelihood(released: Sequence[Sequence[tuple[int, int]]], means: Any, mechanism: BatchMechanism) -> Any:
-    """Logarithm of the probability of all released sums, as a scalar variable.
+def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, mechanism: BatchMechanism) -> Any:
+    """Logarithm of the probability of all that was released, as a scalar variable.
 
     Parameters
     ----------
-    released : sequence of sequences of (int, int)
-        For each arm the sizes and the released numbers of its batches.
+    released : sequence of sequences of (int, Output)
+        For each arm the sizes and the outputs of its batches.
     means : tensor, shape (arms,)
-        Mean rewards.
+        Mean rewards; for counts the shares of the cells, shape (arms, cells).
     mechanism : BatchMechanism
         What was released of each batch.
     """
+    if isinstance(mechanism, BatchCounts):
+        arms = [arm for arm, batches in enumerate(released) for _ in batches]
+        if not arms:
+            return pt.as_tensor_variable(0.0)
+        outputs = np.array([output for batches in released for _, output in batches], dtype=np.float64)
+        sizes = tuple(size for batches in released for size, _ in batches)
+        shares, noise = pt.as_tensor_variable(means)[np.array(arms)], mechanism.noise.cell_noise
+        assert noise is not None
+        return rows_term(pt.log(shares), noise, outputs, sizes, "released")
     return _Released(released, mechanism)(pt.as_tensor_variable(means))
 
 
@@ -45,7 +55,7 @@ class _OfMeans(Op):
 
     __props__ = ("released", "mechanism")
 
-    def __init__(self, released: Sequence[Sequence[tuple[int, int]]], mechanism: BatchMechanism) -> None:
+    def __init__(self, released: Sequence[Sequence[tuple[int, int]]], mechanism: BatchNumber) -> None:
         self.released = tuple(tuple((int(size), int(output)) for size, output in batches) for batches in released)
         self.mechanism = mechanism
 
@@ -144,15 +154,41 @@ class Grid:
         return np.asarray(np.sin(self.low + (self.high - self.low) * position / CELLS) ** 2)
 
 
+class GridBelief:
+    """The posterior of the mean reward of one arm, as probabilities of the cells of a grid."""
+
+    grid: Grid
+    weights: Array
+    batches: tuple[tuple[int, Any], ...]
+
+    @cached_property
+    def cdf(self) -> Array:
+        """Probability of a mean below each end of a cell, shape (CELLS + 1,)."""
+        return np.concatenate([[0.0], np.cumsum(self.weights)])
+
+    @property
+    def mean(self) -> float:
+        """The expected mean reward."""
+        return float(self.weights @ self.grid.means)
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Independent draws of the mean reward."""
+        return self.grid.at(np.interp(rng.random(size) * self.cdf[-1], self.cdf, np.arange(CELLS + 1.0)))
+
+    def and_batch(self, size: int, released: Any) -> "GridBelief":
+        """The posterior after one more release."""
+        raise NotImplementedError
+
+
 @final
-class Belief:
-    """The posterior of the mean reward of one arm, given what its batches released.
+class Belief(GridBelief):
+    """The posterior given one noisy number of each batch, which has a likelihood in the mean reward.
 
     Parameters
     ----------
     prior : (float, float)
         The Beta prior.
-    mechanism : BatchMechanism
+    mechanism : BatchNoise or BatchDraw
         What is released of a batch, and its likelihood.
     batches : tuple of (int, int)
         The size and the released number of each batch. Each has a likelihood of its own, and none is forgotten.
@@ -163,7 +199,7 @@ class Belief:
     def __init__(
         self,
         prior: tuple[float, float],
-        mechanism: BatchMechanism,
+        mechanism: BatchNumber,
         batches: tuple[tuple[int, int], ...] = (),
         grid: Grid | None = None,
     ) -> None:
@@ -174,8 +210,8 @@ class Belief:
             logs = logs + mechanism.log_likelihood(released, size, self.grid.means)
         self.log_weights = logs - logs.max()
 
-    def and_batch(self, size: int, released: int) -> "Belief":
-        """The posterior after one more release, on a grid that it fills."""
+    @override
+    def and_batch(self, size: int, released: Any) -> "Belief":
         belief = Belief.__new__(Belief)
         belief.prior, belief.mechanism, belief.grid = self.prior, self.mechanism, self.grid
         belief.batches = (*self.batches, (size, released))
@@ -201,24 +237,10 @@ class Belief:
             belief = Belief(self.prior, self.mechanism, self.batches, Grid(float(low), float(high)))
 
     @cached_property
-    def weights(self) -> Array:
-        """Probabilities of the cells of the grid."""
+    @override
+    def weights(self) -> Array:  # type: ignore[override]
         weights: Array = np.exp(self.log_weights)
         return weights / weights.sum()
-
-    @cached_property
-    def cdf(self) -> Array:
-        """Probability of a mean below each end of a cell, shape (CELLS + 1,)."""
-        return np.concatenate([[0.0], np.cumsum(self.weights)])
-
-    @property
-    def mean(self) -> float:
-        """The expected mean reward."""
-        return float(self.weights @ self.grid.means)
-
-    def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Independent draws of the mean reward."""
-        return self.grid.at(np.interp(rng.random(size) * self.cdf[-1], self.cdf, np.arange(CELLS + 1.0)))
 
 
 def best_probabilities(weights: Array) -> Array:
@@ -246,7 +268,7 @@ def best_probabilities(weights: Array) -> Array:
     return np.asarray(best / best.sum(axis=-1, keepdims=True))
 
 
-def expected_losses(beliefs: Sequence[Belief]) -> tuple[Array, Array]:
+def expected_losses(beliefs: Sequence[GridBelief]) -> tuple[Array, Array]:
     """For each arm the probability of being the best, and the expected loss of keeping to it.
 
     Returns

@@ -1,4 +1,4 @@
-"""Releases after every round, and when they are due."""
+"""Private draws in every round, which share one guarantee."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -6,8 +6,8 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.bandits.design import Design, checked_prior
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.bandits.design import checked_prior
+from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.planning.allocation import allocate, composed
@@ -18,7 +18,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import exact_dirichlet
 
-__all__ = ["EveryRound", "rules_of"]
+__all__ = ["EveryRound"]
 
 # Private draws in every round: what a guarantee for each round costs over a whole run.
 
@@ -63,7 +63,7 @@ class EveryRound:
     epsilon = np.inf
     rewards = 1
 
-    def __init__(self, guarantee: Guarantee, horizon: int, prior: tuple[float, float] = (1.0, 1.0)) -> None:
+    def __init__(self, guarantee: Guarantee, horizon: int, prior: Sequence[float] = (1.0, 1.0)) -> None:
         self.guarantee = Guarantee.checked(guarantee=guarantee)
         self.horizon = integer(1, horizon=horizon)
         self.prior = checked_prior(prior)
@@ -104,9 +104,11 @@ class EveryRound:
             ),
         ]
 
-    def draw(self, total: int, size: int, bits: Bits) -> float:
-        """A private draw of the mean reward of an arm with the sum `total` of `size` rewards."""
-        secret, steps = np.array([total, size - total], dtype=object), self.mechanism.default_steps(size)
+    def draw(self, counts: tuple[int, ...], bits: Bits) -> float:
+        """A private draw of the mean reward of an arm with so many failures and successes."""
+        failures, successes = counts
+        secret = np.array([successes, failures], dtype=object)
+        steps = self.mechanism.default_steps(failures + successes)
         drawn = exact_dirichlet(self.mechanism.alpha, self.mechanism.r, secret, steps=steps, draws=1, bits=bits)
         return float(drawn[0, 0])
 
@@ -137,43 +139,3 @@ class EveryRound:
                 regret[:, checkpoints == done] = (pulls @ gaps)[:, None]
                 bar.advance(1)
         return regret, pulls
-
-
-# When rewards are released: once in a batch, or in every round.
-
-
-# What is only for batches, and what it is if nobody says it.
-_OF_BATCHES = {"mechanism": (None, "dirichlet"), "first_batch": (None,), "growth": (1.0,), "contribution": (None,)}
-
-
-def rules_of(
-    guarantee: Guarantee, *, schedule: str, horizon: int | None, prior: tuple[float, float], **of_batches: Any
-) -> Design | EveryRound:
-    """The public rules of a run.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-    schedule, horizon, prior
-        As for :class:`pymc_dirdp.ThompsonSampler`.
-    **of_batches
-        `mechanism`, `first_batch`, `growth` and `contribution`, which are for batches only.
-    """
-    guarantee = Guarantee.checked(guarantee=guarantee)
-    if one_of(("batches", "every-round"), schedule=schedule) == "batches":
-        if horizon is not None:
-            raise ArgumentError(
-                "horizon= is for schedule='every-round'. Batches keep their guarantee for a run of any length: leave "
-                "horizon= out."
-            )
-        contribution = of_batches.pop("contribution")
-        return Design.of(guarantee, prior=prior, rewards=1 if contribution is None else contribution, **of_batches)
-    for name, value in of_batches.items():
-        if value not in _OF_BATCHES[name]:
-            raise ArgumentError(f"{name}= is for batches: leave it out, or leave schedule='every-round' out.")
-    if horizon is None:
-        raise ArgumentError(
-            "schedule='every-round' draws from the same rewards in each round, so it keeps its guarantee for a number "
-            "of rounds only: pass horizon=. Or leave schedule= out, for a run of any length."
-        )
-    return EveryRound(guarantee, horizon, prior)

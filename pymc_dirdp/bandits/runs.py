@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import numpy as np
 
-from pymc_dirdp.bandits.beliefs import Belief, expected_losses
-from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.batch_release import BatchCounts, Output, coin
+from pymc_dirdp.bandits.beliefs import GridBelief, expected_losses
+from pymc_dirdp.bandits.categories import believed
+from pymc_dirdp.bandits.design import BatchMechanism, Design
 from pymc_dirdp.bandits.every_round import EveryRound
 from pymc_dirdp.bandits.settings import Worth
 from pymc_dirdp.bandits.store import OpenBatch, State, StateFile
@@ -23,18 +25,25 @@ __all__ = ["BatchRun", "RoundRun", "batches_table", "decision_tree", "draws_tabl
 # What a bandit shows: what it released, and what to decide.
 
 
-def batches_table(arms: Sequence[Hashable], released: Sequence[Sequence[tuple[int, int]]], output: str) -> "xr.Dataset":
-    """One row a batch: its arm, its number in its arm, its size, and what was released under the name `output`."""
+def batches_table(
+    arms: Sequence[Hashable], released: Sequence[Sequence[tuple[int, Output]]], mechanism: BatchMechanism, worth: Worth
+) -> "xr.Dataset":
+    """One row a batch: its arm, its number in its arm, its size, and what was released by its name."""
     import xarray as xr
 
     rows = [
-        (label, number, size, put_out)
+        (label, number, size, output)
         for label, batches in zip(arms, released, strict=True)
-        for number, (size, put_out) in enumerate(batches)
+        for number, (size, output) in enumerate(batches)
     ]
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
-    names = ("arm", "number", "size", output)
-    return xr.Dataset({name: ("batch", column) for name, column in zip(names, columns, strict=True)})
+    names = ("arm", "number", "size", mechanism.output)
+    table = {name: ("batch", column) for name, column in zip(names, columns, strict=True)}
+    if not isinstance(mechanism, BatchCounts):
+        return xr.Dataset(table)
+    counts = np.array(columns[-1], dtype=np.int64).reshape(-1, len(mechanism.worths))
+    worths = worth.back(np.array(mechanism.worths))
+    return xr.Dataset(table | {mechanism.output: (("batch", "worth"), counts)}, {"worth": worths})
 
 
 def draws_table(arms: Sequence[Hashable], draws: Sequence[Sequence[float]]) -> "xr.Dataset":
@@ -46,7 +55,7 @@ def draws_table(arms: Sequence[Hashable], draws: Sequence[Sequence[float]]) -> "
 
 
 def decision_tree(
-    arms: Sequence[Hashable], beliefs: Sequence[Belief], worth: Worth, draws: int, rng: np.random.Generator
+    arms: Sequence[Hashable], beliefs: Sequence[GridBelief], worth: Worth, draws: int, rng: np.random.Generator
 ) -> "xr.DataTree":
     """Draws of the mean rewards, and for each arm its mean, its chance to be the best, and what it loses."""
     import xarray as xr
@@ -93,7 +102,7 @@ class BatchRun:
     def __init__(self, design: Design, state: State, bits: Bits, rng: np.random.Generator) -> None:
         self.design, self.state, self._bits, self._rng = design, state, bits, rng
         self.file: StateFile | None = None
-        self._beliefs = [Belief(design.prior, design.mechanism, tuple(one)).narrowed() for one in state.released]
+        self._beliefs = [believed(design.prior, design.mechanism, tuple(one)) for one in state.released]
         self._ahead: list[int] = []
 
     def choose(self, size: int) -> list[int]:
@@ -109,7 +118,7 @@ class BatchRun:
         They are counted in a copy of the state, which takes its place once what it releases is in the file. A reward of
         a person who gave enough of them is left out.
         """
-        before, finished = self.state, list[tuple[int, int, int, int]]()
+        before, finished = self.state, list[tuple[int, int, int, Output]]()
         people = ChainMap({}, before.people)  # What is written to it goes to the first.
         after = State(list(before.released), list(before.open), people)
         for arm, reward, fingerprint in rewards:
@@ -119,11 +128,11 @@ class BatchRun:
                 if used >= self.design.mechanism.rewards:
                     continue
                 people[fingerprint] = used + 1
-            after.open[arm] = after.open[arm].plus(reward, self._bits)
+            after.open[arm] = after.open[arm].plus(self.design.mechanism.cell(reward, self._bits))
             finished += self._closed(after, arm)
         beliefs = list(self._beliefs)
-        for arm, _, *batch in finished:
-            beliefs[arm] = beliefs[arm].and_batch(*batch)
+        for arm, _, size, output in finished:
+            beliefs[arm] = beliefs[arm].and_batch(size, output)
         # All that can fail comes before this line.
         if self.file is not None and finished:
             self.file.release(after, finished)
@@ -133,23 +142,23 @@ class BatchRun:
         if finished:
             self._ahead.clear()
 
-    def _closed(self, state: State, arm: int) -> list[tuple[int, int, int, int]]:
+    def _closed(self, state: State, arm: int) -> list[tuple[int, int, int, Output]]:
         """Draw what is released of the open batch of an arm if it is full: arm, number, size and output."""
         released, batch = state.released[arm], state.open[arm]
         size = self.design.next_size(sum(pulls for pulls, _ in released))
         if batch.pulls < size:
             return []
-        output = self.design.mechanism.release(batch.sum, size, self._bits)
-        state.released[arm], state.open[arm] = [*released, (size, output)], OpenBatch()
+        output = self.design.mechanism.release(batch.counts, self._bits)
+        state.released[arm], state.open[arm] = [*released, (size, output)], OpenBatch((0,) * len(batch.counts))
         return [(arm, len(released), size, output)]
 
-    def beliefs(self) -> Sequence[Belief]:
+    def beliefs(self) -> Sequence[GridBelief]:
         """The posterior of each arm."""
         return tuple(self._beliefs)
 
-    def table(self, arms: Sequence[Hashable]) -> "xr.Dataset":
+    def table(self, arms: Sequence[Hashable], worth: Worth) -> "xr.Dataset":
         """What was released, batch by batch."""
-        return batches_table(arms, self.state.released, self.design.mechanism.output)
+        return batches_table(arms, self.state.released, self.design.mechanism, worth)
 
     def so_far(self, arms: Sequence[Hashable]) -> Sequence[tuple[str, str]]:
         """How far the run has come, for a report."""
@@ -190,7 +199,7 @@ class RoundRun:
         return [self._round() for _ in range(size)]
 
     def _round(self) -> int:
-        drawn = tuple(self.design.draw(one.sum, one.pulls, self._bits) for one in self.state.open)
+        drawn = tuple(self.design.draw(one.counts, self._bits) for one in self.state.open)
         self._draws.append(drawn)
         largest = [arm for arm, one in enumerate(drawn) if one == max(drawn)]
         return largest[self._bits.uniform(len(largest))]
@@ -199,7 +208,7 @@ class RoundRun:
         """Count rewards in [0, 1] of their arms, all of them or none."""
         counted = list(self.state.open)
         for arm, reward, _ in rewards:
-            counted[arm] = counted[arm].plus(reward, self._bits)
+            counted[arm] = counted[arm].plus(coin(reward, self._bits))
         self.state.open = counted
 
     def beliefs(self) -> NoReturn:
@@ -209,7 +218,7 @@ class RoundRun:
             "run with schedule='every-round' has no posterior beside the draws in `released`. Use batches."
         )
 
-    def table(self, arms: Sequence[Hashable]) -> "xr.Dataset":
+    def table(self, arms: Sequence[Hashable], worth: Worth) -> "xr.Dataset":
         """What was released, round by round."""
         return draws_table(arms, self._draws)
 

@@ -12,13 +12,14 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.accounting.entries import one_line, understood, written
-from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.batch_release import BatchCounts
+from pymc_dirdp.bandits.design import Design, checked_prior
 from pymc_dirdp.bandits.every_round import EveryRound
-from pymc_dirdp.checks import at_least
+from pymc_dirdp.checks import at_least, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["REWARD", "Settings", "Worth", "checked_labels", "checked_utilities", "listed", "unit_of"]
+__all__ = ["REWARD", "Settings", "Worth", "checked_labels", "checked_utilities", "listed", "rules_of", "unit_of"]
 
 # Rewards as they are reported: labels of arms, numbers, and categories of public worth.
 
@@ -38,6 +39,9 @@ class Worth:
         self._least = min(utilities.values()) if utilities else 0.0
         self.span = max(utilities.values()) - self._least if utilities else 1.0
 
+    def __len__(self) -> int:
+        return len(self._utilities or ())
+
     def checked(self, reward: object) -> Fraction:
         """A reward as an exact number in [0, 1]. Errors hold no reward."""
         if self._utilities is None:
@@ -47,6 +51,18 @@ class Worth:
         most = max(self._utilities.values())
         least = Fraction(self._least)
         return (Fraction(self._utilities[reward]) - least) / (Fraction(most) - least)
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The different worths on the scale from 0 to 1, ascending; none for rewards that are numbers."""
+        return tuple(sorted({float(self.checked(name)) for name in self._utilities or ()}))
+
+    def by_level(self, values: Sequence[float]) -> tuple[float, ...]:
+        """Sums over the categories of each worth, of a number for each category."""
+        levels, sums = self.levels, dict.fromkeys(self.levels, 0.0)
+        for name, value in zip(self._utilities or (), values, strict=True):
+            sums[float(self.checked(name))] += value
+        return tuple(sums[level] for level in levels)
 
     def back(self, share: Any) -> Any:
         """Mean rewards in the units of the worth."""
@@ -147,6 +163,15 @@ class Settings[Rules: Design | EveryRound]:
     seeded: bool = False
     key: bytes = field(default_factory=lambda: secrets.token_bytes(_KEY_BYTES), repr=False)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.design, Design) and self.design.mechanism.worths not in ((0.0, 1.0), self.worth.levels):
+            raise ArgumentError("The worths of the mechanism are not those of the utilities.")
+
+    @property
+    def worth(self) -> Worth:
+        """What rewards are worth."""
+        return Worth(self.utilities)
+
     @property
     def rewards(self) -> int:
         """How many rewards one unit gives at most."""
@@ -236,3 +261,57 @@ def unit_of(contribution: int | None, unit: str | None) -> str:
             "contribution= protects people, so unit='reward' would be a lower promise. Name the people."
         )
     return "person" if unit is None else one_line(unit=unit)
+
+
+# When rewards are released: once in a batch, or in every round.
+
+
+# What is only for batches, and what it is if nobody says it.
+_OF_BATCHES = {"mechanism": (None, "dirichlet"), "first_batch": (None,), "growth": (1.0,), "contribution": (None,)}
+
+
+def rules_of(
+    guarantee: Guarantee,
+    *,
+    schedule: str,
+    horizon: int | None,
+    prior: Sequence[float] | None,
+    worth: Worth,
+    **of_batches: Any,
+) -> Design | EveryRound:
+    """The public rules of a run.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+    schedule, horizon, prior
+        As for :class:`pymc_dirdp.ThompsonSampler`.
+    worth : Worth
+        What rewards are worth.
+    **of_batches
+        `mechanism`, `first_batch`, `growth` and `contribution`, which are for batches only.
+    """
+    guarantee = Guarantee.checked(guarantee=guarantee)
+    if one_of(("batches", "every-round"), schedule=schedule) == "batches":
+        if horizon is not None:
+            raise ArgumentError(
+                "horizon= is for schedule='every-round'. Batches keep their guarantee for a run of any length: leave "
+                "horizon= out."
+            )
+        contribution = of_batches.pop("contribution")
+        names = len(worth) if of_batches["mechanism"] == BatchCounts.name else 0
+        cells = names or 2
+        parameters = checked_prior((1.0,) * cells if prior is None else prior, cells)
+        if names:
+            parameters = worth.by_level(parameters)
+        rewards = 1 if contribution is None else contribution
+        return Design.of(guarantee, prior=parameters, rewards=rewards, worths=worth.levels, **of_batches)
+    for name, value in of_batches.items():
+        if value not in _OF_BATCHES[name]:
+            raise ArgumentError(f"{name}= is for batches: leave it out, or leave schedule='every-round' out.")
+    if horizon is None:
+        raise ArgumentError(
+            "schedule='every-round' draws from the same rewards in each round, so it keeps its guarantee for a number "
+            "of rounds only: pass horizon=. Or leave schedule= out, for a run of any length."
+        )
+    return EveryRound(guarantee, horizon, (1.0, 1.0) if prior is None else prior)

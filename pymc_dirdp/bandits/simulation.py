@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.batches import BatchSimulation
 from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.settings import Worth
 from pymc_dirdp.bandits.thompson import ThompsonSampler
 from pymc_dirdp.checks import at_least, integer, numbers_or_none
 from pymc_dirdp.errors import ArgumentError, type_name
@@ -168,8 +170,9 @@ def simulate_bandit(
     ----------
     policy : ThompsonSampler, or an object with `name` and `play`
         A sampler lends its rules; what it has learned is not used, and it is not changed.
-    means : array_like, shape (arms,)
-        True mean rewards, in [0, 1].
+    means : array_like, shape (arms,) or (arms, categories)
+        True mean rewards, in [0, 1]; or, for a sampler with `utilities`, the shares of the categories of each arm, in
+        the order of `utilities`. `mechanism="counts"` needs shares.
     horizon : int
         Number of rounds.
     n_runs : int, default 200
@@ -183,6 +186,7 @@ def simulate_bandit(
     Returns
     -------
     runs : BanditRuns
+        Regret is in mean rewards from 0 to 1; with `utilities` in the largest difference of worths.
 
     Examples
     --------
@@ -192,7 +196,7 @@ def simulate_bandit(
     >>> runs.regret.shape[0], int(runs.pulls.sum(axis=1)[0])
     (20, 1000)
     """
-    mu = checked_means(means)
+    mu, shares = (checked_means(means), None) if np.ndim(means) < 2 else _of_categories(policy, means)
     last, runs = integer(1, horizon=horizon), integer(1, n_runs=n_runs)
     rounds = _checkpoints(last, checkpoints)
     epsilon = np.inf
@@ -202,11 +206,30 @@ def simulate_bandit(
         policy = policy.design
     if isinstance(policy, Design):
         epsilon = policy.mechanism.pure_epsilon
-        policy = BatchSimulation(policy)
+        if shares is None and isinstance(policy.mechanism, BatchCounts):
+            raise ArgumentError("mechanism='counts' counts categories: pass the shares of the categories of each arm.")
+        policy = BatchSimulation(policy, shares if isinstance(policy.mechanism, BatchCounts) else None)
     if not isinstance(policy, Policy):
         raise ArgumentError(f"Expected a ThompsonSampler or an object with name and play, got {type_name(policy)}.")
     regret, pulls = policy.play(mu, rounds, runs, generator(random_seed), progressbar=progressbar)
     return BanditRuns(policy.name, mu, rounds, regret, pulls, getattr(policy, "epsilon", epsilon))
+
+
+def _of_categories(policy: object, means: ArrayLike) -> tuple[Array, Array]:
+    """Mean rewards of arms from 0 to 1, and the shares of the different worths."""
+    worth = policy._settings.worth if isinstance(policy, ThompsonSampler) else Worth(None)
+    shares = numbers_or_none(means)
+    names = len(worth)
+    if shares is None or shares.ndim != 2 or len(shares) < 2 or shares.shape[1] != names:
+        raise ArgumentError(
+            f"Expected the shares of {names} categories for each of at least two arms."
+            if names
+            else "Shares of categories are for a ThompsonSampler with utilities=; pass a mean reward for each arm."
+        )
+    if np.any(shares < 0) or not np.allclose(shares.sum(axis=1), 1, rtol=0, atol=1e-9):
+        raise ArgumentError("Expected shares of at least 0 that add up to 1 for each arm.")
+    by_level = np.array([worth.by_level(row) for row in shares / shares.sum(axis=1, keepdims=True)])
+    return by_level @ np.array(worth.levels), by_level
 
 
 def _checkpoints(horizon: int, checkpoints: Sequence[int] | None) -> Integers:

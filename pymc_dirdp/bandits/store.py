@@ -6,24 +6,23 @@ import sqlite3
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Self, final
 
+from pymc_dirdp.bandits.batch_release import Output
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import REWARD, Settings
 from pymc_dirdp.errors import DirdpError, ReleaseError
-from pymc_dirdp.sampling.bits import Bits
 
 __all__ = ["OpenBatch", "State", "StateFile"]
 
-# In version 1 the fingerprints of 5 and "5" were different.
-_VERSION = 2
+# In version 1 the fingerprints of 5 and "5" were different, and up to 2 a batch was a number of pulls and a sum.
+_VERSION = 3
 _SCHEMA = (
     "CREATE TABLE bandit (version INTEGER NOT NULL, settings TEXT NOT NULL, owner TEXT NOT NULL)",
     "CREATE TABLE released (arm INTEGER NOT NULL, batch INTEGER NOT NULL, size INTEGER NOT NULL,"
     " output TEXT NOT NULL, PRIMARY KEY (arm, batch))",
-    "CREATE TABLE open (arm INTEGER PRIMARY KEY, batch INTEGER NOT NULL, pulls INTEGER NOT NULL, sum INTEGER NOT NULL)",
+    "CREATE TABLE open (arm INTEGER PRIMARY KEY, batch INTEGER NOT NULL, counts TEXT NOT NULL)",
     "CREATE TABLE people (person TEXT PRIMARY KEY, rewards INTEGER NOT NULL)",
 )
 # What reading a file raises in which anything may stand.
@@ -32,14 +31,18 @@ _NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeE
 
 @dataclass(frozen=True)
 class OpenBatch:
-    """The batch of an arm that is not released yet: a secret."""
+    """The batch of an arm that is not released yet: how many rewards are in each cell, which is a secret."""
 
-    pulls: int = 0
-    sum: int = 0
+    counts: tuple[int, ...] = (0, 0)
 
-    def plus(self, reward: Fraction, bits: Bits) -> "OpenBatch":
-        """The batch with one more reward in [0, 1], which a coin rounds to 0 or 1."""
-        return OpenBatch(self.pulls + 1, self.sum + int(bits.uniform(reward.denominator) < reward.numerator))
+    @property
+    def pulls(self) -> int:
+        """How many rewards it has."""
+        return sum(self.counts)
+
+    def plus(self, cell: int) -> "OpenBatch":
+        """The batch with one more reward."""
+        return OpenBatch((*self.counts[:cell], self.counts[cell] + 1, *self.counts[cell + 1 :]))
 
     def __repr__(self) -> str:
         return "OpenBatch(secret)"
@@ -51,7 +54,7 @@ class State:
 
     Attributes
     ----------
-    released : list of list of (int, int)
+    released : list of list of (int, Output)
         For each arm the sizes and outputs of its finished batches: public.
     open : list of OpenBatch
         For each arm the batch that is being filled: secret.
@@ -59,14 +62,26 @@ class State:
         How many rewards of each person were used, by a keyed fingerprint of the person: secret.
     """
 
-    released: list[list[tuple[int, int]]]
+    released: list[list[tuple[int, Output]]]
     open: list[OpenBatch] = field(repr=False)
     people: MutableMapping[str, int] = field(repr=False, default_factory=dict)
 
     @classmethod
-    def empty(cls, arms: int) -> Self:
+    def empty(cls, arms: int, cells: int = 2) -> Self:
         """The state before the first pull."""
-        return cls([[] for _ in range(arms)], [OpenBatch() for _ in range(arms)])
+        return cls([[] for _ in range(arms)], [OpenBatch((0,) * cells) for _ in range(arms)])
+
+
+def _text_of(numbers: Output) -> str:
+    return str(numbers) if isinstance(numbers, int) else " ".join(map(str, numbers))
+
+
+def _numbers_of(text: str) -> Output:
+    first, *others = map(int, text.split(" "))
+    numbers = (first, *others) if others else first
+    if _text_of(numbers) != text:
+        raise ValueError("Numbers are written in another way.")
+    return numbers
 
 
 @final
@@ -137,14 +152,14 @@ class StateFile:
             self._refuse_another_owner(connection)
             self._write(connection, state)
 
-    def release(self, state: State, finished: Sequence[tuple[int, int, int, int]]) -> None:
+    def release(self, state: State, finished: Sequence[tuple[int, int, int, Output]]) -> None:
         """Make releases durable, with all that they rest on; or raise an error, and then the file is as it was.
 
         Parameters
         ----------
         state : State
             As it will be.
-        finished : sequence of (int, int, int, int)
+        finished : sequence of (int, int, int, Output)
             Arm, number, size and output of each batch that the file does not hold yet.
         """
         mark = secrets.token_hex(16)
@@ -152,7 +167,7 @@ class StateFile:
             with self._opened() as connection:
                 self._refuse_another_owner(connection)
                 self._tried = mark
-                rows = [(arm, batch, size, str(output)) for arm, batch, size, output in finished]
+                rows = [(arm, batch, size, _text_of(output)) for arm, batch, size, output in finished]
                 connection.executemany("INSERT INTO released VALUES (?, ?, ?, ?)", rows)
                 connection.executemany("DELETE FROM open WHERE arm = ?", {(arm,) for arm, *_ in finished})
                 self._write_people(connection, state)
@@ -175,10 +190,10 @@ class StateFile:
 
     def _write(self, connection: sqlite3.Connection, state: State) -> None:
         for arm, batches in enumerate(state.released):
-            rows = [(arm, batch, size, str(output)) for batch, (size, output) in enumerate(batches)]
+            rows = [(arm, batch, size, _text_of(output)) for batch, (size, output) in enumerate(batches)]
             connection.executemany("INSERT OR IGNORE INTO released VALUES (?, ?, ?, ?)", rows)
-        sums = [(arm, len(state.released[arm]), one.pulls, one.sum) for arm, one in enumerate(state.open)]
-        connection.executemany("INSERT OR REPLACE INTO open VALUES (?, ?, ?, ?)", sums)
+        counts = [(arm, len(state.released[arm]), _text_of(one.counts)) for arm, one in enumerate(state.open)]
+        connection.executemany("INSERT OR REPLACE INTO open VALUES (?, ?, ?)", counts)
         self._write_people(connection, state)
 
     def _write_people(self, connection: sqlite3.Connection, state: State) -> None:
@@ -204,22 +219,26 @@ class StateFile:
     def _read_state(self, connection: sqlite3.Connection, settings: Settings[Design]) -> State:
         """The state, every number of which has to be one that the rules allow."""
         design, arms = settings.design, len(settings.arms)
-        released: list[list[tuple[int, int]]] = [[] for _ in range(arms)]
+        released: list[list[tuple[int, Output]]] = [[] for _ in range(arms)]
         for arm, batch, size, text in connection.execute("SELECT * FROM released ORDER BY arm, batch"):
             before = released[_whole(arm, 0, arms - 1)]
             if batch != len(before):
                 raise ValueError("A batch is missing.")
-            before.append((size, int(text)))
+            before.append((size, _numbers_of(text)))
         for batches in released:
             design.refuse_others(batches)
-        state = State.empty(arms)
+        cells = len(design.mechanism.worths)
+        state = State.empty(arms, cells)
         state.released = released
-        for arm, batch, pulls, total in connection.execute("SELECT * FROM open"):
+        for arm, batch, text in connection.execute("SELECT * FROM open"):
             before = released[_whole(arm, 0, arms - 1)]
             # What was saved before a batch was released is a part of it, and must not enter the next one.
             if _whole(batch, 0, len(before)) == len(before):
                 due = design.next_size(sum(done for done, _ in before))
-                state.open[arm] = OpenBatch(_whole(pulls, 0, due), _whole(total, 0, pulls))
+                counts = tuple(_whole(int(one), 0, due) for one in text.split(" "))
+                if len(counts) != cells or sum(counts) > due:
+                    raise ValueError("There are more rewards than pulls.")
+                state.open[arm] = OpenBatch(counts)
         for person, rewards in connection.execute("SELECT person, rewards FROM people"):
             state.people[person] = _whole(rewards, 1, settings.rewards)
         if state.people and settings.unit == REWARD:

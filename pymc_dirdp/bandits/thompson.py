@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.accounting.budget import refuse_other
 from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.every_round import rules_of
-from pymc_dirdp.bandits.settings import Settings, checked_labels, checked_utilities, listed, unit_of
+from pymc_dirdp.bandits.settings import Settings, Worth, checked_labels, checked_utilities, listed, rules_of, unit_of
 from pymc_dirdp.bandits.store import State, StateFile
 from pymc_dirdp.bandits.transcript import Transcript
 from pymc_dirdp.bandits.view import BanditView
@@ -39,11 +38,13 @@ class ThompsonSampler(BanditView):
         At least one; different from one another.
     guarantee : Guarantee
         Of the whole run: all choices and all that is released, whatever its length.
-    prior : (float, float), default (1, 1)
-        Beta prior of each mean reward.
-    mechanism : {"geometric", "dirichlet"}, optional
-        `"geometric"`, the default, puts whole noise on each sum. `"dirichlet"` takes one private posterior draw of
-        each batch, which is less accurate; it is there for studies.
+    prior : sequence of float, optional
+        The two parameters of the Beta prior of each mean reward, 1 by default. With `mechanism="counts"` those of the
+        Dirichlet prior of the shares of the categories, in the order of `utilities`.
+    mechanism : {"geometric", "counts", "dirichlet"}, optional
+        `"geometric"`, the default, adds integer noise to each sum. `"counts"` adds it to the counts of all categories
+        of `utilities`: mean rewards are then known as well as the worths vary, and not as well as a coin does.
+        `"dirichlet"` takes one private posterior draw of each batch, which is less accurate; it is there for studies.
     first_batch : int, optional
         Pulls in the first batch of an arm. By default twice the scale of the noise.
     growth : float, default 1.0
@@ -63,7 +64,8 @@ class ThompsonSampler(BanditView):
     utilities : mapping of str to float, optional
         For rewards that are categories: the public worth of each, such as `{"left": 0, "bought": 1, "subscribed": 12}`.
         A reward is then one of these names, and mean rewards are in the units of the worth. The category is rounded to
-        the least or the largest worth by a coin, without bias.
+        the least or the largest worth by a coin, without bias; or counted, with `mechanism="counts"`, which is better
+        where the worths vary less than the coin and some `10 / epsilon**2` rewards of an arm are expected.
     ledger : Ledger, optional
         Is charged once, now, for the whole run.
     path : path-like, optional
@@ -104,7 +106,7 @@ class ThompsonSampler(BanditView):
         self,
         arms: Sequence[Hashable],
         guarantee: Guarantee,
-        prior: tuple[float, float] = (1.0, 1.0),
+        prior: Sequence[float] | None = None,
         *,
         mechanism: str | None = None,
         first_batch: int | None = None,
@@ -118,11 +120,13 @@ class ThompsonSampler(BanditView):
         path: str | os.PathLike[str] | None = None,
         random_seed: int | None = None,
     ) -> None:
+        names = checked_utilities(utilities)
         design = rules_of(
             guarantee,
             schedule=schedule,
             horizon=horizon,
             prior=prior,
+            worth=Worth(names),
             mechanism=mechanism,
             first_batch=first_batch,
             growth=growth,
@@ -134,7 +138,7 @@ class ThompsonSampler(BanditView):
             guarantee,
             design,
             unit_of(contribution, unit),
-            checked_utilities(utilities),
+            names,
             seeded=seed is not None,
         )
         if path is not None:
@@ -165,7 +169,8 @@ class ThompsonSampler(BanditView):
                 unit=settings.unit,
                 contribution=settings.contribution,
             )
-        super().__init__(settings, State.empty(len(settings.arms)), seed)
+        cells = len(design.mechanism.worths) if isinstance(design, Design) else 2
+        super().__init__(settings, State.empty(len(settings.arms), cells), seed)
         if path is not None:
             self.save(path)
 

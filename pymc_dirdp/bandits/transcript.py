@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, final, override
 
 from pymc_dirdp.accounting.entries import one_line
+from pymc_dirdp.bandits.batch_release import Output
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import Settings, checked_labels, checked_utilities
 from pymc_dirdp.bandits.store import State
@@ -26,7 +27,7 @@ class Transcript(BanditView, Text):
     Parameters
     ----------
     settings : Settings
-    released : sequence of sequence of (int, int)
+    released : sequence of sequence of (int, Output)
         For each arm the sizes and outputs of its finished batches.
     version : str, optional
         Of the library that drew them.
@@ -48,9 +49,9 @@ class Transcript(BanditView, Text):
     made_by: ClassVar[str] = "ThompsonSampler.transcript"
 
     def __init__(
-        self, settings: Settings[Design], released: Sequence[Sequence[tuple[int, int]]], version: str | None = None
+        self, settings: Settings[Design], released: Sequence[Sequence[tuple[int, Output]]], version: str | None = None
     ) -> None:
-        state = State.empty(len(settings.arms))
+        state = State.empty(len(settings.arms), len(settings.design.mechanism.worths))
         state.released = [list(batches) for batches in released]
         self._batches, self._version = state.released, version or library_version()
         # The key that makes the fingerprints of people is a secret of the bandit: its transcript has another one.
@@ -92,11 +93,11 @@ class Transcript(BanditView, Text):
         released = facts["released"]
         if len(released) != len(settings.arms):
             raise ArgumentError("there are not as many lists of batches as arms.")
-        batches = [[(size, output) for size, output in one] for one in released]
+        batches = [
+            [(size, tuple(output) if isinstance(output, list) else output) for size, output in one] for one in released
+        ]
         for one in batches:
             settings.design.refuse_others(one)
-            if any(type(output) is not int for _, output in one):
-                raise TypeError
         return cls(settings, batches, version_of(facts["library_version"]))
 
     @override

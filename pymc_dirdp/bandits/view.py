@@ -4,10 +4,12 @@ import os
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, override
+from typing import TYPE_CHECKING, Any, cast, override
 
 import numpy as np
 
+from pymc_dirdp.bandits.batch_release import BatchCounts
+from pymc_dirdp.bandits.beliefs import log_likelihood
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.every_round import EveryRound
 from pymc_dirdp.bandits.runs import BatchRun, RoundRun, decision_tree
@@ -151,11 +153,12 @@ class BanditView:
     def released(self) -> "xr.Dataset":
         """What was released: it may be published.
 
-        Dims `batch`; variables `arm`, `number` (of the batch of its arm), `size`, and `noisy_sum` or `urn_successes`.
+        Dims `batch`; variables `arm`, `number` (of the batch of its arm), `size`, and `noisy_sum` or `urn_successes`;
+        or `noisy_counts` with dims `batch` and `worth`.
         With `schedule="every-round"` dims `round` and `arm`, and the variable `draw`.
         """
         with self._lock:
-            data = self._run.table(self.arms)
+            data = self._run.table(self.arms, self._worth)
         data.attrs = {"guarantee": str(self.guarantee), **dict(self.design.facts())}
         if self._settings.seeded:
             data.attrs["reproducible"] = "drawn with a seed, so not private"
@@ -182,31 +185,40 @@ class BanditView:
         ----------
         mean_reward : tensor, shape (arms,)
             Mean rewards in (0, 1), in the order of `arms`. With `utilities` 0 stands for the least and 1 for the
-            largest worth.
+            largest worth. With `mechanism="counts"` the shares of the worths of each arm, shape (arms, worths), in
+            the order of `released.worth`.
 
         Returns
         -------
         log_likelihood : PyTensor scalar
             Of all batches that are released by now, with its gradient; for `pm.Potential`. Open batches are not used.
         """
-        from pymc_dirdp.bandits.beliefs import log_likelihood
-
         with self._lock:
             beliefs = self._run.beliefs()
-        return log_likelihood([one.batches for one in beliefs], mean_reward, beliefs[0].mechanism)
+        mechanism = cast(Design, self.design).mechanism  # A run without batches has no beliefs.
+        return log_likelihood([one.batches for one in beliefs], mean_reward, mechanism)
 
     def model(self) -> "pm.Model":
-        """The model behind :meth:`posterior` in PyMC: a Beta prior for each arm, and what was released by now.
+        """The model behind :meth:`posterior` in PyMC: a prior for each arm, and what was released by now.
 
         To let arms learn from one another write a model of your own with :meth:`log_likelihood`, and hand its draws to
         :meth:`select`.
         """
         import pymc as pm
 
-        a, b = self.design.prior
+        with self._lock:
+            self._run.beliefs()
+        design = cast(Design, self.design)
+        prior, worths = np.array(design.prior), np.array(design.mechanism.worths)
         with pm.Model(coords={"arm": list(self.arms)}) as model:
-            mean_reward = pm.Beta("mean_reward", a, b, dims="arm")
-            pm.Potential("released", self.log_likelihood(mean_reward))
+            if isinstance(design.mechanism, BatchCounts):
+                model.add_coord("worth", self._worth.back(worths))
+                shares = pm.Dirichlet("shares", prior, dims=("arm", "worth"))
+                pm.Deterministic("mean_reward", self._worth.back(shares @ worths), dims="arm")
+                pm.Potential("released", self.log_likelihood(shares))
+            else:
+                mean_reward = pm.Beta("mean_reward", *prior, dims="arm")
+                pm.Potential("released", self.log_likelihood(mean_reward))
         return model
 
     def report(self) -> BanditReport:

@@ -44,7 +44,7 @@ def test_the_exponent_falls_with_the_horizon():
 
 def test_a_draw_has_the_law_that_the_report_states():
     policy, bits = EveryRound(PROMISE, horizon=4, prior=(2.0, 1.0)), Bits(np.random.SeedSequence(5))
-    draws = [policy.draw(30, 40, bits) for _ in range(300)]
+    draws = [policy.draw((10, 30), bits) for _ in range(300)]
     r = policy.mechanism.r
     assert stats.kstest(draws, stats.beta(30 * r + 2, 10 * r + 1).cdf).pvalue > 1e-3
     assert stats.kstest(draws, stats.beta(10 * r + 1, 30 * r + 2).cdf).pvalue < 1e-9

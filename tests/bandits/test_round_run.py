@@ -43,7 +43,7 @@ def test_the_arm_is_that_of_the_largest_draw():
 def test_draws_that_are_equal_choose_every_arm_as_often(monkeypatch):
     """A choice of the first of them would be another distribution than that of Thompson sampling."""
     bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=600, random_seed=3)
-    monkeypatch.setattr(type(bandit.design), "draw", lambda design, total, size, bits: 0.5)
+    monkeypatch.setattr(type(bandit.design), "draw", lambda design, counts, bits: 0.5)
     chosen = bandit.select(size=600)
     assert all(abs(chosen.count(arm) - 200) < 60 for arm in "abc")
     draws = iter([0.7, 0.2, 0.7] * 300)

@@ -324,7 +324,7 @@ def test_threads_lose_no_reward():
     for arm, batch in zip("ab", bandit._run.state.open, strict=True):
         released = bandit.released.to_dataframe()
         assert released.loc[released["arm"] == arm, "size"].sum() + batch.pulls == 600
-        assert batch.sum == batch.pulls
+        assert batch.counts == (0, batch.pulls)
 
 
 def test_labels_of_numpy_are_those_of_python():
@@ -407,7 +407,7 @@ def transcript(counts, *, cumulative=False):
         batch = bandit._run.state.open[bandit.arms.index(first)]
         if cumulative and arm == first and batch.pulls == 0:
             # A mutant that releases the sum of all rewards of an arm again and again.
-            bandit._run.state.open[bandit.arms.index(first)] = OpenBatch(0, int(counts[0]))
+            bandit._run.state.open[bandit.arms.index(first)] = OpenBatch((-int(counts[0]), int(counts[0])))
     released = bandit.released.to_dataframe()
     sums = released.loc[released["arm"] == first, "noisy_sum"].to_numpy()[:3]
     return np.array(

@@ -169,8 +169,8 @@ class Ignoring:
     def pure_epsilon(self):
         return self.noise.pure_epsilon
 
-    def simulated(self, total, size, rng):
-        return min(max(self.noise.simulated(total, size, rng), 0), size)
+    def simulated(self, counts, rng):
+        return min(max(self.noise.simulated(counts, rng), 0), sum(counts))
 
     def log_likelihood(self, released, size, means):
         return released * np.log(means) + (size - released) * np.log1p(-means)

@@ -1,0 +1,280 @@
+"""What noisy counts of categories say of the mean reward of an arm.
+
+All batches of an arm have the same shares, which have a Dirichlet prior; each has its own noise, so the true counts of
+the batches are dependent given what was released, and no closed form is known. They are sampled:
+
+1. Integrate the shares out. The true counts `x` have the probability
+   `prod_k G(a_k + X_k) / prod_bk x_bk! * exp(-sum_bk |z_bk - x_bk| / scale)`, with the sums `X_k` over the batches `b`.
+2. Start at the noisy counts, moved to where no count is negative.
+3. Move some rewards of a batch from one cell to another, by Metropolis' rule: four ratios of Gamma functions. Steps are
+   of all sizes up to the scale of the noise.
+4. Draw the share of one cell in two given the counts, change it, and let each reward of all batches follow the change
+   by a coin: where the noise hides the rewards, all batches have to move together.
+5. Keep the sums `X` after each sweep over all batches and cells. Given `X` the shares are `Dirichlet(a + X)`.
+
+Draws of the mean reward are exact given `X`. On a grid it is an average of Beta distributions with the mean and the
+variance of each `Dirichlet(a + X)`, which is exact for two cells.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import Any, final, override
+
+import numpy as np
+from scipy.special import betainc, betaln
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.bandits.batch_release import BatchCounts
+from pymc_dirdp.bandits.beliefs import CELLS, Belief, Grid, GridBelief
+from pymc_dirdp.bandits.design import BatchMechanism
+from pymc_dirdp.sampling.discrete_noise import compiled
+
+__all__ = ["ShareBelief", "believed", "sampled_counts"]
+
+# Sweeps that are kept, and those before them. A sweep is nearly independent of the one before where batches are larger
+# than the noise; where they are not, of the one a hundred before.
+_SWEEPS, _FIRST = 2000, 200
+# On a grid, so many Beta distributions are averaged.
+_GROUPS = 100
+# Above it a ratio of Gamma functions is a power with two terms of its series, to 1e-12.
+_LARGE = 1e6
+
+
+def believed(
+    prior: tuple[float, ...],
+    mechanism: BatchMechanism,
+    batches: tuple[tuple[int, Any], ...],
+    grid: Grid | None = None,
+) -> GridBelief:
+    """The posterior of the mean reward of an arm whose batches were released, by default on a grid that it fills."""
+    if isinstance(mechanism, BatchCounts):
+        return ShareBelief(prior, mechanism, batches, grid)
+    belief = Belief((prior[0], prior[1]), mechanism, batches, grid)
+    return belief.narrowed() if grid is None else belief
+
+
+@final
+class ShareBelief(GridBelief):
+    """The posterior given noisy counts of each batch. The same release has the same draws: their seed is its content.
+
+    Parameters
+    ----------
+    prior : tuple of float
+        Dirichlet prior of the shares of the cells.
+    mechanism : BatchCounts
+    batches : tuple of (int, tuple of int)
+        The size and the noisy counts of each batch.
+    grid : Grid, optional
+        By default one that the posterior fills.
+    sweeps : int, default 2000
+        Samples of the true counts.
+    """
+
+    def __init__(
+        self,
+        prior: tuple[float, ...],
+        mechanism: BatchCounts,
+        batches: tuple[tuple[int, Any], ...] = (),
+        grid: Grid | None = None,
+        sweeps: int = _SWEEPS,
+    ) -> None:
+        self.prior, self.mechanism, self.batches = prior, mechanism, batches
+        noisy = np.array([output for _, output in batches], dtype=np.float64).reshape(-1, len(prior))
+        counts = sampled_counts(noisy, mechanism.scale, np.array(prior), sweeps)
+        self._concentrations = np.array(prior) + counts
+        self._worths = np.array(mechanism.worths)
+        self.grid = self._filled() if grid is None else grid
+
+    @override
+    def and_batch(self, size: int, released: Any) -> "ShareBelief":
+        return ShareBelief(self.prior, self.mechanism, (*self.batches, (size, released)))
+
+    @cached_property
+    def _means(self) -> Array:
+        """The expected mean reward given each sample of the counts."""
+        return np.asarray(self._concentrations @ self._worths / self._concentrations.sum(axis=1))
+
+    @cached_property
+    def _variances(self) -> Array:
+        """The variance of the mean reward given each sample of the counts."""
+        sizes = self._concentrations.sum(axis=1)
+        centred = (self._worths - self._means[:, None]) ** 2
+        return np.asarray(np.einsum("sk,sk->s", self._concentrations, centred) / (sizes * (sizes + 1)))
+
+    def _filled(self) -> Grid:
+        reach = 12 * np.sqrt(self._variances)
+        low, high = (self._means - reach).min(), (self._means + reach).max()
+        low, high = max(low, 0.0), min(high, 1.0)
+        return Grid(
+            0.0 if low <= 0 else math.asin(math.sqrt(low)), np.pi / 2 if high >= 1 else math.asin(math.sqrt(high))
+        )
+
+    @cached_property
+    @override
+    def weights(self) -> Array:  # type: ignore[override]
+        # One Beta distribution for each group of samples with nearly the same mean.
+        order = np.argsort(self._means, kind="stable")
+        groups = np.array_split(order, min(_GROUPS, len(order)))
+        means = np.array([self._means[one].mean() for one in groups])
+        variances = np.array([self._variances[one].mean() + self._means[one].var() for one in groups])
+        shares = np.array([len(one) for one in groups]) / len(order)
+        # A posterior that is narrower than a cell is widened to it.
+        width = np.sqrt(means * (1 - means)) * 2 * (self.grid.high - self.grid.low) / CELLS
+        sizes = means * (1 - means) / np.maximum(variances, width**2) - 1
+        a, b = np.maximum(means * sizes, 1e-3)[:, None], np.maximum((1 - means) * sizes, 1e-3)[:, None]
+        if min(a.min(), b.min()) < 1:  # Its density has no bound, and there are few rewards.
+            weights: Array = shares @ np.diff(betainc(a, b, np.sin(self.grid.angles) ** 2), axis=1)
+        else:
+            logs = (a - 0.5) * np.log(self.grid.means) + (b - 0.5) * np.log1p(-self.grid.means) - betaln(a, b)
+            weights = shares @ np.exp(logs)
+        return weights / weights.sum()
+
+    @property
+    @override
+    def mean(self) -> float:
+        return float(self._means.mean())
+
+    @override
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        chosen = self._concentrations[rng.integers(len(self._concentrations), size=size)]
+        gammas = rng.standard_gamma(chosen)
+        return np.asarray(gammas @ self._worths / gammas.sum(axis=1))
+
+
+def sampled_counts(noisy: Array, scale: float, prior: Array, sweeps: int) -> Integers:
+    """Samples of the true counts of all batches together, given the noisy counts of each.
+
+    Parameters
+    ----------
+    noisy : array, shape (batches, cells)
+        Integers; each row adds up to the size of its batch.
+    scale : float
+        The probability of noise `z` is proportional to `exp(-sum(abs(z)) / scale)`.
+    prior : array, shape (cells,)
+        Dirichlet prior of the shares.
+    sweeps : int
+
+    Returns
+    -------
+    counts : array of int, shape (sweeps, cells)
+        Each row adds up to the number of rewards in all batches.
+
+    Examples
+    --------
+    >>> counts = sampled_counts(np.array([[12.0, 5.0, 3.0]]), 2.0, np.ones(3), sweeps=4)
+    >>> counts.sum(axis=1)
+    array([20, 20, 20, 20])
+    """
+    batches, cells = noisy.shape
+    if not batches:
+        return np.zeros((1, cells), dtype=np.int64)
+    # Everybody who has the release computes the same.
+    rng = np.random.default_rng([int(one) if one >= 0 else 2**62 - int(one) for one in noisy.ravel()])
+    counts = np.stack([_start(row) for row in noisy])
+    levels = 1 + math.ceil(math.log(max(2 * scale, 1.0), 4))
+    kept = np.empty((_FIRST + sweeps, cells), dtype=np.int64)
+    _walk_compiled()(rng, noisy, scale, prior, counts, levels, kept)
+    return kept[_FIRST:]
+
+
+def _start(noisy: Array) -> Integers:
+    """Counts near noisy ones with the same sum: too little in some cells is taken from the largest ones."""
+    counts = np.maximum(noisy, 0).astype(np.int64)
+    excess = int(counts.sum() - noisy.sum())
+    for cell in np.argsort(-counts):
+        taken = min(excess, int(counts[cell]))
+        counts[cell] -= taken
+        excess -= taken
+    return counts
+
+
+def _log_ratio(start: float, step: float) -> float:
+    """`log G(start + step) - log G(start)`."""
+    if start < _LARGE or step * step > start:
+        return math.lgamma(start + step) - math.lgamma(start)
+    return step * math.log(start) + step * (step - 1) / (2 * start)
+
+
+def _accepted(rng: np.random.Generator, log_ratio: float) -> bool:
+    return log_ratio >= 0 or rng.random() < math.exp(log_ratio)
+
+
+def _pair(rng: np.random.Generator, cells: int) -> tuple[int, int]:
+    to = int(rng.integers(0, cells))
+    return to, int((to + rng.integers(1, cells)) % cells)
+
+
+def _move_in_batch(
+    rng: np.random.Generator, noisy: Array, scale: float, prior: Array, counts: Integers, sums: Integers, step: int
+) -> None:
+    to, source = _pair(rng, len(sums))
+    gained, lost = counts[to] + step, counts[source] - step
+    if lost < 0:
+        return
+    nearer = abs(noisy[to] - counts[to]) - abs(noisy[to] - gained)
+    nearer += abs(noisy[source] - counts[source]) - abs(noisy[source] - lost)
+    log_ratio = (
+        nearer / scale
+        + _log_ratio(prior[to] + sums[to], step)
+        + _log_ratio(prior[source] + sums[source], -step)
+        - _log_ratio(counts[to] + 1.0, step)
+        - _log_ratio(counts[source] + 1.0, -step)
+    )
+    if _accepted(rng, log_ratio):
+        counts[to], counts[source] = gained, lost
+        sums[to] += step
+        sums[source] -= step
+
+
+def _move_share(
+    rng: np.random.Generator, noisy: Array, scale: float, prior: Array, counts: Integers, sums: Integers, width: float
+) -> None:
+    to, source = _pair(rng, len(sums))
+    first, second = rng.standard_gamma(prior[to] + sums[to]), rng.standard_gamma(prior[source] + sums[source])
+    odds = first / max(second, 1e-300)
+    more = odds * math.exp(width * abs(rng.standard_normal()))
+    if not 0 < odds < more < 1e300:  # One of the two shares rounds to 0.
+        return
+    share, larger = odds / (1 + odds), more / (1 + more)
+    # Each reward of the cell `source` follows the share; for the way back each of `to` would.
+    follows = min(1.0, (larger - share) * (1 + odds))
+    moved = np.empty(len(counts), dtype=np.int64)
+    nearer, total = 0.0, 0
+    for batch in range(len(counts)):
+        gained, lost = counts[batch, to], counts[batch, source]
+        moved[batch] = rng.binomial(lost, follows)
+        total += moved[batch]
+        nearer += abs(noisy[batch, to] - gained) - abs(noisy[batch, to] - gained - moved[batch])
+        nearer += abs(noisy[batch, source] - lost) - abs(noisy[batch, source] - lost + moved[batch])
+    log_prior = prior[to] * math.log(larger / share) - prior[source] * math.log((1 + more) / (1 + odds))
+    if _accepted(rng, nearer / scale + log_prior):
+        for batch in range(len(counts)):
+            counts[batch, to] += moved[batch]
+            counts[batch, source] -= moved[batch]
+        sums[to] += total
+        sums[source] -= total
+
+
+def _walk(
+    rng: np.random.Generator, noisy: Array, scale: float, prior: Array, counts: Integers, levels: int, kept: Integers
+) -> None:
+    batches, cells = counts.shape
+    sums = counts.sum(axis=0)
+    for sweep in range(len(kept)):
+        for batch in range(batches):
+            for _ in range(cells):
+                step = 1 + int(rng.standard_exponential() * 4.0 ** rng.integers(0, levels))
+                _move_in_batch(rng, noisy[batch], scale, prior, counts[batch], sums, step)
+        for _ in range(cells):
+            _move_share(rng, noisy, scale, prior, counts, sums, 2.0 * 0.25 ** rng.integers(0, 6))
+        for cell in range(cells):
+            kept[sweep, cell] = sums[cell]
+
+
+_SIGNATURE = "void(npy_rng, float64[:,:], float64, float64[:], int64[:,:], int64, int64[:,:])"
+
+
+@cache
+def _walk_compiled() -> Callable[..., None]:
+    return compiled(_SIGNATURE, _walk, _log_ratio, _accepted, _pair, _move_in_batch, _move_share)
