@@ -48,7 +48,7 @@ def test_draws_that_are_equal_choose_every_arm_as_often(monkeypatch):
     assert all(abs(chosen.count(arm) - 200) < 60 for arm in "abc")
     draws = iter([0.7, 0.2, 0.7] * 300)
     bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=300, random_seed=3)
-    monkeypatch.setattr(type(bandit.design), "draw", lambda design, total, size, bits: next(draws))
+    monkeypatch.setattr(type(bandit.design), "draw", lambda design, counts, bits: next(draws))
     chosen = bandit.select(size=300)
     assert not chosen.count("b")
     assert abs(chosen.count("a") - 150) < 50

@@ -86,7 +86,7 @@ def test_functions_of_a_private_total():
     given = PrivateRow(found, weights).given(
         Spread(total.low, np.stack([total.values, total.values / (1 + total.numbers)]))
     )
-    norms, counts, logs = by_enumeration(False, noisy, alpha, None)
+    _, counts, logs = by_enumeration(False, noisy, alpha, None)
     logs = logs - log_numbers(counts.sum(axis=1))
     posterior = np.exp(logs - np.logaddexp.reduce(logs))
     for column, cell in zip(counts.T, given, strict=True):
