@@ -40,8 +40,9 @@ __all__ = [
 # tails.
 
 
-# P1's proof uses log(x - 1/2) < psi(x) and then drops (alpha - 1/2) / p, which must not be negative (ERRATA P1.1).
-_LEAST_ALPHA = 0.5
+# P1's proof uses log(x - 1/2) < psi(x) and then drops (alpha - 1/2) / p, which must not be negative (ERRATA P1.1). Its
+# equation 22 rests on that. Theorem 2 gives more away, and holds for smaller priors (docs/proofs/divergence_tail.md).
+_LEAST_ALPHA, _LEAST_OF_THEOREM_2 = 0.5, 0.2983
 
 
 def p1_theorem_2(*, eta: float, beta: float, alpha: float, d: int) -> float:
@@ -56,8 +57,8 @@ def p1_theorem_2(*, eta: float, beta: float, alpha: float, d: int) -> float:
     beta : float
         Concentration of the data, `r N`; at least `d alpha / (exp(eta / 2) - 1)`.
     alpha : float
-        Prior parameter of every cell, at least 1/2, for which the bound is proved. P1 states it for smaller ones too:
-        up to about 1/4 it is false for some shares and sizes, and between 1/4 and 1/2 it is open.
+        Prior parameter of every cell, at least 0.2983. P1 states the bound for smaller ones too; below 0.2982 it is
+        false for uniform probabilities of many cells.
     d : int
         Number of categories, at least 2.
 
@@ -72,7 +73,7 @@ def p1_theorem_2(*, eta: float, beta: float, alpha: float, d: int) -> float:
     0.0184
     """
     eta, beta, d = positive(eta=eta), positive(beta=beta), integer(2, d=d)
-    alpha = at_least(_LEAST_ALPHA, alpha=alpha)
+    alpha = at_least(_LEAST_OF_THEOREM_2, alpha=alpha)
     least = d * alpha / math.expm1(eta / 2)
     if beta < least:
         raise ArgumentError(
@@ -96,7 +97,7 @@ def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: 
     total_alpha : float
         Sum of the prior parameters, P1's `d alpha`.
     least_alpha : float, default 1
-        The smallest of them; at least 1/2, see :func:`p1_theorem_2`.
+        The smallest of them; at least 1/2, for which it is proved.
 
     Examples
     --------

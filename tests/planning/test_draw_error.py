@@ -162,14 +162,14 @@ def test_equation_22_is_the_least_of_what_it_minimises(eta, beta, total):
     assert dirdp.papers.p1_equation_22(eta=0.1, beta=1.0, total_alpha=10.0) == 1.0
 
 
-def test_p1_theorem_2_is_false_below_one_half_and_refused():
+def test_p1_theorem_2_is_false_for_small_priors_and_refused():
     """ERRATA P1.1: the event has probability 1, the printed bound is 0.031."""
     d, alpha, beta, eta = 1000, 0.1, 100.0, 1.3863
     kl = divergences(np.full(d, 1 / d), draws(np.full(d, beta / d + alpha), 400))
     assert np.all(kl > eta)
     assert beta >= d * alpha / math.expm1(eta / 2)
     assert math.exp(-beta * eta**2 / (2 * (2 + eta) * (4 + 3 * eta))) == pytest.approx(0.031, abs=5e-4)
-    with pytest.raises(ArgumentError, match=r"alpha >= 0\.5"):
+    with pytest.raises(ArgumentError, match=r"alpha >= 0\.2983"):
         dirdp.papers.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=d)
     with pytest.raises(ArgumentError, match="least_alpha"):
         dirdp.papers.p1_equation_22(eta=eta, beta=beta, total_alpha=d * alpha, least_alpha=alpha)
