@@ -11,7 +11,7 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, positive, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.mechanisms.choice import ChoiceMechanism
+from pymc_dirdp.mechanisms.base import ChoiceMechanism
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition, Parallel

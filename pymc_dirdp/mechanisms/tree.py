@@ -12,7 +12,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.choice import ChoiceMechanism
+from pymc_dirdp.mechanisms.base import ChoiceMechanism
 from pymc_dirdp.mechanisms.margins import NOISES, MarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.roots import not_below

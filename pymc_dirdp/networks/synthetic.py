@@ -13,10 +13,9 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.drawn import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
-from pymc_dirdp.networks.systematic import systematic
 from pymc_dirdp.sampling.bits import Seed, generator
 
-__all__ = ["synthetic"]
+__all__ = ["synthetic", "systematic"]
 
 Codes = NDArray[np.int64]
 
@@ -225,3 +224,48 @@ def _drawn(row: Codes, shares: Array, rng: np.random.Generator) -> Codes:
 
 def _labelled(codes: Codes, labels: list[Any] | None) -> Any:
     return codes if labels is None else np.asarray(labels)[codes]
+
+
+def systematic(row: Codes, shares: Array, rng: np.random.Generator) -> Codes:
+    """For each record a category from the shares of its row, with counts that hardly vary.
+
+    Each record has its category with exactly the probability of its row. Records are put in the order of their rows,
+    and at random within a row. Then the first category is given to one record whenever the sum of the probabilities so
+    far passes an integer plus one uniform number, and so on with each further category and the records that are
+    left. So the records of a row, and of rows that follow each other, that have a category are as many as expected, up
+    to one for each category before it.
+
+    Parameters
+    ----------
+    row : array of int, shape (n,)
+    shares : array, shape (rows, categories)
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    codes : array of int, shape (n,)
+
+    References
+    ----------
+    Madow (1949), On the theory of systematic sampling II, Annals of Mathematical Statistics 20, 333-354.
+
+    Examples
+    --------
+    >>> codes = systematic(np.zeros(1000, dtype=int), np.array([[0.25, 0.75]]), np.random.default_rng(0))
+    >>> np.bincount(codes)
+    array([250, 750])
+    """
+    categories = shares.shape[1]
+    left = rng.permutation(len(row))
+    left = left[np.argsort(row[left], kind="stable")]
+    codes = np.full(len(row), categories - 1, dtype=np.int64)
+    # The share of all categories that are still to come, for each row.
+    to_come = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1]
+    for category in range(categories - 1):
+        own, rest = shares[row[left], category], to_come[row[left], category]
+        probability = np.divide(own, rest, out=np.zeros(len(left)), where=rest > 0)
+        passed = np.floor(np.cumsum(probability) + rng.random())
+        taken = np.diff(passed, prepend=0.0) > 0
+        codes[left[taken]] = category
+        left = left[~taken]
+    return codes

@@ -10,12 +10,15 @@ from scipy.integrate import quad
 from scipy.stats import chi2, kstest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.known import by_class_name, kinds, noises, registered
+from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.mechanisms.tree import TreeMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
@@ -155,3 +158,32 @@ def test_what_is_known_has_a_name():
         Mechanism.output_laws(URNS[0], np.ones(3), np.ones(3))
     with pytest.raises(dirdp.errors.ArgumentError, match="No private posterior"):
         Mechanism.posterior_parameters(URNS[0], np.ones((1, 3), dtype=int), np.random.default_rng(1))
+
+
+# The facts of mechanisms that choose.
+
+CHOICES = [
+    QuantilesMechanism(3, n_candidates=9, scale=8.1, adjacency="add-remove", contribution=2),
+    TreeMechanism((2, 3), 8.1, 10.3, "geometric"),
+]
+
+
+@pytest.mark.parametrize("mechanism", CHOICES)
+def test_facts_are_the_arguments(mechanism):
+    facts = mechanism.facts
+    assert type(mechanism).from_facts(facts) == mechanism
+    assert type(mechanism)(**facts) == mechanism
+    assert not any(isinstance(value, tuple) for value in facts.values())
+
+
+@pytest.mark.parametrize("mechanism", CHOICES)
+def test_other_facts_are_refused(mechanism):
+    facts = mechanism.facts
+    short = facts | {"scale": 8.1}  # It is rounded up, so no file holds this number.
+    for wrong in ({}, None, 3, "scale", facts | {"more": 1}, {**facts, "adjacency": 3}, short):
+        with pytest.raises(ArgumentError):
+            type(mechanism).from_facts(wrong)
+    for name in facts:
+        if name not in ("noise", "adjacency", "contribution"):
+            with pytest.raises(ArgumentError):
+                type(mechanism).from_facts({key: value for key, value in facts.items() if key != name})

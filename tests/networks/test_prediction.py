@@ -11,8 +11,8 @@ import xarray as xr
 from scipy.special import gammaln, logsumexp
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.networks.averages import averages
 from pymc_dirdp.networks.drawn import DrawnTable
+from pymc_dirdp.networks.prediction import averages
 from pymc_dirdp.sampling.exact import urn_counts
 
 RNG = np.random.default_rng(5)
