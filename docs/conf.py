@@ -27,7 +27,7 @@ extensions = [
     "public_names",
     "as_notebook",
 ]
-exclude_patterns = ["_build", "jupyter_execute", "paper", "utility_table.md"]
+exclude_patterns = ["_build", "jupyter_execute", "paper", "figures"]
 
 # Pages run when they are built, always afresh; a cell that fails stops the build.
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]

@@ -39,22 +39,22 @@ class Table:
 
     def errors(self, epsilon):
         """The error of each mechanism at (epsilon, delta), by name."""
-        promise = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
+        guarantee = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
         known = {"prior": self.prior, "n_records": self.n_records}
-        dirichlet = dirdp.calibrate(promise, **known, objective="estimate", public_totals=True)
-        independent = dirdp.mechanisms.GeometricMechanism.for_guarantee(promise, prior=self.prior)
-        summed = dirdp.mechanisms.ZeroSumGeometricMechanism.for_guarantee(promise, prior=self.prior)
+        dirichlet = dirdp.calibrate(guarantee, **known, objective="estimate", public_totals=True)
+        independent = dirdp.mechanisms.GeometricMechanism.for_guarantee(guarantee, prior=self.prior)
+        summed = dirdp.mechanisms.ZeroSumGeometricMechanism.for_guarantee(guarantee, prior=self.prior)
         # Two cells whose noise is z and -z: both say the same, and the noise costs twice.
         noisy, first = self.noisy_count(summed.scale / 2), self.noisy_count(independent.scale)
         pairs = (first[:, :, None] * first[::-1, None, :]).reshape(len(first), -1)
         errors = (
             self.algorithm_1(epsilon),
             self.of_draw(dirichlet.alpha, dirichlet.r),
-            self.of_floored(dirdp.planning.calibrate_floored(promise, **known, public_totals=True)),
+            self.of_floored(dirdp.planning.calibrate_floored(guarantee, **known, public_totals=True)),
             self.of_posterior_draw(noisy),
             self.of_estimate(pairs),
             self.of_estimate(noisy),
-            dirdp.planning.optimal_error(promise, **known),
+            dirdp.planning.optimal_error(guarantee, **known),
             self.of_draw(self.prior, 1.0),
         )
         return dict(zip(STYLES, errors, strict=True))
@@ -73,11 +73,13 @@ class Table:
         steps = mechanism.default_steps(self.n_records)
         c = np.arange(steps + 1)
         first, last = (mechanism.r * self.counts + mechanism.alpha).T[:, :, None]
-        law = betaln(first + c, last + steps - c) - betaln(c + 1, steps - c + 1)
-        law = np.exp(law - law.max(axis=-1, keepdims=True))
-        law /= law.sum(axis=-1, keepdims=True)
+        distribution = betaln(first + c, last + steps - c) - betaln(c + 1, steps - c + 1)
+        distribution = np.exp(distribution - distribution.max(axis=-1, keepdims=True))
+        distribution /= distribution.sum(axis=-1, keepdims=True)
         y = np.stack([2 * c + 1, 2 * (steps - c) + 1]) / (2 * steps + 2)
-        return self.weights @ (xlogy(self.shares, self.shares) - self.shares * (law @ np.log(y).T)).sum(axis=-1)
+        return self.weights @ (xlogy(self.shares, self.shares) - self.shares * (distribution @ np.log(y).T)).sum(
+            axis=-1
+        )
 
     def algorithm_1(self, epsilon):
         """The best order: P1 turns an (order, e) into an (e + log(1/delta) / (order - 1), delta)."""
@@ -85,8 +87,8 @@ class Table:
         for order in ORDERS:
             budget = epsilon + math.log(DELTA) / (order - 1)
             if budget > 0:
-                promise = dirdp.RenyiDP(order=order, epsilon=budget)
-                mechanism = dirdp.calibrate(promise, prior=self.prior, strategy="algorithm-1")
+                guarantee = dirdp.RenyiDP(order=order, epsilon=budget)
+                mechanism = dirdp.calibrate(guarantee, prior=self.prior, strategy="algorithm-1")
                 found.append(self.of_draw(mechanism.alpha, mechanism.r))
         return min(found)
 
@@ -107,24 +109,24 @@ class Table:
         return self.weights @ (of_shares + of_sum)
 
     def noisy_count(self, scale):
-        """The law of a count with geometric noise, where what is below 0 is taken for 0, and what is above N for N.
+        """The distribution of a count with geometric noise.
 
-        Nothing is lost by that: how far an output is outside says nothing of the count.
+        It is clipped to 0 and N. Nothing is lost by that: how far an output is outside says nothing of the count.
         """
         q, x = math.exp(-1 / scale), np.arange(self.n_records + 1)
-        law = (1 - q) / (1 + q) * q ** np.abs(x - x[:, None])
-        law[:, [0, -1]] /= 1 - q
-        return law
+        distribution = (1 - q) / (1 + q) * q ** np.abs(x - x[:, None])
+        distribution[:, [0, -1]] /= 1 - q
+        return distribution
 
-    def of_estimate(self, law):
-        """The expected frequency given an output, from the law of the output for each count."""
-        joint = self.weights[:, None] * law
+    def of_estimate(self, distribution):
+        """The expected frequency given an output, from the distribution of the output for each count."""
+        joint = self.weights[:, None] * distribution
         mean = self.shares.T @ joint / joint.sum(axis=0)
         return joint.sum(axis=0) @ entr(mean).sum(axis=0) - self.weights @ entr(self.shares).sum(axis=-1)
 
-    def of_posterior_draw(self, law):
+    def of_posterior_draw(self, distribution):
         """A draw from the posterior of the shares given an output."""
-        joint = self.weights[:, None] * law
+        joint = self.weights[:, None] * distribution
         return (self.divergences(self.counts + self.prior) * (joint @ (joint / joint.sum(axis=0)).T)).sum()
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks" / "network_rivals.csv"
 NAMES = {"german_credit": "German credit", "adult": "Adult"}
-OURS = "margins, fitted together"
+OURS = "marginals, fitted together"
 PGM = "private-PGM"
 BEST = "private-PGM, the best of three"
 STYLES = {
     OURS: {"color": "#0b1f4d", "marker": "s"},
-    "margins, table by table": {"color": "#2a8c82", "marker": "^", "linestyle": "--"},
+    "marginals, table by table": {"color": "#2a8c82", "marker": "^", "linestyle": "--"},
     BEST: {"color": "#c8452d", "marker": "o"},
     PGM: {"color": "#c8452d", "marker": "o", "linestyle": ":", "markerfacecolor": "none"},
     "PrivBayes, 1 record more": {"color": "#8a8a8a", "marker": "v", "linestyle": "-."},

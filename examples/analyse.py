@@ -1,4 +1,4 @@
-"""What may be concluded from one private release: draws and intervals that know about the noise.
+"""What may be inferred from one private release: draws and intervals that know about the noise.
 
 Hair colours of 592 students: Snee (1974), Graphical display of two-way contingency tables, The American Statistician
 28, 9-12.

@@ -10,15 +10,15 @@ from scipy.special import gammaln
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.known import registered
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 
 
 @dataclass(frozen=True, eq=False)
 class BinomialMechanism(NoisyCounts):
     """Release `counts + B - coins / 2`, with B the heads of an even number of fair coins, for one record of a person.
 
-    The law is listed, so the curve is exact up to rounding. The ends of the noise are possible for one data set alone:
-    Rényi divergences are infinite, and (epsilon, delta) is all that it can promise.
+    The distribution is listed, so the curve is exact up to rounding. The ends of the noise are possible for one data
+    set alone: Rényi divergences are infinite, and (epsilon, delta) is all that it can guarantee.
     """
 
     coins: float
@@ -39,8 +39,8 @@ class BinomialMechanism(NoisyCounts):
         heads = np.asarray(noise) + self.coins / 2
         inside = (heads >= 0) & (heads <= self.coins)
         k = np.where(inside, heads, 0.0)
-        law = gammaln(self.coins + 1) - gammaln(k + 1) - gammaln(self.coins - k + 1) - self.coins * math.log(2)
-        return np.where(inside, law, -np.inf)
+        distribution = gammaln(self.coins + 1) - gammaln(k + 1) - gammaln(self.coins - k + 1) - self.coins * math.log(2)
+        return np.where(inside, distribution, -np.inf)
 
     def noise_for(self, shape, rng):
         return rng.binomial(int(self.coins), 0.5, shape) - self.coins / 2
@@ -51,19 +51,19 @@ class BinomialMechanism(NoisyCounts):
         return np.array(heads, dtype=object).reshape(shape)
 
     @property
-    def _laws(self) -> FiniteLaws:
+    def _distributions(self) -> FiniteDistributions:
         """Two counts move by 1, or one under add-remove."""
-        return self.output_laws(*self.worst_pair())
+        return self.output_distributions(*self.worst_pair())
 
     def _renyi(self, order):
-        return self._laws.renyi(order)
+        return self._distributions.renyi(order)
 
     def _rho(self, omega):
-        return self._laws.rho(omega)
+        return self._distributions.rho(omega)
 
     def _delta(self, epsilon):
-        # Upwards by more than the logarithms of the law are rounded.
-        return min(1.0, self._laws.delta(epsilon) * (1 + 1e-10))
+        # Upwards by more than the logarithms of the distribution are rounded.
+        return min(1.0, self._distributions.delta(epsilon) * (1 + 1e-10))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
     try:
         return name, float(value)  # type: ignore[arg-type]
     except OverflowError:
-        # This is a whole number or a fraction beyond the largest double.
+        # This is an integer or a fraction beyond the largest double.
         return name, math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
@@ -88,9 +88,9 @@ def within(least: float, most: float, **named: ArrayLike) -> None:
 
 def integer(bound: int, **named: object) -> int:
     """An integer that is not below `bound`."""
-    name, value = _real(f"to be a whole number >= {bound}", named)
+    name, value = _real(f"to be an integer >= {bound}", named)
     if not (value >= bound and math.isfinite(value) and value == math.floor(value)):
-        raise ArgumentError(f"Expected {name} to be a whole number >= {bound}, got {name}={value:g}.")
+        raise ArgumentError(f"Expected {name} to be an integer >= {bound}, got {name}={value:g}.")
     return int(named[name])  # type: ignore[call-overload,no-any-return]
 
 
@@ -147,7 +147,7 @@ def checked_counts(
 
     Parameters
     ----------
-    counts : array_like of whole numbers, shape `shape`
+    counts : array_like of integers, shape `shape`
         The secret. Each below 2**53.
     shape : tuple of int
         The public shape of the table.
@@ -163,7 +163,7 @@ def checked_counts(
     """
     array = numbers_or_none(counts)
     if array is None:
-        raise DataError("Expected counts to be an array of whole numbers.")
+        raise DataError("Expected counts to be an array of integers.")
     if array.shape != shape:
         raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
     # A NaN is passed on by both.
@@ -175,13 +175,13 @@ def checked_counts(
     is_whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "biu"
     if not is_whole and np.any(array != np.floor(array)):
         raise DataError(
-            "Some counts are not whole numbers. The guarantee is for whole records; see dirdp.papers.p1_theorem_1."
+            "Some counts are not integers. The guarantee is for whole records; see dirdp.papers.p1_theorem_1."
         )
     if most > MOST_RECORDS:
         raise DataError("Some counts are above 2**53 and cannot be held exactly.")
     if min_count and np.any(array < min_count):
         raise DataError(
-            "Some cell holds fewer records than min_count promises, so the guarantee would be false. "
+            "Some cell holds fewer records than min_count guarantees, so the guarantee would be false. "
             "Lower min_count; it must hold for every data set that could have occurred."
         )
     if n_records is not None and _exact_sum(array) != n_records:

@@ -41,7 +41,7 @@ def test_what_is_no_number_is_named_by_its_type_only(check, value):
         (lambda **named: at_least(2, **named), 1.9, "r >= 2 and finite, got r=1.9"),
         (lambda **named: at_least(2, **named), math.inf, "got r=inf"),
         (lambda **named: at_least(2, finite=False, **named), math.nan, "got r=nan"),
-        (lambda **named: integer(2, **named), 1, "whole number >= 2, got r=1"),
+        (lambda **named: integer(2, **named), 1, "integer >= 2, got r=1"),
         (lambda **named: integer(2, **named), 2.5, "got r=2.5"),
         (lambda **named: integer(2, **named), math.inf, "got r=inf"),
     ],
@@ -95,7 +95,7 @@ def test_arrays_outside_of_the_domain(value, message):
 
 @pytest.mark.parametrize("counts", [[2**53, 1], [2**53 - 1, 2], [2**26, 2**53 + 1 - 2**26]])
 def test_the_number_of_records_is_added_without_rounding(counts):
-    """Oracle: Python's whole numbers. Doubles hold no 2**53 + 1."""
+    """Oracle: Python's integers. Doubles hold no 2**53 + 1."""
     checked_counts(counts, (2,), n_records=2**53 + 1)
     for wrong in (2**53, 2**53 + 2):
         with pytest.raises(DataError, match="do not add up"):
@@ -120,7 +120,7 @@ def test_checked_counts_are_an_array_of_their_own(counts):
         ([2.0**54, 1], r"above 2\*\*53"),
         (np.array([2**62, 1]), r"above 2\*\*53"),
         ([1, 2, 3], "another shape"),
-        (["a", "b"], "whole numbers"),
+        (["a", "b"], "integers"),
     ],
 )
 def test_counts_that_are_none(counts, message):

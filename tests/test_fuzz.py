@@ -1,6 +1,6 @@
-"""Whole models and mechanisms at random, up to extreme priors, counts and promises.
+"""Whole models and mechanisms at random, up to extreme priors, counts and guarantees.
 
-Whatever is asked for, the library either answers, and then the promise holds by formulas that are written here once
+Whatever is asked for, the library either answers, and then the guarantee holds by formulas that are written here once
 more, or it refuses with an error of its own that tells nothing of the data.
 """
 
@@ -42,7 +42,7 @@ def within(seconds):
         yield
         return
     if sys.gettrace() is not None:
-        # Whoever measures coverage waits several times as long.
+        # Anyone who measures coverage waits several times as long.
         seconds *= 5
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -137,7 +137,7 @@ def _tail(log_p, slope, centre, t, r):
         return mpf(0)
     start = halved(least, peak, lambda x: log_f(x) < top - 50, 30)
     end = halved(peak, most, lambda x: log_f(x) > top - 50, 30)
-    # The integrand bends where the loss is about epsilon, near the centre of the law, and at its own peak.
+    # The integrand bends where the loss is about epsilon, near the centre of the distribution, and at its own peak.
     bends = [share / r for share in (0.1, 1, 4, 15, 50)] + [centre - t + far for far in (-20, -6, -2, 0, 2, 6, 20)]
     edges = sorted({start, peak, end} | {x for x in bends if start < x < end})
 
@@ -157,7 +157,7 @@ def _tail(log_p, slope, centre, t, r):
     return fine
 
 
-# The library promises its curves to a relative 1e-10, and Gaussian nodes are as good.
+# The library guarantees its curves to a relative 1e-10, and Gaussian nodes are as good.
 ROUNDING = 1 + mpf(10) ** -9
 
 
@@ -175,7 +175,7 @@ def ends(alpha, r, min_count, contribution, n_records):
 
 
 def refute(target, groups, *, adjacency, min_count, contribution):
-    """Fails where the formulas refute the promise. `groups` hold (alpha, r, times, public number, steps) of tables.
+    """Fails where the formulas refute the guarantee. `groups` hold (alpha, r, times, public number, steps) of tables.
 
     A public number of records is not None where it limits what a person can change.
     """
@@ -312,7 +312,7 @@ def check_dirichlet(case):
 
 
 def discrete_gaussian_divergence(order, variance):
-    """The divergence of the noise around one whole number from that around the next, by sums of 40 digits."""
+    """The divergence of the noise around one integer from that around the next, by sums of 40 digits."""
     order, variance = mp.mpf(order), mp.mpf(variance.numerator) / variance.denominator
     if variance > 25 or order == 1:
         # The sums agree with the integrals to 1e-200.

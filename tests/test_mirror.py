@@ -19,7 +19,7 @@ TESTED_BY = {
     "bandits/view.py": ("bandits/test_thompson.py", "what a run shows, and that no reward is in it"),
     "counting/codes.py": ("counting/test_engines.py", "every kind of column of every engine"),
     "inference/pooled.py": ("releases/test_sources.py", "several releases against brute force"),
-    "inference/seen.py": ("releases/test_concluding.py", "what is called damage, and what is our own error"),
+    "inference/seen.py": ("releases/test_inference_setup.py", "what is called damage, and what is our own error"),
     "models/blocks.py": ("models/test_reading.py", "what a person adds, against all neighbours"),
     "models/cells.py": ("models/test_routes.py", "taking and joining, against the values of PyTensor"),
     "models/likelihoods.py": ("models/test_tables.py", "every kind of prior, and those that are refused"),

@@ -49,7 +49,7 @@ def test_a_page_is_a_notebook_that_jupyter_understands(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_has_what_the_table_promises(page):
+def test_a_page_has_what_the_table_guarantees(page):
     text = page.read_text(encoding="utf-8")
     for part in ("```{as-notebook}\n```", "**The question.**", "## Exercises", "Show the solution", "**You can now**"):
         assert part in text, part

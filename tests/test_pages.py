@@ -70,7 +70,7 @@ def test_the_gallery_has_every_picture_in_a_cell_that_runs_by_itself():
 def test_the_tables_of_what_is_new_have_all_their_rows(monkeypatch):
     """They are read from files and pages that others change, and an empty table would look like a short one."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
-    tables = importlib.import_module("new_tables")
+    tables = importlib.import_module("compare_tables")
     for made, rows in ((tables.pairs(), 4), (tables.floored(), 8), (tables.coverage(), 17), (tables.bandits(), 10)):
         assert made.count("<tr>") == rows + 1
     assert "<td>10 cells, N 1e4, r 0.02</td><td>1000</td><td>94.9%</td><td>23.0%</td>" in tables.coverage()

@@ -161,8 +161,8 @@ def test_p4_is_more_accurate_for_balanced_data_only():
         assert hellinger.expected_distance(balanced) > fair.expected_distance(balanced)
     # By simulation, for the rarest event.
     counts = np.array([3, n - 3])
-    outcomes, law = calibrated.law(counts)
-    drawn = outcomes[np.random.default_rng(2).choice(len(law), 4000, p=law / law.sum())] + 1
+    outcomes, distribution = calibrated.distribution(counts)
+    drawn = outcomes[np.random.default_rng(2).choice(len(distribution), 4000, p=distribution / distribution.sum())] + 1
     truth = counts + 1
     middle = (drawn + truth) / 2
 

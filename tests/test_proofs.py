@@ -13,7 +13,9 @@ from pymc_dirdp.mechanisms.base import Mechanism
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
-    path.stem: path.read_text() for path in sorted((ROOT / "docs" / "proofs").glob("*.md")) if path.stem != "index"
+    path.stem: path.read_text()
+    for path in sorted((ROOT / "docs" / "proofs").glob("*.md"))
+    if path.stem not in {"index", "theory"}
 }
 
 
@@ -29,7 +31,7 @@ def curves():
             if public and not inspect.isabstract(thing) and (has_curves or issubclass(thing, Mechanism)):
                 found.add(name)
     # Curves in the plural: what composition adds up, and the interfaces that have none of their own.
-    return sorted(found - {"DominatingPair", "HellingerLaws", "Losses"})
+    return sorted(found - {"DominatingPair", "HellingerDistributions", "Losses"})
 
 
 def owner(page):
@@ -57,7 +59,7 @@ def test_pages_are_whole_and_name_what_exists(name):
     tests = re.findall(r"`(tests/[\w/]+\.py)`", page)
     assert tests
     assert all((ROOT / test).exists() for test in tests)
-    theory = (ROOT / "docs" / "theory.md").read_text()
+    theory = (ROOT / "docs" / "proofs" / "theory.md").read_text()
     for theorem in re.findall(r"Theorem (\d+) (?:of \[Theory|for|:|\()", page):
         assert f"{{admonition}} Theorem {theorem}\n" in theory
     for section in re.findall(r"[Ss]ection (\d+)", page):

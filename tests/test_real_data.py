@@ -145,7 +145,7 @@ def test_the_spread_of_click_rates_is_the_likeliest_one():
     rates, mean, size = shop(frame, np.random.default_rng(1))
     assert len(rates) == 4
     assert mean == 850 / 4000
-    # Oracle: the law of SciPy on a fine grid.
+    # Oracle: the distribution of SciPy on a fine grid.
     sizes = np.geomspace(1, 3000, 20_000)
     likelihood = sum(stats.betabinom.logpmf(n, 1000, sizes * mean, sizes * (1 - mean)) for n in clicks.values())
     assert size == pytest.approx(sizes[likelihood.argmax()], rel=1e-3)

@@ -127,7 +127,7 @@ class Secrets:
         if isinstance(artefact, str):
             # Addresses of objects are random digits.
             artefact = re.sub(r"\b0x[0-9a-f]{6,}", "", artefact)
-            # Whole numbers of the text, never a piece of a longer one; a comma may part digits or numbers.
+            # Integers of the text, never a piece of a longer one; a comma may part digits or numbers.
             found = {token.rstrip(".,_") for token in re.findall(r"(?<![\d.])\d[\d.,_]*(?:e[+-]?\d+)?", artefact)}
             found |= {piece for token in found for piece in re.split(r"[,_]", token)}
             return sorted(found & self.texts)
@@ -360,7 +360,7 @@ def _observed_wrongly(what):
     cells, n = BAD[what]
     with pm.Model():
         p = pm.Dirichlet("p", a=np.ones(4))
-        # As doubles: PyMC would cut an array to whole numbers.
+        # As doubles: PyMC would cut an array to integers.
         total = float(np.nansum(cells)) if n is None else n
         observed = pm.Data("x", np.ones(4))
         observed.set_value(np.array(cells, dtype=float))
@@ -386,7 +386,7 @@ def _edited(**options):
     dirdp.sample(plan, one_table([CELLS[0] + 7, *CELLS[1:]]))
 
 
-def _broken_promise(sampler):
+def _broken_guarantee(sampler):
     dirdp.sample(LOOSE, one_table(), min_count=min(CELLS) + 1, sampler=sampler)
 
 
@@ -429,8 +429,8 @@ MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what
     "parents": lambda folder: _wrong_codes([0, UNSEEN], [0, 1]),
     "above trials": lambda folder: _more_than_trials(),
     "edited": lambda folder: _edited(),
-    "broken min_count": lambda folder: _broken_promise("fast"),
-    "broken min_count, exact": lambda folder: _broken_promise("exact"),
+    "broken min_count": lambda folder: _broken_guarantee("fast"),
+    "broken min_count, exact": lambda folder: _broken_guarantee("exact"),
     "over budget": _over_budget,
     "no ledger": _broken_ledger,
     "count unseen": lambda folder: _count(["x", UNSEEN]),

@@ -18,7 +18,7 @@ LABELS = {
 
 
 def balanced(n, d):
-    """Counts as even as whole numbers can be, with what is left over in the last category."""
+    """Counts as even as integers can be, with what is left over in the last category."""
     counts = np.full(d, n // d)
     counts[-1] += n - counts.sum()
     return counts
@@ -26,17 +26,17 @@ def balanced(n, d):
 
 def rivals(prior, n, epsilon, *, smoothness=None, exact=True):
     """Mechanisms at a nominal pure epsilon. The exact calibration compares all neighbours, so it needs small data."""
-    promise, known = dirdp.PureDP(epsilon=epsilon), {"prior": prior, "n_records": n}
+    guarantee, known = dirdp.PureDP(epsilon=epsilon), {"prior": prior, "n_records": n}
     made = {
         "printed": papers.HellingerMechanism(prior, n, epsilon / 4),
         "corrected": papers.HellingerMechanism.for_guarantee(
-            promise, **known, smoothness=smoothness, accounting="proved"
+            guarantee, **known, smoothness=smoothness, accounting="proved"
         ),
-        "geometric noise, estimated": papers.TruncatedNoiseMechanism.for_guarantee(promise, **known),
+        "geometric noise, estimated": papers.TruncatedNoiseMechanism.for_guarantee(guarantee, **known),
         "Laplace noise": papers.p4_lap_mech(epsilon=epsilon, **known),
         "Gaussian noise": papers.p4_ilap_mech(epsilon=epsilon, **known),
         "nothing known": papers.HellingerMechanism(prior, n, epsilon / 2, sensitivity="global"),
     }
     if exact:
-        made["exact"] = papers.HellingerMechanism.for_guarantee(promise, **known, smoothness=smoothness)
+        made["exact"] = papers.HellingerMechanism.for_guarantee(guarantee, **known, smoothness=smoothness)
     return made

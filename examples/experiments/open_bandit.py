@@ -4,7 +4,7 @@
 campaign, item_id, click) and writes `open_bandit.csv` and `open_bandit.png`.
 
 The log itself cannot show learning: 10,000 random impressions of a campaign have 46 clicks, at most four of one item.
-Whoever replays it sees chance. So the log only says what click rates are like. They are drawn near the mean of the
+Anyone who replays it sees chance. So the log only says what click rates are like. They are drawn near the mean of the
 campaign, with the spread that the log makes likeliest, but at least that of 3000 impressions, because the log makes no
 spread at all likeliest. Then the shop is simulated for a million visitors.
 """
@@ -25,7 +25,7 @@ import pymc_dirdp as dirdp
 
 
 def shop(log, rng):
-    """Click rates of as many items as the log has, from a Beta law whose spread is the likeliest one."""
+    """Click rates of as many items as the log has, from a Beta distribution whose spread is the likeliest one."""
     items = log.groupby("item_id")["click"].agg(["sum", "count"])
     clicks, shown = items["sum"].to_numpy(float), items["count"].to_numpy(float)
     mean = clicks.sum() / shown.sum()
@@ -52,7 +52,7 @@ def main():
         print(f"{campaign}: {len(rates)} items, mean {mean:.4f}, worth {size:.0f} impressions, best {rates.max():.4f}")
         runs = []
         for epsilon in (0.1, 1.0, 10.0):
-            # Whoever knows that clicks are seldom may say so: the prior is public.
+            # Anyone who knows that clicks are seldom may say so: the prior is public.
             bandit = dirdp.ThompsonSampler(range(len(rates)), dirdp.PureDP(epsilon=epsilon), prior=(1, 200))
             one = dirdp.simulate_bandit(bandit, rates, horizon, n_runs, random_seed=1, progressbar=False)
             runs.append(replace(one, name=f"epsilon {epsilon:g}"))

@@ -135,12 +135,12 @@ class Posteriors:
             return np.full(len(self.x), self.local.max())
         return 1 / (1 / self.local[None] + kind * self.moved).min(axis=1)
 
-    def law(self, exponent, kind):
+    def distribution(self, exponent, kind):
         weights = np.exp(-exponent * self.distance / self.sensitivity(kind)[:, None])
         return weights / weights.sum(axis=1, keepdims=True)
 
     def loss(self, exponent, kind):
-        logs, (first, second) = np.log(self.law(exponent, kind)), np.nonzero(self.moved == 1)
+        logs, (first, second) = np.log(self.distribution(exponent, kind)), np.nonzero(self.moved == 1)
         return float(np.abs(logs[first] - logs[second]).max())
 
     def at(self, counts):
@@ -158,7 +158,7 @@ def balanced(n, d):
 
 def expected(n, exponent, kind, prior=1.0, d=2):
     all_sets, at = posteriors(prior, n, d), posteriors(prior, n, d).at(balanced(n, d))
-    return float(all_sets.law(exponent, kind)[at] @ all_sets.distance[at])
+    return float(all_sets.distribution(exponent, kind)[at] @ all_sets.distance[at])
 
 
 def laplace(n, scale):
@@ -174,13 +174,15 @@ def noisy(n, scale, prior=1.0):
 
 def nearer(epsilon, line, n=100, far=0.2):
     all_sets, at = posteriors(1.0, n), posteriors(1.0, n).at(balanced(n, 2))
-    law = all_sets.law(epsilon / 4, 1.0)[at] if line == "printed" else laplace(n, 2 / epsilon)[all_sets.x[:, 0]]
-    return float(law[all_sets.distance[at] <= far + 1e-12].sum())
+    distribution = (
+        all_sets.distribution(epsilon / 4, 1.0)[at] if line == "printed" else laplace(n, 2 / epsilon)[all_sets.x[:, 0]]
+    )
+    return float(distribution[all_sets.distance[at] <= far + 1e-12].sum())
 
 
 def stays(n):
     all_sets, at = posteriors(1.0, n), posteriors(1.0, n).at(balanced(n, 2))
-    return float(all_sets.law(0.25, 1.0)[at, at])
+    return float(all_sets.distribution(0.25, 1.0)[at, at])
 
 
 def crossing_point(step, theirs):

@@ -74,8 +74,8 @@ def compute(given):
                     parameters = r * COUNTS + 1 + 4 * (order - 1) * r
                     band = np.quantile(rel_entr(F, shares_of(np.tile(parameters, (200, 1)), rng)).sum(-1), [0.1, 0.9])
                     rows.append(("bottom", order, epsilon, line, expected_kl(parameters), *band))
-            promise = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
-            scale = dirdp.mechanisms.GeometricMechanism.for_guarantee(promise, prior=np.ones(6)).scale
+            guarantee = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
+            scale = dirdp.mechanisms.GeometricMechanism.for_guarantee(guarantee, prior=np.ones(6)).scale
             found = rel_entr(F, estimated(scale)(COUNTS[None], rng, 200)[:, 0]).sum(-1)
             band = np.quantile(found, [0.1, 0.9])
             rows.append(("bottom", order, epsilon, "geometric noise, estimated", found.mean(), *band))

@@ -73,12 +73,12 @@ def compute(given, publishers=under_renyi):
     return table.replace({"line": {"corrected": "printed"}}) if rows else table
 
 
-def draw(table, promise="of order 5"):
+def draw(table, guarantee="of order 5"):
     names = list(dict.fromkeys(table["data"]))
     figure, axes = panels(1, len(names), height=4, legend=1.2)
     for ax, name in zip(axes.flat, names, strict=True):
         plot_lines(ax, table[table["data"] == name], "epsilon")
-        ax.set(xscale="log", title=name, xlabel=f"epsilon {promise}", ylabel="log-likelihood of a record")
+        ax.set(xscale="log", title=name, xlabel=f"epsilon {guarantee}", ylabel="log-likelihood of a record")
     legend(figure, *axes.flat)
     return figure
 
@@ -95,7 +95,7 @@ def judge(table):
         f'says "less"), and estimated noise has a higher one than the draw in {better}. On {name} it is '
         f"{one['printed']:.2f} for the draw, {one['exact']:.2f} for the draw calibrated exactly, "
         f"{one['Gaussian noise']:.2f} for clipped Gaussian noise, {one['geometric noise, estimated']:.2f} for "
-        f"estimated noise, {one['nothing known']:.2f} for whoever knows nothing and {one['no privacy']:.2f} "
+        f"estimated noise, {one['nothing known']:.2f} for anyone who knows nothing and {one['no privacy']:.2f} "
         "without privacy.",
         {f"{name}, {line}": one[line] for line in ("printed", "exact", "Gaussian noise", "geometric noise, estimated")},
     )

@@ -1,4 +1,4 @@
-"""P1, Figure 8: what Algorithm 1 promises as (epsilon, 1e-5), as a function of its concentration r.
+"""P1, Figure 8: what Algorithm 1 guarantees as (epsilon, 1e-5), as a function of its concentration r.
 
 `uv run examples/experiments/p1_figure_8.py --out DIR [--quick]` sets equation 14 beside the exact epsilon of the same
 draw, `Dirichlet(r x + 1 + 4 (order - 1) r)`. Nothing is random.

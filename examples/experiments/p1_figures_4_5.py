@@ -68,7 +68,7 @@ def compute(given, publishers=under_renyi, quick=0.1):
     return pd.DataFrame(rows)
 
 
-def draw(table, promise="of order 5"):
+def draw(table, guarantee="of order 5"):
     names = list(dict.fromkeys(table["data"]))
     figure, axes = panels(len(names), 2, height=2.7, legend=1.4, sharex=True)
     for pair, name in zip(axes, names, strict=True):
@@ -77,7 +77,7 @@ def draw(table, promise="of order 5"):
             ax.set(xscale="log", title=f"{name}: {measure.replace('_', '-')}")
         pair[0].set_yscale("log")
     for ax in axes[-1]:
-        ax.set_xlabel(f"epsilon {promise}")
+        ax.set_xlabel(f"epsilon {guarantee}")
     legend(figure, axes[0, 0])
     return figure
 
@@ -103,7 +103,7 @@ def judge(table):
         f"{len(loss)} data sets; a draw that is calibrated exactly is better than that in {exactly}. On {name} "
         f"the cross-entropies are {one['corrected']:.3f} for Algorithm 1, {one['exact']:.3f} for the draw "
         f"calibrated exactly, {one['Gaussian noise']:.2f} for clipped Gaussian noise, "
-        f"{one['geometric noise, estimated']:.3f} for estimated noise and {one['nothing known']:.3f} for whoever "
+        f"{one['geometric noise, estimated']:.3f} for estimated noise and {one['nothing known']:.3f} for anyone who "
         f"knows nothing; at worst Algorithm 1 has {worst:.1f} times what knowing nothing has.",
         {
             f"{name}, draw": one["corrected"],

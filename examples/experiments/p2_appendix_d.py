@@ -1,4 +1,4 @@
-"""P2, Appendix D: the balance between the concentration r and the prior, at one promise.
+"""P2, Appendix D: the balance between the concentration r and the prior, at one guarantee.
 
 `uv run examples/experiments/p2_appendix_d.py --out DIR [--quick]` goes along the boundary of (rho, 3)-tCDP and computes
 the expected divergence of the private posterior of 1000 records in ten categories. Nothing is random.

@@ -19,13 +19,13 @@ SETTINGS = {(10, 0.1), (10, 1.0), (100, 0.1), (100, 1.0), (1000, 0.1), (1000, 1.
 def compute(given):
     rows, times = [], 200
     for d, rho in ((10, 1.0), (1000, 0.1)) if given.quick else sorted(SETTINGS):
-        promise = dirdp.TruncatedCDP(rho=rho, omega=2.0)
+        guarantee = dirdp.TruncatedCDP(rho=rho, omega=2.0)
         alpha = dirdp.papers.p2_theorem_1_prior(rho=rho, gamma=1.0)
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=np.full(d, 5.0))
         for n in (100,) if given.quick else (30, 100, 1000, 10_000):
             rng = np.random.default_rng(SEED)
             counts = rng.multinomial(n, rng.dirichlet(np.full(d, 5.0), size=times)).astype(float)
-            exact = dirdp.calibrate(promise, prior=np.full(d, 5.0), n_records=n, objective="estimate")
+            exact = dirdp.calibrate(guarantee, prior=np.full(d, 5.0), n_records=n, objective="estimate")
             noisy = counts + rng.normal(0.0, 1 / math.sqrt(rho), counts.shape)
             clipped = np.maximum(noisy, 0)
             shares = estimated_tables(noise, np.full(d, 5.0), counts, rng)

@@ -21,12 +21,12 @@ def compute(given):
     rows, times, flat = [], 200, np.ones(D)
     for rho in (0.1,) if given.quick else (0.01, 0.1, 1.0):
         # P2's calibration at gamma 2 bounds the orders up to 3.
-        promise = dirdp.TruncatedCDP(rho=rho, omega=3.0)
+        guarantee = dirdp.TruncatedCDP(rho=rho, omega=3.0)
         printed = dirdp.papers.p2_theorem_1_prior(rho=rho, gamma=2.0)
-        inflated = dirdp.calibrate(promise, prior=flat, strategy="inflate")
+        inflated = dirdp.calibrate(guarantee, prior=flat, strategy="inflate")
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=flat)
         for n in (1000,) if given.quick else (10, 100, 1000, 10_000):
-            optimal = dirdp.calibrate(promise, prior=flat, n_records=n)
+            optimal = dirdp.calibrate(guarantee, prior=flat, n_records=n)
             for eta in (0.1, 10.0) if given.quick else (0.1, 1.0, 10.0):
                 rng = np.random.default_rng(SEED)
                 q = np.array([rng.dirichlet(np.full(D, eta)) for _ in range(times)])

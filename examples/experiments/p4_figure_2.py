@@ -9,7 +9,7 @@ import pandas as pd
 from common import Experiment, Verdict, panels, plot
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.papers.hellinger_laws import hellinger_distance
+from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 
 N = 20
 

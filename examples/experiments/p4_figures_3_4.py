@@ -1,6 +1,6 @@
 """P4, Figures 3 and 4: how far the released posterior is from the true one, at epsilon 1 and 5.
 
-`uv run examples/experiments/p4_figures_3_4.py --out DIR [--quick]` sums the laws of the mechanisms, for balanced data
+`uv run examples/experiments/p4_figures_3_4.py --out DIR [--quick]` sums the distributions of the mechanisms, for balanced data
 and flat priors of two, three and four categories: the probability of a posterior in each fortieth of the distances. P4
 does not print its numbers of records.
 """
@@ -11,7 +11,7 @@ from common import Experiment, Verdict, legend, panels, plot
 from hellinger_rivals import LABELS, balanced, rivals
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.papers.hellinger_laws import hellinger_distance
+from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 
 RECORDS, GRID = {2: 100, 3: 24, 4: 12}, np.linspace(0, 1, 41)
 LINES = LABELS | {"not private": "local sensitivity, not private"}
@@ -23,16 +23,16 @@ def compute(given):
         for d in (2,) if given.quick else RECORDS:
             prior, counts = np.ones(d), balanced(RECORDS[d], d)
             found = {
-                line: each.law(counts) for line, each in rivals(prior, RECORDS[d], epsilon, smoothness=0.4).items()
+                line: each.distribution(counts) for line, each in rivals(prior, RECORDS[d], epsilon, smoothness=0.4).items()
             }
             outcomes = found["printed"][0]
             local = dirdp.papers.p4_local_sensitivity(counts, prior=prior)
             weights = np.exp(-epsilon / (2 * local) * hellinger_distance(counts + prior, outcomes + prior))
             found["not private"] = outcomes, weights / weights.sum()
-            for line, (outcomes, law) in found.items():
+            for line, (outcomes, distribution) in found.items():
                 # Each posterior at the first point of the grid that is not nearer.
                 place = np.searchsorted(GRID + 1e-12, hellinger_distance(counts + prior, outcomes + prior))
-                share = np.bincount(place, law, minlength=len(GRID))
+                share = np.bincount(place, distribution, minlength=len(GRID))
                 rows += [(epsilon, d, line, far, p) for far, p in zip(GRID, share, strict=True)]
     return pd.DataFrame(rows, columns=["epsilon", "d", "line", "distance", "probability"])
 

@@ -31,9 +31,9 @@ def crossings():
 def steps(mechanism):
     """Probabilities of no step, and of one and two steps up and either way."""
     n = mechanism.n_records
-    outcomes, law = mechanism.law([n // 2, n - n // 2])
+    outcomes, distribution = mechanism.distribution([n // 2, n - n // 2])
     shift = outcomes[:, 0] - n // 2
-    return [law[shift == step].sum() for step in (0, 1, 2)] + [law[abs(shift) == step].sum() for step in (1, 2)]
+    return [distribution[shift == step].sum() for step in (0, 1, 2)] + [distribution[abs(shift) == step].sum() for step in (1, 2)]
 
 
 def compute(given):

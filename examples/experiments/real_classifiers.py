@@ -26,7 +26,7 @@ MOST = {"german_credit": 700, "nursery": 4000, "adult": 4000}
 EPSILONS, QUICK = (0.001, 0.01, 0.1, 1.0, 10.0), (0.1, 10.0)
 MECHANISMS = ("dirichlet", "geometric", "gaussian", "auto")
 READINGS = {
-    "dirichlet, read as data": "tab:orange",
+    "dirichlet, treated as the data": "tab:orange",
     "dirichlet, given the release": "tab:blue",
     "geometric, clipped and smoothed": "tab:pink",
     "geometric, given the release": "tab:green",
@@ -100,7 +100,7 @@ def measured(classifier, plan, mechanism, rng):
     release = dirdp.sample(plan, classifier.model)
     yield f"{mechanism}, given the release", classifier.predictions(release, draws=1000)
     if mechanism == "dirichlet":
-        yield "dirichlet, read as data", classifier.predictions(release, draws="released")
+        yield "dirichlet, treated as the data", classifier.predictions(release, draws="released")
     elif mechanism != "auto":
         yield f"{mechanism}, clipped and smoothed", classifier.clipped(release, rng)
 

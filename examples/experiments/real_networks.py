@@ -27,7 +27,7 @@ EPSILONS, QUICK = (0.001, 0.01, 0.1, 1.0, 10.0), (0.1, 1.0)
 DRAWS = 300  # of each analysis
 MECHANISMS = ("dirichlet", "geometric", "gaussian", "auto", "marginals")
 READINGS = {
-    "dirichlet, read as data": "tab:orange",
+    "dirichlet, treated as the data": "tab:orange",
     "dirichlet, given the release": "tab:blue",
     "geometric, given the release": "tab:green",
     "geometric, fitted jointly": "tab:olive",
@@ -72,7 +72,7 @@ class Network:
             given = dirdp.log_likelihood(release, self.test, draws=DRAWS)
             yield f"{mechanism}, given the release", given.mean()
         if mechanism == "dirichlet":
-            yield "dirichlet, read as data", dirdp.log_likelihood(release, self.test, draws="released").mean()
+            yield "dirichlet, treated as the data", dirdp.log_likelihood(release, self.test, draws="released").mean()
         if mechanism in ("geometric", "marginals"):
             yield f"{mechanism}, fitted jointly", dirdp.log_likelihood(dirdp.fit(release), self.test).mean()
 

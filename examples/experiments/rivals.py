@@ -169,7 +169,7 @@ def converted(epsilon, tables):
 
 @lru_cache
 def of_gohari(epsilon, delta, n_records, cells, order=ORDER):
-    """The concentration for which Theorem 1 of Gohari et al. (P3) promises this, with P1's prior.
+    """The concentration for which Theorem 1 of Gohari et al. (P3) guarantees this, with P1's prior.
 
     A record moves between two cells, so two entries are protected. They are the smallest ones that could occur. P3
     wants an entry besides that is not protected, so a table of two cells gets the concentration of one of three.

@@ -137,7 +137,7 @@ def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, .
         spent, leaked = totals.sum(f"order {order:g}"), totals.sum(f"order {order:g} leak")
         if spent is None or leaked is None:
             continue
-        # Delta is rounded down and the divergence up, because the epsilon is a promise.
+        # Delta is rounded down and the divergence up, because the epsilon is a guarantee.
         left = math.nextafter(float(EXACT.subtract(as_decimal(delta), leaked)), -math.inf)
         if left > 0:
             divergence = math.nextafter(float(spent), math.inf)
@@ -147,9 +147,9 @@ def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, .
 
 def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
     """Composition of what each (epsilon, delta) allows at worst (Kairouz, Oh and Viswanath 2017)."""
-    if sum(totals.promises.values()) < max(1, totals.releases):
+    if sum(totals.guarantees.values()) < max(1, totals.releases):
         return None
-    composition = Composition(_worst(totals.promises))
+    composition = Composition(_worst(totals.guarantees))
     largest = as_decimal(epsilon)
     if composition._delta(epsilon) > delta:
         # The amount past the limit is of no use, and an epsilon need not exist.
@@ -157,15 +157,15 @@ def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...]
     return (Amount("epsilon", min(as_decimal(composition._epsilon(delta)), largest), largest),)
 
 
-def _worst(promises: Mapping[tuple[float, float], int]) -> tuple[tuple[PrivacyCurves, int], ...]:
+def _worst(guarantees: Mapping[tuple[float, float], int]) -> tuple[tuple[PrivacyCurves, int], ...]:
     """What some guarantees allow at worst, in few different parts: each epsilon by itself, and all deltas in one."""
-    rounded = len({epsilon for epsilon, _ in promises}) > _DIFFERENT
+    rounded = len({epsilon for epsilon, _ in guarantees}) > _DIFFERENT
     times: Counter[float] = Counter()
-    for (epsilon, _), count in promises.items():
+    for (epsilon, _), count in guarantees.items():
         times[_rounded_up(epsilon) if rounded else epsilon] += count
-    survives = math.fsum(count * math.log1p(-delta) for (_, delta), count in promises.items() if delta < 1)
+    survives = math.fsum(count * math.log1p(-delta) for (_, delta), count in guarantees.items() if delta < 1)
     # Next to 0 the logarithm keeps the digits that 1 - delta would lose; the factor covers its rounding.
-    leak = 1.0 if any(delta >= 1 for _, delta in promises) else min(1.0, -math.expm1(survives) * (1 + 1e-14))
+    leak = 1.0 if any(delta >= 1 for _, delta in guarantees) else min(1.0, -math.expm1(survives) * (1 + 1e-14))
     parts = [(Bounded(epsilon, 0.0), count) for epsilon, count in times.items()]
     return (*parts, (Bounded(0.0, leak), 1)) if leak > 0 else tuple(parts)
 
@@ -177,7 +177,7 @@ def _rounded_up(epsilon: float) -> float:
     return max(_RATIO ** math.ceil(math.log(epsilon) / math.log(_RATIO)), epsilon)
 
 
-# How an (epsilon, delta) is shown to hold; for other promises the losses add up.
+# How an (epsilon, delta) is shown to hold; for other guarantees the losses add up.
 _RULES = {"basic": _basic, "divergences": _divergences, "best order": _best_order, "optimal composition": _optimal}
 
 
@@ -340,7 +340,7 @@ def agreed_unit(place: str, header: Header, position: Position, unit: str | None
             f"unit={wanted!r}. Keep another ledger for it: Ledger(limit, unit={wanted!r})."
         )
     raise ArgumentError(
-        f"{place} adds promises about unit={fixed!r}; keep one ledger for each unit. The release is about "
+        f"{place} adds guarantees about unit={fixed!r}; keep one ledger for each unit. The release is about "
         f"unit={wanted!r}."
     )
 
@@ -380,7 +380,7 @@ def admitted(place: str, header: Header, position: Position, cost: Cost, guarant
             "ledger's own kind of guarantee, or pass the mechanism."
         )
     if not after:
-        raise ArgumentError("The promise of this release says nothing about what the limit adds up.")
+        raise ArgumentError("The guarantee of this release says nothing about what the limit adds up.")
     rule = fixed or tightest(after)
     if not all(amount.within for amount in after[rule]):
         raise BudgetError(refusal(before.get(rule, ()), after[rule], guarantee, rule))

@@ -90,26 +90,26 @@ class Totals:
     # The exact sum of each number that every release has.
     sums: Mapping[str, Decimal] = field(default_factory=dict)
     # How many releases cost this epsilon and delta; counted only for releases that are fixed in advance.
-    promises: Mapping[tuple[float, float], int] = field(default_factory=dict)
+    guarantees: Mapping[tuple[float, float], int] = field(default_factory=dict)
 
     def plus(self, costs: Iterable[Cost], *, adaptive: bool) -> "Totals":
         """The totals of these releases and some more."""
-        releases, sums, promises = self.releases, dict(self.sums), Counter(self.promises)
+        releases, sums, guarantees = self.releases, dict(self.sums), Counter(self.guarantees)
         for cost in costs:
             names = set(cost) if releases == 0 else set(cost) & set(sums)
             sums = {name: EXACT.add(sums.get(name, Decimal(0)), as_decimal(cost[name])) for name in sorted(names)}
             releases += 1
             if not adaptive and {"epsilon", "delta"} <= set(cost):
-                promises[cost["epsilon"], cost["delta"]] += 1
-        return Totals(releases, sums, promises)
+                guarantees[cost["epsilon"], cost["delta"]] += 1
+        return Totals(releases, sums, guarantees)
 
     def without(self, cost: Cost) -> "Totals":
         """The totals of these releases except one of them, which has this cost."""
         sums = {name: EXACT.subtract(total, as_decimal(cost[name])) for name, total in self.sums.items()}
-        promises = Counter(self.promises)
-        if promises and {"epsilon", "delta"} <= set(cost):
-            promises[cost["epsilon"], cost["delta"]] -= 1
-        return Totals(self.releases - 1, sums, +promises)
+        guarantees = Counter(self.guarantees)
+        if guarantees and {"epsilon", "delta"} <= set(cost):
+            guarantees[cost["epsilon"], cost["delta"]] -= 1
+        return Totals(self.releases - 1, sums, +guarantees)
 
     def sum(self, name: str) -> Decimal | None:
         """The sum of one number; None if some release does not have it."""

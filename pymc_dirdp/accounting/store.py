@@ -210,14 +210,14 @@ class Store:
         first = self._position.first
         if first is not None and self.header.unit not in (None, first.terms.unit):
             raise LedgerError(
-                f"{self.place} adds promises about unit={first.terms.unit!r}, not {self.header.unit!r}; keep one "
+                f"{self.place} adds guarantees about unit={first.terms.unit!r}, not {self.header.unit!r}; keep one "
                 "ledger for each unit."
             )
 
     def _refuse_another_identity(self, identity: str) -> None:
         if identity != self.identity:
             raise LedgerError(
-                f"{self.place} is not the one that was opened: the file was removed and made again, and does not know "
+                f"{self.place} is not the one that was opened: the file was removed and rebuilt, and does not know "
                 "what was spent before. Restore the old file, or open the new one if nothing was released under the "
                 "old one."
             )

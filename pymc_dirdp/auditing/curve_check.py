@@ -8,13 +8,13 @@ from typing import Any, final, override
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.auditing.intervals import promised_orders
+from pymc_dirdp.auditing.intervals import guaranteed_orders
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 
 __all__ = ["CurveCheck", "CurvePoint", "check_curve"]
 
@@ -30,7 +30,7 @@ class CurvePoint:
 
     measure: str
     stated: float  # What the curve or the claim says.
-    lost: float  # A lower bound of what the two laws lose.
+    lost: float  # A lower bound of what the two distributions lose.
 
     @property
     def shortfall(self) -> float:
@@ -120,24 +120,24 @@ def check_curve(
     'consistent'
     """
     x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
-    laws = mechanism.output_laws(x, y)
+    distributions = mechanism.output_distributions(x, y)
     points = []
     if claim is not None:
         allowed = Guarantee.checked(claim=claim).allowed
-        points.append(CurvePoint(str(claim), allowed, claim.loss(_Lost(laws))))
+        points.append(CurvePoint(str(claim), allowed, claim.loss(_Lost(distributions))))
     try:
         if epsilons is None:
             epsilons = np.linspace(0.0, mechanism.epsilon(1e-8), 9).tolist()
         for epsilon in epsilons:
             e = at_least(0, epsilon=epsilon)
-            points.append(CurvePoint(f"delta at epsilon {e:.4g}", mechanism.delta(e), laws.delta(e)))
+            points.append(CurvePoint(f"delta at epsilon {e:.4g}", mechanism.delta(e), distributions.delta(e)))
         for order in orders:
             stated = mechanism.renyi(order)
-            # Where the divergence diverges, nothing is promised.
+            # Where the divergence diverges, nothing is guaranteed.
             if math.isfinite(stated):
-                points.append(CurvePoint(f"Rényi divergence of order {order:g}", stated, laws.renyi(order)))
+                points.append(CurvePoint(f"Rényi divergence of order {order:g}", stated, distributions.renyi(order)))
         if math.isfinite(mechanism.pure_epsilon):
-            points.append(CurvePoint("largest loss", mechanism.pure_epsilon, laws.pure_epsilon))
+            points.append(CurvePoint("largest loss", mechanism.pure_epsilon, distributions.pure_epsilon))
     except UnattainableError:
         # A mechanism that states nothing is compared with the claim alone.
         if claim is None:
@@ -149,19 +149,19 @@ def check_curve(
 class _Lost:
     """A lower bound, in every measure, of what two distributions lose."""
 
-    laws: FiniteLaws
+    distributions: FiniteDistributions
 
     def renyi(self, order: float) -> float:
-        return self.laws.renyi(order)
+        return self.distributions.renyi(order)
 
     def rho(self, omega: float) -> float:
-        # The laws' own `rho` is an upper bound.
-        orders: list[float] = promised_orders(omega).tolist()
-        return max(self.laws.renyi(order) / order for order in orders)
+        # The distributions' own `rho` is an upper bound.
+        orders: list[float] = guaranteed_orders(omega).tolist()
+        return max(self.distributions.renyi(order) / order for order in orders)
 
     def delta(self, epsilon: float) -> float:
-        return self.laws.delta(epsilon)
+        return self.distributions.delta(epsilon)
 
     @property
     def pure_epsilon(self) -> float:
-        return self.laws.pure_epsilon
+        return self.distributions.pure_epsilon

@@ -29,17 +29,17 @@ __all__ = [
     "counted",
     "epsilon_from_shares",
     "epsilon_of",
+    "guaranteed_orders",
     "lower_limit",
     "measures",
     "parts",
-    "promised_orders",
     "upper_limit",
 ]
 
 # What counting an event on two data sets proves about the privacy loss, with a stated confidence.
 
 
-# Truncated and zero-concentrated promises hold at every order; so many of them are checked.
+# Truncated and zero-concentrated guarantees hold at every order; so many of them are checked.
 _ORDERS = 40
 _LARGEST_ORDER = 1e4
 
@@ -161,7 +161,7 @@ class EventLoss:
 
     def rho(self, omega: float) -> Array:
         """The largest ratio of a divergence to its order, for some orders in `(1, omega]`."""
-        return np.asarray(np.max([self.renyi(order) / order for order in promised_orders(omega).tolist()], axis=0))
+        return np.asarray(np.max([self.renyi(order) / order for order in guaranteed_orders(omega).tolist()], axis=0))
 
     def delta(self, epsilon: float) -> Array:
         """Hockey-stick divergence of the two distributions; below 0 where the event proves nothing."""
@@ -173,7 +173,7 @@ class EventLoss:
         return epsilon_of(self.p, self.q, 0.0)
 
 
-def promised_orders(omega: float) -> Array:
+def guaranteed_orders(omega: float) -> Array:
     """Orders in `(1, omega]`, denser near 1. A divergence at any of them may refute the guarantee."""
     return 1 + np.geomspace(1e-3 * min(1.0, omega - 1), min(omega, _LARGEST_ORDER) - 1, _ORDERS)
 
@@ -264,7 +264,7 @@ def _on_curves(curves: PrivacyCurves | None, delta: float | Sequence[float]) -> 
         yield _epsilon_at(at, f"epsilon at delta {at:g}", _stated(curves, partial(_epsilon, delta=at)))
     if curves is not None:
         stated = _stated(curves, _total_variation)
-        # Small changes of a law show here long before they show at a small delta.
+        # Small changes of a distribution show here long before they show at a small delta.
         yield Measure("delta at epsilon 0", stated, None, lambda p, q: np.subtract(p, q), _total_variation)
 
 

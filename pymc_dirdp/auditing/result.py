@@ -19,7 +19,7 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 
 __all__ = ["CHANCE", "Audit", "Bound", "Family", "chance_to_refute", "family_of", "rarest_event", "refutable"]
 
@@ -31,7 +31,7 @@ CHANCE = 0.9
 _TAIL = 0.05
 # How many events the best one is taken from: half of them rare, half of them common.
 _EVENTS = 60
-# The number of cells of a law. More would change the figures by less than a hundredth.
+# The number of cells of a distribution. More would change the figures by less than a hundredth.
 _CELLS = 1_000
 # The sum over a count covers so many standard deviations, in so many steps at most.
 _SPREAD, _STEPS = 9.0, 2_000
@@ -45,8 +45,8 @@ class Family:
     """Distributions that lose more and more, which are tried as the truth behind a statement."""
 
     name: str
-    # The curves and the two laws of the output for a factor; the larger the factor, the more is lost.
-    at: Callable[[float], tuple[PrivacyCurves, FiniteLaws]]
+    # The curves and the two distributions of the output for a factor; the larger the factor, the more is lost.
+    at: Callable[[float], tuple[PrivacyCurves, FiniteDistributions]]
 
 
 def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure) -> Family:
@@ -58,7 +58,7 @@ def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure)
                 own.at(1.0)
                 return own
         except (ArgumentError, UnattainableError):
-            # The law is not known for these data, or nothing is promised.
+            # The distribution is not known for these data, or nothing is guaranteed.
             pass
     one, none = np.array([1.0, 0.0]), np.zeros(2)
     normal, laplace = (kind(np.ones(2), 1.0, adjacency="add-remove") for kind in (GaussianMechanism, LaplaceMechanism))
@@ -67,10 +67,10 @@ def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure)
     return Family(f"{name} noise, told apart by its likelihood ratio", partial(_scaled, simple, one, none))
 
 
-def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[PrivacyCurves, FiniteLaws]:
+def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[PrivacyCurves, FiniteDistributions]:
     stronger = mechanism.stronger(factor)
     assert stronger is not None
-    return stronger[1], stronger[1].output_laws(x, y, _CELLS)
+    return stronger[1], stronger[1].output_distributions(x, y, _CELLS)
 
 
 def refutable(family: Family, measure: Measure, trials: int, level: float) -> float:
@@ -117,22 +117,22 @@ def rarest_event(measure: Measure, trials: int, level: float) -> float:
     return float(lower_limit(high, trials, CHANCE)) if high <= trials else math.inf
 
 
-def _refutes(laws: FiniteLaws, measure: Measure, trials: int, level: float) -> bool:
+def _refutes(distributions: FiniteDistributions, measure: Measure, trials: int, level: float) -> bool:
     """Whether some event refutes the statement with probability CHANCE at least."""
-    for p, q in _events(laws, trials):
+    for p, q in _events(distributions, trials):
         counts = Counts(_quantile(_TAIL, trials, p), trials, _quantile(1 - _TAIL, trials, q), trials)
         if any(np.any(measure.lower(counts, method, level) > measure.stated) for method in measure.methods):
             return True
     return False
 
 
-def _events(laws: FiniteLaws, trials: int) -> list[tuple[Array, Array]]:
+def _events(distributions: FiniteDistributions, trials: int) -> list[tuple[Array, Array]]:
     """Probabilities of the events "the likelihood ratio is at least so large", for both directions."""
     events = []
-    for log_p, log_q in ((laws.log_p, laws.log_q), (laws.log_q, laws.log_p)):
+    for log_p, log_q in ((distributions.log_p, distributions.log_q), (distributions.log_q, distributions.log_p)):
         with np.errstate(invalid="ignore"):
             order = np.argsort(np.nan_to_num(log_q - log_p), kind="stable")
-        p, q = (np.minimum(np.cumsum(np.exp(law[order])), 1.0) for law in (log_p, log_q))
+        p, q = (np.minimum(np.cumsum(np.exp(distribution[order])), 1.0) for distribution in (log_p, log_q))
         rare = np.geomspace(0.1 / trials, 0.5, _EVENTS)
         chosen = np.unique(np.minimum(np.searchsorted(p, np.concatenate([rare, 1 - rare])), len(p) - 1))
         events.append((p[chosen], q[chosen]))
@@ -183,7 +183,7 @@ def chance_to_refute(
     x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
     of_all = measures(mechanism, claim, 1e-5)
     trials, level = parts(size, likelihood=True).counted, doubt / len(of_all)
-    events = _events(mechanism.output_laws(x, y), trials)
+    events = _events(mechanism.output_distributions(x, y), trials)
     measure = of_all[0]
     return max(_chance(p, q, measure, method, trials, level) for p, q in events for method in measure.methods)
 

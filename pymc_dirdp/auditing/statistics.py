@@ -167,7 +167,7 @@ def _last_bits(values: Array) -> Array:
     """The binary exponent of the last bit that is set; 0 for the number 0."""
     mantissa, exponent = np.frexp(values)
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
-    # The lowest bit of a whole number, as a power of two.
+    # The lowest bit of an integer, as a power of two.
     _, lowest = np.frexp((whole & -whole).astype(np.float64))
     return np.where(whole == 0, 0.0, exponent - 54.0 + lowest)
 

@@ -255,8 +255,8 @@ class BatchDraw(CurvesOf):
         )
         choices = gammaln(size + 1.0) - gammaln(x + 1) - gammaln(size - x + 1)
         rows = x[:, None]
-        log_law = choices[:, None] + rows * np.log(means) + (size - rows) * np.log1p(-means)
-        return np.asarray(of_output[:, None] + log_law)
+        log_distribution = choices[:, None] + rows * np.log(means) + (size - rows) * np.log1p(-means)
+        return np.asarray(of_output[:, None] + log_distribution)
 
     def facts(self) -> Sequence[tuple[str, str]]:
         """What a report says of the draw."""
@@ -373,7 +373,7 @@ class BatchNoise(CurvesOf):
 
     def facts(self) -> Sequence[tuple[str, str]]:
         """What a report says of the noise."""
-        return [("noise", f"two-sided geometric noise of scale {self.scale:.6g}, drawn in whole numbers, on each sum")]
+        return [("noise", f"two-sided geometric noise of scale {self.scale:.6g}, drawn in integers, on each sum")]
 
     def fits(self, released: object, size: int) -> bool:
         """Whether a batch can have output this: noise of 2000 scales has a probability below `exp(-1999)`."""

@@ -159,7 +159,7 @@ def _some_of(pulls: Integers, number: int, rng: np.random.Generator) -> Integers
             taken, pulls, number = taken + early, pulls - early, number - int(early.sum())
     left = int(pulls.sum())
     for arm, count in enumerate(pulls.tolist()):
-        # One arm after the other, because the joint law of NumPy takes time for each pull.
+        # One arm after the other, because the joint distribution of NumPy takes time for each pull.
         left -= count
         of_arm = rng.hypergeometric(count, left, number) if number and count else 0
         taken[arm] += of_arm

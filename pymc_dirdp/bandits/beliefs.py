@@ -22,7 +22,7 @@ __all__ = ["CELLS", "Belief", "Grid", "GridBelief", "best_probabilities", "expec
 # The likelihood of released sums as an operation of PyTensor, for models of one's own.
 
 
-# The law is computed for means in the open interval. Draws at its very ends are moved by less than this.
+# The distribution is computed for means in the open interval. Draws at its very ends are moved by less than this.
 _EDGE = 1e-15
 
 
@@ -101,7 +101,7 @@ numba_funcify.register(_OfMeans)(as_python)
 # A grid of so many cells, even in the arcsine of the root of the mean: rates of .005 are resolved, too.
 CELLS = 2000
 # A posterior that lives on less than this share of its grid gets a finer one.
-_CROWDED = 0.1
+_GROUPED = 0.1
 # Log-weights below the largest by more are nothing.
 _NOTHING = 45.0
 
@@ -229,7 +229,7 @@ class Belief(GridBelief):
         while True:
             lived = np.flatnonzero(belief.log_weights > -_NOTHING)
             first, last = max(lived[0] - 1, 0), min(lived[-1] + 2, CELLS)
-            if last - first > _CROWDED * CELLS:
+            if last - first > _GROUPED * CELLS:
                 return belief
             # Room on both sides, so that the next sums seldom need another grid.
             room = last - first

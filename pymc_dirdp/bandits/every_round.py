@@ -59,7 +59,7 @@ class EveryRound:
     """
 
     name = "a private draw in every round"
-    # A draw with the default number of steps has no promise of pure privacy.
+    # A draw with the default number of steps has no guarantee of pure privacy.
     epsilon = np.inf
     rewards = 1
 
@@ -115,8 +115,8 @@ class EveryRound:
     def to_json(self) -> dict[str, Any]:
         """Nothing: the rewards of all rounds are still to be drawn from, so a copy of a file would draw twice."""
         raise ArgumentError(
-            "A run with schedule='every-round' has no file: whoever went on with an older copy would draw more often "
-            "than the guarantee allows. Use batches, which are released once."
+            "A run with schedule='every-round' has no file: anyone who went on with an older copy would draw more "
+            "often than the guarantee allows. Use batches, which are released once."
         )
 
     def play(

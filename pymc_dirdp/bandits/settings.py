@@ -95,7 +95,7 @@ def checked_labels(arms: Sequence[Hashable]) -> tuple[Hashable, ...]:
     if not labels:
         raise ArgumentError("Expected at least one arm.")
     if not all(isinstance(label, str | int) and not isinstance(label, bool) for label in labels):
-        raise ArgumentError("Expected every arm to be a text or a whole number.")
+        raise ArgumentError("Expected every arm to be a text or an integer.")
     if len(set(labels)) < len(labels):
         raise ArgumentError("Expected arms to be different from one another.")
     return labels
@@ -225,7 +225,7 @@ class Settings[Rules: Design | EveryRound]:
             facts["seeded"],
             key,
         )
-        # A shorter key could be guessed, and several rewards of somebody are not the promise about single ones.
+        # A shorter key could be guessed, and several rewards of somebody are not the guarantee about single ones.
         if len(key) != _KEY_BYTES or (settings.unit == REWARD and settings.rewards > 1):
             raise ArgumentError("These are no settings of a bandit.")
         if not settings.design.privacy.satisfies(settings.guarantee):
@@ -258,7 +258,7 @@ def unit_of(contribution: int | None, unit: str | None) -> str:
         return REWARD
     if unit == REWARD:
         raise ArgumentError(
-            "contribution= protects people, so unit='reward' would be a lower promise. Name the people."
+            "contribution= protects people, so unit='reward' would be a lower guarantee. Name the people."
         )
     return "person" if unit is None else one_line(unit=unit)
 

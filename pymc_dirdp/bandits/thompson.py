@@ -149,12 +149,12 @@ class ThompsonSampler(BanditView):
         if ledger is not None and ledger.adjacency != "replace-one":
             raise ArgumentError(
                 f"The ledger is for adjacency={ledger.adjacency!r}, and a bandit protects a reward that is replaced: "
-                "without its round all later batches would shift. Give whoever asks to be left out the reward 0 "
+                "without its round all later batches would shift. Give anyone who asks to be left out the reward 0 "
                 "instead, and keep a ledger for 'replace-one'."
             )
         if seed is not None:
             warnings.warn(
-                "A bandit with random_seed can be computed again by whoever knows the seed, so it is not private. "
+                "A bandit with random_seed can be computed again by anyone who knows the seed, so it is not private. "
                 "Leave random_seed out for people's rewards.",
                 SeededReleaseWarning,
                 stacklevel=2,

@@ -65,7 +65,7 @@ class Transcript(BanditView, Text):
     def own_facts(self) -> dict[str, Any]:
         settings = self._settings
         return {
-            "promise": str(settings.guarantee),
+            "statement": str(settings.guarantee),
             "library_version": self._version,
             "guarantee": guarantee_facts(settings.guarantee),
             "unit": settings.unit,

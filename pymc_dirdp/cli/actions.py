@@ -94,7 +94,7 @@ def _take(path: Path, force: bool) -> bool:
 # The columns of a CSV or Parquet file. **Secret**: no error of this file holds a value, a number or a place.
 
 
-# A longer whole number is no count, and Python refuses to read one of many thousand digits.
+# A longer integer is no count, and Python refuses to read one of many thousand digits.
 _MOST_DIGITS = 18
 
 

@@ -145,7 +145,7 @@ def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
         if any(value is NOTHING or is_missing(value) for value in used):
             raise bound.without_unit
         raise DataError(
-            f"Expected the column {bound.unit!r} of the units to hold texts or whole numbers, and not both. Cast it: "
+            f"Expected the column {bound.unit!r} of the units to hold texts or integers, and not both. Cast it: "
             "another type may hold one person in two ways."
         )
     found: dict[Any, int] = {}

@@ -203,7 +203,7 @@ def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:
     """The position of each value among the labels, -1 for what is none of them. Missing values are no labels."""
     refuse_lazy(column)
     exact = exact_below(column)
-    # A floating-point number of this size may have been another whole number before it was rounded.
+    # A floating-point number of this size may have been another integer before it was rounded.
     rounded = any(isinstance(label, int) and abs(label) >= exact for label in labels)
     if (array := plain_array(column)) is not None:
         wide = rounded and array.dtype.kind == "f"

@@ -141,7 +141,7 @@ def _of_numpy(array: Any) -> list[Any]:
         return [NOTHING] * len(array)
     # A subclass may behave differently.
     plain = np.asarray(array)
-    # `tolist` turns dates that count nanoseconds into whole numbers, and records into tuples.
+    # `tolist` turns dates that count nanoseconds into integers, and records into tuples.
     return [NOTHING] * len(plain) if plain.dtype.kind in "mMV" else _plain(plain.tolist())
 
 
@@ -206,10 +206,10 @@ def of_data_frame(given: Any) -> bool:
 # How an engine holds a column: as one plain array, or as codes into its distinct values. **Secret**.
 
 
-# Booleans, whole numbers, doubles and texts, which NumPy compares as Python does.
+# Booleans, integers, doubles and texts, which NumPy compares as Python does.
 _KINDS = "biufU"
 
-# The types of polars that NumPy has too. It would make doubles of wider whole numbers.
+# The types of polars that NumPy has too. It would make doubles of wider integers.
 _OF_POLARS = {
     "Boolean",
     "Float32",

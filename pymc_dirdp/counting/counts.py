@@ -40,7 +40,7 @@ def row_counts(frame: Frame, name: str) -> Integers:
     )
     if not whole or sum(map(int, values)) > MOST_RECORDS:
         raise DataError(
-            f"The column {name!r} holds something other than whole numbers from 0 on, or more records than 2**53."
+            f"The column {name!r} holds something other than integers from 0 on, or more records than 2**53."
         )
     return np.array(values, dtype=np.int64)
 

@@ -192,7 +192,7 @@ class EngineRecords:
             if limit is not None and len(times) > limit:
                 raise DataError(
                     f"The columns {', '.join(values)} hold too many different values to be brought back. Cast them to "
-                    "texts or whole numbers."
+                    "texts or integers."
                 )
             found.append(([columns[name] for name in values], times))
         return found
@@ -283,7 +283,7 @@ def _check_unit(dtype: Any, unit: str) -> None:
     nw = _narwhals()
     if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum)):
         raise ArgumentError(
-            f"Expected the column {unit!r} of the units to hold texts or whole numbers. Cast it: another type may hold "
+            f"Expected the column {unit!r} of the units to hold texts or integers. Cast it: another type may hold "
             "one person in two ways."
         )
 

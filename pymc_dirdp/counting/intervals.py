@@ -85,7 +85,7 @@ def _numbers(column: Any, name: str) -> Array:
     else:
         values = values_of(column, name)
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            # A whole number may be larger than any double.
+            # An integer may be larger than any double.
             with suppress(OverflowError):
                 numbers = np.array(values, dtype=float)
     if numbers is None or np.isnan(numbers).any():

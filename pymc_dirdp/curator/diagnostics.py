@@ -9,7 +9,7 @@ import xarray as xr
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
-from pymc_dirdp.curator.estimated import Law, errors_of_estimates, own_law, planned_numbers, variable
+from pymc_dirdp.curator.estimated import Distribution, errors_of_estimates, own_distribution, planned_numbers, variable
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table, observations
 from pymc_dirdp.curator.leave_one_out import nuts as nuts_draws
 from pymc_dirdp.curator.posterior import posterior_groups
@@ -27,8 +27,8 @@ from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["diagnose"]
 
-# What the group `promise` repeats of a release.
-_PROMISE = ("statement", "protected", "adjacency", "draws")
+# What the group `guarantee` repeats of a release.
+_GUARANTEE = ("statement", "protected", "adjacency", "draws")
 
 
 def diagnose(
@@ -91,7 +91,7 @@ def diagnose(
         * `estimated`: the same for the estimates of :func:`pymc_dirdp.estimate`, by table. Their mean and rank are
           those of fresh releases of the same data; NaN for tables of more than 1000 cells.
         * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign.
-        * `promise`: what was guaranteed, which is public.
+        * `guarantee`: what was guaranteed, which is public.
 
         Of a release in which a table was released by noise, `private` has the draws of :func:`pymc_dirdp.analyse`
         alone, and `nuts`, `realised`, and the sensitivity and `elpd` of a private posterior are left out, because
@@ -134,60 +134,70 @@ def diagnose(
     """
     draws, tune, chains = integer(100, draws=draws), integer(1, tune=tune), integer(1, chains=chains)
     model = root_model(model)
-    own, private, mechanisms = _laws(release, model)
+    own, private, mechanisms = _distributions(release, model)
     release = opened(release).tree
     rng = generator(random_seed)
-    laws = {"non_private": own}
-    # Noise on counts leaves no tempered posterior, so what is about its law is left out.
+    distributions = {"non_private": own}
+    # Noise on counts leaves no tempered posterior, so what is about its distribution is left out.
     tempered = len(private) == len(own)
     if tempered:
-        laws["private"] = tuple(private.values())
+        distributions["private"] = tuple(private.values())
     drawn = {
-        name: {law.table.name: law.sample(chains, draws, rng) for law in several} for name, several in laws.items()
+        name: {distribution.table.name: distribution.sample(chains, draws, rng) for distribution in several}
+        for name, several in distributions.items()
     }
     statistics = None
     if nuts and tempered:
-        laws["nuts"] = laws["private"]
+        distributions["nuts"] = distributions["private"]
         with Bar(chains * (draws + tune), "steps", shown=progressbar) as bar:
             drawn["nuts"], statistics = nuts_draws(
-                laws["nuts"], draws=draws, tune=tune, chains=chains, rng=rng, bar=bar
+                distributions["nuts"], draws=draws, tune=tune, chains=chains, rng=rng, bar=bar
             )
     kept = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
-    seen = observations([law.table for law in own], model)
+    seen = observations([distribution.table for distribution in own], model)
     groups: dict[str, xr.Dataset] = {}
-    for name, several in laws.items():
+    for name, several in distributions.items():
         of_one = posterior_groups(several, drawn[name], seen, model, kept, rng)
         groups |= {f"/{name}/{group}": dataset for group, dataset in of_one.items()}
     if statistics is not None:
         groups["/nuts/sample_stats"] = statistics
         groups["/convergence"] = _convergence(groups["/nuts/posterior"])
-        groups["/agreement"] = _agreement(laws["nuts"], groups["/nuts/posterior"])
-    groups["/sensitivity"] = _sensitivity(groups, list(laws))
-    # The only category of a table has the probability 1, in every law and whatever is left out.
-    varying = tuple(law for law in own if law.table.n_categories > 1)
+        groups["/agreement"] = _agreement(distributions["nuts"], groups["/nuts/posterior"])
+    groups["/sensitivity"] = _sensitivity(groups, list(distributions))
+    # The only category of a table has the probability 1, in every distribution and whatever is left out.
+    varying = tuple(distribution for distribution in own if distribution.table.n_categories > 1)
     cells = {
-        law.table.name: elpd_by_cell(
-            {name: next(one for one in several if one.table is law.table) for name, several in laws.items()},
-            {name: drawn[name][law.table.name] for name in laws},
+        distribution.table.name: elpd_by_cell(
+            {
+                name: next(one for one in several if one.table is distribution.table)
+                for name, several in distributions.items()
+            },
+            {name: drawn[name][distribution.table.name] for name in distributions},
         )
-        for law in varying
+        for distribution in varying
     }
     groups["/elpd"] = elpd_by_table(cells)
     groups["/elpd_by_cell"] = xr.Dataset(attrs={"n_samples": chains * draws})
     groups |= {f"/elpd_by_cell/{name}": dataset for name, dataset in cells.items()}
     groups["/release"] = release["posterior"].to_dataset()
     if tempered:
-        groups["/realised"] = realised(varying, tuple(private[law.table.name] for law in varying), release, rng)
-        for law in varying:
-            groups[f"/realised_by_row/{law.table.name}"] = realised_by_row(law, private[law.table.name], release)
+        groups["/realised"] = realised(
+            varying, tuple(private[distribution.table.name] for distribution in varying), release, rng
+        )
+        for distribution in varying:
+            groups[f"/realised_by_row/{distribution.table.name}"] = realised_by_row(
+                distribution, private[distribution.table.name], release
+            )
     else:
         groups["/private/posterior"] = _posterior_given(release, private, chains * draws, rng)
     groups |= errors_of_estimates(varying, private, mechanisms, release, rng)
-    groups["/promise"] = xr.Dataset(attrs={name: release["privacy"].attrs[name] for name in _PROMISE})
+    groups["/guarantee"] = xr.Dataset(attrs={name: release["privacy"].attrs[name] for name in _GUARANTEE})
     return marked(groups)
 
 
-def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[str, Law], dict[str, TableMechanism]]:
+def _distributions(
+    release: xr.DataTree, model: pm.Model
+) -> tuple[tuple[Distribution, ...], dict[str, Distribution], dict[str, TableMechanism]]:
     """The model's own posterior of each table; by table, the tempered one, if it has one, and the mechanism.
 
     This function reads the counts.
@@ -203,16 +213,18 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[
         group = groups[table.name]
         mechanism = mechanisms[table.name] = stored.tables[table.name].mechanism
         _refuse_another_model(table, group, stored.tree, model)
-        law = own_law(table, model)
-        # The mechanism checks that the counts keep the promise of `min_count`.
-        mechanism.check(law.counts)
-        own.append(law)
+        distribution = own_distribution(table, model)
+        # The mechanism checks that the counts keep the guarantee of `min_count`.
+        mechanism.check(distribution.counts)
+        own.append(distribution)
         if (drawn := mechanism.tempered) is not None:
-            private[table.name] = Law(table, law.counts, drawn.alpha, drawn.r)
+            private[table.name] = Distribution(table, distribution.counts, drawn.alpha, drawn.r)
     return tuple(own), private, mechanisms
 
 
-def _posterior_given(release: xr.DataTree, private: dict[str, Law], draws: int, rng: np.random.Generator) -> xr.Dataset:
+def _posterior_given(
+    release: xr.DataTree, private: dict[str, Distribution], draws: int, rng: np.random.Generator
+) -> xr.Dataset:
     """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
     try:
         numbers = planned_numbers(release, private)
@@ -267,14 +279,14 @@ def _convergence(posterior: xr.Dataset) -> xr.Dataset:
     return whole.assign_coords(diagnostic=list(results))
 
 
-def _agreement(private: tuple[Law, ...], posterior: xr.Dataset) -> xr.Dataset:
+def _agreement(private: tuple[Distribution, ...], posterior: xr.Dataset) -> xr.Dataset:
     with np.errstate(invalid="ignore"):
         error = az.mcse(posterior, method="mean")
     distances = {}
-    for law in private:
-        name = law.table.name
-        u = law.concentration
-        exact = variable(law.table, u / u.sum(axis=-1, keepdims=True))
+    for distribution in private:
+        name = distribution.table.name
+        u = distribution.concentration
+        exact = variable(distribution.table, u / u.sum(axis=-1, keepdims=True))
         with np.errstate(invalid="ignore"):
             distances[name] = (posterior[name].mean(["chain", "draw"]) - exact) / error[name]
     return xr.Dataset(distances)

@@ -21,11 +21,11 @@ from pymc_dirdp.releases.estimation import estimate
 from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = [
+    "Distribution",
     "Fresh",
-    "Law",
     "errors_of_estimates",
     "kl_of_estimates",
-    "own_law",
+    "own_distribution",
     "planned_numbers",
     "simplex",
     "variable",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class Distribution:
     """`Dirichlet(power * counts + prior)` for every row: the posterior if each record counts `power` times.
 
     All arrays have the shape of the table.
@@ -91,9 +91,9 @@ class Law:
         return np.asarray(np.log(rest) - np.log(total))
 
 
-def own_law(table: Table, model: pm.Model) -> Law:
+def own_distribution(table: Table, model: pm.Model) -> Distribution:
     """The model's own posterior of a table. This function reads the counts."""
-    return Law(table, read_counts(table, model).astype(np.float64), table.prior, 1.0)
+    return Distribution(table, read_counts(table, model).astype(np.float64), table.prior, 1.0)
 
 
 def simplex(table: Table, values: Array) -> Array:
@@ -123,26 +123,32 @@ class Fresh:
 
     @classmethod
     def releases(
-        cls, law: Law, mechanism: TableMechanism, *, public: bool, draws: int, rng: np.random.Generator
+        cls,
+        distribution: Distribution,
+        mechanism: TableMechanism,
+        *,
+        public: bool,
+        draws: int,
+        rng: np.random.Generator,
     ) -> "Fresh":
         """In the approximation that plans use, all at once."""
-        counts, d = law.counts.reshape(-1, law.counts.shape[-1]), law.counts.shape[-1]
+        counts, d = distribution.counts.reshape(-1, distribution.counts.shape[-1]), distribution.counts.shape[-1]
         times = min(_REPLICATES, _CELLS // counts.size)
         n_records = int(counts.sum())
         if times < _LEAST or n_records == 0:
-            return cls(np.empty((0, *law.counts.shape)))
+            return cls(np.empty((0, *distribution.counts.shape)))
         which = np.tile(np.arange(len(counts)), times)
-        prior = law.table.prior.reshape(-1, d)
+        prior = distribution.table.prior.reshape(-1, d)
         rows = _Rows(which, prior[which], counts[which].astype(np.float64), len(counts), n_records, public)
         estimates = estimates_of(mechanism, rows, draws, rng)
         if estimates is None:
-            return cls(np.empty((0, *law.counts.shape)))
-        return cls(estimates.reshape(times, *law.counts.shape))
+            return cls(np.empty((0, *distribution.counts.shape)))
+        return cls(estimates.reshape(times, *distribution.counts.shape))
 
 
 def errors_of_estimates(
-    own: tuple[Law, ...],
-    private: dict[str, Law],
+    own: tuple[Distribution, ...],
+    private: dict[str, Distribution],
     mechanisms: dict[str, TableMechanism],
     release: xr.DataTree,
     rng: np.random.Generator,
@@ -152,13 +158,16 @@ def errors_of_estimates(
     public, draws = utility.attrs["records"] == "public", int(release["privacy"].attrs["draws"])
     estimates = _estimates_of(release, own, private)
     groups, rows = {}, []
-    for law in own:
-        name = law.table.name
+    for distribution in own:
+        name = distribution.table.name
         mechanism = mechanisms[name]
         times = mechanism.output_kind.releases_for(draws)
-        fresh = Fresh.releases(law, mechanism, public=public, draws=times, rng=rng)
-        groups[f"/cells/{name}"] = _cell_errors(law, private.get(name), release, estimates[name], fresh)
-        error, others = float(kl_of_estimates(law, estimates[name])), kl_of_estimates(law, fresh.shares)
+        fresh = Fresh.releases(distribution, mechanism, public=public, draws=times, rng=rng)
+        groups[f"/cells/{name}"] = _cell_errors(distribution, private.get(name), release, estimates[name], fresh)
+        error, others = (
+            float(kl_of_estimates(distribution, estimates[name])),
+            kl_of_estimates(distribution, fresh.shares),
+        )
         known = bool(len(others)) and np.isfinite(error)
         rows.append(
             {
@@ -169,7 +178,9 @@ def errors_of_estimates(
             }
         )
     columns = {what: ("table", [row[what] for row in rows]) for what in rows[0]}
-    return groups | {"/estimated": xr.Dataset(columns, coords={"table": [law.table.name for law in own]})}
+    return groups | {
+        "/estimated": xr.Dataset(columns, coords={"table": [distribution.table.name for distribution in own]})
+    }
 
 
 def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, int] | None:
@@ -181,7 +192,9 @@ def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, i
     return {name: 2 * int(n) for name, n in planned.items() if np.isfinite(n)}
 
 
-def _estimates_of(release: xr.DataTree, laws: tuple[Law, ...], private: Iterable[str]) -> dict[str, Array]:
+def _estimates_of(
+    release: xr.DataTree, distributions: tuple[Distribution, ...], private: Iterable[str]
+) -> dict[str, Array]:
     """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says.
 
     `private` names the tables whose draw is the release. Their number of records, if it is private, is taken for any up
@@ -191,16 +204,19 @@ def _estimates_of(release: xr.DataTree, laws: tuple[Law, ...], private: Iterable
         numbers = planned_numbers(release, private)
         found = estimate(release, jointly=False, n_prior=numbers, progressbar=False).tables
     except ArgumentError:
-        return {law.table.name: np.full(law.counts.shape, np.nan) for law in laws}
-    return {law.table.name: found[law.table.name].share_means.reshape(law.counts.shape) for law in laws}
+        return {distribution.table.name: np.full(distribution.counts.shape, np.nan) for distribution in distributions}
+    return {
+        distribution.table.name: found[distribution.table.name].share_means.reshape(distribution.counts.shape)
+        for distribution in distributions
+    }
 
 
-def kl_of_estimates(law: Law, estimates: Array) -> Array:
+def kl_of_estimates(distribution: Distribution, estimates: Array) -> Array:
     """The expected divergence of estimates from the shares given the data, averaged over rows; shape of the first axes.
 
     The expectation is over the model's own posterior, so it can be compared with what was expected without the data.
     """
-    u = law.counts + law.table.prior
+    u = distribution.counts + distribution.table.prior
     size = u.sum(axis=-1, keepdims=True)
     best = u / size
     of_data = (best * (digamma(u + 1) - digamma(size + 1) - np.log(best))).sum(axis=-1).mean()
@@ -209,7 +225,9 @@ def kl_of_estimates(law: Law, estimates: Array) -> Array:
     return np.asarray(of_data + added.mean(axis=rows))
 
 
-def _cell_errors(own: Law, private: Law | None, release: xr.DataTree, estimates: Array, fresh: Fresh) -> xr.Dataset:
+def _cell_errors(
+    own: Distribution, private: Distribution | None, release: xr.DataTree, estimates: Array, fresh: Fresh
+) -> xr.Dataset:
     """The errors of every cell of a table. `private` is None for a table that was released by noise.
 
     `bias_of_draw` is P1 equation 3 with its sign: how far the mean of a draw is from the cell's frequency.

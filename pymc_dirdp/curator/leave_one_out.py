@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
-from pymc_dirdp.curator.estimated import Law, simplex
+from pymc_dirdp.curator.estimated import Distribution, simplex
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.models.likelihoods import Kind, stored_observations
@@ -28,16 +28,16 @@ __all__ = ["Observed", "elpd", "elpd_by_cell", "elpd_by_table", "nuts", "observa
 # The secret private posterior as an ordinary PyMC model, to compare the closed forms with NUTS.
 
 
-def tempered_model(laws: Iterable[Law]) -> pm.Model:
+def tempered_model(distributions: Iterable[Distribution]) -> pm.Model:
     """Priors as they are, and the likelihood of the counts to the power of each weight, as a `pm.Potential`.
 
     A power of a likelihood is no distribution of data, so nothing is observed in this model.
     """
     # The model has no parent: inside `with model:` it would become a part of the user's own model.
     with pm.Model(model=None) as model:
-        for law in laws:
-            name, prior, weight = law.table.name, law.prior, law.power * law.counts
-            if law.table.family == "beta":
+        for distribution in distributions:
+            name, prior, weight = distribution.table.name, distribution.prior, distribution.power * distribution.counts
+            if distribution.table.family == "beta":
                 p = pm.Beta(name, prior[..., 0], prior[..., 1], shape=prior.shape[:-1])
                 log_likelihood = weight[..., 0] * pm.math.log(p) + weight[..., 1] * pm.math.log1p(-p)
             else:
@@ -48,10 +48,10 @@ def tempered_model(laws: Iterable[Law]) -> pm.Model:
 
 
 def nuts(
-    laws: tuple[Law, ...], *, draws: int, tune: int, chains: int, rng: np.random.Generator, bar: Bar
+    distributions: tuple[Distribution, ...], *, draws: int, tune: int, chains: int, rng: np.random.Generator, bar: Bar
 ) -> tuple[dict[str, Array], xr.Dataset]:
     """Draws of each table by NUTS, shape `(chains, draws, *table.shape)`, and the sampler's own statistics."""
-    with tempered_model(laws):
+    with tempered_model(distributions):
         trace = pm.sample(
             draws,
             tune=tune,
@@ -68,7 +68,10 @@ def nuts(
             compute_convergence_checks=False,
         )
     posterior = trace["posterior"]
-    drawn = {law.table.name: simplex(law.table, posterior[law.table.name].values) for law in laws}
+    drawn = {
+        distribution.table.name: simplex(distribution.table, posterior[distribution.table.name].values)
+        for distribution in distributions
+    }
     return drawn, trace["sample_stats"].to_dataset()
 
 
@@ -221,14 +224,14 @@ def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
     return {name: _expanded([data.sel(posterior=name) for data in datasets], n_samples) for name in names}
 
 
-def elpd_by_cell(laws: dict[str, Law], drawn: dict[str, Array]) -> xr.Dataset:
+def elpd_by_cell(distributions: dict[str, Distribution], drawn: dict[str, Array]) -> xr.Dataset:
     """Leave-one-out results of a record of each cell of one table; NaN for a cell without records.
 
     Both arguments are by posterior: the distribution of the table, and its draws, shape `(chains, draws,
     *table.shape)`.
     """
-    first = next(iter(laws.values()))
-    results = {name: _left_out(law, drawn[name]) for name, law in laws.items()}
+    first = next(iter(distributions.values()))
+    results = {name: _left_out(distribution, drawn[name]) for name, distribution in distributions.items()}
     columns = {
         what: xr.concat([first.cells.copy(data=result[what]) for result in results.values()], dim="posterior")
         for what in ("elpd", "p", "pareto_k", "elpd_exact")
@@ -250,8 +253,8 @@ def elpd_by_table(cells: dict[str, xr.Dataset]) -> xr.Dataset:
     return xr.concat(rows, dim="table").assign_coords(table=list(cells))
 
 
-def _left_out(law: Law, p: Array) -> dict[str, Array]:
-    filled, exact = law.counts > 0, law.left_one_out()
+def _left_out(distribution: Distribution, p: Array) -> dict[str, Array]:
+    filled, exact = distribution.counts > 0, distribution.left_one_out()
     empty = np.full(filled.shape, np.nan)
     if not filled.any():
         return {"elpd": empty, "p": empty, "pareto_k": empty, "elpd_exact": exact}
@@ -260,7 +263,7 @@ def _left_out(law: Law, p: Array) -> dict[str, Array]:
     # prediction is of a whole record, whose density is p.
     n_samples = log_p.sizes["chain"] * log_p.sizes["draw"]
     reff = 1.0 if log_p.sizes["chain"] == 1 else float(az.ess(log_p, method="mean").mean()) / n_samples
-    weights, pareto_k = (law.power * log_p).azstats.psislw(r_eff=reff, dim=["chain", "draw"])
+    weights, pareto_k = (distribution.power * log_p).azstats.psislw(r_eff=reff, dim=["chain", "draw"])
     tree = xr.DataTree.from_dict({"/posterior": log_p.to_dataset(), "/log_likelihood": log_p.to_dataset()})
     with warnings.catch_warnings():
         # ArviZ warns of high values of Pareto k and of one cell; k and the exact value are in the result.

@@ -15,7 +15,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
-from pymc_dirdp.curator.estimated import Law, own_law, variable
+from pymc_dirdp.curator.estimated import Distribution, own_distribution, variable
 from pymc_dirdp.curator.leave_one_out import Observed, observations
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.labels import dim_name
@@ -35,7 +35,7 @@ _MOST_VALUES = 2**24
 
 
 def posterior_groups(
-    laws: tuple[Law, ...],
+    distributions: tuple[Distribution, ...],
     drawn: dict[str, Array],
     observations: dict[str, tuple[Observed, ...]],
     model: pm.Model,
@@ -49,17 +49,23 @@ def posterior_groups(
 
     The density of the posterior is the exponential of the sum of `log_prior` and `log_likelihood`, as sensitivities and
     importance weights need it: under the private distribution the likelihood is raised to the power `r`. It is a
-    density in the coordinates of samplers, see :meth:`Law.log_prior`.
+    density in the coordinates of samplers, see :meth:`Distribution.log_prior`.
     """
-    tables = {law.table.name: law for law in laws}
+    tables = {distribution.table.name: distribution for distribution in distributions}
     chains, draws = next(iter(drawn.values())).shape[:2]
-    values = {name: variable(law.table, drawn[name]) for name, law in tables.items()}
-    prior = {name: variable(law.table, law.sample_prior(chains, draws, rng)) for name, law in tables.items()}
-    density = {name: law.log_prior(drawn[name]) for name, law in tables.items()}
-    dims = {law.table.name: _dims(law) for law in laws}
+    values = {name: variable(distribution.table, drawn[name]) for name, distribution in tables.items()}
+    prior = {
+        name: variable(distribution.table, distribution.sample_prior(chains, draws, rng))
+        for name, distribution in tables.items()
+    }
+    density = {name: distribution.log_prior(drawn[name]) for name, distribution in tables.items()}
+    dims = {distribution.table.name: _dims(distribution) for distribution in distributions}
     dims |= {name: _dims_of(name, model.named_vars_to_dims.get(name)) for name in deterministics}
-    coords = {dim: given for law in laws for dim, given in labels(law.table).items()}
-    rows = {name: dims[name] if law.table.family == "beta" else dims[name][:-1] for name, law in tables.items()}
+    coords = {dim: given for distribution in distributions for dim, given in labels(distribution.table).items()}
+    rows = {
+        name: dims[name] if distribution.table.family == "beta" else dims[name][:-1]
+        for name, distribution in tables.items()
+    }
     groups = {
         "posterior": _dataset(values | _flat(model, deterministics, values), dims, coords),
         "prior": _dataset(prior | _flat(model, deterministics, prior), dims, coords),
@@ -69,7 +75,7 @@ def posterior_groups(
 
 
 def _observed_groups(
-    tables: dict[str, Law],
+    tables: dict[str, Distribution],
     drawn: dict[str, Array],
     observations: dict[str, tuple[Observed, ...]],
     rng: np.random.Generator,
@@ -80,19 +86,25 @@ def _observed_groups(
     coords = {dim: given for _, seen in pairs for dim, given in seen.coords.items()}
     given = {seen.name: seen.values for _, seen in pairs}
     groups = {"observed_data": _dataset(given, dims, coords, sample_dims=[])}
-    powers = {f"power_{seen.name}": law.power for law, seen in pairs}
+    powers = {f"power_{seen.name}": distribution.power for distribution, seen in pairs}
     if chains * draws * sum(math.prod(seen.values.shape) for _, seen in pairs) > _MOST_VALUES:
-        total = {seen.name: law.power * seen.total_log_likelihood(drawn[law.table.name]) for law, seen in pairs}
+        total = {
+            seen.name: distribution.power * seen.total_log_likelihood(drawn[distribution.table.name])
+            for distribution, seen in pairs
+        }
         groups["log_likelihood"] = _dataset(total, {}, {})
         groups["log_likelihood"].attrs = powers | {
             "summed": "over all observations, because there are too many to hold one by one"
         }
         return groups
-    each = {seen.name: law.power * seen.log_likelihood(drawn[law.table.name]) for law, seen in pairs}
+    each = {
+        seen.name: distribution.power * seen.log_likelihood(drawn[distribution.table.name])
+        for distribution, seen in pairs
+    }
     shorter = {seen.name: list(seen.dims[: seen.row.ndim]) for _, seen in pairs}
     groups["log_likelihood"] = _dataset(each, shorter, coords)
     groups["log_likelihood"].attrs = powers
-    replicated = {seen.name: seen.replicate(drawn[law.table.name], rng) for law, seen in pairs}
+    replicated = {seen.name: seen.replicate(drawn[distribution.table.name], rng) for distribution, seen in pairs}
     groups["posterior_predictive"] = _dataset(replicated, dims, coords)
     return groups
 
@@ -106,8 +118,8 @@ def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> 
     return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in deterministics.items()}
 
 
-def _dims(law: Law) -> list[str]:
-    table = law.table
+def _dims(distribution: Distribution) -> list[str]:
+    table = distribution.table
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     return _dims_of(table.name, axes)
 
@@ -202,9 +214,9 @@ def exact_posterior(
     found = tables(model)
     kept = _deterministics(model, found, var_names)
     rng = generator(random_seed)
-    laws = tuple(own_law(table, model) for table in found)
-    drawn = {law.table.name: law.sample(1, draws, rng) for law in laws}
-    return marked(posterior_groups(laws, drawn, observations(found, model), model, kept, rng))
+    distributions = tuple(own_distribution(table, model) for table in found)
+    drawn = {distribution.table.name: distribution.sample(1, draws, rng) for distribution in distributions}
+    return marked(posterior_groups(distributions, drawn, observations(found, model), model, kept, rng))
 
 
 def _deterministics(model: pm.Model, found: tuple[Table, ...], var_names: Collection[str] | None) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from scipy.special import xlogy
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import checked_counts, positive, positive_array
 from pymc_dirdp.curator.confidential import Confidential
-from pymc_dirdp.curator.estimated import Law, simplex
+from pymc_dirdp.curator.estimated import Distribution, simplex
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.planning.draw_error import DrawError, expected_kl
@@ -27,7 +27,7 @@ def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
 
     Parameters
     ----------
-    counts : array_like of whole numbers, shape (..., d)
+    counts : array_like of integers, shape (..., d)
         The data `x`, with at least one record.
     alpha : array_like, shape (..., d)
         Prior parameters of the mechanism, positive.
@@ -75,7 +75,7 @@ class RealisedError:
     ----------
     mechanism : DirichletMechanism
         The mechanism that draws.
-    counts : array_like of whole numbers, shape of `mechanism.alpha`
+    counts : array_like of integers, shape of `mechanism.alpha`
         The data, which are secret, with at least one record.
     prior : array_like, shape of `mechanism.alpha`
         The model's own prior parameters.
@@ -154,7 +154,7 @@ _REPLICATES = 500
 
 
 def realised(
-    own: tuple[Law, ...], private: tuple[Law, ...], release: xr.DataTree, rng: np.random.Generator
+    own: tuple[Distribution, ...], private: tuple[Distribution, ...], release: xr.DataTree, rng: np.random.Generator
 ) -> xr.Dataset:
     """Errors by table, in nats, and their ranks: the share of a reference whose error is smaller.
 
@@ -162,7 +162,7 @@ def realised(
     posterior given these data. `kl_posterior` is the divergence of the private posterior from the user's own, summed
     over rows. Its reference is data sets of the same row sizes that the model's prior produces.
     """
-    names = [law.table.name for law in own]
+    names = [distribution.table.name for distribution in own]
     errors = [_errors(mine, theirs, release, rng) for mine, theirs in zip(own, private, strict=True)]
     columns = {
         name: (("table", "draw") if np.ndim(errors[0][name]) else ("table",), np.array([row[name] for row in errors]))
@@ -174,7 +174,7 @@ def realised(
     return xr.Dataset(columns, coords={"table": names, "draw": release["posterior"]["draw"].values})
 
 
-def realised_by_row(own: Law, private: Law, release: xr.DataTree) -> xr.Dataset:
+def realised_by_row(own: Distribution, private: Distribution, release: xr.DataTree) -> xr.Dataset:
     """The errors of each row of a table; `kl_release` is NaN for a row without records."""
     rows = own.cells.isel({own.cells.dims[-1]: 0}, drop=True)
     drawn = rows.expand_dims(draw=release["posterior"]["draw"])
@@ -186,7 +186,9 @@ def realised_by_row(own: Law, private: Law, release: xr.DataTree) -> xr.Dataset:
     )
 
 
-def _errors(own: Law, private: Law, release: xr.DataTree, rng: np.random.Generator) -> dict[str, float | Array]:
+def _errors(
+    own: Distribution, private: Distribution, release: xr.DataTree, rng: np.random.Generator
+) -> dict[str, float | Array]:
     counts = own.counts
     sizes = counts.sum(axis=-1)
     p = dirichlet(own.prior, _REPLICATES, rng)
@@ -206,5 +208,5 @@ def _errors(own: Law, private: Law, release: xr.DataTree, rng: np.random.Generat
     }
 
 
-def _released(law: Law, release: xr.DataTree) -> Array:
-    return simplex(law.table, release.children["posterior"].to_dataset()[law.table.name].values[0])
+def _released(distribution: Distribution, release: xr.DataTree) -> Array:
+    return simplex(distribution.table, release.children["posterior"].to_dataset()[distribution.table.name].values[0])

@@ -62,13 +62,13 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     <BLANKLINE>
       protects   each record as another person; the number of records, 1000, is
     """
-    if not isinstance(release, Plan) and {"promise", "cells", "estimated"} <= set(getattr(release, "children", ())):
+    if not isinstance(release, Plan) and {"guarantee", "cells", "estimated"} <= set(getattr(release, "children", ())):
         return _of_diagnosis(release)
     return report_of_release(release, full=full)
 
 
 def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
-    promise = diagnosis["promise"].attrs
+    guarantee = diagnosis["guarantee"].attrs
     tables = list(diagnosis["cells"].children)
     sections = {
         "errors of this release": tuple(_errors(diagnosis, tables)),
@@ -78,16 +78,16 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
         "sensitivity to the powers of prior and likelihood, at most": tuple(_sensitivity(diagnosis)),
         "expected log density of a left-out record": tuple(_left_out(diagnosis)),
     }
-    promised = (
-        ("guarantee", str(promise["statement"])),
-        ("protected", str(promise["protected"])),
-        ("draws", f"{promise['draws']}, all of them covered"),
+    guaranteed = (
+        ("guarantee", str(guarantee["statement"])),
+        ("protected", str(guarantee["protected"])),
+        ("draws", f"{guarantee['draws']}, all of them covered"),
         ("this page", "is not covered: it was computed from the data themselves"),
     )
     return Report(
         f"{_MARK}: the cost of privacy in {', '.join(tables)}",
         (
-            ("Guarantee of the release", promised),
+            ("Guarantee of the release", guaranteed),
             *((f"{_MARK}: {heading}", lines) for heading, lines in sections.items() if lines),
         ),
     )

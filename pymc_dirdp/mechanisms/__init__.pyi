@@ -11,8 +11,8 @@ from pymc_dirdp.mechanisms.joint import JointMechanism as JointMechanism
 from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism as ZeroSumJointMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism as JointTableMechanism
 from pymc_dirdp.mechanisms.joint_table import ZeroSumJointTableMechanism as ZeroSumJointTableMechanism
-from pymc_dirdp.mechanisms.margins import MarginalsMechanism as MarginalsMechanism
-from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import MarginalsMechanism as MarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism as QuantilesMechanism
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism as SparseGeometricMechanism
 from pymc_dirdp.mechanisms.tree import TreeMechanism as TreeMechanism

@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.outputs import Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import ReadsOutputs
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -103,9 +103,9 @@ class Tempered:
 SAMPLERS = ("exact", "fast")
 # What is proved about a draw, by sampler.
 _ARITHMETIC = {
-    "exact": "whole numbers: the release has the proved law, and nothing was rounded on the way from the counts",
-    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal law, and nothing is "
-    "proved of the last bits of this draw",
+    "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the counts",
+    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
+    "is proved of the last bits of this draw",
 }
 # Outputs of each data set that an audit draws.
 _MANY = 100_000
@@ -129,7 +129,7 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     samplers: ClassVar[tuple[str, ...]] = SAMPLERS
     """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     min_count: float | None = None
-    """What every cell is promised to hold; None if the guarantee does not rest on that."""
+    """What every cell is guaranteed to hold; None if the guarantee does not rest on that."""
     is_joint: ClassVar[bool] = False
     """Whether one noise is for all rows, so that an output is read as a whole."""
     calibrated_by: ClassVar[str] = ""
@@ -220,7 +220,7 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         output, counts : array_like
             A release, and a data set. Leading axes broadcast.
         steps : int, optional
-            The number of steps of the urn that drew the output; None for the law that the urn approaches.
+            The number of steps of the urn that drew the output; None for the distribution that the urn approaches.
 
         Returns
         -------
@@ -234,25 +234,29 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         Parameters
         ----------
         outputs : array, shape (n, ...)
-            Any numbers: what claims to be a mechanism may put out anything.
+            Any numbers: what claims to be a mechanism may have any output.
         x, y : array
             The two data sets.
         floor : float
-            Half a step of the grid, added to probabilities that a sampler on a grid may put out as 0.
+            Half a step of the grid, added to probabilities that a sampler on a grid may round to 0.
         """
         with np.errstate(invalid="ignore"):
             ratio = self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
         return np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
 
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        """The laws of the output at two data sets, cut into about so many cells; None takes as many as are useful.
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
+        """The distributions of the output at two data sets.
+
+        Cut into about so many cells; None takes as many as are useful.
 
         Raises
         ------
         ArgumentError
-            If the laws are not known, or not for such data sets.
+            If the distributions are not known, or not for such data sets.
         """
-        raise ArgumentError(f"The law of a {type(self).__name__} is not known here. Use audit, which draws from it.")
+        raise ArgumentError(
+            f"The distribution of a {type(self).__name__} is not known here. Use audit, which draws from it."
+        )
 
     def stronger(self, factor: float) -> "tuple[str, Self] | None":
         """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""
@@ -265,21 +269,24 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
 
     @property
     def noise_sd(self) -> float | None:
-        """Standard deviation of the noise in one cell; None if it does not add noise of one law to every cell."""
+        """Standard deviation of the noise in one cell.
+
+        None unless every cell has noise of the same distribution.
+        """
         return None
 
     @property
     def free_variance(self) -> float | None:
         """The variance of the noise in one cell where nothing is known of its sum; None as for `noise_sd`.
 
-        Noise that adds up to 0 has the law of such noise given its sum, so the likelihood of noisy counts with a known
-        total is that of independent cells with this variance, up to the shape of the law.
+        Noise that adds up to 0 has the distribution of such noise given its sum, so the likelihood of noisy counts with
+        a known total is that of independent cells with this variance, up to the shape of the distribution.
         """
         return None if self.noise_sd is None else self.noise_sd**2
 
     @property
     def laplace_scale(self) -> float | None:
-        """The scale of the noise of a cell if its law is Laplace's, also a discrete one; None otherwise."""
+        """The scale of the noise of a cell if its distribution is Laplace's, also a discrete one; None otherwise."""
         return None
 
     @property

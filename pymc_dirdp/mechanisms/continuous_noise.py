@@ -10,14 +10,14 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.mechanisms.audit_laws import CELLS, normal_laws
+from pymc_dirdp.mechanisms.audit_distributions import CELLS, normal_distributions
 from pymc_dirdp.mechanisms.discrete_gaussian import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.roots import not_below
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.fast import on_grid
 
 __all__ = ["GaussianMechanism", "LaplaceMechanism"]
@@ -87,9 +87,9 @@ class GaussianMechanism(NoisyCounts):
         return -((noise / self.sigma) ** 2) / 2 - math.log(2 * math.pi) / 2 - math.log(self.sigma)
 
     @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
         """Only the direction from one data set to the other matters."""
-        return normal_laws(math.sqrt(float(np.sum((x - y) ** 2))) / self.sigma, cells or CELLS)
+        return normal_distributions(math.sqrt(float(np.sum((x - y) ** 2))) / self.sigma, cells or CELLS)
 
     @property
     def _ratio(self) -> float:
@@ -119,9 +119,9 @@ class GaussianMechanism(NoisyCounts):
 # Laplace noise on counts.
 
 
-# A likelihood ratio agrees with that of the law to so many decimals.
+# A likelihood ratio agrees with that of the distribution to so many decimals.
 _DECIMALS = 9
-# Cells between the centres of two Laplace laws.
+# Cells between the centres of two Laplace distributions.
 _BETWEEN = 300
 
 
@@ -191,14 +191,14 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
         return np.round(super().log_likelihood_ratio(outputs, x, y), _DECIMALS)
 
     @override
-    def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
+    def _cell_distributions(self, shift: float, cells: int | None) -> FiniteDistributions:
         """The loss is constant beyond the two counts, so one cell is enough on either side."""
         edges = np.linspace(0.0, shift / self.scale, _BETWEEN)
         # P[a < Z < b] = exp(-a) (1 - exp(a - b)) / 2 for 0 <= a.
         width = math.log(-math.expm1(-float(edges[1]))) - math.log(2)
         last = -shift / self.scale - math.log(2)
         falling = np.concatenate([[-math.log(2)], width - edges[:-1], [last]])
-        return FiniteLaws(falling, falling[::-1])
+        return FiniteDistributions(falling, falling[::-1])
 
     @cached_property
     @override

@@ -14,15 +14,15 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.audit_laws import CELLS, dirichlet_laws, urn_laws
+from pymc_dirdp.mechanisms.audit_distributions import CELLS, dirichlet_distributions, urn_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import DRAWS, ONE_DRAW, Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
-from pymc_dirdp.mechanisms.table import TableMechanism, blocks, crowd, moved, smallest_two
+from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, moved, smallest_two
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
 from pymc_dirdp.privacy.urn import urn_cells
@@ -32,7 +32,8 @@ from pymc_dirdp.sampling.fast import fast_dirichlet
 
 __all__ = ["DirichletDraws", "DirichletMechanism"]
 
-# What mechanisms share whose release is a draw from a Dirichlet law: its likelihood, a product over cells and rows.
+# What mechanisms share whose release is a draw from a Dirichlet distribution: its likelihood, a product over cells and
+# rows.
 
 
 # Outputs of each data set that an audit draws from an urn.
@@ -44,7 +45,10 @@ _ROUNDING = 1e-9
 
 
 class DirichletDraws(CurvesOf, Mechanism):
-    """Release draws from a Dirichlet law whose parameters depend on the secret, in whole numbers from a Pólya urn."""
+    """Release draws from a Dirichlet distribution with secret parameters.
+
+    They are sampled in integers, from a Pólya urn.
+    """
 
     urn_steps: int | None
     """The public number of steps of the urn whose counts the curves are about; None if they are about the draw."""
@@ -53,8 +57,8 @@ class DirichletDraws(CurvesOf, Mechanism):
     def checked_sampler(self, sampler: str | None) -> str:
         if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
             raise ArgumentError(
-                "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
-                "leave urn_steps out and ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega."
+                "The guarantee is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', "
+                "or leave urn_steps out and ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega."
             )
         return sampler or self.samplers[0]
 
@@ -71,7 +75,7 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     @abc.abstractmethod
     def concentration(self, counts: ArrayLike) -> Array:
-        """The parameters of the Dirichlet law. **Secret**, as the counts are."""
+        """The parameters of the Dirichlet distribution. **Secret**, as the counts are."""
 
     @abc.abstractmethod
     def _parameters(self, secret: Array) -> Array:
@@ -106,14 +110,18 @@ class DirichletDraws(CurvesOf, Mechanism):
         # Cells that do not change cancel exactly.
         u, v = self.concentration(x), self.concentration(y)
         changed = u != v
-        # What claims to be a mechanism may put out anything.
+        # What claims to be a mechanism may have any output.
         logs = np.log(np.maximum(outputs[..., changed] + floor, _TINY))
         return np.asarray(_log_beta(v) - _log_beta(u) + logs @ (u - v)[changed])
 
     @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
         u, v = self.concentration(x), self.concentration(y)
-        return dirichlet_laws(u, v, cells or CELLS) if self.urn_steps is None else urn_laws(u, v, self.urn_steps)
+        return (
+            dirichlet_distributions(u, v, cells or CELLS)
+            if self.urn_steps is None
+            else urn_distributions(u, v, self.urn_steps)
+        )
 
     @staticmethod
     def _cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:
@@ -124,7 +132,7 @@ class DirichletDraws(CurvesOf, Mechanism):
     def _row_likelihood(cls, alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
         """One row of an output as a function of its counts, with parameters `r * counts + alpha`. Shapes (d,)."""
         if steps is None and (np.any(output <= 0) or abs(output.sum() - 1) > _ROUNDING):
-            raise ArgumentError("Expected a draw of positive shares that add up to 1. A sampler puts out nothing else.")
+            raise ArgumentError("Expected a draw of positive shares that add up to 1. A sampler returns nothing else.")
         seen, total = _seen(output, steps), alpha.sum()
         return RowLikelihood(
             lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps),
@@ -183,10 +191,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change, see :mod:`pymc_dirdp.privacy.people`.
     min_count : float, default 0.0
-        The public promise that every cell of every data set that could occur holds at least so many records. It is an
+        The public guarantee that every cell of every data set that could occur holds at least so many records. It is an
         assumption about the world, not about these data, and it is part of the guarantee.
     contribution : Contribution or int, default 1
-        What one person can add to the table; one person's records may all change together. A whole number means so
+        What one person can add to the table; one person's records may all change together. An integer means so
         many records at most, anywhere in the table. The attribute is always a
         :class:`~pymc_dirdp.privacy.people.Contribution` with one entry for each row axis.
     n_records : int, optional
@@ -313,7 +321,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @cached_property
     @override
     def _curves(self) -> PrivacyCurves:
-        """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
+        """The dominating pair of distributions.
+
+        Where a person has records in several blocks, a composition of such pairs.
+        """
         if self._is_constant:
             return NoLoss()
         assumed = self.min_count, self.contribution
@@ -330,11 +341,13 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def concentration(self, counts: ArrayLike) -> Array:
-        """Parameters `r * counts + alpha` of the law that :meth:`sample` draws from. **Secret**, as the counts are.
+        """Parameters `r * counts + alpha` of the distribution that :meth:`sample` draws from.
+
+        **Secret**, as the counts are.
 
         Parameters
         ----------
-        counts : array_like of whole numbers, shape of `alpha`
+        counts : array_like of integers, shape of `alpha`
 
         Returns
         -------
@@ -369,15 +382,15 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
         Parameters
         ----------
-        counts : array_like of whole numbers, shape of `alpha`
+        counts : array_like of integers, shape of `alpha`
             The secret. Errors never show it.
         draws : int, default 1
             Number of draws, at least 1.
         sampler : {"exact", "fast"}, default "exact"
-            `"exact"` draws whole numbers from a Pólya urn; nothing is rounded on the way from the counts. With c
+            `"exact"` draws integers from a Pólya urn; nothing is rounded on the way from the counts. With c
             records of `steps` in a category, its component is the public number `(2 c + 1) / (2 steps + d)`.
-            `"fast"` draws in floating point with NumPy and rounds to a public grid of `2**-32`: nearly the law that
-            the curves are about, and how nearly is not proved.
+            `"fast"` draws in floating point with NumPy and rounds to a public grid of `2**-32`: nearly the distribution
+            that the curves are about, and how nearly is not proved.
         random_seed : int, SeedSequence, Generator or None
             None takes the bits of the operating system, for `"fast"` as the key of a generator. Anything else is for
             tests: the draw can be computed again.
@@ -402,7 +415,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             return np.ones((draws, *self.alpha.shape))
         if steps is None:
             public = adjacency_named(self.adjacency).records_are_public
-            # Whole numbers: a sum of doubles would be rounded, and how may depend on where the records lie.
+            # Integers: a sum of doubles would be rounded, and how may depend on where the records lie.
             steps = self.default_steps(sum(map(int, secret.ravel().tolist())) if public else None)
         return exact_dirichlet(self.alpha, self.r, secret, steps=steps, draws=draws, bits=bits)
 
@@ -527,13 +540,13 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             a, b = smallest_two(alpha, cells, d)
             moves.append((a, b))
             if not replaced:
-                crowd(base, a, d)
+                fill_row(base, a, d)
             elif self.n_records is not None:
                 # All that do not move lie in the cell with the larger prior.
                 others = max(self.n_records - int(base.sum()), 0)
                 records = min(records, others)
                 base.flat[b] += others - records
             elif a // d != b // d:
-                crowd(base, a, d)
-                crowd(base, b, d)
+                fill_row(base, a, d)
+                fill_row(base, b, d)
         return moved(base, moves, records, self.adjacency)

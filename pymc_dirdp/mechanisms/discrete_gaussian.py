@@ -19,7 +19,7 @@ from pymc_dirdp.mechanisms.whole_noise import gaussian_deviation, gaussian_noise
 from pymc_dirdp.numerics.quadrature import bulk_breaks, nodes
 from pymc_dirdp.numerics.roots import largest_safe, not_below
 from pymc_dirdp.privacy.conversion import best_order, log_delta_at
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, dyadic_above
 
@@ -74,11 +74,11 @@ def gaussian_excess(ratio: float, start: float) -> tuple[float, float]:
 
 
 # This covers the rounding of an exponential of at most 745 and of what is done with it, relative.
-_MARGIN = 1e-12
+_MARGINAL = 1e-12
 _LEAST = 5e-324
 # A sum of noises that is this close to a discrete Gaussian variable is taken for one, and what is missing is added.
 _CLOSE = 1e-12
-# Laws of more cells are not convolved.
+# Distributions of more cells are not convolved.
 _MOST_CONVOLVED = 4096
 # Masses below exp(-745) are 0 in doubles; what all of them weigh together is far below this.
 _UNDERFLOW, _UNDERFLOWN = 745.0, 1e-305
@@ -106,10 +106,10 @@ def delta(variance: float, cells: int, records: int, epsilon: float) -> float:
         return converted(cells * records**2 / (2 * variance), epsilon)
     if closeness > _CLOSE:
         summed = _summed(v, records / variance, t, _convolved(variance, cells)) + _UNDERFLOWN
-        margin = _MARGIN + cells * math.sqrt(2 * _UNDERFLOW * v) * 1e-15
+        margin = _MARGINAL + cells * math.sqrt(2 * _UNDERFLOW * v) * 1e-15
     else:
         summed = (_summed if v <= _MOST_SUMMED else _integrated)(v, records / variance, t) * (1 + closeness)
-        margin = _MARGIN
+        margin = _MARGINAL
     return min(summed * (1 + margin), math.exp(log_bound))
 
 
@@ -119,7 +119,7 @@ def converted(rho: float, epsilon: float) -> float:
     def log_delta(order: float) -> float:
         return log_delta_at(order, order * rho, epsilon)
 
-    return min(1.0, math.sqrt(rho / 2) * (1 + _MARGIN), math.exp(log_delta(best_order(log_delta))) * (1 + _MARGIN))
+    return min(1.0, math.sqrt(rho / 2) * (1 + _MARGINAL), math.exp(log_delta(best_order(log_delta))) * (1 + _MARGINAL))
 
 
 def _closeness(variance: float, cells: int) -> float:
@@ -160,22 +160,22 @@ def _integrated(v: float, slope: float, t: Fraction) -> float:
 def _convolved(variance: float, cells: int) -> Array:
     """Probabilities of 0, 1, ... of the sum of the noises of several cells, by convolution of positive numbers."""
 
-    def within(law: Array, n: int) -> Array:
-        reach, middle = math.ceil(math.sqrt(2 * _UNDERFLOW * n * variance)), len(law) // 2
-        return law[max(middle - reach, 0) : middle + reach + 1]
+    def within(distribution: Array, n: int) -> Array:
+        reach, middle = math.ceil(math.sqrt(2 * _UNDERFLOW * n * variance)), len(distribution) // 2
+        return distribution[max(middle - reach, 0) : middle + reach + 1]
 
     power, power_of = _single(variance), 1
-    law, law_of = np.ones(1), 0
+    distribution, law_of = np.ones(1), 0
     left = cells
     while left:
         if left & 1:
             law_of += power_of
-            law = within(np.convolve(law, power), law_of)
+            distribution = within(np.convolve(distribution, power), law_of)
         left >>= 1
         if left:
             power_of *= 2
             power = within(np.convolve(power, power), power_of)
-    return law[len(law) // 2 :]
+    return distribution[len(distribution) // 2 :]
 
 
 def _single(variance: float) -> Array:
@@ -195,7 +195,7 @@ def renyi(variance: Fraction, cells: int, order: float) -> float:
     if order == 1:
         return whole
     less = cells * log_theta_ratio(float(variance), order) / (order - 1)
-    return math.nextafter(whole + less * (1 - _MARGIN), math.inf)
+    return math.nextafter(whole + less * (1 - _MARGINAL), math.inf)
 
 
 def log_theta_ratio(variance: float, x: float) -> float:
@@ -225,7 +225,7 @@ def log_theta_ratio(variance: float, x: float) -> float:
 _WIDE, _TERMS = 2.0, 80
 # Audits sum over so many sigmas, and over so many cells at most.
 _DISCRETE_GAUSSIAN_REACH, _MOST_CELLS = 13.0, 400_000
-# The search for the least noise goes down by this factor until a promise breaks, and then bisects.
+# The search for the least noise goes down by this factor until a guarantee breaks, and then bisects.
 _STEP = 0.98
 _BISECTIONS = 32
 # Above this sigma the lattice is too fine for delta to rise with it.
@@ -349,14 +349,16 @@ class DiscreteGaussianMechanism(NoisyCounts):
         return safe
 
     @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
         """The likelihood ratio depends on `(x - y) @ noise` alone, so the distribution of that is convolved."""
         shifts = [round(float(shift)) for shift in (x - y)[x != y]]
         if not shifts:
             raise ArgumentError("Expected two data sets that differ.")
         reach = math.ceil(_DISCRETE_GAUSSIAN_REACH * math.sqrt(self.variance)) + max(map(abs, shifts)) + 2
         if 2 * reach * sum(map(abs, shifts)) > _MOST_CELLS:
-            raise ArgumentError(f"The law of noise with sigma={self.sigma:g} has too many cells to be summed over.")
+            raise ArgumentError(
+                f"The distribution of noise with sigma={self.sigma:g} has too many cells to be summed over."
+            )
         g = np.arange(-reach, reach + 1, dtype=np.float64)
 
         def cell(centre: int, shift: int) -> Array:
@@ -365,11 +367,11 @@ class DiscreteGaussianMechanism(NoisyCounts):
             spread[:: abs(shift)] = np.exp(self.log_noise(g - centre))
             return spread if shift > 0 else spread[::-1]
 
-        def law(centres: list[int]) -> Array:
+        def distribution(centres: list[int]) -> Array:
             return reduce(np.convolve, [cell(c, s) for c, s in zip(centres, shifts, strict=True)])
 
         with np.errstate(divide="ignore"):
-            return FiniteLaws(np.log(law(shifts)), np.log(law([0] * len(shifts))))
+            return FiniteDistributions(np.log(distribution(shifts)), np.log(distribution([0] * len(shifts))))
 
 
 def _log_normaliser(variance: float) -> float:

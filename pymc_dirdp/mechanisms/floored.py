@@ -24,9 +24,9 @@ from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, fast_floored, flint, intensities
 
-__all__ = ["FlooredDirichletMechanism", "FlooredLaw", "floored_pair"]
+__all__ = ["FlooredDirichletMechanism", "FlooredDistribution", "floored_pair"]
 
-# The law of an intensity above a floor, as a function of the count: what inference from a floored draw needs.
+# The distribution of an intensity above a floor, as a function of the count: what inference from a floored draw needs.
 
 
 # What an intensity says of a count is looked at in so many places, so many standard deviations far.
@@ -37,7 +37,7 @@ _RARE = 1e-200
 
 @final
 @dataclass(frozen=True)
-class FlooredLaw:
+class FlooredDistribution:
     """Gamma distributions with parameters `r * counts + alpha`, given that they lie between a floor and a ceiling.
 
     Attributes
@@ -144,7 +144,7 @@ def _worst_cells(cells: NDArray[np.intp], together: float, numbers: Sequence[int
 # The floored Dirichlet mechanism: a draw whose intensities stay above a public floor.
 
 
-# Between these the curves, the law and the grid can be computed.
+# Between these the curves, the distribution and the grid can be computed.
 _RANGE = 1e-3, 1e4
 # What a cell of the grid adds to an intensity at most.
 _LAST_CELL = 1 + 2.0**-36
@@ -161,13 +161,13 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     the same guarantee `r` is larger and the draw is 1.6 to 3.5 times closer to the frequencies, and it keeps
     zero-concentrated differential privacy, which no continuous Dirichlet draw without a floor does. The curves are
     those of the intensities. In one row under replace-one the loss depends on the shares alone, so that the intensities
-    cost nothing more there; and from them more is concluded, because their law is a product over cells.
+    cost nothing more there; and from them more is inferred, because their distribution is a product over cells.
 
     Parameters
     ----------
     alpha : array_like, shape (..., d)
-        Parameters of the law, between 1e-3 and 1e4. They are no prior of the model: small ones cost nothing. The
-        leading axes are the rows of the table.
+        Parameters of the distribution, between 1e-3 and 1e4. They are no prior of the model: small ones cost nothing.
+        The leading axes are the rows of the table.
     r : float
         How much one record counts, between 1e-9 and 100.
     floor : float
@@ -191,7 +191,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     -----
     The exact sampler takes the optional package python-flint (``pip install python-flint``): it decides with
     certified bounds of the incomplete Gamma function in which cell of a public grid an intensity lies, so the release
-    has the law that the curves are about.
+    has the distribution that the curves are about.
 
     References
     ----------
@@ -305,8 +305,8 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
     @property
     @override
-    def law_in_words(self) -> str:
-        return super().law_in_words + ("" if self.ceiling is None else f", all below {self.ceiling:.4g}")
+    def formula_in_words(self) -> str:
+        return super().formula_in_words + ("" if self.ceiling is None else f", all below {self.ceiling:.4g}")
 
     @property
     def taken_off(self) -> float:
@@ -330,8 +330,8 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     @cached_property
     @override
     def _curves(self) -> PrivacyCurves:
-        law = (self.alpha, self.r, self.floor, self._top)
-        return floored_curves(*law, self.adjacency, self.contributed, self.n_records)
+        distribution = (self.alpha, self.r, self.floor, self._top)
+        return floored_curves(*distribution, self.adjacency, self.contributed, self.n_records)
 
     def _checked(self, counts: ArrayLike) -> Array:
         table = checked_counts(counts, self.alpha.shape, n_records=self.assumed_records)
@@ -352,15 +352,15 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
         Parameters
         ----------
-        counts : array_like of whole numbers, shape of `alpha`
+        counts : array_like of integers, shape of `alpha`
             The secret. Errors never show it.
         draws : int, default 1
             Number of draws, at least 1.
         sampler : {"exact", "fast"}, default "exact"
             `"exact"` decides in which cell of a public grid, whose points lie `2**(2**-36)` times apart, an intensity
             lies, and returns the middle of the cell. Nothing is rounded on the way from the counts. `"fast"` draws in
-            floating point with NumPy and puts the result on the same grid: nearly the law that the curves are about,
-            and how nearly is not proved.
+            floating point with NumPy and puts the result on the same grid: nearly the distribution that the curves are
+            about, and how nearly is not proved.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -375,11 +375,11 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
             If `"exact"` lacks python-flint.
         """
         table, draws = self._checked(counts), integer(1, draws=draws)
-        law: dict[str, Any] = {"ceiling": self._top, "draws": draws}
+        distribution: dict[str, Any] = {"ceiling": self._top, "draws": draws}
         if self.checked_sampler(sampler) == "exact":
-            cells = exact_floored(self.alpha, self.r, self.floor, table, bits=Bits(random_seed), **law)
+            cells = exact_floored(self.alpha, self.r, self.floor, table, bits=Bits(random_seed), **distribution)
         else:
-            cells = fast_floored(self.alpha, self.r, self.floor, table, rng=generator(random_seed), **law)
+            cells = fast_floored(self.alpha, self.r, self.floor, table, rng=generator(random_seed), **distribution)
         return intensities(cells, self.floor)
 
     def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "exact", random_seed: Seed = None) -> Array:
@@ -433,20 +433,20 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         return bool(np.all((output >= self.floor) & (output <= self._top * _LAST_CELL)))
 
     @cached_property
-    def _law(self) -> FlooredLaw:
-        return FlooredLaw(self.r, self.floor, self._top)
+    def _distribution(self) -> FlooredDistribution:
+        return FlooredDistribution(self.r, self.floor, self._top)
 
     @override
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         g, x = np.asarray(output, dtype=np.float64), np.asarray(counts, dtype=np.float64)
-        return self._law.log_density(g, x, self.alpha)
+        return self._distribution.log_density(g, x, self.alpha)
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         if not self._inside(output):
-            raise ArgumentError("Expected intensities between the floor and the ceiling. No sampler puts out others.")
+            raise ArgumentError("Expected intensities between the floor and the ceiling. No sampler returns others.")
         d = self.alpha.shape[-1]
-        return list(map(self._law.row_likelihood, output.reshape(-1, d), self.alpha.reshape(-1, d)))
+        return list(map(self._distribution.row_likelihood, output.reshape(-1, d), self.alpha.reshape(-1, d)))
 
     @override
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
@@ -454,7 +454,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         if np.ptp(self.alpha):
             return None
         alpha = np.broadcast_to(self.alpha.flat[0], counts.shape)
-        return self._law.rows_seen(self._simulated(alpha, counts, rng), alpha)
+        return self._distribution.rows_seen(self._simulated(alpha, counts, rng), alpha)
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.audit_laws import block_laws
+from pymc_dirdp.mechanisms.audit_distributions import block_distributions
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, geometric_noise, used_scale
 from pymc_dirdp.numerics.quadrature import coth_excess, legendre_excess, log_legendre
 from pymc_dirdp.numerics.roots import not_below
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse, erased_responses
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws, product_of
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
@@ -107,14 +107,14 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
         return RandomisedResponse(not_below(each), self._groups, not_below(self._groups * each))
 
     @override
-    def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
+    def _cell_distributions(self, shift: float, cells: int | None) -> FiniteDistributions:
         """Integers between the two counts, and all beyond in one cell each: there the loss is constant."""
         u, between = 1 / self.scale, round(shift)
         # P[G <= 0] = 1 / (1 + q), P[G = g] = (1 - q) / (1 + q) q^|g| and P[G >= g] = q^g / (1 + q), with q = exp(-u).
         total = math.log1p(math.exp(-u))
         g = np.arange(1, between)
-        law = np.concatenate([[-total], math.log(-math.expm1(-u)) - total - u * g, [-u * between - total]])
-        return FiniteLaws(law, law[::-1])
+        distribution = np.concatenate([[-total], math.log(-math.expm1(-u)) - total - u * g, [-u * between - total]])
+        return FiniteDistributions(distribution, distribution[::-1])
 
 
 # Geometric noise that adds up to 0: for tables whose number of records is public.
@@ -321,9 +321,9 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
         return erased_responses(u, kept, self._records, self._blocks, largest)
 
     @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
         shifts = self._by_block(np.asarray(x, dtype=np.float64) - y)
         if np.any(shifts.sum(axis=-1) != 0):
             raise ArgumentError("Expected two data sets with the same number of records in every block.")
         changed = [block[block != 0] for block in shifts if np.any(block)]
-        return product_of([block_laws(self.scale, self._block_cells, block) for block in changed])
+        return product_of([block_distributions(self.scale, self._block_cells, block) for block in changed])

@@ -323,7 +323,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return range(math.floor(least), math.ceil(most) + 1)
 
     @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> NoReturn:
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> NoReturn:
         self._refuse_product()
 
 

@@ -1,4 +1,4 @@
-"""What all mechanisms share that add noise to counts, and how noisy counts are read as data."""
+"""What all mechanisms share that add noise to counts, and how noisy counts are treated as the data."""
 
 import abc
 import dataclasses
@@ -20,7 +20,7 @@ from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood, RowsS
 from pymc_dirdp.mechanisms.table import TableMechanism, blocks, moved
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws, product_of
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
@@ -108,12 +108,12 @@ class ReleasedCounts(Mechanism):
 
         Parameters
         ----------
-        counts : array_like of whole numbers, shape of `prior`
+        counts : array_like of integers, shape of `prior`
             The secret. Errors never show it. Where `n_records` is public, they add up to it.
         sampler : {"exact", "fast"}, default "exact"
-            `"exact"` draws in whole numbers with bits of the operating system; noise is added to the counts as whole
+            `"exact"` draws in integers with bits of the operating system; noise is added to the counts as whole
             numbers, and the sum is rounded to a double once. `"fast"` draws in floating point with NumPy: nearly the
-            law that the curves are about, and how nearly is not proved. Continuous noise has only that.
+            distribution that the curves are about, and how nearly is not proved. Continuous noise has only that.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -209,8 +209,8 @@ _LARGEST = 2.0**1000
 class NoisyCounts(ReleasedCounts, TableMechanism):
     """Release counts plus noise; everything else is post-processing of it.
 
-    A subclass is a frozen dataclass, whose one field more is the parameter of the noise. It says its curves, the law of
-    the noise in one cell, and how that is drawn.
+    A subclass is a frozen dataclass, whose one field more is the parameter of the noise. It says its curves, the
+    distribution of the noise in one cell, and how that is drawn.
 
     Parameters
     ----------
@@ -237,9 +237,9 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         Fact("noise_sd", "noise_sd", "scalar", given=False),
     )
     smooth_noise: ClassVar[bool] = False
-    """Whether `log_noise` follows a smooth curve with few kinks between whole numbers, too."""
+    """Whether `log_noise` follows a smooth curve with few kinks between integers, too."""
     noise_family: ClassVar[str] = "normal"
-    """The continuous law that `log_noise` follows: "normal", or "laplace" with the scale `parameter`."""
+    """The continuous distribution that `log_noise` follows: "normal", or "laplace" with the scale `parameter`."""
     exact_form: ClassVar[str] = ""
     """The mechanism to use in the place of one that cannot be drawn exactly."""
 
@@ -291,7 +291,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         Raises
         ------
         UnattainableError
-            If noise of this law keeps no guarantee of this kind.
+            If noise of this distribution keeps no guarantee of this kind.
         """
         facts: dict[str, Any] = {
             "prior": prior,
@@ -322,7 +322,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
 
     @classmethod
     def _least(cls, excess: Callable[[float], float]) -> float:
-        """The least parameter at which a promise is kept, that is, `excess` is at most 0."""
+        """The least parameter at which a guarantee is kept, that is, `excess` is at most 0."""
         return 1 / largest_safe(lambda inverse: excess(1 / inverse))
 
     @property
@@ -387,7 +387,10 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         return CellNoise(normal, (constant - far) / (_FAR_OUT**2 if normal else _FAR_OUT), constant)
 
     def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> Whole:
-        """Independent noise of this shape as Python's whole numbers, with exactly the law that the curves are about."""
+        """Independent noise of this shape as Python's integers.
+
+        It has exactly the distribution that the curves are about.
+        """
         raise ArgumentError(self._no_such_sampler("exact"))
 
     @override
@@ -508,8 +511,8 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     def _sum_reach(self, cells: int) -> float:
         """How far the noise of so many cells takes their sum, but with a probability below `2 exp(-60)`.
 
-        Bernstein's inequality for noise whose moments are at most those of a Laplace law of the same variance; a scale
-        below 1 is that of whole noise that is mostly 0.
+        Bernstein's inequality for noise whose moments are at most those of a Laplace distribution of the same variance;
+        a scale below 1 is that of whole noise that is mostly 0.
         """
         scale = self.noise_sd / math.sqrt(2) + 1
         return math.sqrt(2 * _UNLIKELY * cells) * self.noise_sd + _UNLIKELY * scale
@@ -530,16 +533,19 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         return np.asarray(np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300).sum(axis=-1))
 
     @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        return product_of([self._cell_laws(abs(float(shift)), cells) for shift in (x - y)[x != y]])
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
+        return product_of([self._cell_distributions(abs(float(shift)), cells) for shift in (x - y)[x != y]])
 
-    def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
-        """The two laws of one cell whose counts differ by `shift`: whole noise, as far as it is not negligible."""
+    def _cell_distributions(self, shift: float, cells: int | None) -> FiniteDistributions:
+        """The two distributions of one cell whose counts differ by `shift`.
+
+        The noise is integer, and listed as far as it is not negligible.
+        """
         reach = math.ceil(_REACH * self.noise_sd) + 1
         if 2 * reach + shift > _MOST_CELLS:
-            raise ArgumentError(f"The law of {self.in_short} has too many cells to be summed over.")
+            raise ArgumentError(f"The distribution of {self.in_short} has too many cells to be summed over.")
         seen = np.arange(-reach, reach + round(shift) + 1, dtype=np.float64)
-        return FiniteLaws(self.log_noise(seen), self.log_noise(seen - shift))
+        return FiniteDistributions(self.log_noise(seen), self.log_noise(seen - shift))
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:

@@ -1,7 +1,7 @@
 """What a mechanism publishes: an output, which knows its values, its text, and what is read from it.
 
 There are four kinds: draws of the shares, one noisy table, noisy marginals of a table, and the listed cells of a sparse
-table. Which kind a mechanism publishes is its own business: whoever has an output asks the output.
+table. Which kind a mechanism publishes is its own business: anyone who has an output asks the output.
 """
 
 import abc

@@ -188,7 +188,7 @@ class QuantilesMechanism(ChoiceMechanism):
         edges : tuple of int
         """
         bits = Bits(None if random_seed is None else generator(random_seed))
-        # Scores are whole numbers, so that nothing is rounded.
+        # Scores are integers, so that nothing is rounded.
         scale = Fraction(self.scale) * self.n_bins
         return tuple(sorted({chosen(scores, scale, bits) for scores in self.scores(between)}))
 
@@ -196,7 +196,7 @@ class QuantilesMechanism(ChoiceMechanism):
         """For each edge the scores of all candidates, times `n_bins`. **Secret.**"""
         counts = np.asarray(between)
         if counts.shape != (self.n_candidates + 1,) or counts.dtype.kind not in "iu":
-            raise DataError("Expected whole numbers of records, one more of them than there are candidates.")
+            raise DataError("Expected integers of records, one more of them than there are candidates.")
         running = np.cumsum(counts).tolist()
         below, total = running[:-1], running[-1]
         return [[-abs(self.n_bins * c - edge * total) for c in below] for edge in range(1, self.n_bins)]

@@ -104,7 +104,7 @@ class RowsSeen:
 
 
 class ReadsOutputs:
-    """What a mechanism tells whoever reads an output of it. By default it tells that this is not possible here."""
+    """What a mechanism tells anyone who reads an output of it. By default it tells that this is not possible here."""
 
     def public_records(self, n_records: int | None) -> int | None:
         """The public number of records that an output is read with; None if it is private.
@@ -161,7 +161,7 @@ class ReadsOutputs:
             If the likelihood is no product, or the mechanism cannot have put this out.
         """
         raise ArgumentError(
-            f"The law of a {type(self).__name__} with so many categories is no product over cells, so nothing is "
-            "concluded from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
+            f"The distribution of a {type(self).__name__} with so many categories is no product over cells, so nothing "
+            "is inferred from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
             "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
         )

@@ -166,7 +166,7 @@ class SparseGeometricMechanism(CurvesOf):
         ----------
         cells : array_like of int, shape (m,)
             The cells that hold records, from 0 to `n_cells - 1`, each once and in any order. Secret.
-        counts : array_like of whole numbers, shape (m,)
+        counts : array_like of integers, shape (m,)
             How many records each of them holds. Secret.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
@@ -206,7 +206,7 @@ class SparseGeometricMechanism(CurvesOf):
         if own.size == 0 and own.ndim == 1 and own.dtype.kind in "fiu":
             own = own.astype(np.int64)
         if own.ndim != 1 or own.dtype.kind not in "iu":
-            raise DataError("Expected cells to be a list of whole numbers. Declare categories= for cells with labels.")
+            raise DataError("Expected cells to be a list of integers. Declare categories= for cells with labels.")
         if own.size and (int(own.min()) < 0 or int(own.max()) >= self.n_cells):
             raise DataError("Some cell is outside of the table: cells are numbered from 0 to n_cells - 1.")
         if len(np.unique(own)) < own.size:

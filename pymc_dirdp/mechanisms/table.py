@@ -19,13 +19,13 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
 
-__all__ = ["TableMechanism", "blocks", "crowd", "moved", "smallest_two"]
+__all__ = ["TableMechanism", "blocks", "fill_row", "moved", "smallest_two"]
 
 # Made-up neighbouring tables, for a person whose records lie in blocks of cells.
 
 
 # The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
-_CROWD = 1_000_000
+_GROUP = 1_000_000
 
 
 def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:
@@ -72,10 +72,10 @@ def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, in
     return a, b
 
 
-def crowd(base: Array, cell: int, d: int) -> None:
+def fill_row(base: Array, cell: int, d: int) -> None:
     """Put many records into another cell of the row of this cell, beside which a record that joins shows most."""
     row, column = divmod(cell, d)
-    base.flat[row * d + (column + 1) % d] += _CROWD
+    base.flat[row * d + (column + 1) % d] += _GROUP
 
 
 # What a mechanism for a table of counts says of itself: what it publishes, how it is drawn, what a file holds.
@@ -107,7 +107,7 @@ class TableMechanism(Mechanism):
     readings: ClassVar[tuple[str, ...]] = ()
     """The ways in which papers read what is published as data, as in `sample(postprocess=...)`."""
     formula: ClassVar[str]
-    """The law of a draw, as a formula for the report; braces hold fields."""
+    """The distribution of a draw, as a formula for the report; braces hold fields."""
 
     @property
     @abc.abstractmethod
@@ -120,8 +120,11 @@ class TableMechanism(Mechanism):
         return {self.publishes: tuple(range(len(self.shape)))}
 
     @property
-    def margins_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
-        """The axes that each published margin keeps, and the standard deviation of its noise; empty without margins."""
+    def marginals_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """The axes that each published marginal keeps, and the standard deviation of its noise.
+
+        Empty without marginals.
+        """
         return ()
 
     @classmethod
@@ -156,8 +159,8 @@ class TableMechanism(Mechanism):
         return [(self, output)]
 
     @property
-    def law_in_words(self) -> str:
-        """The law of a draw in words, for the report."""
+    def formula_in_words(self) -> str:
+        """The distribution of a draw in words, for the report."""
         return self.formula.format(**vars(self))
 
     @property
@@ -224,9 +227,9 @@ class TableMechanism(Mechanism):
             )
         if self.rests_on_rows:
             raise ArgumentError(
-                f"The curves of {table!r} rest on the number of records of each row. The promise of a release of a "
+                f"The curves of {table!r} rest on the number of records of each row. The guarantee of a release of a "
                 "model is about a record that is replaced, perhaps by one of another row, so these numbers are data. "
-                "Call plan() again; or release the table alone, by output = mechanism.release(counts), and conclude "
+                "Call plan() again; or release the table alone, by output = mechanism.release(counts), and infer "
                 "from dirdp.mechanisms.MechanismOutput(mechanism, output, prior=prior)."
             )
         if self.assumed_records is not None and (self.assumed_records != n_records or not public):
@@ -309,7 +312,7 @@ class TableMechanism(Mechanism):
             steps = self.steps(sampler, n_records) if steps is None else steps
             if not self.is_on_grid(output, steps):
                 raise ArgumentError(
-                    "No exact sampler of this mechanism puts out such numbers. Pass what was released and not a draw "
+                    "No exact sampler of this mechanism returns such numbers. Pass what was released and not a draw "
                     "from it, the steps of the urn if you chose them, and sampler='fast' for what was drawn so."
                 )
         return self.row_likelihoods(output, steps=steps)
@@ -333,7 +336,7 @@ class TableMechanism(Mechanism):
 
         Parameters
         ----------
-        counts : array_like of whole numbers
+        counts : array_like of integers
             The secret.
         draws : int
             Number of draws.
@@ -359,12 +362,12 @@ class TableMechanism(Mechanism):
         return None
 
     def as_drawn(self, steps: int | None) -> "TableMechanism":
-        """The same mechanism with the curves of what an urn of so many steps puts out, if it draws from one."""
+        """The same mechanism with the curves of the output of an urn of so many steps, if it draws from one."""
         return self
 
     def read_as_data(self, output: Array, how: str) -> Array:
         """Nonnegative counts that a paper would take for the data: `how` is one of `readings`."""
-        raise ArgumentError(f"{type(self).__name__} publishes no counts that could be read as data.")
+        raise ArgumentError(f"{type(self).__name__} publishes no counts that could be treated as the data.")
 
     def possible_records(self, output: Array) -> range:
         """The numbers of records with which this output is possible, for all that is not negligible.

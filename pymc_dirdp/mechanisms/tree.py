@@ -13,7 +13,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import ChoiceMechanism
-from pymc_dirdp.mechanisms.margins import NOISES, MarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.roots import not_below
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
@@ -120,7 +120,7 @@ class TreeMechanism(ChoiceMechanism):
         scale = positive(scale=self.scale)
         within(_LEAST_SCALE, _LARGEST_SCALE, scale=scale)
         object.__setattr__(self, "scale", float(dyadic_above(scale)))
-        # What is used is what the mechanism of a margin makes of it: a scale is rounded up.
+        # What is used is what the mechanism of a marginal makes of it: a scale is rounded up.
         object.__setattr__(self, "parameter", self.margins[0].parameter)
 
     @property
@@ -214,7 +214,7 @@ class TreeMechanism(ChoiceMechanism):
         first, second = (shares[k] for k in pair)
         expected = total * np.outer(first, second).ravel()
         whole = np.round(expected)
-        # Everything but this sum follows from what the noisy margins have already told.
+        # Everything but this sum follows from what the noisy marginals have already told.
         distance = int(np.abs(np.asarray(cells).ravel().astype(np.int64) - whole.astype(np.int64)).sum())
         spread = np.outer(1 - first, 1 - second).ravel() * expected
         noise = self.margins[0].noise_sd ** 2 * np.add.outer(first**2, second**2).ravel()

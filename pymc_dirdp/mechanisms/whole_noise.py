@@ -45,16 +45,18 @@ def gaussian_noise(variance: float, shape: tuple[int, ...], rng: np.random.Gener
     """Discrete Gaussian noise as doubles, by the inverse of its distribution function."""
     if variance > _MOST_LISTED:
         return np.rint(rng.normal(0.0, math.sqrt(variance), size=shape))
-    k, law = _listed(variance)
-    return np.asarray(k[np.minimum(np.searchsorted(np.cumsum(law), rng.random(shape), side="right"), len(k) - 1)])
+    k, distribution = _listed(variance)
+    return np.asarray(
+        k[np.minimum(np.searchsorted(np.cumsum(distribution), rng.random(shape), side="right"), len(k) - 1)]
+    )
 
 
 def gaussian_deviation(variance: float) -> float:
     """The true standard deviation of discrete Gaussian noise; nearly the root of its parameter if that is above 1."""
     if variance > 100:
         return math.sqrt(variance)
-    k, law = _listed(variance)
-    return math.sqrt(float(law @ k**2))
+    k, distribution = _listed(variance)
+    return math.sqrt(float(distribution @ k**2))
 
 
 def _listed(variance: float) -> tuple[Array, Array]:

@@ -181,7 +181,7 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
     try:
         held = held_labels(given)
         array = np.asarray(held)
-        # The list holds Python's whole numbers, which do not overflow.
+        # The list holds Python's integers, which do not overflow.
         fits = array.dtype.kind not in "Mm" or max(array.tolist()) - min(array.tolist()) <= _LONGEST
     except (ArithmeticError, TypeError, ValueError):
         fits = False
@@ -194,7 +194,7 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
         raise UnsupportedModelError(
             f"{where} are objects or numbers that no file can hold as labels. Use text or numbers."
         )
-    # An array has one kind of labels: it turns 1 beside "a" into a text, and a large whole number into a double.
+    # An array has one kind of labels: it turns 1 beside "a" into a text, and a large integer into a double.
     if array.dtype.kind not in "Mm" and array.tolist() != held:
         raise UnsupportedModelError(
             f"{where} are of several kinds, such as 1 and 'a', or numbers that no double holds, so a file would hold "

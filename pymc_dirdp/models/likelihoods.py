@@ -52,7 +52,8 @@ _FAMILY_BY_OP: dict[type, Family] = {
 
 _INTEGRATED = (pm.DirichletMultinomial.rv_type, pm.BetaBinomial.rv_type)
 
-# These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the law.
+# These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the
+# distribution.
 _HARMLESS_TRANSFORMS = (
     type(None),
     type(pm.distributions.transforms.simplex),

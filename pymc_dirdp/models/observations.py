@@ -37,7 +37,7 @@ __all__ = [
 
 Counts = NDArray[np.int64]
 
-# From here on `float32` does not hold every whole number.
+# From here on `float32` does not hold every integer.
 _MOST_IN_SHORT = 2 ** (np.finfo(np.float32).nmant + 1)
 
 
@@ -314,7 +314,7 @@ def whole_numbers(values: NDArray[Any], observed: Node, what: str = "observation
         missing = "; a missing value, such as the code -1 of pandas, needs a category of its own"
         raise _wrong(observed, f"are not all >= 0{'' if what == 'number of trials' else missing}", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
-        raise _wrong(observed, "are not all whole numbers", what)
+        raise _wrong(observed, "are not all integers", what)
     if np.any(values > MOST_RECORDS):
         raise _wrong(observed, "are above 2**53", what)
     if values.dtype.kind == "f" and values.dtype.itemsize < 8:
@@ -340,7 +340,7 @@ def _check_precision(
     if np.any(values >= 2**bits):
         raise _wrong(
             observed,
-            f"reach 2**{bits}, from where {precision.dtype} no longer holds every whole number: "
+            f"reach 2**{bits}, from where {precision.dtype} no longer holds every integer: "
             "use floatX='float64', and make arrays of that dtype,",
             what,
         )

@@ -10,6 +10,9 @@ from pymc_dirdp.privacy.people import Adjacency, Contribution
 
 __all__ = ["Reading"]
 
+# So many tables are named in a sentence; more of them are counted.
+_MOST_NAMES = 5
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -87,9 +90,21 @@ class Reading:
             who = f"every {self.stated.counted} (a column of the records; {counted})"
         elif self._holds_several:
             who = f"every person, who holds at most {self.stated.contribution} records of each table"
+        elif self.shared_tables:
+            who = f"every person, with one record in each of {self.shared_tables}"
         else:
             who = "every record: each observation, and each trial where several are counted, is another person"
         return f"{who}. Neighbours: {self.neighbours}."
+
+    @property
+    def shared_tables(self) -> str:
+        """The tables that hold one record of every person, in words; empty where each record is another person."""
+        (names, *others) = self.groups
+        if others or len(names) == 1 or any("each" in adds.axes for _, adds in self.contributions):
+            return ""
+        if len(names) > _MOST_NAMES:
+            return f"the {len(names)} tables"
+        return f"{', '.join(names[:-1])} and {names[-1]}"
 
     @property
     def neighbours(self) -> str:

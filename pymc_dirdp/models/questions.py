@@ -94,7 +94,7 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
     if several and observed.parents:
         parents = " and ".join(repr(parent) for parent, _ in observed.parents)
         return (
-            f"{name} holds {_trials(observed, public)} behind the observed parent {parents}: whoever moves there "
+            f"{name} holds {_trials(observed, public)} behind the observed parent {parents}: anyone who moves there "
             "takes all of them along.",
             _trial_answers(observed, first, stated, public),
         )

@@ -44,7 +44,8 @@ REFUSALS = MappingProxyType(
         "nothing": Refusal("has no Dirichlet or Beta variable", "There is nothing to release."),
         "potential": Refusal(
             "is a pm.Potential, which multiplies the posterior by something that is not a count",
-            "Remove it. Where it is a power of a share, add the power to the prior of that category instead.",
+            "Survey weights: release the table of strata by answers, and weight its shares afterwards, at no cost. "
+            "Where the potential is a power of a share, add the power to the prior of that category.",
         ),
         "observed parameter": Refusal("is a parameter and is itself observed", "Leave it unobserved."),
         "missing values": Refusal(
@@ -81,7 +82,7 @@ REFUSALS = MappingProxyType(
             "is a Uniform variable with other bounds than 0 and 1, which cuts the posterior off",
             "Write pm.Uniform({name!r}, 0, 1) or pm.Beta({name!r}, 1, 1), which are the same.",
         ),
-        "transform": Refusal("has a transform that changes its law ({transform})", "Leave `transform=` out."),
+        "transform": Refusal("has a transform that changes its distribution ({transform})", "Leave `transform=` out."),
         # Priors
         "random prior": Refusal(
             "has a prior that depends on the random variable {source!r}",

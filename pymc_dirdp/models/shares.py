@@ -122,7 +122,7 @@ class _Reader:
 
     def cast(self, node: Node) -> _Value:
         if not str(node.type.dtype).startswith("float"):
-            raise UnreadableError("is rounded to whole numbers")
+            raise UnreadableError("is rounded to integers")
         return self.copied(node)
 
     def shuffled(self, node: Node) -> _Value:

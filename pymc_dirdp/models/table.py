@@ -181,7 +181,7 @@ class Table:
         return hash((self.name, self.family, self.shape, self.dims, self.likelihoods))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # It is made again by __init__, because pickle forgets that an array is read-only.
+        # It is rebuilt by __init__, because pickle forgets that an array is read-only.
         return Table, (self.name, self.family, np.array(self.prior), self.dims, dict(self.coords), self.likelihoods)
 
     def __repr__(self) -> str:

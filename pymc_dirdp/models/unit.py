@@ -156,7 +156,7 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
                 f"max_records_per_person={most} is less than what {observed.name!r} says: each entry of "
                 f"{stated.unit_text} holds more records by its shape. Raise it."
             )
-        # They may all lie in one row, so "each" would promise too little.
+        # They may all lie in one row, so "each" would guarantee too little.
         return Contribution(most, tuple("own" if axis == "own" else "any" for axis in axes))
     _refuse_private_trials(observed, people, stated, relation)
     return Contribution(max(1, observed.most_in_a_block(people)), axes)

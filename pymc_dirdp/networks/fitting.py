@@ -89,7 +89,7 @@ def fit(
     if consistency is not None:
         one_of(["joint", "tables"], consistency=consistency)
     network = network_of(release)
-    consistency = consistency or ("joint" if network.of_margins else "tables")
+    consistency = consistency or ("joint" if network.of_marginals else "tables")
     if consistency == "joint":
         network.refuse_parts()
     families, measurements, n_records = network.families, network.measurements, network.n_records

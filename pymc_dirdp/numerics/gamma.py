@@ -190,7 +190,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _UNIT, _UNIT_WEIGHTS = (1 + _NODES) / 2, _WEIGHTS / 2
 # The ends start within a factor of 2 of where they belong, and what is beyond costs a few nodes only.
 _NEWTON_STEPS = 2
-# Up to this product of a step and the width of the law of u a change of `log Z` is an expectation over that law.
+# Up to this product of a step and the width of the distribution of u a change of `log Z` is an expectation over that
+# distribution.
 _SMALL_STEP = 1.0
 
 
@@ -210,7 +211,7 @@ def log_mass(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Arr
     -2.0
     """
     a, floor, ceiling = _broadcast(a, floor, ceiling)
-    c, _, weights = _law(a, floor, ceiling)
+    c, _, weights = _distribution(a, floor, ceiling)
     return np.asarray(a * np.log(c) - c + np.log(weights.sum(axis=-1)))
 
 
@@ -224,7 +225,7 @@ def log_mass_change(a: ArrayLike, step: ArrayLike, floor: ArrayLike, ceiling: Ar
     5.0
     """
     a, step, floor, ceiling = _broadcast(a, step, floor, ceiling)
-    (c, other), (u, _), both = _law(np.stack([a, a + step]), floor, ceiling)
+    (c, other), (u, _), both = _distribution(np.stack([a, a + step]), floor, ceiling)
     weights, (mass, other_mass) = both[0], both.sum(axis=-1)
     small = step * np.abs(u).max(axis=-1) <= _SMALL_STEP
     # The exponent is cut, because it is used where it is small only.
@@ -238,7 +239,7 @@ def log_mass_change(a: ArrayLike, step: ArrayLike, floor: ArrayLike, ceiling: Ar
 
 def moments_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> tuple[Array, Array]:
     """Expectation and variance of `log G`, the first and second derivatives of :func:`log_mass` by `a`."""
-    c, u, weights = _law(*_broadcast(a, floor, ceiling))
+    c, u, weights = _distribution(*_broadcast(a, floor, ceiling))
     mean = _average(u, weights)
     return np.asarray(np.log(c) + mean), _average((u - mean[..., None]) ** 2, weights)
 
@@ -265,7 +266,7 @@ def _moved(a: Array, c: Array, other: Array, by: Array) -> Array:
     return np.asarray((a - c) * ratio + c * np.where(x > -0.5, log1p_less(near), ratio - x))
 
 
-def _law(a: Array, floor: Array, ceiling: Array) -> tuple[Array, Array, Array]:
+def _distribution(a: Array, floor: Array, ceiling: Array) -> tuple[Array, Array, Array]:
     """The mode c, and nodes u and weights of the unnormalised density of `log(G / c)`; the last axis is for nodes."""
     c = np.clip(a, floor, ceiling)
     below = np.minimum(np.log(c / floor), _left_end(a, c))[..., None]

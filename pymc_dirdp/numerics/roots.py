@@ -83,8 +83,8 @@ def at_most_in_short(value: float, digits: int = 6) -> float:
 # Roots that end on the safe side.
 
 
-# This relative margin of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
-_MARGIN = 2.0**-34
+# This relative slack of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
+_MARGINAL = 2.0**-34
 # A step of Newton's that ends on the near side of a root closes no range, so each aims by this share of the wanted
 # width beyond it. Where so many steps did not close a range, it is halved.
 _BEYOND, _NEWTON_STEPS = 0.45, 12
@@ -125,7 +125,7 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
     if bounded(ends[0]) > 0 or bounded(ends[1]) <= 0:
         return safe  # An end is itself within rounding of the root.
     root = math.exp(brentq(bounded, *ends, xtol=rtol, rtol=1e-14))
-    # Brent's method ends on either side. Step towards the safe end until the promise is seen to hold.
+    # Brent's method ends on either side. Step towards the safe end until the guarantee is seen to hold.
     step = -rtol if safe < unsafe else rtol
     x = root
     while excess(x) > 0:
@@ -138,7 +138,7 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
 
 def with_margin(x: float, excess: Callable[[float], float]) -> float:
     """A little less than `x`, if the guarantee holds there too, so that rounding elsewhere does not break it."""
-    lower = x * (1 - _MARGIN)
+    lower = x * (1 - _MARGINAL)
     return lower if excess(lower) <= 0 else x
 
 

@@ -215,7 +215,7 @@ def _probabilities(name: str, vector: Array) -> Array:
 # normalised, and with no data at all.
 
 
-# The frequencies of Figure 2 are drawn from a flat Dirichlet law with this parameter.
+# The frequencies of Figure 2 are drawn from a flat Dirichlet distribution with this parameter.
 _EVENNESS = 5.0
 
 

@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.papers.hellinger_laws import HellingerLaws, number_of_tables
+from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions, number_of_tables
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.conversion import rho_from_above
@@ -27,8 +27,8 @@ from pymc_dirdp.sampling.fast import dirichlet
 __all__ = ["HellingerMechanism"]
 
 _BY_WEIGHTS = (
-    "whole numbers, by weights that were computed in floating point: the loss of the law that was drawn from is known "
-    "to about 1e-12"
+    "integers, by weights that were computed in floating point: the loss of the distribution that was drawn from is "
+    "known to about 1e-12"
 )
 _SENSITIVITIES = ("smooth", "global")
 _ACCOUNTINGS = ("exact", "pure", "proved")
@@ -177,13 +177,13 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
             if by == "pure" or (by == "exact" and Guarantee.checked(guarantee=guarantee).is_pure):
                 start = largest("proved")
-                laws = mechanism(start, gamma, by)._laws
-                return mechanism(laws.largest_exponent(_largest_loss(guarantee), start=start), gamma, by)
+                distributions = mechanism(start, gamma, by)._distributions
+                return mechanism(distributions.largest_exponent(_largest_loss(guarantee), start=start), gamma, by)
             return mechanism(largest(by), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":
             planned = mechanism(1.0, 1.0, accounting)
-            by = accounting if planned._laws.candidates.size <= _MOST_SEARCHED else "proved"
+            by = accounting if planned._distributions.candidates.size <= _MOST_SEARCHED else "proved"
             data = _predicted(planned.prior, planned.n_records)
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))
         return calibrated(1.0 if smoothness is None else smoothness, accounting)
@@ -222,18 +222,18 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     @property
     def candidates(self) -> Integers:
         """Counts of all posteriors that can be released, in lexicographic order. Shape (size, d)."""
-        return self._laws.candidates.counts
+        return self._distributions.candidates.counts
 
     @property
-    def _laws(self) -> HellingerLaws:
-        return _laws(tuple(self.prior.tolist()), self.n_records, self.sensitivity, self.smoothness)
+    def _distributions(self) -> HellingerDistributions:
+        return _distributions(tuple(self.prior.tolist()), self.n_records, self.sensitivity, self.smoothness)
 
     @property
     @override
     def _curves(self) -> PrivacyCurves:
         if self.accounting == "proved":
             return RandomisedResponse(self.proved_epsilon)
-        exact = _OfAllNeighbours(self._laws, self.exponent)
+        exact = _OfAllNeighbours(self._distributions, self.exponent)
         return RandomisedResponse(exact.pure_epsilon) if self.accounting == "pure" else exact
 
     @property
@@ -274,9 +274,9 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     def refuse_inference(self) -> None:
         if not self._has_product:
             raise ArgumentError(
-                "The law of a HellingerMechanism with so many categories is no product over cells, so nothing is "
-                "concluded from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
-                "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
+                "The distribution of a HellingerMechanism with so many categories is no product over cells, so nothing "
+                "is inferred from its outputs. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
+                "each possible data set yourself, by its prior times exp(mechanism.log_likelihood(output, counts))."
             )
 
     @override
@@ -287,8 +287,8 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             raise ArgumentError(f"Expected an output that adds up to n_records={self.n_records}.")
         # Candidates stand in the order of their first count.
         place = int(released[0])
-        laws, data = self._laws, range(self.n_records + 1)
-        of_first = np.array([laws.log_law_at(first, self.exponent)[place] for first in data])
+        distributions, data = self._distributions, range(self.n_records + 1)
+        of_first = np.array([distributions.log_distribution_at(first, self.exponent)[place] for first in data])
 
         def of_cells(counts: Array, cells: Integers) -> Array:
             # The first count decides the second.
@@ -301,20 +301,22 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         n = self.n_records
         if not self._has_product or n > _MOST_SEARCHED:
             return None
-        laws = np.array([self._laws.log_law_at(first, self.exponent) for first in range(n + 1)])
-        chosen = [rng.choice(n + 1, p=np.exp(laws[first])) for first in counts[:, 0].astype(np.int64).tolist()]
+        distributions = np.array(
+            [self._distributions.log_distribution_at(first, self.exponent) for first in range(n + 1)]
+        )
+        chosen = [rng.choice(n + 1, p=np.exp(distributions[first])) for first in counts[:, 0].astype(np.int64).tolist()]
         seen = np.array(chosen)[:, None], np.arange(2)
 
         def log_likelihood(x: Array, chosen: Integers, place: Integers) -> Array:
             # Between whole counts it is that of the lower one, and the first count decides the second.
-            return np.where(place == 0, laws[x.astype(np.int64), chosen], 0.0)
+            return np.where(place == 0, distributions[x.astype(np.int64), chosen], 0.0)
 
         low, high = np.zeros(counts.shape), np.full(counts.shape, float(n))
         return RowsSeen(low, high, log_likelihood, seen, counts.sum(axis=-1), 0.0)
 
     @override
-    def _law(self, counts: Integers) -> tuple[Integers, Array]:
-        return self.candidates, np.exp(self._laws.log_law(counts, self.exponent)[0])
+    def _distribution(self, counts: Integers) -> tuple[Integers, Array]:
+        return self.candidates, np.exp(self._distributions.log_distribution(counts, self.exponent)[0])
 
 
 @final
@@ -322,7 +324,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 class _OfAllNeighbours(PrivacyCurves):
     """The largest loss of any neighbours, on all outputs."""
 
-    laws: HellingerLaws
+    distributions: HellingerDistributions
     exponent: float
 
     @property
@@ -332,7 +334,7 @@ class _OfAllNeighbours(PrivacyCurves):
 
     @override
     def _renyi(self, order: float) -> float:
-        return self.laws.renyi(self.exponent, order)
+        return self.distributions.renyi(self.exponent, order)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -340,7 +342,7 @@ class _OfAllNeighbours(PrivacyCurves):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return self.laws.delta(self.exponent, epsilon)
+        return self.distributions.delta(self.exponent, epsilon)
 
 
 def _largest_loss(guarantee: Guarantee) -> float:
@@ -351,9 +353,11 @@ def _largest_loss(guarantee: Guarantee) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def _laws(prior: tuple[float, ...], n_records: int, sensitivity: str, smoothness: float) -> HellingerLaws:
+def _distributions(
+    prior: tuple[float, ...], n_records: int, sensitivity: str, smoothness: float
+) -> HellingerDistributions:
     """The distributions are kept, because the candidates and their sensitivities serve every exponent."""
-    return HellingerLaws(np.array(prior), n_records, sensitivity, smoothness)
+    return HellingerDistributions(np.array(prior), n_records, sensitivity, smoothness)
 
 
 def _predicted(prior: Array, n_records: int) -> Integers:
@@ -363,9 +367,9 @@ def _predicted(prior: Array, n_records: int) -> Integers:
 
 
 def _mean_distance(mechanism: HellingerMechanism, data: Integers) -> float:
-    laws = mechanism._laws
-    pairs = (laws.log_law(counts, mechanism.exponent) for counts in data)
-    return float(np.mean([np.exp(law) @ distances for law, distances in pairs]))
+    distributions = mechanism._distributions
+    pairs = (distributions.log_distribution(counts, mechanism.exponent) for counts in data)
+    return float(np.mean([np.exp(distribution) @ distances for distribution, distances in pairs]))
 
 
 def _best_smoothness(distance: Callable[[float], float]) -> float:

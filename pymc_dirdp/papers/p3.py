@@ -357,7 +357,7 @@ def _queries_checked(vectors: ArrayLike, domain: SimplexDomain, positions: list[
         raise DataError("The rows of vectors are not positive numbers that add up to 1.")
     inner = people[:, positions]
     if np.any(inner < domain.eta) or np.any(inner.sum(axis=1) > 1 - domain.etabar):
-        raise DataError("Some row of vectors is below the floors eta and etabar that were promised.")
+        raise DataError("Some row of vectors is below the floors eta and etabar that were guaranteed.")
     return people
 
 

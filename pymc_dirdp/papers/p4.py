@@ -7,8 +7,8 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import checked_counts, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.papers.hellinger import HellingerMechanism
-from pymc_dirdp.papers.hellinger_laws import (
-    HellingerLaws,
+from pymc_dirdp.papers.hellinger_distributions import (
+    HellingerDistributions,
     global_sensitivity,
     local_sensitivities,
     smooth_sensitivities,
@@ -45,7 +45,7 @@ def p4_local_sensitivity(counts: ArrayLike, *, prior: ArrayLike) -> float:
 
     Parameters
     ----------
-    counts : array_like of whole numbers, shape (d,)
+    counts : array_like of integers, shape (d,)
         One record at least.
     prior : array_like, shape (d,)
         The model's own prior, positive.
@@ -194,7 +194,7 @@ def p4_local_distance(counts: ArrayLike, *, prior: ArrayLike, exponent: float) -
 
     Parameters
     ----------
-    counts : array_like of whole numbers, shape (d,)
+    counts : array_like of integers, shape (d,)
         Made-up data.
     prior : array_like, shape (d,)
         The model's own prior, positive.
@@ -207,8 +207,8 @@ def p4_local_distance(counts: ArrayLike, *, prior: ArrayLike, exponent: float) -
     0.155...
     """
     whole = checked_counts(counts, np.shape(prior)).astype(np.int64)
-    law, distances = _local(prior, int(whole.sum()), exponent).log_law(whole, exponent)
-    return float(np.exp(law) @ distances)
+    distribution, distances = _local(prior, int(whole.sum()), exponent).log_distribution(whole, exponent)
+    return float(np.exp(distribution) @ distances)
 
 
 def p4_local_loss(*, prior: ArrayLike, n_records: int, exponent: float) -> float:
@@ -229,6 +229,6 @@ def _laplace(scale: float, prior: ArrayLike, n_records: int) -> TruncatedNoiseMe
     return TruncatedNoiseMechanism(positive_array(prior=prior), n_records, scale, noise_kind="laplace", total="printed")
 
 
-def _local(prior: ArrayLike, n_records: int, exponent: float) -> HellingerLaws:
+def _local(prior: ArrayLike, n_records: int, exponent: float) -> HellingerDistributions:
     checked = HellingerMechanism(positive_array(prior=prior), n_records, exponent)
-    return HellingerLaws(checked.prior, checked.n_records, "local", checked.smoothness)
+    return HellingerDistributions(checked.prior, checked.n_records, "local", checked.smoothness)

@@ -18,9 +18,9 @@ from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism, moved
-from pymc_dirdp.papers.hellinger_laws import all_counts, hellinger_distance, number_of_tables
+from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_distance, number_of_tables
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 
@@ -135,15 +135,15 @@ class WholePosterior(ReleasedCounts, TableMechanism):
         return self.n_records
 
     @abc.abstractmethod
-    def _law(self, counts: Integers) -> tuple[Integers, Array]:
+    def _distribution(self, counts: Integers) -> tuple[Integers, Array]:
         """All that can be released, and with which probability."""
 
-    def law(self, counts: ArrayLike) -> tuple[Integers, Array]:
+    def distribution(self, counts: ArrayLike) -> tuple[Integers, Array]:
         """All that can be released, and with which probability. It tells the counts, so it is the curator's.
 
         Parameters
         ----------
-        counts : array_like of whole numbers, shape (d,)
+        counts : array_like of integers, shape (d,)
             The secret, or counts that are assumed for planning.
 
         Returns
@@ -151,28 +151,28 @@ class WholePosterior(ReleasedCounts, TableMechanism):
         outcomes : array of int, shape (m, d)
         probabilities : array, shape (m,)
         """
-        return self._law(self._checked(counts))
+        return self._distribution(self._checked(counts))
 
     def expected_distance(self, counts: ArrayLike) -> float:
         """Expected Hellinger distance of the released posterior from the true one, summed exactly.
 
         Parameters
         ----------
-        counts : array_like of whole numbers, shape (d,)
+        counts : array_like of integers, shape (d,)
             Counts that are assumed for planning; for the secret ones the result is confidential.
         """
-        outcomes, probabilities = self.law(counts)
+        outcomes, probabilities = self.distribution(counts)
         return float(probabilities @ hellinger_distance(self._checked(counts) + self.prior, outcomes + self.prior))
 
     @override
     def _fast_release(self, counts: Integers, rng: np.random.Generator) -> Integers:
-        outcomes, probabilities = self._law(counts)
+        outcomes, probabilities = self._distribution(counts)
         chosen: Integers = outcomes[rng.choice(len(outcomes), p=probabilities / probabilities.sum())]
         return chosen
 
     @override
     def _exact_release(self, counts: Integers, bits: Bits) -> Integers:
-        outcomes, probabilities = self._law(counts)
+        outcomes, probabilities = self._distribution(counts)
         chosen: Integers = outcomes[drawn_from(probabilities, bits)]
         return chosen
 
@@ -209,7 +209,7 @@ class WholePosterior(ReleasedCounts, TableMechanism):
     def likelihoods_of_rows(
         self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
     ) -> list[RowLikelihood]:
-        # Whatever drew it, an output consists of whole numbers, and that is looked at.
+        # Whatever drew it, an output consists of integers, and that is looked at.
         return self.row_likelihoods(output)
 
     @override
@@ -247,7 +247,7 @@ class WholePosterior(ReleasedCounts, TableMechanism):
             raise ArgumentError(f"Expected an output of {self.prior.size} counts, got {output.size} numbers.")
         if not self._holds_counts(output):
             raise ArgumentError(
-                f"Expected whole numbers from 0 to {self.n_records}, as release() returns them, and not draws from the "
+                f"Expected integers from 0 to {self.n_records}, as release() returns them, and not draws from the "
                 "released posterior."
             )
         return output.astype(np.int64).reshape(self.prior.shape)
@@ -255,10 +255,10 @@ class WholePosterior(ReleasedCounts, TableMechanism):
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         """One data set and any number of outputs are allowed: all outcomes are listed."""
-        outcomes, probabilities = self.law(counts)
+        outcomes, probabilities = self.distribution(counts)
         known: dict[tuple[int, ...], float] = {}
         for outcome, probability in zip(map(tuple, outcomes.tolist()), probabilities.tolist(), strict=True):
-            # The law may list an outcome more than once.
+            # The distribution may list an outcome more than once.
             known[outcome] = known.get(outcome, 0.0) + probability
         outputs = np.asarray(output, dtype=np.int64)
         listed = [known.get(tuple(one), 0.0) for one in outputs.reshape(-1, outputs.shape[-1]).tolist()]
@@ -267,19 +267,19 @@ class WholePosterior(ReleasedCounts, TableMechanism):
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        # What claims to be a mechanism may put out numbers that no machine integer holds.
+        # What claims to be a mechanism may have output that no machine integer holds.
         return super().log_likelihood_ratio(np.clip(outputs, -1, self.n_records + 1), x, y)
 
     @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        outcomes = np.unique(np.concatenate([self.law(counts)[0] for counts in (x, y)]), axis=0)
-        return FiniteLaws(self.log_likelihood(outcomes, x), self.log_likelihood(outcomes, y))
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
+        outcomes = np.unique(np.concatenate([self.distribution(counts)[0] for counts in (x, y)]), axis=0)
+        return FiniteDistributions(self.log_likelihood(outcomes, x), self.log_likelihood(outcomes, y))
 
     @override
     def worst_pair(self) -> tuple[Array, Array]:
         """The neighbours that are furthest apart at half of the largest loss seen on any."""
-        tried = [(x, y, self.output_laws(x, y)) for x, y in self._few_neighbours()]
-        largest = max(laws.pure_epsilon for *_, laws in tried)
+        tried = [(x, y, self.output_distributions(x, y)) for x, y in self._few_neighbours()]
+        largest = max(distributions.pure_epsilon for *_, distributions in tried)
         x, y, _ = max(tried, key=lambda one: one[2].delta(min(largest, _LARGEST_LOSS) / 2))
         return x, y
 

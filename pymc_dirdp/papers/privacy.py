@@ -213,13 +213,13 @@ def p2_lemma_1(*, rho: float, omega: float, delta: float) -> ApproxDP:
     >>> print(p2_lemma_1(rho=0.1, omega=20.0, delta=1e-6))
     (2.45079, 1e-06)-differential privacy
     """
-    promise = TruncatedCDP(rho=rho, omega=omega)
+    guarantee = TruncatedCDP(rho=rho, omega=omega)
     log_inverse = -math.log(open_unit_interval(delta=delta))
-    above = promise.omega - 1
-    if log_inverse <= above**2 * promise.rho:
-        epsilon = promise.rho + 2 * math.sqrt(promise.rho * log_inverse)
+    above = guarantee.omega - 1
+    if log_inverse <= above**2 * guarantee.rho:
+        epsilon = guarantee.rho + 2 * math.sqrt(guarantee.rho * log_inverse)
     else:
-        epsilon = promise.rho * promise.omega + log_inverse / above
+        epsilon = guarantee.rho * guarantee.omega + log_inverse / above
     return ApproxDP(epsilon=epsilon, delta=delta)
 
 

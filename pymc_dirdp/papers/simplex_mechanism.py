@@ -313,11 +313,11 @@ class SimplexMechanism(DirichletDraws):
                 "The entries of p are not positive numbers that add up to 1, up to the rounding of doubles. Pass "
                 "p / p.sum()."
             )
-        # There is no tolerance: an input below the floor loses more than is promised.
+        # There is no tolerance: an input below the floor loses more than is guaranteed.
         if np.any(vector[positions] < self.domain.eta):
-            raise DataError("Some protected entry of p is below the floor eta that was promised.")
+            raise DataError("Some protected entry of p is below the floor eta that was guaranteed.")
         if float(vector[positions].sum()) > 1 - self.domain.etabar:
-            raise DataError("The entries of p that are not protected are below the floor etabar that was promised.")
+            raise DataError("The entries of p that are not protected are below the floor etabar that was guaranteed.")
         return vector
 
     @property

@@ -79,9 +79,9 @@ class TruncatedCell:
 
 _NOISES = ("geometric", "laplace")
 _TOTALS = ("kept", "printed")
-# With more outcomes the law of a table is not listed; releases need no list.
+# With more outcomes the distribution of a table is not listed; releases need no list.
 _MOST_LISTED = 5_000_000
-# With more outcomes an audit does not list the law of each alternative.
+# With more outcomes an audit does not list the distribution of each alternative.
 _MOST_TABLES = 20_000
 # Simulated noise is looked at so many scales far.
 _FAR = 20.0
@@ -237,16 +237,16 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         return released
 
     @override
-    def _law(self, counts: Integers) -> tuple[Integers, Array]:
+    def _distribution(self, counts: Integers) -> tuple[Integers, Array]:
         cells, n = len(counts) - 1, self.n_records
         if (n + 1) ** cells > _MOST_LISTED:
             raise UnattainableError(
                 f"{n} records in {cells + 1} categories have more than {_MOST_LISTED} noisy tables to sum over. "
                 "Average over releases instead."
             )
-        laws = [np.exp(self._cell.log_pmf(np.arange(n + 1), count)) for count in counts[:-1].tolist()]
+        distributions = [np.exp(self._cell.log_pmf(np.arange(n + 1), count)) for count in counts[:-1].tolist()]
         noisy = np.stack(np.meshgrid(*[np.arange(n + 1)] * cells, indexing="ij"), axis=-1).reshape(-1, cells)
-        probabilities = np.prod([law[noisy[:, i]] for i, law in enumerate(laws)], axis=0)
+        probabilities = np.prod([distribution[noisy[:, i]] for i, distribution in enumerate(distributions)], axis=0)
         return self._completed(noisy), probabilities
 
     @property

@@ -20,7 +20,7 @@ from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
-from pymc_dirdp.papers.hellinger_laws import number_of_tables
+from pymc_dirdp.papers.hellinger_distributions import number_of_tables
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.expected_kl import ExpectedKL, a_priori_kl, predicted_data, simulated_kl
 from pymc_dirdp.planning.options import TableOptions, TablePlanning

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError, type_name
-from pymc_dirdp.mechanisms.margins import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.composition import Composition

@@ -28,7 +28,7 @@ from pymc_dirdp.plots.axes import (
     pyplot,
     tidy,
 )
-from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -264,17 +264,17 @@ def plot_analysis(
     name = names[0] if var_name is None else one_of(names, var_name=var_name)
     own = {} if prior is None else {name: prior}
     number = {} if n_prior is None else {name: n_prior}
-    found = conclusions(release, own, number, None, jointly=True)
+    found = inferences(release, own, number, None, jointly=True)
     seen = found.tables[name]
     alpha = seen.prior if prior is None else np.asarray(prior, dtype=np.float64)
     draw = stored.tree.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     if draw.size > _MOST_CELLS:
         raise ArgumentError(f"{name!r} has {draw.size} cells; at most {_MOST_CELLS} can be read in one picture.")
-    aware = found.laws.estimate([level])[name]
+    aware = found.distributions.estimate([level])[name]
     released, naive = _read_as_data(release, name, alpha, aware)
     intervals = {
         "prior": (alpha / alpha.sum(axis=-1, keepdims=True), _beta(alpha, level)),
-        "the release read as data": (naive / naive.sum(axis=-1, keepdims=True), _beta(naive, level)),
+        "the release treated as the data": (naive / naive.sum(axis=-1, keepdims=True), _beta(naive, level)),
         "what the release says": (aware.share_means, aware.share_intervals[0]),
     }
     # The picture of a Beta shows the probability of success; that of failure is its mirror image.
@@ -391,8 +391,8 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     table, mechanism = tables[name], stored.tables[name].mechanism
     if mechanism.output_kind is Marginals:
         raise ArgumentError(
-            f"The release holds one estimate of {name!r}, fitted to noisy margins, and no draw, so there is no band "
-            "around it. dirdp.report(release) has the noise of each margin. Sample "
+            f"The release holds one estimate of {name!r}, fitted to noisy marginals, and no draw, so there is no band "
+            "around it. dirdp.report(release) has the noise of each marginal. Sample "
             "dirdp.releases.analyst_model(release) for intervals, and draw them with arviz.plot_forest."
         )
     n_records = float(release["utility"]["n_records"].sel(table=name))

@@ -259,9 +259,9 @@ class ErasedResponse(PrivacyCurves):
         one[most - times] = masses * np.exp(-times * self.u)
         one[most] = max(1 - one.sum(), 0.0)
         # Sums of products of numbers that are not negative: no digit is lost.
-        law = reduce(np.convolve, [one] * self.blocks) * (1 + 1e-15 * len(one) * self.blocks)
+        distribution = reduce(np.convolve, [one] * self.blocks) * (1 + 1e-15 * len(one) * self.blocks)
         positive = np.arange(1, most * self.blocks + 1)
-        return np.nextafter(positive * self.u, math.inf), law[most * self.blocks + 1 :] + _TINY
+        return np.nextafter(positive * self.u, math.inf), distribution[most * self.blocks + 1 :] + _TINY
 
 
 def erased_responses(u: float, kept: float, steps: int, blocks: int, largest: float) -> PrivacyCurves:

@@ -151,7 +151,7 @@ def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
         # The divergence grows with the order, so a bound at a higher order serves.
         case RenyiDP(order=known, epsilon=epsilon) if order <= known:
             return epsilon
-        # The promise includes the order omega, because a bounded divergence is continuous from the left.
+        # The guarantee includes the order omega, because a bounded divergence is continuous from the left.
         case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega) if order <= omega:
             return order * rho
         case PureDP(epsilon=epsilon):

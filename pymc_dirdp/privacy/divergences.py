@@ -113,7 +113,8 @@ _FAINT = 1e-290
 _NEGLIGIBLE = 46.0
 # Up to this epsilon exp(epsilon) times a tail is a double.
 _LARGEST_EXPONENT = 600.0
-# A step of a grid is one panel if it is at most this share of the law's scales and the tail falls by less than exp(2).
+# A step of a grid is one panel if it is at most this share of the distribution's scales and the tail falls by less than
+# exp(2).
 _SMOOTH, _FALL = 0.5, 2.0
 # More panels of one step would not be quicker than integrals that are taken one by one.
 _MOST_PANELS = 64
@@ -245,7 +246,8 @@ class Loss:
 # from the mode, and the divergence is one integral of the density, in which every term is positive.
 
 
-# Parameters are large from this one on: Stirling's series has 16 digits after two terms, and the law is narrow.
+# Parameters are large from this one on: Stirling's series has 16 digits after two terms, and the distribution is
+# narrow.
 LARGE = 1e4
 # The integral begins so many standard deviations from the mode, and ends so many beyond the mode and its own start.
 _LEFT, _REACH = -40.0, 12.0

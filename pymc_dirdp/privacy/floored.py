@@ -60,7 +60,7 @@ _UP = 1 + 1e-12
 # A closed form is used while its rounding error is below this share of it.
 _TRUSTED = 1e-10
 # Divergences have relative errors below this number, with what a maximiser that is a little off leaves out.
-_MARGIN = 2e-9
+_MARGINAL = 2e-9
 # Where the whole integral sees so little of V's shape, V's largest value serves.
 _FLAT = 1e-9
 # A larger sum of shapes is not looked at, where the largest one is for a smaller one.
@@ -173,11 +173,13 @@ class FlooredCells(PrivacyCurves):
         """Rényi divergences at an array of orders."""
         if not self._one_record:
             return np.asarray(orders * self._rho_everywhere)
-        law = (self.r, self.floor, self.ceiling)
+        distribution = (self.r, self.floor, self.ceiling)
         starts = dict.fromkeys(self.cells[:2] if self._real else self.cells)
         # Rows of a table have the same divergences at the orders that deltas come from.
         find = _at_orders if orders is _ORDERS else partial(largest_divergences, orders)
-        joins, leaves = ({a: find(a, *law, joins=way, real=self._real) for a in starts} for way in (True, False))
+        joins, leaves = (
+            {a: find(a, *distribution, joins=way, real=self._real) for a in starts} for way in (True, False)
+        )
         if self._moves:
             largest = np.max([joins[a] + leaves[b] for a, b in self._pairs], axis=0)
             # The bound takes account of a public number of records.
@@ -270,8 +272,8 @@ def floored_curves(
     # The last axis of each block stays the last one, so a row of two cells stays a row.
     table = alpha.transpose([*own, *each, *rest]).reshape(shape)
     if n_records is None:
-        law = (r, floor, ceiling, adjacency, contribution.records)
-        return _largest(_of_person(blocks, *law) for blocks in table)
+        distribution = (r, floor, ceiling, adjacency, contribution.records)
+        return _largest(_of_person(blocks, *distribution) for blocks in table)
     totals = np.reshape(np.array(n_records, dtype=object), alpha.shape[:-1]).transpose([*own, *each, *rest[:-1]])
     people = zip(table, totals.reshape(shape[0], shape[1], -1).tolist(), strict=True)
     return _largest(_of_public_rows(blocks, numbers, r, floor, ceiling) for blocks, numbers in people)
@@ -472,7 +474,7 @@ def largest_divergences(
     if np.any(some := lost & ~flat):
         each = np.repeat(orders[some], candidates.shape[1]), candidates[some].ravel()
         values[some] = _kernel(*each, r, floor, ceiling, joins=joins).reshape(-1, candidates.shape[1])
-    largest = values.max(axis=1) * (1 + _MARGIN)
+    largest = values.max(axis=1) * (1 + _MARGINAL)
     # No divergence is larger than that of the largest variance (statement 3 on the page of proofs).
     return np.asarray(np.minimum(largest, orders * (r * r) / 2 * most))
 

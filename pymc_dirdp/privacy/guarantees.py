@@ -244,7 +244,7 @@ class TruncatedCDP(Guarantee):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.omega == 1:
-            raise ArgumentError("Expected omega > 1, got omega=1: the promise would hold for no order at all.")
+            raise ArgumentError("Expected omega > 1, got omega=1: the guarantee would hold for no order at all.")
 
     def __str__(self) -> str:
         return f"({up(self.rho):g}, {down(self.omega):g})-truncated concentrated differential privacy"
@@ -263,7 +263,7 @@ def _delta(*, delta: object) -> float:
     """A probability above 0, because the guarantee without a delta is another one."""
     if isinstance(delta, int | float) and delta == 0:
         raise ArgumentError(
-            "Expected delta in (0, 1), got delta=0. For a promise without delta, write PureDP(epsilon=1)."
+            "Expected delta in (0, 1), got delta=0. For a guarantee without delta, write PureDP(epsilon=1)."
         )
     return open_unit_interval(delta=delta)
 

@@ -22,11 +22,11 @@ from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.privacy.conversion import rho_from_above
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
-__all__ = ["ComposedLoss", "FiniteLaws", "LossDistribution", "discretised", "product_of"]
+__all__ = ["ComposedLoss", "FiniteDistributions", "LossDistribution", "discretised", "product_of"]
 
-# This margin covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
-_MARGIN = 1e-10
-# At most this share of a tilted law lies outside of the window; it is added to the result.
+# This slack covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
+_MARGINAL = 1e-10
+# At most this share of a tilted distribution lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
 # The tilts are in units of one over the standard deviation of the composed loss.
 _TILTS = np.exp2(np.arange(-4.0, 11.0))
@@ -75,9 +75,9 @@ def discretised(step: float, forward: Array, backward: Array) -> LossDistributio
     ----------
     Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Connect the dots, https://doi.org/10.56553/popets-2022-0122.
     """
-    above, infinite = _positive_masses(step, forward * (1 + _MARGIN))
-    below, _ = _positive_masses(step, backward * (1 + _MARGIN))
-    # A loss of -l has exp(-l) times the probability that the other law gives to it.
+    above, infinite = _positive_masses(step, forward * (1 + _MARGINAL))
+    below, _ = _positive_masses(step, backward * (1 + _MARGINAL))
+    # A loss of -l has exp(-l) times the probability that the other distribution gives to it.
     below = below * np.exp(-step * np.arange(1, len(backward)))
     rest = 1.0 - math.fsum([infinite, *above, *below])
     return LossDistribution(step, np.concatenate([below[::-1], [max(rest, 0.0)], above]), infinite)
@@ -292,7 +292,7 @@ def _lowest(f: Callable[[float], float], points: Sequence[float]) -> float:
 # those of the outputs, however wide the cells are.
 
 
-# A product of two laws is merged into so many cells.
+# A product of two distributions is merged into so many cells.
 _KEPT = 1_500
 # Cells are put in order by their loss, cut at this size.
 _LARGEST_LOSS = 700.0
@@ -300,7 +300,7 @@ _LARGEST_LOSS = 700.0
 
 @final
 @dataclass(frozen=True, eq=False)
-class FiniteLaws(PrivacyCurves):
+class FiniteDistributions(PrivacyCurves):
     """Logarithms of the probabilities of outcomes, given the first data set and given the second.
 
     Each curve is the larger one of both directions.
@@ -312,8 +312,8 @@ class FiniteLaws(PrivacyCurves):
 
     Examples
     --------
-    >>> laws = FiniteLaws(np.log([0.75, 0.25]), np.log([0.25, 0.75]))
-    >>> laws.delta(0.0), laws.pure_epsilon
+    >>> distributions = FiniteDistributions(np.log([0.75, 0.25]), np.log([0.25, 0.75]))
+    >>> distributions.delta(0.0), distributions.pure_epsilon
     (0.5, 1.098...)
     """
 
@@ -330,7 +330,7 @@ class FiniteLaws(PrivacyCurves):
             return self
         possible = (self.log_p > -np.inf) | (self.log_q > -np.inf)
         log_p, log_q = self.log_p[possible], self.log_q[possible]
-        # Where one of the two laws is 0 the loss is infinite, and these cells stay apart from others.
+        # Where one of the two distributions is 0 the loss is infinite, and these cells stay apart from others.
         loss = np.clip(log_p - log_q, -_LARGEST_LOSS, _LARGEST_LOSS)
         order = np.argsort(loss, kind="stable")
         # Cells are narrow where the probability is, and as narrow in the loss itself far out.
@@ -338,7 +338,7 @@ class FiniteLaws(PrivacyCurves):
         rank = weight / weight[-1] + np.arcsinh(loss[order])
         rank = (rank - rank[0]) / max(rank[-1] - rank[0], 1e-300)
         starts = np.flatnonzero(np.diff(np.floor(rank * (cells - 1)), prepend=-1.0))
-        return type(self)(*(np.logaddexp.reduceat(law[order], starts) for law in (log_p, log_q)))
+        return type(self)(*(np.logaddexp.reduceat(distribution[order], starts) for distribution in (log_p, log_q)))
 
     @property
     @override
@@ -365,11 +365,11 @@ class FiniteLaws(PrivacyCurves):
         return (self.log_p, self.log_q), (self.log_q, self.log_p)
 
 
-def product_of(parts: list[FiniteLaws]) -> FiniteLaws:
+def product_of(parts: list[FiniteDistributions]) -> FiniteDistributions:
     """The joint distributions of independent parts; outcomes of nearly equal loss are joined if there are many."""
     if not parts:
         raise ArgumentError("Expected two data sets that differ.")
-    return reduce(lambda law, part: law.merged(_KEPT).times(part), parts)
+    return reduce(lambda distribution, part: distribution.merged(_KEPT).times(part), parts)
 
 
 def _hockey_stick(log_p: Array, log_q: Array, epsilon: float) -> float:
@@ -386,7 +386,7 @@ def _renyi(log_p: Array, log_q: Array, order: float) -> float:
         return float(np.sum(np.exp(p) * (loss + np.expm1(-loss))))
     tilt = (order - 1) * loss
     if tilt.max() == math.inf:
-        # One of the two laws alone has this outcome.
+        # One of the two distributions alone has this outcome.
         return math.inf
     if tilt.max() > 30:
         return float(logsumexp(p + tilt)) / (order - 1)

@@ -455,7 +455,7 @@ class PersonalCells:
             A dominating pair of distributions where a person has one block, and a composition of such pairs otherwise.
             Curves with equal `r` and equal smallest prior parameters are equal.
         """
-        # Counts are whole numbers.
+        # Counts are integers.
         least = math.ceil(min_count)
         members = dict.fromkeys(
             self._person(_levelled(blocks, level), r, adjacency, more, least, spread) for blocks in self.people
@@ -479,10 +479,11 @@ class PersonalCells:
     def _public_row(self, low: float, high: float, r: float, least: int) -> PrivacyCurves:
         """All records that do not move lie in the cell with the larger prior, but for those that each cell holds."""
         assert self.n_records is not None
-        # Both prior parameters have the promised records in them already.
+        # Both prior parameters have the guaranteed records in them already.
         others = self.n_records - 2 * least
         moving = min(self.records, others)
-        # Where every cell holds just what is promised there is one table, and without that many records there is none.
+        # Where every cell holds just what is guaranteed there is one table, and without that many records there is
+        # none.
         return PublicRowPair(low, high + r * (others - moving), moving * r) if moving > 0 else NoLoss()
 
 

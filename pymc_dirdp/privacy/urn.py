@@ -126,7 +126,7 @@ class UrnCells:
                 + (largest_urn_loss(total + self.d * more, r, steps) if replaced else 0.0)
                 for low, total in block
             )
-        # Not all cells of a row can gain records: those cells that lose them, or a crowd of others, are in one.
+        # Not all cells of a row can gain records: those cells that lose them, or a group of others, are in one.
         cells = (np.array(block[:-1]) + more)[: self.d - 1]
         total = math.fsum(block) + self.d * more
         times, left = divmod(self.records, _MOST_SPREAD)

@@ -27,12 +27,12 @@ def typical_errors(stored: Opened, utility: xr.Dataset) -> Lines:
             return ()
         return (("of the fit", f"a share is typically off by {in_range(known, 2)}{by_table}, in made-up networks"),)
     of_draws = _of_tables(stored, utility, lambda table, n: draw_share_error(table.mechanism, table.prior, round(n)))
-    # Where nothing is concluded from what was put out, the error is that of the posterior which was released.
-    known_law = [table.mechanism.reading(None) is None for table in stored.tables.values()]
+    # Where nothing is inferred from the output, the error is that of the posterior which was released.
+    known_distribution = [table.mechanism.reading(None) is None for table in stored.tables.values()]
     of_means: Array = utility["share_error"].values
     errors: dict[str, Array] = {
-        "of dirdp.estimate": np.where(known_law, of_means, np.nan),
-        "of the mean": np.where(known_law, np.nan, of_means),
+        "of dirdp.estimate": np.where(known_distribution, of_means, np.nan),
+        "of the mean": np.where(known_distribution, np.nan, of_means),
         "of the draw": of_draws,
     }
     return tuple(

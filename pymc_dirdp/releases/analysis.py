@@ -12,8 +12,8 @@ from pymc_dirdp.inference.seen import Labels, Seen
 from pymc_dirdp.inference.sparse_law import SparsePrior
 from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.concluding import Conclusions, Source, conclusions
 from pymc_dirdp.releases.grammar import library_version
+from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import opened, sparse_release
 from pymc_dirdp.releases.sparse import drawn as drawn_cells
 from pymc_dirdp.releases.sparse import refuse_options
@@ -127,10 +127,10 @@ def analyse(
     if sparse is not None:
         refuse_options(n_prior=n_prior, row_prior=row_prior)
         return drawn_cells(sparse, prior, draws, random_seed)
-    found = conclusions(release, prior, n_prior, row_prior, jointly)
+    found = inferences(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
-        drawn = found.laws.draw(draws, generator(random_seed), bar)
-    evidence = found.laws.log_evidence
+        drawn = found.distributions.draw(draws, generator(random_seed), bar)
+    evidence = found.distributions.log_evidence
     stats = {
         "acceptance": ("table", [drawn[name].acceptance for name in found.tables]),
         "log_evidence": (("table",) if isinstance(evidence, list) else (), evidence),
@@ -148,7 +148,7 @@ def analyse(
     return tree
 
 
-def _posterior(found: Conclusions, drawn: dict[str, NDArray[np.float64]]) -> dict[str, _Array]:
+def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]]) -> dict[str, _Array]:
     """The draws of the shares, and of the Deterministics that are functions of them."""
     arrays = {name: _shares(seen, drawn[name]) for name, seen in found.tables.items()}
     coords = {dim: labels for seen in found.tables.values() for dim, labels in seen.share_labels}
@@ -186,7 +186,7 @@ def _published(tables: Mapping[str, Seen]) -> dict[str, dict[str, _Array]]:
     return {f"/observed_data/release_{i}": arrays for i, arrays in enumerate(found)}
 
 
-def _attributes(found: Conclusions) -> dict[str, str]:
+def _attributes(found: Inferences) -> dict[str, str]:
     attributes = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),

@@ -1,4 +1,4 @@
-"""Models of whoever concludes from a release: a model to start from, and counts behind the draws of one's own."""
+"""Models of anyone who infers from a release: a model to start from, and counts behind the draws of one's own."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -12,8 +12,8 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.number_laws import ImpossibleError
-from pymc_dirdp.releases.concluding import Conclusions, Source, checked, conclusions
 from pymc_dirdp.releases.hierarchical import hierarchical_model
+from pymc_dirdp.releases.inference_setup import Inferences, Source, checked, inferences
 from pymc_dirdp.releases.likelihood import logp_of, owned
 from pymc_dirdp.releases.measurements import network_of
 from pymc_dirdp.sampling.bits import Seed, generator
@@ -38,8 +38,8 @@ def analyst_model(
     add to it; take `analyse` if not. For other priors than Dirichlet and Beta write a model of your own around
     :func:`pymc_dirdp.release_logp`.
 
-    A release of margins (`mechanism="marginals"`) has no law table by table. Its model is that of a whole network with
-    log-linear tables, of which :func:`pymc_dirdp.fit` estimates the mode; `analyse` does not draw from it.
+    A release of marginals (`mechanism="marginals"`) has no distribution table by table. Its model is that of a whole
+    network with log-linear tables, of which :func:`pymc_dirdp.fit` estimates the mode; `analyse` does not draw from it.
 
     Parameters
     ----------
@@ -51,10 +51,10 @@ def analyst_model(
         As for :func:`pymc_dirdp.analyse`. The hierarchical model takes none of them but one number as `n_prior`, the
         largest number of records, where that is private.
     consistency : {"joint", "tables"}, optional
-        Take the hierarchical model: `"joint"` compares each noisy margin with that of the whole network, `"tables"`
-        takes each table by itself, with all that was measured of its variables. By default a release of margins has the
-        joint model if its margins need products of up to 200 000 cells and no `tables` are chosen, and otherwise table
-        by table; a release of noisy tables has the exact likelihood of each.
+        Take the hierarchical model: `"joint"` compares each noisy marginal with that of the whole network, `"tables"`
+        takes each table by itself, with all that was measured of its variables. By default a release of marginals has
+        the joint model if its marginals need products of up to 200 000 cells and no `tables` are chosen, and otherwise
+        table by table; a release of noisy tables has the exact likelihood of each.
 
     Returns
     -------
@@ -64,9 +64,9 @@ def analyst_model(
         labels. They are the softmax of sums of effects: `effects` of all tables are normal with variance 1, and
         multiplied by `scales`, one for each table and subset of its axes, which are half-normal with the scales 2, 0.5,
         0.2 and 0.1 for effects of one, two, three and more variables. `sampling` is the error of the sample. The noisy
-        counts are the observed variable `noisy`, or `noisy_laplace` where the noise has that law, and a private number
-        of records is `n_records`. Each of these vectors has a dim whose labels say what an entry is. A name that a
-        table or a dim of the release has gets a `_` at its end.
+        counts are the observed variable `noisy`, or `noisy_laplace` where the noise has that distribution, and a
+        private number of records is `n_records`. Each of these vectors has a dim whose labels say what an entry is. A
+        name that a table or a dim of the release has gets a `_` at its end.
 
     Raises
     ------
@@ -76,12 +76,12 @@ def analyst_model(
 
     Notes
     -----
-    The law of the sample in a hierarchical model is the normal law with the covariance of counts of records, and the
-    noise has its own law, normal or Laplace's. So intervals are wrong for shares of which fewer than about five records
-    are expected where the noise is so small that this matters. They rest on the prior of the scales. In 300
-    simulated networks of two variables with two values and 300 records, intervals held what they say: at epsilon 0.3
-    with Gaussian and geometric noise jointly and with Gaussian noise table by table, and at epsilon 3 with Gaussian
-    noise jointly. Other networks were not checked.
+    The distribution of the sample in a hierarchical model is the normal distribution with the covariance of counts of
+    records, and the noise has its own distribution, normal or Laplace's. So intervals are wrong for shares of which
+    fewer than about five records are expected where the noise is so small that this matters. They rest on the prior of
+    the scales. In 300 simulated networks of two variables with two values and 300 records, intervals held what they
+    say: at epsilon 0.3 with Gaussian and geometric noise jointly and with Gaussian noise table by table, and at epsilon
+    3 with Gaussian noise jointly. Other networks were not checked.
 
     `pm.sample_prior_predictive` draws from the priors alone and warns that it leaves potentials out.
 
@@ -100,14 +100,14 @@ def analyst_model(
     """
     if consistency is not None:
         one_of(("joint", "tables"), consistency=consistency)
-    if consistency is not None or _holds_margins(release):
+    if consistency is not None or _holds_marginals(release):
         if prior is not None or row_prior is not None or isinstance(n_prior, Mapping):
             raise ArgumentError(
                 "The shares are sums of effects here, so prior and row_prior do not fit, and n_prior is one number for "
                 "all tables. Leave them out, and change the model that is returned."
             )
         return _of_network(release, tables, consistency, n_prior)
-    found = conclusions(owned(release), prior, n_prior, row_prior, jointly=False)
+    found = inferences(owned(release), prior, n_prior, row_prior, jointly=False)
     with pm.Model() as model:
         for name in _chosen(found, tables):
             logp = logp_of(found.tables[name], found.beliefs[name], _shares(model, name, found))
@@ -115,8 +115,8 @@ def analyst_model(
     return model
 
 
-def _holds_margins(release: Any) -> bool:
-    """Whether a release holds margins of its tables, which have no law cell by cell."""
+def _holds_marginals(release: Any) -> bool:
+    """Whether a release holds marginals of its tables, which have no distribution cell by cell."""
     return isinstance(release, xr.DataTree) and checked(release).is_estimate
 
 
@@ -132,7 +132,7 @@ def _of_network(
     return hierarchical_model(network, consistency, n_prior)
 
 
-def _shares(model: pm.Model, name: str, found: Conclusions) -> Any:
+def _shares(model: pm.Model, name: str, found: Inferences) -> Any:
     """The variable of a table's shares, in a model that is open."""
     seen = found.tables[name]
     prior = law_of(seen, found.beliefs[name]).prior
@@ -145,7 +145,7 @@ def _shares(model: pm.Model, name: str, found: Conclusions) -> Any:
     return pm.Dirichlet(name, a=prior, dims=dims)
 
 
-def _chosen(found: Conclusions, tables: Sequence[str] | None) -> list[str]:
+def _chosen(found: Inferences, tables: Sequence[str] | None) -> list[str]:
     return list(found.tables) if tables is None else _named(tuple(found.tables), tables)
 
 
@@ -215,16 +215,16 @@ def latent_counts(
     if "posterior" not in getattr(idata, "children", {}):
         raise ArgumentError("Expected idata to have the group posterior, as from pm.sample.")
     posterior = idata.children["posterior"].to_dataset()
-    found = conclusions(release, None, n_prior, row_prior, jointly=False)
+    found = inferences(release, None, n_prior, row_prior, jointly=False)
     chosen = _chosen(found, [name for name in found.tables if name in posterior] if tables is None else tables)
     rng = generator(random_seed)
     return xr.Dataset({name: _counts(name, found, posterior, rng) for name in chosen})
 
 
-def _counts(name: str, found: Conclusions, posterior: xr.Dataset, rng: np.random.Generator) -> xr.DataArray:
+def _counts(name: str, found: Inferences, posterior: xr.Dataset, rng: np.random.Generator) -> xr.DataArray:
     seen = found.tables[name]
-    law = law_of(seen, found.beliefs[name])
-    shape, beta = law.prior.shape, seen.family == "beta"
+    distribution = law_of(seen, found.beliefs[name])
+    shape, beta = distribution.prior.shape, seen.family == "beta"
     expected = shape[:-1] if beta else shape
     if name not in posterior or not {"chain", "draw"} <= set(posterior[name].dims):
         raise ArgumentError(f"Expected the posterior to hold draws of {name!r}, with the dims chain and draw.")
@@ -238,7 +238,7 @@ def _counts(name: str, found: Conclusions, posterior: xr.Dataset, rng: np.random
     with np.errstate(divide="ignore"):
         logs = np.log(shares).reshape(-1, *shape)
     try:
-        counts = np.stack([law.given(each).counts(1, rng)[0][0] for each in logs])
+        counts = np.stack([distribution.given(each).counts(1, rng)[0][0] for each in logs])
     except ImpossibleError as error:
         raise ArgumentError(
             f"The posterior holds draws of {name!r} with which the release is impossible. Did your model use this "

@@ -25,7 +25,7 @@ from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 
-__all__ = ["draws_given", "draws_of_data", "draws_together", "number_prior", "shared_noises", "try_law"]
+__all__ = ["draws_given", "draws_of_data", "draws_together", "number_prior", "shared_noises", "try_distribution"]
 
 # Counts that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
@@ -92,7 +92,7 @@ def draws_given(
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
     counts = np.empty((draws, prior.size // prior.shape[-1], prior.shape[-1]), dtype=np.int64)
     for rows, total in _known_totals(part):
-        drawn, _ = draw_row(_law_of_rows(part, published, rows, total), draws, rng)
+        drawn, _ = draw_row(_distribution_of_rows(part, published, rows, total), draws, rng)
         counts[:, rows] = drawn.reshape(draws, len(rows), -1)
     return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
 
@@ -105,12 +105,12 @@ def _free_total(part: PlannedTable, published: Array, n_prior: range) -> FreeTot
     too. If the prior counts less than one record, it contradicts nothing, and draws must be refused in proportion.
     """
     prior, most = part.table.prior, n_prior[-1]
-    law = _law(part, prior, published, most)
-    if prior.sum() <= 1 or not law.smooth:
-        return FreeTotal(law, n_prior[0])
-    while (row := FreeTotal(law)).is_cut_off and most < MOST_RECORDS:
+    distribution = _distribution(part, prior, published, most)
+    if prior.sum() <= 1 or not distribution.smooth:
+        return FreeTotal(distribution, n_prior[0])
+    while (row := FreeTotal(distribution)).is_cut_off and most < MOST_RECORDS:
         most = min(_WIDER * (most + 1), MOST_RECORDS)
-        law = law.at(most)
+        distribution = distribution.at(most)
     return row
 
 
@@ -128,7 +128,7 @@ def draws_of_data(part: PlannedTable, published: Array, draws: int, rng: np.rand
     return draw_shares(np.broadcast_to(read, (draws, *read.shape)), part.table.prior, rng)
 
 
-def try_law(part: PlannedTable, *, public: bool) -> None:
+def try_distribution(part: PlannedTable, *, public: bool) -> None:
     """Raise the error about a table that exact draws are not for, before any count is read.
 
     Raises
@@ -153,12 +153,12 @@ def try_law(part: PlannedTable, *, public: bool) -> None:
             f"{part.mechanism.in_short} in {part.table.name!r} hides any number of records, so the release would tell "
             "nothing. Loosen the guarantee."
         )
-    _law(part, prior, planned, n_records if possible is None else possible[-1])
+    _distribution(part, prior, planned, n_records if possible is None else possible[-1])
     if possible is None:
         # Blocks are equally large, and no noise is wider in one of them.
         rows, total = max(_known_totals(part), key=lambda block: block[1])
         try:
-            refuse_undrawable(_law_of_rows(part, planned, rows, total))
+            refuse_undrawable(_distribution_of_rows(part, planned, rows, total))
         except TooManyNodesError as error:
             raise ArgumentError(
                 f"No posterior could be drawn given the noisy counts of {part.table.name!r}: {prior.size} cells with "
@@ -173,21 +173,21 @@ def _known_totals(part: PlannedTable) -> list[tuple[NDArray[np.intp], int]]:
     return list(zip(rows, part.totals or (part.n_records or 0,), strict=True))
 
 
-def _law_of_rows(part: PlannedTable, published: Array, rows: NDArray[np.intp], total: int) -> ProductLaw:
+def _distribution_of_rows(part: PlannedTable, published: Array, rows: NDArray[np.intp], total: int) -> ProductLaw:
     """The cells of the rows with these numbers, which hold so many records together."""
     of_rows, noisy = (table.reshape(-1, table.shape[-1])[rows] for table in (part.table.prior, published))
-    return _law(part, of_rows, noisy, total)
+    return _distribution(part, of_rows, noisy, total)
 
 
-def _law(part: PlannedTable, prior: Array, published: Array, most: int) -> ProductLaw:
+def _distribution(part: PlannedTable, prior: Array, published: Array, most: int) -> ProductLaw:
     """The cells of some rows given their noisy counts, taken as one row of at most so many records."""
     mechanism, seen = part.mechanism, published.ravel()
     rows = mechanism.row_likelihoods(published)
     smooth = all(row.smooth for row in rows)
     if not smooth and most * seen.size > _MOST_LOOKED_AT:
         raise ArgumentError(
-            f"No posterior could be drawn given the noisy counts of {part.table.name!r}. The law of "
-            f"{type(mechanism).__name__} is known at whole numbers only, and {most} records in {seen.size} cells are "
+            f"No posterior could be drawn given the noisy counts of {part.table.name!r}. The distribution of "
+            f"{type(mechanism).__name__} is known at integers only, and {most} records in {seen.size} cells are "
             "too many to look at one by one. If it follows a smooth curve between them, set smooth_noise = True in its "
             "class."
         )

@@ -49,16 +49,16 @@ def charged_choice(
         If the ledger refuses it.
     """
     unit, contribution = people
-    promise, entry, identity = kept_of(guarantee, mechanism), None, secrets.token_hex(16)
-    if promise is None or not mechanism.satisfies(promise):
-        raise UnattainableError(f"No promise such as {guarantee} can be stated for {what}. Ask for another kind.")
+    tightest, entry, identity = kept_of(guarantee, mechanism), None, secrets.token_hex(16)
+    if tightest is None or not mechanism.satisfies(tightest):
+        raise UnattainableError(f"No guarantee such as {guarantee} can be stated for {what}. Ask for another kind.")
     if ledger is not None:
         whom: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": unit, "contribution": contribution}
-        whom["digest"] = fingerprint_of(mechanism, promise, unit, identity)
-        entry = ledger.receipt(ledger.spend(promise, what=what, mechanism=mechanism, **whom))
+        whom["digest"] = fingerprint_of(mechanism, tightest, unit, identity)
+        entry = ledger.receipt(ledger.spend(tightest, what=what, mechanism=mechanism, **whom))
     return {
         "mechanism": mechanism,
-        "guarantee": promise,
+        "guarantee": tightest,
         "unit": unit,
         "identity": identity,
         "entry": entry,

@@ -156,7 +156,7 @@ class PrivateChoice(Labelled, Text):
     @override
     def own_facts(self) -> dict[str, Any]:
         return {
-            "promise": str(self.guarantee),
+            "statement": str(self.guarantee),
             **self._chosen,
             "mechanism": self.mechanism.facts,
             "guarantee": guarantee_facts(self.guarantee),
@@ -404,7 +404,7 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
         chosen, sd = self.mechanism, self.mechanism.margins[0].noise_sd
         return (
             f"{chosen.choices} choices of loss range {chosen.choice.u:.4g} by the exponential mechanism, after "
-            f"{len(chosen.margins)} margins with {chosen.noise} noise of standard deviation {sd:.4g}"
+            f"{len(chosen.margins)} marginals with {chosen.noise} noise of standard deviation {sd:.4g}"
         )
 
     @property

@@ -148,7 +148,7 @@ def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
 
 
 def _fit_errors(chosen: Plan) -> dict[str, EstimateError]:
-    """The expected errors of the tables that are fitted to margins of all of them."""
+    """The expected errors of the tables that are fitted to marginals of all of them."""
     parts = {part.table.name: part for part in chosen.publishing(Marginals)}
     sizes = {part.n_records for part in parts.values()}
     size = sizes.pop() if len(sizes) == 1 else None

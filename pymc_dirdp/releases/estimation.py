@@ -14,7 +14,7 @@ from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.sparse_law import SparsePrior
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.concluding import Source, conclusions
+from pymc_dirdp.releases.inference_setup import Source, inferences
 from pymc_dirdp.releases.opened import sparse_release
 from pymc_dirdp.releases.sparse import SparseEstimates, estimated, refuse_options
 
@@ -165,9 +165,9 @@ def estimate(
     if sparse is not None:
         refuse_options(n_prior=n_prior, row_prior=row_prior)
         return estimated(sparse, prior, prob)
-    found = conclusions(release, prior, n_prior, row_prior, jointly)
+    found = inferences(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
-        tables = found.laws.estimate(list(prob), bar)
+        tables = found.distributions.estimate(list(prob), bar)
     return Estimates(
         tables,
         {name: _cells(seen) for name, seen in found.tables.items()},

@@ -58,7 +58,7 @@ _NOTHING = "it says what no such text says, or contradicts itself"
 
 
 class Text(abc.ABC):
-    """What is published as a text: it says facts alone, and whoever reads them believes nothing."""
+    """What is published as a text: it says facts alone, and anyone who reads them believes nothing."""
 
     called: ClassVar[str]
     """What it is, in a word or two; a text says it in its first line."""
@@ -130,7 +130,7 @@ def at(place: str) -> Iterator[None]:
 
 
 def understood(content: bytes, *kinds: type[Text]) -> Text:
-    """What a text says, whoever has written it.
+    """What a text says, anyone who has written it.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
         # A value that an error repeats may be as long as somebody has made it.
         problem = error.problem if len(error.problem) <= _LONGEST else f"{error.problem[:_LONGEST]}..."
         what = f"The {called} {'are' if called.endswith('s') else 'is'} damaged{inside}"
-        raise ReleaseError(f"{what}: {problem}. Ask whoever published it for the text again.") from None
+        raise ReleaseError(f"{what}: {problem}. Ask anyone who published it for the text again.") from None
     found.refuse_unkept()
     return found
 

@@ -28,7 +28,7 @@ MOST_WORK = 200_000
 Consistency = Literal["joint", "tables"]
 # So many standard deviations around what the noisy totals say lies a private number of records.
 _FAR = 10.0
-# Noise of no more variance is nearly always 0, and the normal law stands for counts that are known.
+# Noise of no more variance is nearly always 0, and the normal distribution stands for counts that are known.
 _LEAST = 1e-2
 # The logit of what is no cell: its share is 0, and no slope comes from it.
 _NEVER = -1e4
@@ -57,7 +57,7 @@ def hierarchical_model(network: Network, consistency: Consistency | None, n_prio
             f"The tables have {cells} cells together, and a posterior is drawn for {MOST_CELLS} at most. Name some of "
             "them as tables=, or take the estimate of dirdp.fit(release)."
         )
-    margins = _margins(network, consistency)
+    margins = _marginals(network, consistency)
     with pm.Model() as model:
         for name, drawn in network.drawn.items():
             for dim, labels in drawn.share_labels:
@@ -93,7 +93,7 @@ def _is_constant(drawn: ReleasedTable) -> bool:
     return drawn.family != "beta" and drawn.draws.shape[-1] == 1
 
 
-def _margins(network: Network, consistency: Consistency | None) -> NetworkMargins | None:
+def _marginals(network: Network, consistency: Consistency | None) -> NetworkMargins | None:
     """How the marginals of the network are computed; None if each table is taken by itself."""
     if consistency == "tables":
         return None
@@ -105,7 +105,9 @@ def _margins(network: Network, consistency: Consistency | None) -> NetworkMargin
         found = NetworkMargins(families, [*(one.axes for one in network.measurements), *rows])
         if found.work <= MOST_WORK:
             return found
-        problem = f"The margins of the whole network need products of {found.work} cells, and a sampler waits for them."
+        problem = (
+            f"The marginals of the whole network need products of {found.work} cells, and a sampler waits for them."
+        )
     except EliminationError as error:
         problem = str(error)
     except ArgumentError:
@@ -149,7 +151,7 @@ def _apart(families: Sequence[Family], network: Network, n_records: Any, own: _N
         if (one := measurement.onto(family.axes)) is not None
     ]
     cells, to = tables.margins([(number, one.axes) for number, one, *_ in measured])
-    # Sums of several margins may be those of the same cells.
+    # Sums of several marginals may be those of the same cells.
     labelled = [
         (one, f"{name}: ", f" of {', '.join(whole.axes)}" if len(whole.axes) > len(one.axes) else "")
         for _, one, whole, name in measured
@@ -173,7 +175,8 @@ def _together(
         _publish(family, network, _table(p, family, start))
     wanted = [one.axes for one in network.measurements]
     rows, found = _sums_of_network(families, tables, margins, wanted)
-    # The normal law is none of a row that is expected to hold less than a record, and its shares matter little.
+    # The normal distribution is none of a row that is expected to hold less than a record, and its shares matter
+    # little.
     in_rows = pt.sqrt(pt.maximum(n_records * rows(p), 1.0))
     of_records = p + _off(tables, logs, own) / in_rows[tables.sum_of]
     _observe(n_records * found(of_records), [(one, "", "") for one in network.measurements], network, own)
@@ -271,7 +274,7 @@ def _observe(expected: Any, measured: Sequence[tuple[Measurement, str, str]], ne
     """Noisy counts end to end, each with the distribution of its noise, and with a label between two texts."""
     ends = np.cumsum([0, *(one.noisy.size for one, *_ in measured)])
     labels = _labels(network)
-    for kind, law in (("noisy", pm.Normal), ("noisy_laplace", pm.Laplace)):
+    for kind, distribution in (("noisy", pm.Normal), ("noisy_laplace", pm.Laplace)):
         chosen = [i for i, (one, *_) in enumerate(measured) if (one.laplace_scale is None) == (kind == "noisy")]
         if not chosen:
             continue
@@ -285,7 +288,7 @@ def _observe(expected: Any, measured: Sequence[tuple[Measurement, str, str]], ne
         name = own.of(kind)
         cells = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in chosen])
         seen = pm.Data(f"{name}_published", np.concatenate([measured[i][0].noisy.ravel() for i in chosen]))
-        law(name, expected[cells], scales, observed=seen, dims=_dim(f"{name}_cell", called, own))
+        distribution(name, expected[cells], scales, observed=seen, dims=_dim(f"{name}_cell", called, own))
 
 
 def _labels(network: Network) -> dict[str, list[Any]]:

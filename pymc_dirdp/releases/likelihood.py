@@ -26,7 +26,7 @@ from pymc_dirdp.inference.noisy_rows import NoisyRows, noisy_rows
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
-from pymc_dirdp.releases.concluding import Source, conclusions
+from pymc_dirdp.releases.inference_setup import Source, inferences
 
 __all__ = [
     "CountsLogp",
@@ -62,7 +62,7 @@ class CountsLogp(Op):
 
     Parameters
     ----------
-    law : Likelihood
+    distribution : Likelihood
         It must not change any more.
     name : str
         Of the table.
@@ -70,8 +70,8 @@ class CountsLogp(Op):
         That of the weights.
     """
 
-    def __init__(self, law: Likelihood, name: str, shape: tuple[int, ...]) -> None:
-        self._law, self.name, self.shape = law, name, shape
+    def __init__(self, distribution: Likelihood, name: str, shape: tuple[int, ...]) -> None:
+        self._distribution, self.name, self.shape = distribution, name, shape
 
     @override
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class CountsLogp(Op):
             raise ValueError(f"Expected shares of {self.name!r} in the shape {self.shape}, got {logs.shape}.")
         if np.isnan(logs).any() or np.isposinf(logs).any():
             return np.asarray(-np.inf), np.zeros(self.shape)
-        value, means = self._law.likelihood(logs)
+        value, means = self._distribution.likelihood(logs)
         return np.asarray(value), means
 
     @override
@@ -117,7 +117,7 @@ def as_python(op: Any, node: Any = None, **options: Any) -> Callable[..., Any]:
 
 @final
 class ReleaseLogp(CountsLogp):
-    """Log-probability of what was put out of a table, as a function of the logarithms of the shares.
+    """Log-probability of the output for a table, as a function of the logarithms of the shares.
 
     Its shape has both outcomes of a Beta.
 
@@ -131,11 +131,11 @@ class ReleaseLogp(CountsLogp):
 
     def __init__(self, output: Seen, beliefs: Beliefs) -> None:
         self._output, self._beliefs = output, beliefs
-        law = noisy_rows(output, beliefs) or law_of(output, beliefs)
-        super().__init__(law, output.name, tuple(output.prior.shape))
+        distribution = noisy_rows(output, beliefs) or law_of(output, beliefs)
+        super().__init__(distribution, output.name, tuple(output.prior.shape))
 
     def __reduce__(self) -> tuple[type["ReleaseLogp"], tuple[Seen, Beliefs]]:
-        # The law holds functions, which cannot be pickled; what it is made from can.
+        # The distribution holds functions, which cannot be pickled; what it is made from can.
         return ReleaseLogp, (self._output, self._beliefs)
 
 
@@ -279,7 +279,7 @@ def release_logp(
     >>> bool(model.compile_logp()({"logit": -0.85}) > model.compile_logp()({"logit": 0.85}))
     True
     """
-    found = conclusions(owned(release), None, n_prior, row_prior, jointly=False)
+    found = inferences(owned(release), None, n_prior, row_prior, jointly=False)
     names = list(found.tables)
     if table is None and len(names) > 1:
         raise ArgumentError(f"The release has the tables {', '.join(names)}. Pass table= one of them.")

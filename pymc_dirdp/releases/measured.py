@@ -53,8 +53,8 @@ def measured(
     """
     if wanted.draws != 1:
         raise ArgumentError(
-            "mechanism='marginals' publishes noisy margins, and one estimate that is fitted to them, so draws stays 1. "
-            "Whatever is computed from the margins costs nothing more."
+            "mechanism='marginals' publishes noisy marginals, and one estimate that is fitted to them, so draws stays "
+            "1. Whatever is computed from the marginals costs nothing more."
         )
     axes = {name: axes_of(table) for name, table in tables.items()}
     _refuse_large(axes)
@@ -85,8 +85,8 @@ def axes_of(table: Table) -> Axes:
     names += [outcome_dim(table.name)] * (table.family == "beta")
     if len(set(names)) < len(names):
         raise UnsupportedModelError(
-            f"Two axes of {table.name!r} have the same name, so its margins are not told apart. Give each axis its own "
-            f"dim. {_OTHERWISE}"
+            f"Two axes of {table.name!r} have the same name, so its marginals are not told apart. Give each axis its "
+            f"own dim. {_OTHERWISE}"
         )
     return tuple(zip(names, table.shape, strict=True))
 
@@ -123,7 +123,7 @@ def _records(reading: Reading, tables: Mapping[str, Table]) -> dict[str, Contrib
     """How many records one person holds in each table at most, and in which rows."""
     if len(reading.groups) > 1:
         raise UnsupportedModelError(
-            "The groups of disjoint hold different people, so a margin of one table says nothing of another. Release "
+            "The groups of disjoint hold different people, so a marginal of one table says nothing of another. Release "
             f"each group as a model of its own. {_OTHERWISE}"
         )
     return {name: reading.contribution(name) for name in tables}

@@ -1,4 +1,4 @@
-"""The noisy counts that a release publishes, as measurements of margins of its tables."""
+"""The noisy counts that a release publishes, as measurements of marginals of its tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import xarray as xr
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.releases.concluding import checked
+from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.view import measurements_of_table
 
@@ -32,15 +32,15 @@ class Network:
         None if it is private.
     drawn : dict of str to ReleasedTable
         The tables as the release holds them, by name.
-    of_margins : bool
-        Whether margins of the tables were measured, and not the tables alone.
+    of_marginals : bool
+        Whether marginals of the tables were measured, and not the tables alone.
     """
 
     families: tuple[Family, ...]
     measurements: tuple[Measurement, ...]
     n_records: int | None
     drawn: dict[str, ReleasedTable]
-    of_margins: bool
+    of_marginals: bool
 
     def refuse_parts(self) -> None:
         """An error if some parent has no table, or the tables depend on each other in a circle."""
@@ -64,7 +64,7 @@ class Network:
         measured = (one.onto(known) for one in self.measurements)
         drawn = {name: one for name, one in self.drawn.items() if name in names}
         return Network(
-            families, tuple(one for one in measured if one is not None), self.n_records, drawn, self.of_margins
+            families, tuple(one for one in measured if one is not None), self.n_records, drawn, self.of_marginals
         )
 
 
@@ -120,7 +120,9 @@ def _refuse_others(families: Sequence[Family]) -> None:
 
 
 def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Measurement, ...], int | None]:
-    """What a release says of its tables: the families of variables, noisy counts of margins, and the number of records.
+    """What a release says of its tables.
+
+    The families of variables, noisy counts of marginals, and the number of records.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ class ReleasedTable:
     def output(self) -> Output:
         """What its mechanism published."""
         if self.release is None:
-            raise ArgumentError("A plan has put out nothing.")
+            raise ArgumentError("A plan has no output.")
         return self.release.output[self.name]
 
     @property
@@ -167,7 +167,7 @@ class ReleasedTable:
 
     @property
     def least(self) -> int:
-        """What every cell is promised to hold."""
+        """What every cell is guaranteed to hold."""
         return math.ceil(self.mechanism.min_count or 0)
 
     @cached_property
@@ -202,9 +202,9 @@ class ReleasedTable:
         return [self.output.observed(self.cell_labels, self.share_labels)]
 
     def damaged(self, problem: str) -> ReleaseError:
-        """The error about numbers that no mechanism can have put out."""
+        """The error about numbers that no mechanism can have returned."""
         return ReleaseError(
-            f"The release is damaged: of {self.name!r} {problem}. Read it again from whoever published it."
+            f"The release is damaged: of {self.name!r} {problem}. Read it again from anyone who published it."
         )
 
     @property
@@ -220,7 +220,7 @@ class ReleasedTable:
         Raises
         ------
         ArgumentError
-            If the mechanism has no product law, so that nothing is inferred from what it puts out.
+            If the mechanism has no product distribution, so that nothing is inferred from its output.
         ReleaseError
             If the mechanism cannot have put this out.
         """
@@ -228,7 +228,7 @@ class ReleasedTable:
         try:
             return self.output.row_likelihoods(self.mechanism, self.steps)
         except ArgumentError as error:
-            raise self.damaged(f"what was put out is none of this mechanism ({error})") from error
+            raise self.damaged(f"the output cannot come from this mechanism ({error})") from error
 
 
 def labels_of(variable: xr.DataArray) -> ListedLabels:
@@ -280,7 +280,7 @@ class Opened:
 
     @property
     def min_count(self) -> float:
-        """The promised least count of a cell."""
+        """The guaranteed least count of a cell."""
         return self.plan.min_count
 
     @property
@@ -329,7 +329,7 @@ class Opened:
 
     @property
     def pure_epsilon(self) -> float:
-        """The largest loss of what the samplers put out; for an urn it is finite, other than for what it draws from."""
+        """The largest loss of the sampled output; it is finite for an urn, and infinite for a continuous draw."""
         return float(self.tree["privacy"].attrs.get("pure_epsilon", math.inf))
 
 
@@ -385,7 +385,7 @@ def shown_tree(release: Release | SparseRelease) -> xr.DataTree:
 
 
 def _kept(release: Release | SparseRelease) -> xr.DataTree:
-    """The view of a release, which is kept, so that it is not made again."""
+    """The view of a release, which is kept, so that it is not rebuilt."""
     tree = view(release)
     if isinstance(release, Release) and release.plan.after:
         # Bins that nobody has paid for are known as long as somebody holds them.

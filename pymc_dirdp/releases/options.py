@@ -8,7 +8,7 @@ from typing import Any
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.margins import NOISES
+from pymc_dirdp.mechanisms.marginals import NOISES
 from pymc_dirdp.models.stated import Stated, Unit, stated
 from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning

@@ -185,7 +185,7 @@ def _by_table(
 def _for_prediction(
     guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
 ) -> tuple[Mapping[str, TableMechanism], dict[str, Choice]]:
-    """The mechanisms by which the next record is predicted best: margins of all tables, or each table by itself."""
+    """The mechanisms by which the next record is predicted best: marginals of all tables, or each table by itself."""
     candidates: dict[str, Callable[[], Mapping[str, TableMechanism]]] = {
         f"marginals ({measure})": partial(
             measured,

@@ -38,7 +38,7 @@ __all__ = ["facts_of", "plan_of"]
 def facts_of(plan: Plan) -> dict[str, Any]:
     """All that a plan says, in texts, numbers, lists and dicts. The first sentences follow from the numbers."""
     return {
-        "promise": str(plan.guarantee),
+        "statement": str(plan.guarantee),
         "protected": plan.protected,
         "assumptions": list(plan.assumptions),
         "library_version": plan.library_version,

@@ -74,7 +74,7 @@ class Plan(Text):
     adjacency : str
         What one person can change.
     min_count : float
-        What every cell is promised to hold.
+        What every cell is guaranteed to hold.
     reading : Reading
         Whose records the model holds, and what one person adds to each table.
     assumptions : tuple of str

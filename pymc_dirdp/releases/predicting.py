@@ -179,7 +179,7 @@ def _shares(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
 def fit_errors(
     tables: Mapping[str, Table], mechanisms: Mapping[str, TableMechanism], n_records: int, *, public: bool
 ) -> dict[str, EstimateError]:
-    """The expected error of each table that is fitted to margins, over made-up networks of the same shape.
+    """The expected error of each table that is fitted to marginals, over made-up networks of the same shape.
 
     Networks are made up as for :func:`best_for_prediction`: the effects on the logits fall with the number of parents.
     Each is released, and fitted table by table. Errors are averaged over the records, so a row counts as much as it
@@ -193,7 +193,7 @@ def fit_errors(
     n_records : int
         The public number of records, or that to plan for.
     public : bool
-        Whether whoever fits knows the number of records.
+        Whether anyone who fits knows the number of records.
 
     Returns
     -------

@@ -36,8 +36,8 @@ from pymc_dirdp.models.without_data import (
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.charging import Sealed
-from pymc_dirdp.releases.concluding import checked
 from pymc_dirdp.releases.files import load
+from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.likelihood import counts_term, expected_name, in_model, rows_term, shares_name, term_name
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable

@@ -22,7 +22,7 @@ from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.aware import try_law
+from pymc_dirdp.releases.aware import try_distribution
 from pymc_dirdp.releases.charging import Sealed
 from pymc_dirdp.releases.choices import followed_by
 from pymc_dirdp.releases.description import described
@@ -69,10 +69,10 @@ def sample(
     model : pymc.Model, optional
         The model on the context stack by default.
     sampler : {"exact", "fast"}, default "exact"
-        `"exact"` draws whole numbers with bits of the operating system, from a Pólya urn or as discrete noise: what is
-        proved about the law holds for the release. `"fast"` draws in floating point and rounds the draw to a public
-        grid; nothing is proved about its last bits, and the release says so. Only `"fast"` draws continuous noise. See
-        :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
+        `"exact"` draws integers with bits of the operating system, from a Pólya urn or as discrete noise: what is
+        proved about the distribution holds for the release. `"fast"` draws in floating point and rounds the draw to a
+        public grid; nothing is proved about its last bits, and the release says so. Only `"fast"` draws continuous
+        noise. See :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
     var_names : collection of str, optional
         Deterministics that come along with the released variables. By default all of them that depend on released
         variables and single numbers alone. One that holds an array, such as scores to be multiplied with, comes along
@@ -104,7 +104,7 @@ def sample(
 
         Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
         counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are (but not with
-        `postprocess`, nor of `"hellinger"` with three categories, which has no such law). Where the number of
+        `postprocess`, nor of `"hellinger"` with three categories, which has no such distribution). Where the number of
         records is private, each number from `least_records` to `most_records`, which are attributes of the table's
         group and follow from the noisy counts, is as likely as another; numbers beyond matter only where a prior of
         more than one record contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release, and
@@ -203,7 +203,7 @@ def sample_sealed(
         part.mechanism.prepare(part.mechanism.checked_sampler(sampler))
     for part in chosen.publishing(NoisyTable):
         if part.table.name not in readings:
-            try_law(part, public=chosen.reading.sizes_are_public)
+            try_distribution(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     source = randomness(random_seed, sampler=sampler)
     pure = described(chosen, composition, sampler=sampler, source=source)["/privacy"].attrs.get(
@@ -221,9 +221,9 @@ def sample_sealed(
         warn_of_repetition(released)
     receipt = None
     if ledger is not None:
-        promise, lost = charged(chosen, ledger)
+        stated, lost = charged(chosen, ledger)
         entry = ledger.spend(
-            promise,
+            stated,
             what=", ".join(table.name for table in released),
             mechanism=_as_drawn(lost, pure),
             adjacency=chosen.adjacency,
@@ -269,7 +269,10 @@ def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:
 
 
 def _readings(chosen: Plan, postprocess: str | None) -> dict[str, str]:
-    """The tables of which what is published is read as data, and how; others are drawn given what is published."""
+    """The tables whose output is treated as the data, and how.
+
+    Others are drawn given what is published.
+    """
     found = {part.table.name: part.mechanism.reading(postprocess) for part in chosen.parts}
     if postprocess is not None and not any(found.values()):
         raise ArgumentError(

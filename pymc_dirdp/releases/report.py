@@ -96,12 +96,12 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
             summary(stored, verification, utility, advice),
         )
     errors = ("Expected error, without the data", expected_errors(stored, utility))
-    promised = _promised(privacy, stored, verification)
+    guaranteed = _guaranteed(privacy, stored, verification)
     sections = (
-        *((errors, *promised) if verification.follows else (*promised, errors)),
+        *((errors, *guaranteed) if verification.follows else (*guaranteed, errors)),
         ("Mechanism", _mechanism(stored)),
         ("Tables", _tables(stored)),
-        *((("Marginals", margins),) if (margins := _margins(stored, utility)) else ()),
+        *((("Marginals", margins),) if (margins := _marginals(stored, utility)) else ()),
     )
     notes = (*_reading(stored), *_notes(tree), *((_label(names), f"{text}{_listed(names)}") for text, names in better))
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
@@ -122,13 +122,13 @@ def _of_sparse(release: SparseRelease, verification: Verification) -> Report:
         ("error", f"{mechanism.dense.noise_sd:.3g} records, the standard deviation of the noise in each cell"),
         ("not listed", "a cell that is not listed need not be empty; its noisy count is below the threshold"),
     )
-    promised = (
+    guaranteed = (
         ("protects", f"every {release.unit}: {sparse_neighbours(mechanism, release.unit)}"),
         ("at most", f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}; " * (epsilon < pure) + at_none),
         ("mechanism", f"geometric noise of scale {mechanism.scale:.4g} in every cell, also the empty ones"),
     )
     then = (("next", "dirdp.estimate(release, prior=dirdp.sparse.SparsePrior(n_records=..., n_occupied=...))"),)
-    return Report(f"Private list of cells, {_short(release.guarantee)}", (("", answers), ("", promised), ("", then)))
+    return Report(f"Private list of cells, {_short(release.guarantee)}", (("", answers), ("", guaranteed), ("", then)))
 
 
 def _short(guarantee: Guarantee) -> str:
@@ -159,15 +159,15 @@ def _label(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} tables"
 
 
-def _promised(privacy: xr.Dataset, stored: Opened, verification: Verification) -> tuple[tuple[str, Lines], ...]:
+def _guaranteed(privacy: xr.Dataset, stored: Opened, verification: Verification) -> tuple[tuple[str, Lines], ...]:
     """The guarantee and its equivalents, or why there is none."""
     if verification.follows:
-        return ("Guarantee", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy, stored))
+        return ("Guarantee", _guarantee(privacy, stored)), ("Equivalent", _equivalents(privacy, stored))
     failed = tuple((check.name, check.sentence) for check in verification.checks if not check.passed)
     return (("No guarantee", (*failed, ("instead", verification.alternative))),)
 
 
-def _promise(privacy: xr.Dataset, stored: Opened) -> Lines:
+def _guarantee(privacy: xr.Dataset, stored: Opened) -> Lines:
     attrs = privacy.attrs
     return (
         ("guarantee", str(attrs["statement"])),
@@ -207,8 +207,8 @@ def _equivalents(privacy: xr.Dataset, stored: Opened) -> Lines:
 
 def _mechanism(stored: Opened) -> Lines:
     tables = tuple(stored.tables.values())
-    laws = dict.fromkeys(map(_law, tables))
-    lines = [("law", "; ".join(laws))]
+    distributions = dict.fromkeys(map(_distribution, tables))
+    lines = [("distribution", "; ".join(distributions))]
     # Noise has one setting only, so it has no strategy.
     if drawn := [table.view.attrs for table in tables if table.mechanism.tempered is not None]:
         strategy, objective = drawn[0]["strategy"], drawn[0]["objective"]
@@ -229,9 +229,9 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
     return f"; {attrs['arithmetic']}{grid}"
 
 
-def _law(table: ReleasedTable) -> str:
+def _distribution(table: ReleasedTable) -> str:
     mechanism, how = table.mechanism, table.view.attrs.get("postprocess")
-    formula = mechanism.law_in_words
+    formula = mechanism.formula_in_words
     if how is not None:
         formula = f"draws from Dirichlet(z + prior), z the {mechanism.published_in_words}; postprocess: {how}"
     return f"{type(mechanism).__name__}: {formula}"
@@ -248,19 +248,19 @@ def _tables(stored: Opened) -> Lines:
     return tuple(lines)
 
 
-def _margins(stored: Opened, utility: xr.Dataset) -> Lines:
-    """The margins that are measured, with the standard deviation of the noise in their cells."""
+def _marginals(stored: Opened, utility: xr.Dataset) -> Lines:
+    """The marginals that are measured, with the standard deviation of the noise in their cells."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     told = []
     for name, table in stored.tables.items():
         dims = [str(dim) for dim in table.view["prior"].dims]
-        for axes, sd in table.mechanism.margins_with_noise:
+        for axes, sd in table.mechanism.marginals_with_noise:
             share = f", {sd / sizes[name]:.2g} of all records" if sizes[name] > 0 else ""
             told.append(
                 (" x ".join(dims[axis] for axis in axes), f"noise of standard deviation {sd:.4g} a cell{share}")
             )
     return tuple(
-        (names[0] if len(names) == 1 else f"{len(names)} margins", f"{text}{_listed(names)}")
+        (names[0] if len(names) == 1 else f"{len(names)} marginals", f"{text}{_listed(names)}")
         for text, names in _alike(told).items()
     )
 

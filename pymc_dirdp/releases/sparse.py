@@ -57,18 +57,19 @@ def release_sparse(
     """List the cells of a huge table whose noisy counts pass a public threshold, with a guarantee.
 
     The table may have 10**10 cells, of which few hold a record. Every cell gets geometric noise, also the empty ones;
-    those whose noisy count is at least `threshold` are listed. The list has exactly the law that it would have if the
-    whole table had been drawn, but only the cells that hold records and those that are listed are ever looked at.
+    those whose noisy count is at least `threshold` are listed. The list has exactly the distribution that it would have
+    if the whole table had been drawn, but only the cells that hold records and those that are listed are ever looked
+    at.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What the list promises.
+        What the list guarantees.
     cells : SparseCounts, array_like of int, data frame, or mapping of str to array
         What :func:`count_sparse` found, which knows all but the threshold and the adjacency. Or the cells that hold
         records, each once: their numbers from 0 to ``n_cells - 1``, or, with `categories`, the columns of their labels,
         such as those of ``frame.groupby(names).size().reset_index()``. Secret.
-    counts : array_like of whole numbers, optional
+    counts : array_like of integers, optional
         How many records each of them holds. Secret. Without it each entry of `cells` is one record, and they are
         counted here.
     n_cells : int, optional
@@ -81,10 +82,10 @@ def release_sparse(
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one unit can change. Under `"add-remove"` the noise is half as large.
     unit : str, optional
-        Whom the promise is about, in a word, such as `"patient"`; `"record"` unless the cells know the unit.
+        Whom the guarantee is about, in a word, such as `"patient"`; `"record"` unless the cells know the unit.
     contribution : int, optional
-        The largest number of records of one unit in the table, which you promise; above 1 name the unit. It is 1 unless
-        the cells know it.
+        The largest number of records of one unit in the table, which you guarantee; above 1 name the unit. It is 1
+        unless the cells know it.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the list reproducible, hence **not private**.
     ledger : Ledger, optional
@@ -96,9 +97,9 @@ def release_sparse(
     -------
     release : xarray.DataTree
         It may be published and saved by :func:`pymc_dirdp.save`. Group `noisy_counts` holds `cell` and `noisy_count` of
-        each listed cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise;
+        each listed cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the guarantee;
         `categories` the labels, if there are any. :func:`estimate` and :func:`analyse` read it, given a
-        :class:`SparsePrior`; :func:`report` says what it promises, and :func:`verify` checks it.
+        :class:`SparsePrior`; :func:`report` says what it guarantees, and :func:`verify` checks it.
 
     Raises
     ------
@@ -106,7 +107,7 @@ def release_sparse(
         If the threshold is below 1, or more than a million empty cells would be listed on average; the message names a
         threshold that works. If the table has no declared number of cells.
     DataError
-        If a cell is outside of the table or named twice, or a count is no whole number from 0 on. The message shows no
+        If a cell is outside of the table or named twice, or a count is no integer from 0 on. The message shows no
         cell and no count. The ledger was charged then.
     BudgetError, LedgerError
         If the ledger refuses the release or cannot be written. Nothing was drawn then.
@@ -131,9 +132,9 @@ def release_sparse(
     Examples
     --------
     >>> import pymc_dirdp as dirdp
-    >>> promise = dirdp.ApproxDP(epsilon=1, delta=1e-6)
-    >>> threshold = dirdp.sparse.least_threshold(promise, 10**10)
-    >>> release = dirdp.sparse.release_sparse(promise, [7, 123_456_789], [1000, 3], 10**10, threshold=threshold)
+    >>> guarantee = dirdp.ApproxDP(epsilon=1, delta=1e-6)
+    >>> threshold = dirdp.sparse.least_threshold(guarantee, 10**10)
+    >>> release = dirdp.sparse.release_sparse(guarantee, [7, 123_456_789], [1000, 3], 10**10, threshold=threshold)
     >>> 7 in release["noisy_counts"]["cell"].values
     True
     """
@@ -179,14 +180,14 @@ def _refuse_twice(cells: Any, **given: object) -> None:
 
 
 def _protected(cells: Any, *, unit: str | None, contribution: int | None) -> tuple[str, int]:
-    """Whom the promise is about, and how many records of the table are theirs at most."""
+    """Whom the guarantee is about, and how many records of the table are theirs at most."""
     bound = cells.bound if isinstance(cells, SparseCounts) else None
     if bound is not None:
         return bound.unit, bound.records
     unit, contribution = _RECORD if unit is None else unit, 1 if contribution is None else contribution
     if unit == _RECORD and contribution != 1:
         raise ArgumentError(
-            "With contribution= above 1 the promise is about somebody who has several records: say who, as in "
+            "With contribution= above 1 the guarantee is about somebody who has several records: say who, as in "
             "unit='patient'."
         )
     if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
@@ -343,13 +344,13 @@ def estimated(release: SparseRelease, prior: Any, prob: Sequence[float]) -> Spar
     and is told by that.
     """
     levels = tuple(interval_ends(prob) and prob)
-    law = _law(release, prior)
+    distribution = _distribution(release, prior)
     values, place = np.unique(release.output.noisy, return_inverse=True)
-    # One law at a time, because all of them may be too large for the memory.
-    rows = [_summary(law.given(z), levels) for z in values.tolist()]
+    # One distribution at a time, because all of them may be too large for the memory.
+    rows = [_summary(distribution.given(z), levels) for z in values.tolist()]
     numbers = np.array([row for row, _ in rows]).reshape(-1, 3)[place]
     ends = np.array([ends for _, ends in rows], dtype=np.int64).reshape(-1, len(levels), 2)[place]
-    variance = float((numbers[:, 1] ** 2).sum()) + law.n_others * law.other.variance
+    variance = float((numbers[:, 1] ** 2).sum()) + distribution.n_others * distribution.other.variance
     return SparseEstimates(
         cells=tuple(release.names(release.output.cells)),
         noisy_counts=release.output.noisy,
@@ -358,19 +359,19 @@ def estimated(release: SparseRelease, prior: Any, prob: Sequence[float]) -> Spar
         occupied=numbers[:, 2],
         prob=levels,
         intervals=np.moveaxis(ends, 1, 0),
-        other_mean=law.other.mean,
-        other_occupied=law.other.occupied,
-        total_mean=float(numbers[:, 0].sum()) + law.n_others * law.other.mean,
+        other_mean=distribution.other.mean,
+        other_occupied=distribution.other.occupied,
+        total_mean=float(numbers[:, 0].sum()) + distribution.n_others * distribution.other.mean,
         total_sd=math.sqrt(variance),
-        condition=_condition(law),
+        condition=_condition(distribution),
     )
 
 
 def drawn(release: SparseRelease, prior: Any, draws: int, random_seed: Seed) -> xr.DataTree:
     """Independent draws of the counts of listed cells, and of the number of records in all others."""
     draws = integer(1, draws=draws)
-    law = _law(release, prior)
-    counts, others = law.draw(draws, generator(random_seed))
+    distribution = _distribution(release, prior)
+    counts, others = distribution.draw(draws, generator(random_seed))
     axes, cells = ("chain", "draw"), ("listed", release.output.cells)
     latent = xr.Dataset(
         {
@@ -386,7 +387,7 @@ def drawn(release: SparseRelease, prior: Any, draws: int, random_seed: Seed) -> 
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),
         "method": "exact independent draws given what was published",
-        "conditional_on": _condition(law),
+        "conditional_on": _condition(distribution),
         **({"reproducible": "not private"} if release.is_seeded else {}),
     }
     return tree
@@ -401,11 +402,13 @@ def refuse_options(**given: object) -> None:
         )
 
 
-def _summary(law: CountLaw, levels: Sequence[float]) -> tuple[list[float], list[tuple[int, int]]]:
-    return [law.mean, math.sqrt(law.variance), law.occupied], [law.interval(level) for level in levels]
+def _summary(distribution: CountLaw, levels: Sequence[float]) -> tuple[list[float], list[tuple[int, int]]]:
+    return [distribution.mean, math.sqrt(distribution.variance), distribution.occupied], [
+        distribution.interval(level) for level in levels
+    ]
 
 
-def _law(release: SparseRelease, prior: Any) -> SparseLaw:
+def _distribution(release: SparseRelease, prior: Any) -> SparseLaw:
     if not isinstance(prior, SparsePrior):
         raise ArgumentError(
             "A release of a sparse table has no prior of its own. Say what you expect: "
@@ -418,8 +421,8 @@ def _law(release: SparseRelease, prior: Any) -> SparseLaw:
     return SparseLaw(release.mechanism, release.output.noisy, prior.over(release.mechanism.n_cells))
 
 
-def _condition(law: SparseLaw) -> str:
-    prior = law.prior
+def _condition(distribution: SparseLaw) -> str:
+    prior = distribution.prior
     return (
         f"a prior by which about {prior.n_records:g} records are in about {prior.n_occupied:g} of {prior.n_cells} "
         "cells (Dirichlet shares, and a negative binomial number of records)"

@@ -42,7 +42,7 @@ class Statement:
     ----------
     title : str
     paragraph : str
-        The promise in plain words, or that there is none.
+        The guarantee in plain words, or that there is none.
     lines : tuple of (str, str)
         The rows of the table: a label and a text.
     entry : dict
@@ -87,7 +87,7 @@ class Statement:
 
         Examples
         --------
-        >>> Statement("Private", "A promise.", (), {"product": "p", "model": "Central"}).to_json()
+        >>> Statement("Private", "A guarantee.", (), {"product": "p", "model": "Central"}).to_json()
         '{\n  "product": "p",\n  "model": "Central"\n}'
         """
         return json.dumps(self.entry, indent=2, ensure_ascii=False, allow_nan=False)
@@ -140,14 +140,14 @@ def statement(release: xr.DataTree) -> Statement:
     if wrong:
         raise ReleaseError(
             f"There is no statement for a release that does not verify ({wrong[0].name}): {wrong[0].sentence} "
-            "print(dirdp.verify(release)) says more. Read it again from whoever published it."
+            "print(dirdp.verify(release)) says more. Read it again from anyone who published it."
         )
     utility = stored.tree.children["utility"].to_dataset()
     entry = _entry(stored, verification)
     shared = (*_accuracy(stored, utility), *_use(stored, entry))
     if not verification.follows:
         return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *shared), entry)
-    return Statement("Privacy", _paragraph(stored), (*_promise(stored), *shared), entry)
+    return Statement("Privacy", _paragraph(stored), (*_guarantee(stored), *shared), entry)
 
 
 def odds_factor(curves: PrivacyCurves, delta: float) -> float:
@@ -202,7 +202,7 @@ def odds_of_the_truth(stored: Opened, *, short: bool = False) -> str:
     return f"times {_factor(log_factor)} at most{_exception(stored, log_factor)}{about}"
 
 
-def _promise(stored: Opened) -> Lines:
+def _guarantee(stored: Opened) -> Lines:
     reading = stored.reading
     return (
         ("guarantee", str(stored.guarantee)),
@@ -239,8 +239,8 @@ def _assumed(stored: Opened) -> list[str]:
 
 def _seeded(stored: Opened) -> str:
     return (
-        f"{', '.join(stored.tables)} is reproducible: it was drawn with a seed, so whoever knows or guesses the seed "
-        "computes the draw again and learns about the data. No promise of privacy is made. Do not publish it."
+        f"{', '.join(stored.tables)} is reproducible: it was drawn with a seed, so anyone who knows or guesses the "
+        "seed computes the draw again and learns about the data. No guarantee of privacy is made. Do not publish it."
     )
 
 
@@ -254,7 +254,7 @@ def _accuracy(stored: Opened, utility: xr.Dataset) -> Lines:
 def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
     drawn = bool(stored.plan.publishing(Draws))
     once = "; do not read a single draw as the truth, nor average over publications" * drawn
-    laws = dict.fromkeys(
+    distributions = dict.fromkeys(
         f"{type(table.mechanism).__name__}: {table.mechanism.in_short}" for table in stored.tables.values()
     )
     how = (
@@ -268,7 +268,7 @@ def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
             "the shares are one estimate, fitted to the noisy counts of all tables, and leave out how far off it may be"
         )
     lines = [
-        ("mechanism", "; ".join(laws)),
+        ("mechanism", "; ".join(distributions)),
         ("to compute with it", f"pymc_dirdp.load(path) opens the file; {how}"),
         ("to check it", "pymc_dirdp.verify(release), without the data"),
         ("software", f"{entry['implementation']} {entry['version']}"),

@@ -43,8 +43,8 @@ def summary(
     """
     answers = [*_shares(stored), *_errors(stored, utility), *_advised(stored, better)]
     facts = [("mechanism", _mechanism(stored)), *_utility(utility)]
-    promised = _guaranteed(stored, utility) if verification.follows else _failed(verification)
-    sections = answers, [*promised, *facts], [("next", _next(stored, follows=verification.follows))]
+    guaranteed = _guaranteed(stored, utility) if verification.follows else _failed(verification)
+    sections = answers, [*guaranteed, *facts], [("next", _next(stored, follows=verification.follows))]
     return tuple(("", tuple(_fitted(*line) for line in lines)) for lines in sections)
 
 
@@ -120,11 +120,16 @@ def _divergences(stored: Opened, delta: float) -> Lines:
 def _protects(stored: Opened, utility: xr.Dataset) -> str:
     reading = stored.reading
     if not (reading.stated.unit or reading.stated.counted or reading.label != "record"):
+        who = (
+            f"each person, with one record in each of {shared}"
+            if (shared := reading.shared_tables)
+            else ("each record as another person")
+        )
         if reading.relation.records_are_public:
             sizes = in_range(utility["n_records"].values, 15)
             rows = ", also of each row," * any(part.totals for part in stored.plan.parts)
-            return f"each record as another person; the number of records, {sizes}{rows or ','} is public"
-        return "each record as another person, and whether it is in the data"
+            return f"{who}; the number of records, {sizes}{rows or ','} is public"
+        return f"{who}, and whether it is in the data"
     return f"every {reading.label}: {reading.neighbours}"
 
 
@@ -137,17 +142,17 @@ def _failed(verification: Verification) -> Lines:
 
 
 def _mechanism(stored: Opened) -> str:
-    laws = list(dict.fromkeys(map(_law, stored.tables.values())))
-    more = f" and {len(laws) - 1} others" if len(laws) > 1 else ""
+    distributions = list(dict.fromkeys(map(_distribution, stored.tables.values())))
+    more = f" and {len(distributions) - 1} others" if len(distributions) > 1 else ""
     sampler = "" if stored.release is None else f"; {stored.release.sampler} sampler"
-    return f"{clipped(laws[0], _TEXT - len(more) - len(sampler))}{more}{sampler}"
+    return f"{clipped(distributions[0], _TEXT - len(more) - len(sampler))}{more}{sampler}"
 
 
-def _law(table: ReleasedTable) -> str:
+def _distribution(table: ReleasedTable) -> str:
     mechanism = table.mechanism
     if mechanism.tempered is None:
         return mechanism.in_short
-    return f"{mechanism.law_in_words.partition(',')[0]}, {mechanism.in_short}"
+    return f"{mechanism.formula_in_words.partition(',')[0]}, {mechanism.in_short}"
 
 
 def _utility(utility: xr.Dataset) -> Lines:

@@ -1,6 +1,6 @@
 """A release as a text: its plan, what was drawn, and Deterministics as formulas; and a release of a sparse table.
 
-The text holds facts alone: what was decided, and what the mechanisms put out. Curves, errors, sentences, draws given
+The text holds facts alone: what was decided, and what the mechanisms returned. Curves, errors, sentences, draws given
 noisy counts and the values of Deterministics follow from the facts, see :mod:`pymc_dirdp.releases.view`.
 """
 
@@ -207,7 +207,7 @@ class Release(Text):
     @property
     @override
     def problem(self) -> str | None:
-        """What of the output its mechanism cannot have put out, in a sentence; None if all of it can be."""
+        """What of the output cannot come from its mechanism, in a sentence; None if all of it can."""
         return next((f"in {shown(table)} {problem}" for table, problem in self._problems()), None)
 
     def _problems(self) -> Iterator[tuple[str, str]]:
@@ -257,7 +257,7 @@ class SparseRelease(Text):
     def own_facts(self) -> dict[str, Any]:
         mechanism = self.mechanism
         return {
-            "promise": str(self.guarantee),
+            "statement": str(self.guarantee),
             "library_version": self.library_version,
             "guarantee": guarantee_facts(self.guarantee),
             "adjacency": mechanism.adjacency,
@@ -312,7 +312,7 @@ class SparseRelease(Text):
     @property
     @override
     def problem(self) -> str | None:
-        """What of the list the mechanism cannot have put out; None if all of it can be."""
+        """What of the list cannot come from the mechanism; None if all of it can."""
         return next(self.output.problems(self.mechanism), None)
 
     def names(self, cells: Integers) -> list[Any]:
@@ -352,7 +352,7 @@ def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> Output:
 
 
 def _postprocess(facts: Mapping[str, Any], plan: Plan) -> dict[str, str]:
-    """How some tables were read as data. One without a product distribution has no other reading."""
+    """How some tables were treated as the data. One without a product distribution has no other reading."""
     given = dict(facts)
     read = {part.table.name: part.mechanism.reading(given.get(part.table.name)) for part in plan.parts}
     found = {name: how for name, how in read.items() if how is not None}

@@ -25,7 +25,7 @@ __all__ = ["SEEDED", "Check", "Verification", "kept_of", "verified", "verify"]
 _DIGITS = 4
 # Other versions of SciPy round differently; this is for the comparison of a view alone.
 _ROUNDING = 1e-7
-SEEDED = "it was drawn with a seed, so whoever knows or guesses the seed computes the draw again."
+SEEDED = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
 
 
 @final
@@ -184,7 +184,7 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
         checks = [
             _check("randomness", SEEDED if stored.reproducible else None, "No seed was used."),
             *checks,
-            _check("output", stored.release.problem, "Each mechanism can have put out what the text says of it."),
+            _check("output", stored.release.problem, "Each output can come from its mechanism."),
             _check("view", _other_view(stored.tree, tree), "The tree is the one that follows from its text."),
             _library(stored.plan.library_version),
         ]
@@ -197,7 +197,7 @@ def _verified_sparse(release: SparseRelease, view: xr.DataTree, tree: xr.DataTre
     checks = [
         _check("randomness", SEEDED if release.is_seeded else None, "No seed was used."),
         _guarantee(release.guarantee, keeps, kept),
-        _check("output", release.problem, "The mechanism can have put out the cells that are listed."),
+        _check("output", release.problem, "The listed cells can come from the mechanism."),
         _check("view", _other_view(view, tree), "The tree is the one that follows from its text."),
         _library(release.library_version),
     ]
@@ -235,7 +235,7 @@ def kept_of(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
     """The least guarantee of the stated kind that the curves keep, rounded up to a few digits."""
     with suppress(ArgumentError):
         return stated.with_budget(up(stated.least_budget(curves), _DIGITS))
-    return None  # Nothing can be promised at an infinite budget, and for most kinds nothing at 0.
+    return None  # Nothing can be guaranteed at an infinite budget, and for most kinds nothing at 0.
 
 
 def _check(name: str, problem: str | None, otherwise: str) -> Check:
@@ -299,7 +299,7 @@ def _believed(stored: Opened) -> Iterator[str]:
     yield f"Who is protected: {stored.plan.protected[:500]}"
     yield f"The draws have the distribution that the text states; the sampler is {', '.join(map(shown, samplers))}."
     if "fast" in samplers:
-        yield "The guarantee is proved for the ideal law, from which draws in floating point differ."
+        yield "The guarantee is proved for the ideal distribution, from which draws in floating point differ."
     for choice in stored.choices:
         yield f"The {choice.called} came from the mechanism that the file states, once."
     yield "The prior, the categories and all options were chosen without the data."

@@ -1,7 +1,7 @@
 """The tree that shows a release, as `pm.sample` returns one: a function of its text, and of nothing else.
 
-The same text has the same tree, whoever makes it: draws given noisy counts take their random numbers from a generator
-that the digest of the output seeds. They are public, because they follow from what is published.
+The same text has the same tree, anyone who makes it: draws given noisy counts take their random numbers from a
+generator that the digest of the output seeds. They are public, because they follow from what is published.
 """
 
 import json
@@ -241,7 +241,7 @@ def shares_fitted(
     outputs: Mapping[str, Output],
     n_records: float | None,
 ) -> dict[str, Array]:
-    """The shares of the tables of which margins were published, fitted to the margins of all of them.
+    """The shares of the tables of which marginals were published, fitted to the marginals of all of them.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def fitted_shares(
     Parameters
     ----------
     published : mapping of str to tuple of (tuple of str, TableMechanism, Output)
-        For each table the names of its axes, its mechanism, and what that put out.
+        For each table the names of its axes, its mechanism, and the output of that.
     n_records : float or None
         The number of records; None if it is private.
     """

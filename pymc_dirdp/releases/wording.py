@@ -7,7 +7,7 @@ from pymc_dirdp.models.protected import Reading
 
 __all__ = ["ESTIMATE", "NO_NUMBER", "assumed", "people_of", "records_word", "told_totals"]
 
-ESTIMATE = "the shares are fitted to noisy counts of margins, and are no draw"
+ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 """What a release says of shares that are fitted."""
 NO_NUMBER = "no a priori KL without n_records, the size to plan for"
 """What it says where nobody said how many records to plan for."""

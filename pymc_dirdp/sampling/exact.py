@@ -268,7 +268,7 @@ def _block(
 # With so many steps the grid adds 1 % to the variance of the draw, and 1 % of the weight to the uniform distribution.
 _STEPS_PER_CONCENTRATION, _STEPS_PER_CATEGORY = 100, 50
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 10_000_000
-# A count that is read off a release may lie so far from a whole number. Rounding moves it by less than 1e-6.
+# A count that is read off a release may lie so far from an integer. Rounding moves it by less than 1e-6.
 _SLACK = 1e-3
 
 
@@ -359,7 +359,7 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
         Prior parameters, positive.
     r : float
         Concentration, positive.
-    counts : array_like of whole numbers, shape of `alpha`
+    counts : array_like of integers, shape of `alpha`
         They are secret, and errors never show them.
     steps : int
         Records in every row of the synthetic table, at least 1. Must be public.

@@ -122,7 +122,7 @@ def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator) ->
         work(parts[0], rng)
     else:
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            # Whoever asks for the results gets the error of a thread, if there is one.
+            # Anyone who asks for the results gets the error of a thread, if there is one.
             list(threads.map(work, parts, children(rng, len(parts))))
     return drawn.reshape(draws, *shapes.shape)
 

@@ -62,7 +62,8 @@ def guesses(u: Array, a: Array, floor: float, ceiling: float) -> Array:
         under, within = gammainc(a, floor), gammainc(a, ceiling)
         q, p = beyond + u * (above - beyond), within - u * (within - under)
         logs = np.log(np.where(q < p, gammainccinv(a, q), gammaincinv(a, p)) / floor)
-        # Where the law lies so far out in a tail that doubles do not hold its probability, it is all but exponential.
+        # Where the distribution lies so far out in a tail that doubles do not hold its probability, it is all but
+        # exponential.
         logs = np.where(within < _TINY, math.log(ceiling / floor) + np.log1p(-u) / (a - ceiling), logs)
         far = above < _TINY
         if np.any(far):
@@ -125,7 +126,7 @@ def exact_floored(
         Concentration, positive.
     floor : float
         The least intensity, positive. Must be public.
-    counts : array_like of whole numbers, shape of `alpha`
+    counts : array_like of integers, shape of `alpha`
         They are secret, and errors never show them.
     ceiling : float, default inf
         The largest intensity, above the floor. Must be public.
@@ -172,8 +173,10 @@ def exact_floored(
     (per_record, *prior), digits = over_one_power([positive(r=r), *wanted.ravel().tolist()])
     shape = (integer(1, draws=draws), wanted.size)
     whole = checked_counts(counts, wanted.shape).astype(np.int64).ravel().tolist()
-    laws = [_Law(package, per_record * c + a, digits, least, most) for c, a in zip(whole, prior, strict=True)]
-    words = [[bits.uniform(2**64) for _ in laws] for _ in range(shape[0])]
+    distributions = [
+        _Distribution(package, per_record * c + a, digits, least, most) for c, a in zip(whole, prior, strict=True)
+    ]
+    words = [[bits.uniform(2**64) for _ in distributions] for _ in range(shape[0])]
     near = guesses(
         (np.array(words, dtype=np.float64) + 0.5) / 2.0**64,
         wanted.ravel() + r * np.array(whole, dtype=np.float64),
@@ -183,7 +186,10 @@ def exact_floored(
     before = package.ctx.prec
     try:
         cells = [
-            [law.cell(_Uniform(word, bits), guess) for law, word, guess in zip(laws, row, starts, strict=True)]
+            [
+                distribution.cell(_Uniform(word, bits), guess)
+                for distribution, word, guess in zip(distributions, row, starts, strict=True)
+            ]
             for row, starts in zip(words, cells_at(near).tolist(), strict=True)
         ]
     finally:
@@ -279,7 +285,7 @@ class _Uniform:
         self.value, self.length = self.value << 64 | self._bits.uniform(2**64), self.length + 64
 
 
-class _Law:
+class _Distribution:
     """The distribution of one intensity, with the shape `numerator / 2**digits`, and what of it is computed once."""
 
     def __init__(self, package: Any, numerator: int, digits: int, floor: float, ceiling: float) -> None:

@@ -177,16 +177,18 @@ def _slope(counted: Counter[tuple[Ball, int]], at: int, side: int, error: Decima
     return total * (1 + error) if side else total * (1 - error)
 
 
-def fast_joint_noise(law: JointBalls, size: int, rng: np.random.Generator, first: int | None = None) -> Array:
+def fast_joint_noise(distribution: JointBalls, size: int, rng: np.random.Generator, first: int | None = None) -> Array:
     """The same noise many times in floating point, shape `(size, cells)`, of all lists or of the first ones."""
-    if not law.is_listed:
-        bits, blocks = Bits(rng), tuple(zip(law.balls, law.records, strict=True))
-        return np.stack([joint_noise(Fraction(law.scale), blocks, bits, first).astype(np.float64) for _ in range(size)])
-    radii, logs, _ = law.listed
+    if not distribution.is_listed:
+        bits, blocks = Bits(rng), tuple(zip(distribution.balls, distribution.records, strict=True))
+        return np.stack(
+            [joint_noise(Fraction(distribution.scale), blocks, bits, first).astype(np.float64) for _ in range(size)]
+        )
+    radii, logs, _ = distribution.listed
     drawn = radii[rng.choice(len(radii), size=size, p=np.exp(logs))]
-    limits = {m: law.limits(m, drawn) for m in set(law.records)}
-    tables = {ball: (ball.log_points(np.arange(int(radii[-1]) + 1)), ball) for ball in set(law.balls)}
-    lists = list(zip(law.balls, law.records, strict=True))[:first]
+    limits = {m: distribution.limits(m, drawn) for m in set(distribution.records)}
+    tables = {ball: (ball.log_points(np.arange(int(radii[-1]) + 1)), ball) for ball in set(distribution.balls)}
+    lists = list(zip(distribution.balls, distribution.records, strict=True))[:first]
     each = [_fast_points(ball, tables[ball][0], limits[m], rng) for ball, m in lists]
     return np.concatenate(each, axis=1)
 

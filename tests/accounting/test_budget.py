@@ -19,7 +19,7 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCD
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 MECHANISM = DirichletMechanism([1.0, 1.0], 0.02)
-PROMISE = ApproxDP(epsilon=MECHANISM.epsilon(1e-8), delta=1e-8)
+GUARANTEE = ApproxDP(epsilon=MECHANISM.epsilon(1e-8), delta=1e-8)
 
 
 def spent(limit, *releases, adaptive=True):
@@ -46,7 +46,7 @@ def test_decimal_numbers_add_up_as_they_are_written():
         (PureDP(epsilon=1), PureDP(epsilon=0.2), 0.2),
     ],
 )
-def test_what_a_promise_costs(limit, guarantee, expected):
+def test_what_a_guarantee_costs(limit, guarantee, expected):
     (composition_rule,) = spent(limit, (guarantee, None)).values()
     assert float(composition_rule[0].spent) == pytest.approx(expected, rel=1e-12)
 
@@ -61,7 +61,7 @@ def test_what_a_promise_costs(limit, guarantee, expected):
         (PureDP(epsilon=1), ZeroCDP(rho=0.1)),
     ],
 )
-def test_a_promise_that_implies_nothing_is_refused(limit, guarantee):
+def test_a_guarantee_that_implies_nothing_is_refused(limit, guarantee):
     with pytest.raises(ArgumentError, match="does not follow"):
         cost_of(limit, guarantee, None, adaptive=True)
 
@@ -70,13 +70,13 @@ def test_a_mechanism_costs_its_own_divergence():
     limit = RenyiDP(order=4, epsilon=1)
     cost = cost_of(limit, RenyiDP(order=4, epsilon=0.3), MECHANISM, adaptive=True)
     assert cost[limit.measure] == MECHANISM.renyi(4)
-    # Under an (epsilon, delta) promise too, where the promise itself implies none.
-    assert cost_of(limit, PROMISE, MECHANISM, adaptive=True)[limit.measure] == MECHANISM.renyi(4)
+    # Under an (epsilon, delta) guarantee too, where the guarantee itself implies none.
+    assert cost_of(limit, GUARANTEE, MECHANISM, adaptive=True)[limit.measure] == MECHANISM.renyi(4)
 
 
 def test_divergences_of_an_approximate_limit_convert_back_to_it():
     """Spending the whole budget is (epsilon, delta / 2) by P1 Lemma 3, and the leaks have the other half."""
-    (amount, leak) = spent(LIMIT, (PROMISE, MECHANISM))["divergences"]
+    (amount, leak) = spent(LIMIT, (GUARANTEE, MECHANISM))["divergences"]
     order = float(amount.label.rsplit(" ", 1)[1])
     assert epsilon_at(order, float(amount.limit), LIMIT.delta / 2) == pytest.approx(1.0, rel=2e-3)
     assert leak.limit == Fraction(1, 2_000_000)
@@ -84,7 +84,7 @@ def test_divergences_of_an_approximate_limit_convert_back_to_it():
     assert float(amount.spent) == pytest.approx(MECHANISM.renyi(order), rel=2e-3)
 
 
-def test_a_bare_promise_leaks_its_delta():
+def test_a_bare_guarantee_leaks_its_delta():
     amount, leak = spent(LIMIT, (ApproxDP(epsilon=0.1, delta=1e-7), None))["divergences"]
     order = float(amount.label.rsplit(" ", 1)[1])
     assert leak.spent == as_decimal(1e-7)
@@ -92,13 +92,13 @@ def test_a_bare_promise_leaks_its_delta():
 
 
 def test_many_small_releases_cost_less_by_divergences_than_by_sums():
-    rules = spent(LIMIT, *[(PROMISE, MECHANISM)] * 20)
+    rules = spent(LIMIT, *[(GUARANTEE, MECHANISM)] * 20)
     assert max(amount.share for amount in rules["divergences"]) < 1 < max(amount.share for amount in rules["basic"])
 
 
 def test_fixed_releases_are_added_up_by_the_tightest_way():
     assert kept_rules(LIMIT, adaptive=False) == ("basic", "best order", "optimal composition")
-    rules = spent(LIMIT, *[(PROMISE, MECHANISM)] * 20, adaptive=False)
+    rules = spent(LIMIT, *[(GUARANTEE, MECHANISM)] * 20, adaptive=False)
     best, optimal = rules["best order"][0], rules["optimal composition"][0]
     composition = Composition(((MECHANISM, 20),))
     # The kept orders are a grid, so a little above the best of all; the composed loss is below both.
@@ -110,8 +110,8 @@ def test_fixed_releases_are_added_up_by_the_tightest_way():
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-8), (0.5, 0.0), (2.0, 1e-3)])
-def test_the_worst_mechanism_of_a_promise(epsilon, delta):
-    """Oracle: the four-point laws of Kairouz, Oh and Viswanath, by their definition."""
+def test_the_worst_mechanism_of_a_guarantee(epsilon, delta):
+    """Oracle: the four-point distributions of Kairouz, Oh and Viswanath, by their definition."""
     e = math.exp(epsilon)
     first = [delta, (1 - delta) * e / (1 + e), (1 - delta) / (1 + e), 0.0]
     second = first[::-1]
@@ -129,7 +129,7 @@ def test_a_leak_makes_every_divergence_infinite():
     assert leaking._loss_spread == pure._loss_spread == math.sqrt(2 * pure.renyi(1.0))
 
 
-def test_optimal_composition_of_pure_promises_by_binomial_sums():
+def test_optimal_composition_of_pure_guarantees_by_binomial_sums():
     """Oracle: Kairouz, Oh and Viswanath, Theorem 3.3, for ten times pure 0.1, at epsilon = 0.6."""
     k, eps, at = 10, 0.1, 0.6
     e = math.exp(eps)
@@ -139,7 +139,7 @@ def test_optimal_composition_of_pure_promises_by_binomial_sums():
 
 
 ENDS = [0.0, 5e-324, 1e-300, 1e-160, 1e-9, 1.0, 800.0, 1e6, 1e160, 1e300, 1.7e308]
-PROMISES = [
+GUARANTEES = [
     *[ApproxDP(epsilon=e, delta=d) for e in ENDS for d in (5e-324, 1e-9, 0.5)],
     *[PureDP(epsilon=e) for e in ENDS if e > 0],
     *[ZeroCDP(rho=e) for e in ENDS if e > 0],
@@ -158,26 +158,26 @@ LIMITS = [
 
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.thorough
-def test_promises_of_every_size_are_admitted_or_refused(adaptive):
-    """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double. Each pair of a limit and a promise."""
+def test_guarantees_of_every_size_are_admitted_or_refused(adaptive):
+    """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double. Each pair of a limit and a guarantee."""
     admitted = 0
     for limit in LIMITS:
-        for promise in PROMISES[:: 2 if adaptive else 5]:
+        for guarantee in GUARANTEES[:: 2 if adaptive else 5]:
             ledger = Ledger(limit, adaptive=adaptive)
             try:
-                ledger.spend(promise, what="hair")
-                ledger.spend(promise, what="hair")
+                ledger.spend(guarantee, what="hair")
+                ledger.spend(guarantee, what="hair")
             except (ArgumentError, BudgetError):
                 pass
             if ledger.entries():
                 admitted += 1
                 assert all(left >= 0 for left in ledger.left.values())
-            if promise == limit and isinstance(promise, ApproxDP):
+            if guarantee == limit and isinstance(guarantee, ApproxDP):
                 assert len(ledger.entries()) == 1
     assert admitted > 100
 
 
-def test_a_promise_of_epsilon_zero_costs_its_delta_alone():
+def test_a_guarantee_of_epsilon_zero_costs_its_delta_alone():
     for adaptive in (True, False):
         ledger = Ledger(LIMIT, adaptive=adaptive)
         for _ in range(10):
@@ -204,8 +204,8 @@ def test_the_budget_of_divergences_keeps_the_limit(epsilon, delta):
 @pytest.mark.parametrize("releases", [1, 3, 20])
 def test_the_best_order_is_rounded_up(releases):
     """Oracle: the least conversion over the kept orders with 60 digits."""
-    cost = cost_of(LIMIT, PROMISE, MECHANISM, adaptive=False)
-    (spent_there,) = spent(LIMIT, *[(PROMISE, MECHANISM)] * releases, adaptive=False)["best order"]
+    cost = cost_of(LIMIT, GUARANTEE, MECHANISM, adaptive=False)
+    (spent_there,) = spent(LIMIT, *[(GUARANTEE, MECHANISM)] * releases, adaptive=False)["best order"]
     with mpmath.workdps(60):
         implied = []
         for order in (1 + 2.0 ** (k / 2) for k in range(-6, 19)):
@@ -227,26 +227,26 @@ def test_sums_are_exact_from_the_smallest_to_the_largest_double():
 
 
 def test_a_pure_mechanism_costs_no_delta():
-    """A pure promise stays pure in a ledger, also if it was asked for as (epsilon, delta)."""
+    """A pure guarantee stays pure in a ledger, also if it was asked for as (epsilon, delta)."""
     mechanism = Composition(((GeometricMechanism.for_guarantee(PureDP(epsilon=0.25), prior=[1, 1]), 2),))
     cost = cost_of(LIMIT, ApproxDP(epsilon=0.5, delta=1e-7), mechanism, adaptive=True)
     assert (cost["epsilon"], cost["delta"]) == (mechanism.pure_epsilon, 0.0)
     assert cost_of(PureDP(epsilon=1), ApproxDP(epsilon=0.5, delta=1e-7), mechanism, adaptive=True) == {
         "epsilon": mechanism.pure_epsilon
     }
-    # Where the mechanism is pure only at a larger epsilon, what was promised costs less.
+    # Where the mechanism is pure only at a larger epsilon, what was guaranteed costs less.
     loose = Composition(((mechanism, 4),))
-    promise = ApproxDP(epsilon=loose.epsilon(1e-3), delta=1e-3)
-    assert promise.epsilon < loose.pure_epsilon
-    cost = cost_of(LIMIT, promise, loose, adaptive=True)
-    assert (cost["epsilon"], cost["delta"]) == (promise.epsilon, promise.delta)
+    guarantee = ApproxDP(epsilon=loose.epsilon(1e-3), delta=1e-3)
+    assert guarantee.epsilon < loose.pure_epsilon
+    cost = cost_of(LIMIT, guarantee, loose, adaptive=True)
+    assert (cost["epsilon"], cost["delta"]) == (guarantee.epsilon, guarantee.delta)
 
 
-def test_equal_promises_are_counted_and_not_listed():
+def test_equal_guarantees_are_counted_and_not_listed():
     totals = Totals()
     for _ in range(100):
         totals = totals.plus([{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}], adaptive=False)
-    assert totals.promises == {(0.1, 0.0): 100, (0.2, 0.0): 100}
+    assert totals.guarantees == {(0.1, 0.0): 100, (0.2, 0.0): 100}
     assert totals.releases == 200
 
 
@@ -263,11 +263,11 @@ def different(n, delta=1e-9):
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-4])
 def test_deltas_are_composed_apart_from_epsilons(delta):
-    """Oracle: the composition of the pairs as they are. Two promises of one epsilon need one part."""
-    promises = [*different(20, delta), *different(20, delta / 7)]
+    """Oracle: the composition of the pairs as they are. Two guarantees of one epsilon need one part."""
+    guarantees = [*different(20, delta), *different(20, delta / 7)]
     limit = ApproxDP(epsilon=50, delta=0.01)
-    found = spent(limit, *promises, adaptive=False)["optimal composition"][0]
-    pairs = tuple((Bounded(promise.epsilon, promise.delta), 1) for promise, _ in promises)
+    found = spent(limit, *guarantees, adaptive=False)["optimal composition"][0]
+    pairs = tuple((Bounded(guarantee.epsilon, guarantee.delta), 1) for guarantee, _ in guarantees)
     assert float(found.spent) == pytest.approx(Composition(pairs).epsilon(0.01), rel=1e-6)
 
 

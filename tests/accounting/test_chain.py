@@ -165,7 +165,7 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
         ledger.spend(TENTH, what="teeth")
     with pytest.raises(LedgerError, match="does not lead to entry 4"):
         pickle.loads(asleep)
-    # Whoever opens the copy anew cannot know, except from what was noted.
+    # Anyone who opens the copy anew cannot know, except from what was noted.
     opened = Ledger(LIMIT, path)
     assert opened.verify(noted) == noted
     with pytest.raises(LedgerError, match="does not lead to entry 4 as it was noted"):
@@ -245,7 +245,7 @@ def test_the_header_does_not_change(ledger, path, statement):
     for use in (ledger.verify, lambda: ledger.spend(TENTH, what="hair")):
         with pytest.raises(LedgerError):
             use()
-    # The chain begins with the header, so another header is not believed by whoever opens the file with it either.
+    # The chain begins with the header, so another header is not believed by anyone who opens the file with it either.
     for limit, options in (
         (LIMIT, {}),
         (ApproxDP(epsilon=9.0, delta=1e-6), {}),

@@ -1,4 +1,4 @@
-"""Whom the promises of a ledger are about, what they assume, and how that is shown."""
+"""Whom the guarantees of a ledger are about, what they assume, and how that is shown."""
 
 import pickle
 
@@ -24,7 +24,7 @@ def path(request, tmp_path):
     return tmp_path / "budget.db" if request.param == "file" else None
 
 
-def test_an_entry_holds_what_its_promise_is_about(path):
+def test_an_entry_holds_what_its_guarantee_is_about(path):
     ledger = Ledger(LIMIT, path)
     entry = ledger.spend(TENTH, what="hair", **TERMS)
     assert ledger.entries() == (entry,)
@@ -35,25 +35,25 @@ def test_an_entry_holds_what_its_promise_is_about(path):
         assert Ledger(LIMIT, path).entries() == (entry, bare)
 
 
-def test_promises_about_different_units_do_not_add_up(path):
+def test_guarantees_about_different_units_do_not_add_up(path):
     ledger = Ledger(LIMIT, path)
     assert ledger.unit is None
     ledger.spend(TENTH, what="hair", unit="household")
     assert ledger.unit == "household"
-    with pytest.raises(ArgumentError, match=r"adds promises about unit='household'; keep one ledger for each unit\."):
+    with pytest.raises(ArgumentError, match=r"adds guarantees about unit='household'; keep one ledger for each unit\."):
         ledger.spend(TENTH, what="hair", unit="person")
     assert len(ledger.entries()) == 1
     if path is not None:
         assert Ledger(LIMIT, path).unit == "household"
         assert Ledger(LIMIT, path, unit="household").unit == "household"
-        with pytest.raises(LedgerError, match=r"adds promises about unit='household', not 'person'"):
+        with pytest.raises(LedgerError, match=r"adds guarantees about unit='household', not 'person'"):
             Ledger(LIMIT, path, unit="person")
 
 
 def test_the_unit_may_be_fixed_before_the_first_release(path):
     ledger = Ledger(LIMIT, path, unit="person")
     assert ledger.unit == "person"
-    with pytest.raises(ArgumentError, match="adds promises about unit='person'"):
+    with pytest.raises(ArgumentError, match="adds guarantees about unit='person'"):
         ledger.spend(TENTH, what="hair", unit="record")
     assert ledger.spend(TENTH, what="hair").terms.unit == "person"
     if path is not None:
@@ -82,12 +82,12 @@ def test_two_that_opened_an_empty_file_for_different_units(tmp_path):
     Ledger(LIMIT, path)
     people, homes = Ledger(LIMIT, path, unit="person"), Ledger(LIMIT, path, unit="household")
     people.spend(TENTH, what="hair")
-    with pytest.raises(ArgumentError, match="adds promises about unit='person'"):
+    with pytest.raises(ArgumentError, match="adds guarantees about unit='person'"):
         homes.spend(TENTH, what="hair")
     assert [entry.terms.unit for entry in people.entries()] == ["person"]
 
 
-def test_the_sum_assumes_what_each_of_its_promises_assumes(path):
+def test_the_sum_assumes_what_each_of_its_guarantees_assumes(path):
     ledger = Ledger(LIMIT, path)
     ledger.spend(TENTH, what="hair", unit="person", min_count=5)
     ledger.spend(TENTH, what="eyes", unit="person", contribution=1)

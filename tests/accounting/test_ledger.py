@@ -67,23 +67,23 @@ def test_rows_say_what_when_and_which_guarantee(ledger):
 
 def test_the_way_is_fixed_by_the_first_release(tmp_path):
     mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.02)
-    promise = dirdp.ApproxDP(epsilon=mechanism.epsilon(1e-8), delta=1e-8)
+    guarantee = dirdp.ApproxDP(epsilon=mechanism.epsilon(1e-8), delta=1e-8)
     ledger = Ledger(LIMIT, tmp_path / "budget.db")
     assert ledger.composition_rule is None
-    ledger.spend(promise, what="a draw", mechanism=mechanism)
+    ledger.spend(guarantee, what="a draw", mechanism=mechanism)
     assert ledger.composition_rule == "divergences"
     assert Ledger(LIMIT, tmp_path / "budget.db").composition_rule == "divergences"
-    # A promise alone leaks its delta, of which this way has half.
+    # A guarantee alone leaks its delta, of which this way has half.
     with pytest.raises(dirdp.errors.BudgetError, match="'divergences'"):
         ledger.spend(dirdp.ApproxDP(epsilon=0.01, delta=6e-7), what="another")
     basic = Ledger(LIMIT)
-    basic.spend(TENTH, what="a promise")
+    basic.spend(TENTH, what="a guarantee")
     assert basic.composition_rule == "basic"
-    basic.spend(promise, what="a draw", mechanism=mechanism)
-    assert basic.spent["epsilon"] == pytest.approx(0.1 + promise.epsilon)
+    basic.spend(guarantee, what="a draw", mechanism=mechanism)
+    assert basic.spent["epsilon"] == pytest.approx(0.1 + guarantee.epsilon)
 
 
-def test_a_mechanism_has_to_keep_its_promise(ledger):
+def test_a_mechanism_has_to_keep_its_guarantee(ledger):
     with pytest.raises(dirdp.errors.ArgumentError, match="does not keep"):
         ledger.spend(TENTH, what="p", mechanism=dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 1.0))
     assert ledger.entries() == ()
@@ -453,7 +453,7 @@ def test_a_sample_uses_a_reservation(ledger):
         Ledger(LIMIT).reserve(TENTH, what="hair")
     with pytest.raises(dirdp.errors.ArgumentError, match="number of an entry of a ledger"):
         dirdp.sample(TENTH, model(), reservation=1)
-    with pytest.raises(dirdp.errors.ArgumentError, match="adds promises about unit='record'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="adds guarantees about unit='record'"):
         ledger.reserve(TENTH, what="hair", unit="person")
 
 

@@ -7,7 +7,7 @@ import pymc_dirdp as dirdp
 
 FLAT = np.ones(4)
 
-# Laws of finite mechanisms are drawn from one by one.
+# Distributions of finite mechanisms are drawn from one by one.
 MECHANISMS = {
     "Dirichlet": (lambda: dirdp.mechanisms.DirichletMechanism(FLAT, 0.3), 40_000),
     "Dirichlet, unequal": (lambda: dirdp.mechanisms.DirichletMechanism([0.4, 2.0, 0.9], 0.2), 40_000),

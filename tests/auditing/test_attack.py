@@ -217,7 +217,7 @@ def test_a_black_box_that_claims_to_be_a_mechanism_is_held_against_its_curve(fac
 
 
 def false_alarms(repeats=60, last_bits=False):
-    """How often a bound is above the truth, at a confidence of 0.8; two laws that are equal lose nothing."""
+    """How often a bound is above the truth, at a confidence of 0.8; two distributions that are equal lose nothing."""
     rng = np.random.default_rng(6)
     found = (
         audit(
@@ -252,7 +252,7 @@ def test_false_alarms_of_all_statistics_are_as_rare_as_stated(last_bits):
 
 @pytest.mark.slow
 def test_false_alarms_are_rare_where_outputs_repeat():
-    """Whole numbers: exact values, oddness and last bits all have something to learn, and nothing to find."""
+    """Integers: exact values, oddness and last bits all have something to learn, and nothing to find."""
     rng = np.random.default_rng(7)
     alarms = sum(
         audit(
@@ -339,7 +339,7 @@ def test_every_kind_of_claim_is_attacked_in_its_own_measure():
         assert check_curve(mechanism, claim=wrong).verdict == "refuted"
 
 
-def test_a_mechanism_without_a_promise_is_measured(monkeypatch):
+def test_a_mechanism_without_a_guarantee_is_measured(monkeypatch):
     def refuse(*_):
         raise dirdp.errors.UnattainableError("It keeps no guarantee.")
 
@@ -357,7 +357,7 @@ def test_what_cannot_be_audited_is_refused():
         audit(lambda counts: counts, n=100)
     with pytest.raises(dirdp.errors.ArgumentError, match=r"delta in \[0, 1\)"):
         audit(mechanism, delta=1, n=100)
-    with pytest.raises(dirdp.errors.ArgumentError, match="n to be a whole number >= 100"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="n to be an integer >= 100"):
         audit(mechanism, n=99)
     with pytest.raises(dirdp.errors.ArgumentError, match="A Composition releases nothing by itself"):
         audit(Composition(((mechanism, 2),)), n=100)

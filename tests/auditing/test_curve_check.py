@@ -1,4 +1,4 @@
-"""Curves hold against the laws of the output, and curves that are too low do not."""
+"""Curves hold against the distributions of the output, and curves that are too low do not."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.curve_check import check_curve
 
 
-def test_curves_hold_against_the_laws_of_the_output(subject):
+def test_curves_hold_against_the_distributions_of_the_output(subject):
     mechanism, _ = subject
     result = check_curve(mechanism)
     assert result.verdict == "consistent"
@@ -38,7 +38,7 @@ def test_results_are_text_html_and_a_frame():
     assert len(result.frame()) == len(result.points)
 
 
-def test_a_mechanism_without_a_promise_is_held_against_the_claim_alone(monkeypatch):
+def test_a_mechanism_without_a_guarantee_is_held_against_the_claim_alone(monkeypatch):
     def refuse(*_):
         raise dirdp.errors.UnattainableError("It keeps no guarantee.")
 

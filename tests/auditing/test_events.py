@@ -1,4 +1,4 @@
-"""Events are chosen by what they promise, and counted as they are defined."""
+"""Events are chosen by what they guarantee, and counted as they are defined."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def test_the_statistic_that_tells_most_is_chosen():
 
 
 def test_a_few_lucky_hits_are_not_preferred():
-    """Three hits against none look like an infinite loss; a common event with a clear ratio promises more."""
+    """Three hits against none look like an infinite loss; a common event with a clear ratio guarantees more."""
     common = np.sort(np.repeat([1.0, 0.0], [1_000, 1_000])), np.sort(np.repeat([1.0, 0.0], [250, 1_750]))
     lucky = np.sort(np.repeat([1.0, 0.0], [3, 1_997])), np.zeros(2_000)
     (event,) = chosen([lucky, common], measures(None, None, 1e-3), 4_000, 1e-6)

@@ -11,8 +11,8 @@ from pymc_dirdp.auditing.intervals import (
     EventLoss,
     epsilon_from_shares,
     epsilon_of,
+    guaranteed_orders,
     lower_limit,
-    promised_orders,
     upper_limit,
 )
 
@@ -20,7 +20,7 @@ from pymc_dirdp.auditing.intervals import (
 @pytest.mark.parametrize("n", [10, 1_000, 1_000_000])
 @pytest.mark.parametrize("level", [0.1, 1e-9])
 def test_limits_are_those_of_clopper_and_pearson(n, level):
-    """Oracle: the definition, by the binomial law at the limit."""
+    """Oracle: the definition, by the binomial distribution at the limit."""
     hits = np.unique([0, 1, 3, n // 2, n - 1, n])
     low, high = lower_limit(hits, n, level), upper_limit(hits, n, level)
     np.testing.assert_allclose(binom.sf(hits[1:] - 1, n, low[1:]), level, rtol=1e-6)
@@ -36,7 +36,7 @@ def event(p, q):
 
 
 def test_events_prove_no_more_than_their_two_probabilities():
-    """Oracle: the definitions, for laws on two outcomes."""
+    """Oracle: the definitions, for distributions on two outcomes."""
     p, q = 0.3, 0.1
     assert dirdp.ApproxDP(epsilon=0.5, delta=0.1).loss(event(p, q)) == pytest.approx(p - math.exp(0.5) * q)
     assert dirdp.PureDP(epsilon=1).loss(event(p, q)) == pytest.approx(math.log(3))
@@ -52,11 +52,11 @@ def test_events_prove_no_more_than_their_two_probabilities():
         assert kl * 0.99 < kind.loss(event(p, q)) <= square / 2 * 1.5
     assert epsilon_of(p, q, 0.1) == pytest.approx(math.log(2))
     assert epsilon_of(0.05, q, 0.1) == -math.inf
-    orders = promised_orders(1.0005)
+    orders = guaranteed_orders(1.0005)
     assert np.all((orders > 1) & (orders <= 1.0005 * (1 + 1e-15)))
 
 
-def test_shares_prove_what_the_binomial_law_says():
+def test_shares_prove_what_the_binomial_distribution_says():
     """Oracle: at the bound, the probability of so many hits or more for the first data set is the level."""
     found = epsilon_from_shares([40.0, 700.0], [3.0, 350.0], 10_000, 0.0, 1e-6)
     for epsilon, hits, others in zip(found.tolist(), (40, 700), (3, 350), strict=True):

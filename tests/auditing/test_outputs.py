@@ -1,4 +1,4 @@
-"""Releases come from the sampler that is asked for, and many at once have the law of one by one."""
+"""Releases come from the sampler that is asked for, and many at once have the distribution of one by one."""
 
 import math
 

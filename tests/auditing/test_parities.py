@@ -37,7 +37,7 @@ def by_order(size, rng):
 
 
 def by_oddness(size, rng):
-    """Whole numbers, of which the sum is even or odd."""
+    """Integers, of which the sum is even or odd."""
 
     def release(counts):
         z = rng.integers(-20, 20, size=size).astype(float)

@@ -36,7 +36,7 @@ SUBJECTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
-    """20 repeats with the law of the family at that value: the claim of the honest mechanism is refuted."""
+    """20 repeats with the distribution of the family at that value: the claim of the honest mechanism is refuted."""
     mechanism, field, power = SUBJECTS[name]
     n, delta = 20_000, 1e-3
     claim = dirdp.ApproxDP(epsilon=mechanism.epsilon(delta), delta=delta)
@@ -81,20 +81,20 @@ def test_more_draws_and_less_confidence_refute_more():
     assert by_draws[-1] > measure.stated
 
 
-def test_what_has_no_law_here_is_held_against_simple_noise():
+def test_what_has_no_distribution_here_is_held_against_simple_noise():
     measure = measures(None, dirdp.ApproxDP(epsilon=1, delta=1e-3), 1e-3)[0]
     family = family_of(None, np.zeros(2), np.ones(2), measure)
     assert family.name.startswith("normal noise")
     pure = measures(None, dirdp.PureDP(epsilon=1), 1e-3)[0]
     assert family_of(None, np.zeros(2), np.ones(2), pure).name.startswith("Laplace noise")
-    # A Dirichlet law promises no pure epsilon, so its own family says nothing about one.
+    # A Dirichlet distribution guarantees no pure epsilon, so its own family says nothing about one.
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.3)
     assert family_of(mechanism, *mechanism.worst_pair(), pure).name.startswith("Laplace noise")
 
 
 @pytest.mark.parametrize("trials", [1_000, 100_000])
 def test_an_event_that_is_rarer_refutes_nothing(trials):
-    """Oracle: the binomial law of its hits, and the bound at each of them."""
+    """Oracle: the binomial distribution of its hits, and the bound at each of them."""
     measure, level = measures(None, dirdp.ApproxDP(epsilon=1, delta=1e-5), 1e-5)[0], 1e-6
     rarest = rarest_event(measure, trials, level)
 

@@ -1,4 +1,4 @@
-"""Statistics that are learned tell other outputs of the same two laws apart."""
+"""Statistics that are learned tell other outputs of the same two distributions apart."""
 
 import numpy as np
 import pytest
@@ -19,12 +19,12 @@ def best(from_x, from_y, other_x, other_y, shape, **options):
     return max(apart)
 
 
-def draws(rng, law):
-    return [law(rng, side) for side in (0, 1, 0, 1)]
+def draws(rng, distribution):
+    return [distribution(rng, side) for side in (0, 1, 0, 1)]
 
 
 @pytest.mark.parametrize(
-    ("law", "least"),
+    ("distribution", "least"),
     [
         (lambda rng, side: rng.normal(side, 1.0, size=(4_000, 3)), 1.2),
         (lambda rng, side: rng.normal(0.0, 1.0 + side, size=(4_000, 3)), 0.8),
@@ -32,12 +32,12 @@ def draws(rng, law):
     ],
     ids=["means", "variances", "logarithms"],
 )
-def test_discriminants_find_what_normal_laws_differ_in(law, least):
-    from_x, from_y, x, y = draws(np.random.default_rng(1), law)
+def test_discriminants_find_what_normal_distributions_differ_in(distribution, least):
+    from_x, from_y, x, y = draws(np.random.default_rng(1), distribution)
     shape = from_x.shape[1:]
     assert best(from_x, from_y, x, y, shape) > least
-    # Without them, and on two equal laws, much less is left.
-    assert best(from_x, from_x[::-1], x, law(np.random.default_rng(2), 0), shape) < 0.2
+    # Without them, and on two equal distributions, much less is left.
+    assert best(from_x, from_x[::-1], x, distribution(np.random.default_rng(2), 0), shape) < 0.2
 
 
 def test_shapes_and_zeros_alone_are_enough():

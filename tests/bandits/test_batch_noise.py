@@ -16,7 +16,7 @@ from pymc_dirdp.bandits.store import OpenBatch
 from pymc_dirdp.sampling.bits import Bits
 
 LABELS = "abc"
-PROMISE = dirdp.PureDP(epsilon=1.0)
+GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
 
 class Recorded(dirdp.ThompsonSampler):
@@ -57,7 +57,7 @@ def test_the_recorder_ends_batches_where_the_sampler_does():
     """What is enumerated below is the rule of the real class; that of a mutant is another one."""
     sizes = {}
     for kind in (dirdp.ThompsonSampler, Recorded, EndsOnSuccess):
-        bandit = kind(["a", "b"], PROMISE, first_batch=2)
+        bandit = kind(["a", "b"], GUARANTEE, first_batch=2)
         for arm, reward in zip("aababbaaaa", [0, 1, 1, 0, 1, 1, 0, 1, 0, 1], strict=True):
             bandit.update(arm, reward)
         sizes[kind] = [[size for size, _ in batches] for batches in bandit._run.state.released]
@@ -91,9 +91,9 @@ def chances(noise, histories):
     return best_probabilities(np.stack([weights(noise, one) for one in histories]))
 
 
-def law_of_releases(kind, actions, rewards, arms, first_batch):
+def distribution_of_releases(kind, actions, rewards, arms, first_batch):
     """The joint log-probability of these actions and all releases, if these are the rewards of the chosen arms."""
-    bandit, ends, law = kind(list(LABELS[:arms]), PROMISE, first_batch=first_batch), [], {}
+    bandit, ends, distribution = kind(list(LABELS[:arms]), GUARANTEE, first_batch=first_batch), [], {}
     for arm, reward in zip(actions, rewards, strict=True):
         bandit.totals = []
         bandit.update(LABELS[arm], reward)
@@ -108,8 +108,8 @@ def law_of_releases(kind, actions, rewards, arms, first_batch):
                 z = left.pop(0)
                 log_p += log_output(z, total, most or size, noise)
                 histories[k] = (*histories[k], (size, min(max(z, -1), size + 1)))
-        law[tuple(len(one) for one in ends), outputs] = log_p
-    return law
+        distribution[tuple(len(one) for one in ends), outputs] = log_p
+    return distribution
 
 
 def largest_losses(kind, rounds, first_batch, arms=2):
@@ -120,16 +120,16 @@ def largest_losses(kind, rounds, first_batch, arms=2):
     """
     worst, worst_of_actions, masses = 0.0, 0.0, {}
     for actions in itertools.product(range(arms), repeat=rounds):
-        laws = {
-            rewards: law_of_releases(kind, actions, rewards, arms, first_batch)
+        distributions = {
+            rewards: distribution_of_releases(kind, actions, rewards, arms, first_batch)
             for rewards in itertools.product((0, 1), repeat=rounds)
         }
-        for rewards, p in laws.items():
+        for rewards, p in distributions.items():
             of_action = math.fsum(map(math.exp, p.values()))
             # The table in which all arms have these rewards.
             masses[rewards] = masses.get(rewards, 0.0) + of_action
             for t in np.flatnonzero(np.array(rewards) == 0):
-                q = laws[(*rewards[:t], 1, *rewards[t + 1 :])]
+                q = distributions[(*rewards[:t], 1, *rewards[t + 1 :])]
                 if p.keys() != q.keys():
                     return math.inf, math.inf
                 worst = max(worst, max(abs(p[key] - q[key]) for key in p))
@@ -142,7 +142,7 @@ def largest_losses(kind, rounds, first_batch, arms=2):
 @pytest.mark.parametrize(("rounds", "arms", "first_batch"), [(3, 2, 1), (3, 2, 2)])
 def test_a_whole_run_loses_what_one_release_loses(rounds, arms, first_batch):
     all_of_it, actions = largest_losses(Recorded, rounds, first_batch, arms)
-    loss = BatchNoise.for_guarantee(PROMISE).pure_epsilon
+    loss = BatchNoise.for_guarantee(GUARANTEE).pure_epsilon
     assert all_of_it == pytest.approx(loss, abs=1e-12)
     assert 0 < actions <= loss
 
@@ -178,13 +178,13 @@ DRAWS = 12_000
 
 
 def misfit(noise, scale):
-    """The p-value of the law of geometric noise of a scale for many noises, by a chi-square test."""
+    """The p-value of the distribution of geometric noise of a scale for many noises, by a chi-square test."""
     q = math.exp(-1 / scale)
     inside = [(1 - q) / (1 + q) * q ** abs(g) for g in range(-REACH, REACH + 1)]
     beyond = q ** (REACH + 1) / (1 + q)
-    law = np.array([beyond, *inside, beyond])
+    distribution = np.array([beyond, *inside, beyond])
     seen = np.bincount(np.clip(noise, -REACH - 1, REACH + 1) + REACH + 1, minlength=2 * REACH + 3)
-    return stats.chisquare(seen, law * len(noise)).pvalue
+    return stats.chisquare(seen, distribution * len(noise)).pvalue
 
 
 def test_the_noise_has_its_scale_and_no_other():
@@ -234,7 +234,7 @@ def test_no_noise_is_used_twice(monkeypatch):
     assert misfit(sums[::2], 2.0) > 1e-6
     assert dependence(sums) < 1e-6
     # With rewards 1 and 0 in neighbouring batches the difference is 1 in every pair: the loss is infinite.
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=1, growth=1e-9)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=1, growth=1e-9)
     bandit.update(["a"] * 20, [1, 0] * 10)
     assert (np.diff(bandit.released["noisy_sum"].values)[::2] == -1).all()
 
@@ -268,8 +268,8 @@ def test_sampling_without_noise_loses_more_with_every_round(rounds, printed):
         i = np.arange(a)
         return float(np.exp(betaln(c + i, b + d) - np.log(b + i) - betaln(1 + i, b) - betaln(c, d)).sum())
 
-    def log_law(table):
-        law = {}
+    def log_distribution(table):
+        distribution = {}
         for actions in itertools.product((0, 1), repeat=rounds):
             seen, log_p = [[1, 1], [1, 1]], 0.0
             for row, arm in zip(table, actions, strict=True):
@@ -277,12 +277,12 @@ def test_sampling_without_noise_loses_more_with_every_round(rounds, printed):
                 first = 1 - first_is_chosen(*seen[1], *seen[0])
                 log_p += math.log(first if arm == 0 else 1 - first)
                 seen[arm][1 - row[arm]] += 1
-            law[actions] = log_p
-        return law
+            distribution[actions] = log_p
+        return distribution
 
-    laws = {}
+    distributions = {}
     worst = 0.0
     for x, y in neighbours(rounds):
-        p, q = (laws.setdefault(table, log_law(table)) for table in (x, y))
+        p, q = (distributions.setdefault(table, log_distribution(table)) for table in (x, y))
         worst = max(worst, max(abs(p[actions] - q[actions]) for actions in p))
     assert worst == pytest.approx(printed, abs=0.006)

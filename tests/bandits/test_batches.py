@@ -1,4 +1,4 @@
-"""Batch by batch and round by round, runs have one law."""
+"""Batch by batch and round by round, runs have one distribution."""
 
 import csv
 import importlib.util
@@ -59,7 +59,7 @@ def round_by_round(design, means, horizon, n_runs, rng):
     ("means", "scale", "horizon", "growth"),
     [((0.7, 0.4), 1.0, 40, 1.0), ((0.9, 0.5, 0.2), 2.0, 60, 2.0), ((0.3, 0.25), 0.5, 30, 0.5)],
 )
-def test_runs_have_the_law_of_single_rounds(means, scale, horizon, growth, n_runs):
+def test_runs_have_the_distribution_of_single_rounds(means, scale, horizon, growth, n_runs):
     design = Design(mechanism=BatchNoise(scale), first_batch=3, growth=growth)
     rng = np.random.default_rng(4)
     slow = round_by_round(design, means, horizon, n_runs, rng)
@@ -90,8 +90,8 @@ def test_the_first_pulls_of_many_are_hypergeometric():
     drawn = np.array([_some_of(np.array([5, 0, 3, 2]), 4, rng) for _ in range(20_000)])
     assert (drawn.sum(axis=1) == 4).all()
     assert drawn.mean(axis=0) == pytest.approx([2, 0, 1.2, 0.8], abs=0.03)
-    law = stats.hypergeom(10, 5, 4)
-    assert np.bincount(drawn[:, 0], minlength=5) / 20_000 == pytest.approx(law.pmf(np.arange(5)), abs=0.015)
+    distribution = stats.hypergeom(10, 5, 4)
+    assert np.bincount(drawn[:, 0], minlength=5) / 20_000 == pytest.approx(distribution.pmf(np.arange(5)), abs=0.015)
 
 
 def test_the_first_pulls_of_very_many_are_hypergeometric(monkeypatch):

@@ -12,7 +12,7 @@ NOISE = BatchNoise(2.0)
 
 
 @pytest.mark.parametrize("prior", [(1.0, 1.0), (0.05, 0.05), (300.0, 2.0), (0.5, 4000.0)])
-def test_prior_masses_are_those_of_the_beta_law(prior):
+def test_prior_masses_are_those_of_the_beta_distribution(prior):
     belief = Belief(prior, NOISE)
     lower = stats.beta(*prior).cdf(np.sin(belief.grid.angles) ** 2)
     upper = stats.beta(*prior[::-1]).cdf(np.sin(np.pi / 2 - belief.grid.angles) ** 2)
@@ -52,7 +52,7 @@ def test_a_narrow_posterior_gets_a_fine_grid():
     assert draws.std() == pytest.approx(np.sqrt(0.3 * 0.7 / 1e8), rel=0.03)
 
 
-def test_draws_have_the_law_of_the_posterior():
+def test_draws_have_the_distribution_of_the_posterior():
     belief = Belief((1.0, 1.0), NOISE, ((20, 7), (20, 12))).narrowed()
     draws = belief.draw(20_000, np.random.default_rng(2))
 

@@ -1,4 +1,4 @@
-"""A private draw in every round: its promise for the horizon, and what it costs."""
+"""A private draw in every round: its guarantee for the horizon, and what it costs."""
 
 import math
 
@@ -11,7 +11,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.every_round import EveryRound
 from pymc_dirdp.sampling.bits import Bits
 
-PROMISE = dirdp.RenyiDP(epsilon=0.5, order=2)
+GUARANTEE = dirdp.RenyiDP(epsilon=0.5, order=2)
 
 
 def divergence_of_a_run(policy, rounds, order=2):
@@ -27,23 +27,23 @@ def divergence_of_a_run(policy, rounds, order=2):
     return total
 
 
-def test_all_rounds_together_keep_the_promise_and_without_composition_they_do_not():
-    policy = EveryRound(PROMISE, horizon=8)
-    assert policy.privacy.satisfies(PROMISE)
+def test_all_rounds_together_keep_the_guarantee_and_without_composition_they_do_not():
+    policy = EveryRound(GUARANTEE, horizon=8)
+    assert policy.privacy.satisfies(GUARANTEE)
     assert divergence_of_a_run(policy, 8) <= 0.5
-    alone = EveryRound(PROMISE, horizon=1)
+    alone = EveryRound(GUARANTEE, horizon=1)
     assert divergence_of_a_run(alone, 2) <= 0.5
     assert divergence_of_a_run(alone, 8) > 0.5
 
 
 def test_the_exponent_falls_with_the_horizon():
-    exponents = [EveryRound(PROMISE, horizon=n).mechanism.r for n in (1, 10, 100, 1000)]
+    exponents = [EveryRound(GUARANTEE, horizon=n).mechanism.r for n in (1, 10, 100, 1000)]
     assert exponents == sorted(exponents, reverse=True)
     assert exponents[-1] < exponents[0] / 10
 
 
-def test_a_draw_has_the_law_that_the_report_states():
-    policy, bits = EveryRound(PROMISE, horizon=4, prior=(2.0, 1.0)), Bits(np.random.SeedSequence(5))
+def test_a_draw_has_the_distribution_that_the_report_states():
+    policy, bits = EveryRound(GUARANTEE, horizon=4, prior=(2.0, 1.0)), Bits(np.random.SeedSequence(5))
     draws = [policy.draw((10, 30), bits) for _ in range(300)]
     r = policy.mechanism.r
     assert stats.kstest(draws, stats.beta(30 * r + 2, 10 * r + 1).cdf).pvalue > 1e-3
@@ -64,5 +64,5 @@ def test_a_draw_has_no_pure_privacy():
     with pytest.raises(dirdp.errors.UnattainableError):
         EveryRound(dirdp.PureDP(epsilon=1), horizon=10)
     with pytest.raises(dirdp.errors.ArgumentError, match="prior"):
-        EveryRound(PROMISE, 10, prior=(0, 1))
-    assert math.isinf(EveryRound(PROMISE, 10).epsilon)
+        EveryRound(GUARANTEE, 10, prior=(0, 1))
+    assert math.isinf(EveryRound(GUARANTEE, 10).epsilon)

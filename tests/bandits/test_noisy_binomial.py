@@ -27,8 +27,8 @@ def test_the_closed_form_is_the_sum(n, scale):
 
 def test_all_outputs_have_probability_one():
     z = np.arange(-400, 700)
-    law = np.exp([log_probability(int(one), 50, [0.02, 0.4], 5.0) for one in z])
-    assert law.sum(axis=0) == pytest.approx([1, 1], rel=1e-12)
+    distribution = np.exp([log_probability(int(one), 50, [0.02, 0.4], 5.0) for one in z])
+    assert distribution.sum(axis=0) == pytest.approx([1, 1], rel=1e-12)
 
 
 @pytest.mark.parametrize(("z", "n", "mu"), [(0, 3000, 0.9), (2999, 3000, 0.01), (10, 5000, 0.5), (-5, 2000, 0.99)])

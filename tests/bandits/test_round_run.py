@@ -5,15 +5,15 @@ import pytest
 
 import pymc_dirdp as dirdp
 
-PROMISE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 EVERY = {"schedule": "every-round"}
 
 
 def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
-    ledger = dirdp.Ledger(PROMISE, unit="reward")
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, **EVERY, horizon=20, ledger=ledger)
+    ledger = dirdp.Ledger(GUARANTEE, unit="reward")
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, **EVERY, horizon=20, ledger=ledger)
     assert len(ledger.entries()) == 1
-    assert bandit.privacy.satisfies(PROMISE)
+    assert bandit.privacy.satisfies(GUARANTEE)
     for _ in range(15):
         arm = bandit.select()
         bandit.update(arm, int(arm == "a"))
@@ -31,7 +31,7 @@ def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
 
 
 def test_the_arm_is_that_of_the_largest_draw():
-    bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=30)
+    bandit = dirdp.ThompsonSampler(["a", "b", "c"], GUARANTEE, **EVERY, horizon=30)
     chosen = bandit.select(size=30)
     draws = bandit.released["draw"].values
     # Draws are on a grid, so two may be equal.
@@ -42,12 +42,12 @@ def test_the_arm_is_that_of_the_largest_draw():
 @pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
 def test_draws_that_are_equal_choose_every_arm_as_often(monkeypatch):
     """A choice of the first of them would be another distribution than that of Thompson sampling."""
-    bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=600, random_seed=3)
+    bandit = dirdp.ThompsonSampler(["a", "b", "c"], GUARANTEE, **EVERY, horizon=600, random_seed=3)
     monkeypatch.setattr(type(bandit.design), "draw", lambda design, counts, bits: 0.5)
     chosen = bandit.select(size=600)
     assert all(abs(chosen.count(arm) - 200) < 60 for arm in "abc")
     draws = iter([0.7, 0.2, 0.7] * 300)
-    bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=300, random_seed=3)
+    bandit = dirdp.ThompsonSampler(["a", "b", "c"], GUARANTEE, **EVERY, horizon=300, random_seed=3)
     monkeypatch.setattr(type(bandit.design), "draw", lambda design, counts, bits: next(draws))
     chosen = bandit.select(size=300)
     assert not chosen.count("b")
@@ -55,7 +55,7 @@ def test_draws_that_are_equal_choose_every_arm_as_often(monkeypatch):
 
 
 def test_its_report_says_what_it_costs():
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, **EVERY, horizon=100)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, **EVERY, horizon=100)
     bandit.update(["a"] * 3, [1, 1, 1])
     bandit.select()
     report = " ".join(str(bandit.report()).split())
@@ -69,22 +69,22 @@ def test_its_report_says_what_it_costs():
 
 
 def test_it_has_no_posterior_and_no_file(tmp_path):
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, **EVERY, horizon=10)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, **EVERY, horizon=10)
     for refused in (bandit.posterior, bandit.model, lambda: bandit.log_likelihood(None)):
         with pytest.raises(dirdp.errors.ArgumentError, match="no posterior"):
             refused()
-    path, ledger = tmp_path / "bandit.db", dirdp.Ledger(PROMISE)
+    path, ledger = tmp_path / "bandit.db", dirdp.Ledger(GUARANTEE)
     with pytest.raises(dirdp.errors.ArgumentError, match="has no file"):
         bandit.save(path)
     with pytest.raises(dirdp.errors.ArgumentError, match="has no file"):
-        dirdp.ThompsonSampler(["a"], PROMISE, **EVERY, horizon=10, path=path, ledger=ledger)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, **EVERY, horizon=10, path=path, ledger=ledger)
     assert ledger.entries() == ()
     assert not path.exists()
 
 
 @pytest.mark.thorough
-def test_a_simulation_has_the_law_of_the_sampler():
-    """Pulls of the better arm, with draws in floating point and in whole numbers."""
+def test_a_simulation_has_the_distribution_of_the_sampler():
+    """Pulls of the better arm, with draws in floating point and in integers."""
     means, rounds = {"a": 0.9, "b": 0.1}, 12
     loose = dirdp.ApproxDP(epsilon=50.0, delta=1e-2)
     rng, pulls = np.random.default_rng(3), []

@@ -5,15 +5,15 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.every_round import EveryRound
 
-PROMISE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def test_batches_are_the_default():
     assert (
-        dirdp.ThompsonSampler(["a"], PROMISE).design
-        == dirdp.ThompsonSampler(["a"], PROMISE, schedule="batches", mechanism="geometric").design
+        dirdp.ThompsonSampler(["a"], GUARANTEE).design
+        == dirdp.ThompsonSampler(["a"], GUARANTEE, schedule="batches", mechanism="geometric").design
     )
-    every = dirdp.ThompsonSampler(["a"], PROMISE, schedule="every-round", mechanism="dirichlet", horizon=3)
+    every = dirdp.ThompsonSampler(["a"], GUARANTEE, schedule="every-round", mechanism="dirichlet", horizon=3)
     assert isinstance(every.design, EveryRound)
 
 
@@ -34,4 +34,4 @@ def test_batches_are_the_default():
 )
 def test_options_that_do_not_go_together(options, message):
     with pytest.raises(dirdp.errors.ArgumentError, match=message):
-        dirdp.ThompsonSampler(["a"], PROMISE, **options)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, **options)

@@ -8,11 +8,11 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import Settings
 
-PROMISE = dirdp.PureDP(epsilon=1.0)
+GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
 
 def settings(**options):
-    return dirdp.ThompsonSampler(["a", 7], PROMISE, **options)._settings
+    return dirdp.ThompsonSampler(["a", 7], GUARANTEE, **options)._settings
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_one_fact_that_is_nonsense_is_refused_or_means_something(options):
             except (ArithmeticError, LookupError, TypeError, ValueError):
                 refused += 1
                 continue
-            # What is accepted keeps its promise, and is a run as if it had been made with it.
+            # What is accepted keeps its guarantee, and is a run as if it had been made with it.
             assert isinstance(read.design, Design)
             assert read.design.privacy.satisfies(read.guarantee)
             assert len(read.key) == 32

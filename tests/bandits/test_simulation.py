@@ -5,7 +5,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 
-PROMISE = dirdp.PureDP(epsilon=1.0)
+GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
 
 class Uniform:
@@ -39,17 +39,17 @@ def test_a_policy_of_ones_own():
     ],
 )
 def test_what_cannot_be_simulated(policy, means, options, message):
-    policy = policy or dirdp.ThompsonSampler(["a", "b"], PROMISE)
+    policy = policy or dirdp.ThompsonSampler(["a", "b"], GUARANTEE)
     with pytest.raises(dirdp.errors.ArgumentError, match=message):
         dirdp.simulate_bandit(policy, means, **({"horizon": 10, "n_runs": 2, "progressbar": False} | options))
 
 
 def test_a_sampler_is_not_changed_and_what_it_learned_not_used():
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE)
     bandit.update(["a"] * 100, [1] * 100)
     before = bandit.released
     common = {"horizon": 300, "n_runs": 10, "random_seed": 1, "progressbar": False}
     learned = dirdp.simulate_bandit(bandit, [0.5, 0.4], **common)
-    fresh = dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], PROMISE), [0.5, 0.4], **common)
+    fresh = dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], GUARANTEE), [0.5, 0.4], **common)
     assert np.array_equal(learned.regret, fresh.regret)
     assert bandit.released.equals(before)

@@ -14,18 +14,18 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.store import State, StateFile
 
-PROMISE = dirdp.PureDP(epsilon=1.0)
+GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
 
 def test_a_run_goes_on_after_a_pause(tmp_path):
     path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a", 7], PROMISE, first_batch=4, path=path)
+    bandit = dirdp.ThompsonSampler(["a", 7], GUARANTEE, first_batch=4, path=path)
     bandit.update(["a"] * 6, [1] * 6)
     bandit.save()
     again = dirdp.ThompsonSampler.load(path)
     assert again.released.equals(bandit.released)
     assert again.arms == ("a", 7)
-    assert again.guarantee == PROMISE
+    assert again.guarantee == GUARANTEE
     assert again._run.state.open[0].pulls == 2
     again.update(["a"] * 2, [1, 1])
     assert again.released["size"].values.tolist() == [4, 4]
@@ -33,7 +33,7 @@ def test_a_run_goes_on_after_a_pause(tmp_path):
 
 def test_what_was_released_after_the_last_save_is_never_released_again(tmp_path):
     path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=4, path=path)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=4, path=path)
     bandit.update(["a"] * 3, [1] * 3)
     bandit.save()
     bandit.update(["a"] * 2, [1] * 2)
@@ -44,7 +44,7 @@ def test_what_was_released_after_the_last_save_is_never_released_again(tmp_path)
 
 
 def test_a_crash_between_the_draw_and_the_file_releases_nothing(tmp_path, monkeypatch):
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=tmp_path / "bandit.db")
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=2, path=tmp_path / "bandit.db")
     bandit.update("a", 1)
     monkeypatch.setattr(type(bandit._run.file), "release", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
@@ -58,7 +58,7 @@ def test_a_crash_between_the_draw_and_the_file_releases_nothing(tmp_path, monkey
 
 def test_only_the_last_who_loaded_a_file_releases(tmp_path):
     path = tmp_path / "bandit.db"
-    first = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=path)
+    first = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=2, path=path)
     first.update("a", 1)
     first.save()
     second = dirdp.ThompsonSampler.load(path)
@@ -73,7 +73,7 @@ def test_only_the_last_who_loaded_a_file_releases(tmp_path):
 
 def test_a_second_process_takes_over(tmp_path):
     path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=path)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=2, path=path)
     bandit.update("a", 1)
     code = f"""
         import pymc_dirdp as dirdp
@@ -87,7 +87,7 @@ def test_a_second_process_takes_over(tmp_path):
 
 def test_people_are_remembered_by_a_fingerprint(tmp_path):
     path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, contribution=1, path=path)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=2, contribution=1, path=path)
     bandit.update(["a", "a"], [1, 1], person=["Ann", "Bob"])
     again = dirdp.ThompsonSampler.load(path)
     again.update("a", 1, person="Ann")
@@ -97,21 +97,21 @@ def test_people_are_remembered_by_a_fingerprint(tmp_path):
 
 def test_a_file_is_never_overwritten_and_there_is_one_for_each_bandit(tmp_path):
     path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE)
     with pytest.raises(dirdp.errors.ArgumentError, match=r"save\(path\)"):
         bandit.save()
     bandit.save(path)
     with pytest.raises(dirdp.errors.ArgumentError, match="second one"):
         bandit.save(tmp_path / "other.db")
     with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
-        dirdp.ThompsonSampler(["a"], PROMISE, path=path)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, path=path)
     with pytest.raises(dirdp.errors.ReleaseError, match="no file"):
         dirdp.ThompsonSampler.load(tmp_path / "missing.db")
 
 
 def test_a_released_sum_is_erased_from_the_file(tmp_path):
     path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=3, path=path)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=3, path=path)
     bandit.update(["a", "a", "b"], [1, 1, 1])
     bandit.save()
     bandit.update("a", 1)
@@ -131,7 +131,7 @@ def test_only_the_owner_may_read_the_file_and_its_journal(tmp_path, monkeypatch)
     monkeypatch.setattr(StateFile, "_write", noting)
     try:
         path = tmp_path / "bandit.db"
-        bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=100, path=path)
+        bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=100, path=path)
         bandit.update(["a"] * 50, [1] * 50)
         bandit.save()
         dirdp.ThompsonSampler.load(path)
@@ -143,20 +143,20 @@ def test_only_the_owner_may_read_the_file_and_its_journal(tmp_path, monkeypatch)
 
 
 def test_a_run_without_a_folder_is_not_charged_and_a_failure_leaves_no_file(tmp_path, monkeypatch):
-    ledger = dirdp.Ledger(PROMISE)
+    ledger = dirdp.Ledger(GUARANTEE)
     with pytest.raises(dirdp.errors.ReleaseError, match="no folder"):
-        dirdp.ThompsonSampler(["a"], PROMISE, path=tmp_path / "missing" / "bandit.db", ledger=ledger)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, path=tmp_path / "missing" / "bandit.db", ledger=ledger)
     assert ledger.entries() == ()
     monkeypatch.setattr(StateFile, "_write", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
     with pytest.raises(dirdp.errors.ReleaseError, match="cannot be used"):
-        dirdp.ThompsonSampler(["a"], PROMISE, path=tmp_path / "bandit.db")
+        dirdp.ThompsonSampler(["a"], GUARANTEE, path=tmp_path / "bandit.db")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_of_two_who_make_one_file_one_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "bandit.db"
     late = StateFile(path)
-    dirdp.ThompsonSampler(["a"], PROMISE, path=path)
+    dirdp.ThompsonSampler(["a"], GUARANTEE, path=path)
     # The other one made the file after this one had looked.
     looks, real = [], StateFile.refuse_unless_free
     monkeypatch.setattr(StateFile, "refuse_unless_free", lambda self: looks.append(1) if not looks else real(self))
@@ -209,7 +209,7 @@ EDITS = [
 
 def a_file(path):
     """The file of a run with a released batch, an open one, and people."""
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, contribution=2, path=path)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=2, contribution=2, path=path)
     bandit.update(["a"] * 3, [1] * 3, person=["Ann", "Bob", "Eve"])
     bandit.save()
     return bandit
@@ -232,7 +232,7 @@ def test_edited_files_are_one_kind_of_error_and_keep_their_owner(tmp_path, edit)
 
 
 def test_any_byte_may_be_damaged(tmp_path):
-    """Whatever stands in a file, it is a run that keeps its promise or one kind of error."""
+    """Whatever stands in a file, it is a run that keeps its guarantee or one kind of error."""
     path, hurt = tmp_path / "bandit.db", tmp_path / "hurt.db"
     a_file(path)
     whole, rng = path.read_bytes(), np.random.default_rng(7)
@@ -264,13 +264,13 @@ def test_a_file_that_is_no_database(tmp_path):
 def test_a_run_that_was_not_paid_for_leaves_no_file(tmp_path):
     path, ledger = tmp_path / "bandit.db", dirdp.Ledger(dirdp.PureDP(epsilon=0.5))
     with pytest.raises(dirdp.errors.BudgetError):
-        dirdp.ThompsonSampler(["a"], PROMISE, path=path, ledger=ledger)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, path=path, ledger=ledger)
     assert not path.exists()
 
 
 def test_a_run_that_cannot_have_its_file_is_not_charged(tmp_path):
-    path, ledger = tmp_path / "bandit.db", dirdp.Ledger(PROMISE)
+    path, ledger = tmp_path / "bandit.db", dirdp.Ledger(GUARANTEE)
     path.write_text("mine")
     with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
-        dirdp.ThompsonSampler(["a"], PROMISE, path=path, ledger=ledger)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, path=path, ledger=ledger)
     assert ledger.entries() == ()

@@ -14,7 +14,7 @@ from scipy import stats
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.store import OpenBatch
 
-PROMISE = dirdp.PureDP(epsilon=1.0)
+GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
 
 def played(bandit, means, rounds, seed=0):
@@ -27,7 +27,7 @@ def played(bandit, means, rounds, seed=0):
 
 def test_it_finds_the_best_arm():
     means = {"a": 0.2, "b": 0.8, "c": 0.5}
-    bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 3000)
+    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 3000)
     decision = bandit.posterior()["decision"]
     assert decision["best"].sel(arm="b") > 0.8
     assert decision["best"].sum() == pytest.approx(1)
@@ -37,7 +37,7 @@ def test_it_finds_the_best_arm():
 
 
 def test_what_is_released_may_be_published_and_nothing_else_is_shown():
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=4)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=4)
     for reward in (1, 1, 1):
         bandit.update("a", reward)
     assert bandit.released.sizes["batch"] == 0
@@ -46,7 +46,7 @@ def test_what_is_released_may_be_published_and_nothing_else_is_shown():
     assert released["arm"].values.tolist() == ["a"]
     assert released["size"].values.tolist() == [4]
     assert released["number"].values.tolist() == [0]
-    secret = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=1000)
+    secret = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=1000)
     for _ in range(777):
         secret.update("a", 1)
     assert "777" not in repr(secret) + str(secret.report()) + repr(vars(secret._run)["state"])
@@ -56,7 +56,7 @@ def test_batches_grow_by_pulls_alone():
     rewards = np.random.default_rng(1).random(3000) < 0.3
     sizes = []
     for flipped in (False, True):
-        bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=5, growth=2.0)
+        bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=5, growth=2.0)
         for reward in rewards:
             bandit.update("a", int(reward != flipped))
         sizes.append(bandit.released["size"].values.tolist())
@@ -67,7 +67,7 @@ def test_noise_comes_from_the_bits_of_the_operating_system(monkeypatch):
     asked = []
     real = os.urandom
     monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or real(n))
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=1)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=1)
     asked.clear()
     bandit.update("a", 1)
     assert asked
@@ -100,7 +100,7 @@ def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
 
 @pytest.mark.parametrize(
     "guarantee",
-    [PROMISE, dirdp.ApproxDP(epsilon=1, delta=1e-6), dirdp.RenyiDP(epsilon=0.2, order=2), dirdp.ZeroCDP(rho=0.2)],
+    [GUARANTEE, dirdp.ApproxDP(epsilon=1, delta=1e-6), dirdp.RenyiDP(epsilon=0.2, order=2), dirdp.ZeroCDP(rho=0.2)],
 )
 def test_all_kinds_of_guarantee(guarantee):
     bandit = dirdp.ThompsonSampler(["a", "b"], guarantee)
@@ -116,13 +116,13 @@ def test_a_private_draw_of_each_batch():
     assert "urn_successes" in bandit.released
     assert bandit.posterior()["decision"]["best"].sel(arm="b") > 0.5
     with pytest.raises(dirdp.errors.UnattainableError):
-        dirdp.ThompsonSampler(["a"], PROMISE, mechanism="dirichlet")
+        dirdp.ThompsonSampler(["a"], GUARANTEE, mechanism="dirichlet")
     with pytest.raises(dirdp.errors.ArgumentError, match="mechanism='geometric'"):
         dirdp.ThompsonSampler(["a"], target, mechanism="dirichlet", contribution=2)
 
 
 def test_people_give_no_more_than_they_may():
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, contribution=2, first_batch=100)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=2, first_batch=100)
     assert bandit.privacy.pure_epsilon <= 1
     assert bandit.design.mechanism.scale == pytest.approx(2)
     for _ in range(50):
@@ -134,12 +134,12 @@ def test_people_give_no_more_than_they_may():
     with pytest.raises(dirdp.errors.ArgumentError, match="person="):
         bandit.update("a", 1)
     with pytest.raises(dirdp.errors.ArgumentError, match="contribution="):
-        dirdp.ThompsonSampler(["a"], PROMISE).update("a", 1, person="Ann")
+        dirdp.ThompsonSampler(["a"], GUARANTEE).update("a", 1, person="Ann")
 
 
 def test_a_ledger_is_charged_once():
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.5), unit="visitor")
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, contribution=2, unit="visitor", ledger=ledger)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=2, unit="visitor", ledger=ledger)
     for visitor in range(200):
         bandit.update(bandit.select(), 1, person=visitor)
     (entry,) = ledger.entries()
@@ -147,49 +147,49 @@ def test_a_ledger_is_charged_once():
     assert entry.terms.assumptions == ("a visitor contributes no more than 2 rewards of a run",)
     assert "one visitor with at most 2 rewards" in str(bandit.report())
     with pytest.raises(dirdp.errors.BudgetError):
-        dirdp.ThompsonSampler(["a", "b"], PROMISE, contribution=1, unit="visitor", ledger=ledger)
+        dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=1, unit="visitor", ledger=ledger)
 
 
-def test_a_promise_about_rewards_is_never_booked_as_one_about_people():
+def test_a_guarantee_about_rewards_is_never_booked_as_one_about_people():
     people = dirdp.Ledger(dirdp.PureDP(epsilon=5), unit="person")
     with pytest.raises(dirdp.errors.ArgumentError, match="unit='reward'"):
-        dirdp.ThompsonSampler(["a"], PROMISE, ledger=people)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=people)
     assert people.entries() == ()
-    dirdp.ThompsonSampler(["a"], PROMISE, contribution=1, ledger=people)
+    dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=1, ledger=people)
     open_to_all = dirdp.Ledger(dirdp.PureDP(epsilon=5))
-    dirdp.ThompsonSampler(["a"], PROMISE, ledger=open_to_all)
+    dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=open_to_all)
     assert open_to_all.unit == "reward"
     assert open_to_all.entries()[0].terms.assumptions == ()
-    # Nor the other way round: the ledger would add up promises about different units.
+    # Nor the other way round: the ledger would add up guarantees about different units.
     with pytest.raises(dirdp.errors.ArgumentError, match="unit='person'"):
-        dirdp.ThompsonSampler(["a"], PROMISE, contribution=1, ledger=open_to_all)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=1, ledger=open_to_all)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"unit": "visitor"}, "contribution="),
-        ({"unit": "reward", "contribution": 1}, "lower promise"),
+        ({"unit": "reward", "contribution": 1}, "lower guarantee"),
         ({"unit": "a\nb", "contribution": 1}, "printable"),
         ({"unit": 3, "contribution": 1}, "unit to be a text"),
     ],
 )
 def test_who_is_protected_is_said_once(options, message):
     with pytest.raises(dirdp.errors.ArgumentError, match=message):
-        dirdp.ThompsonSampler(["a"], PROMISE, **options)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, **options)
 
 
 def test_a_report_says_who_is_protected():
-    report = str(dirdp.ThompsonSampler(["a"], PROMISE).report())
+    report = str(dirdp.ThompsonSampler(["a"], GUARANTEE).report())
     assert "one reward: nobody can tell it from another reward in [0, 1]" in " ".join(report.split())
     assert "the same name" not in report
-    people = str(dirdp.ThompsonSampler(["a"], PROMISE, contribution=3).report())
+    people = str(dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=3).report())
     assert "one person with at most 3 rewards" in people
     assert "one person has the same name in every update" in people
 
 
 def test_many_visitors_before_any_feedback():
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE)
     arms = bandit.select(size=500)
     assert len(arms) == 500
     assert set(arms) == {"a", "b"}
@@ -201,7 +201,7 @@ def test_many_visitors_before_any_feedback():
 @pytest.mark.thorough
 def test_the_model_of_pymc_has_the_same_posterior():
     means = {"a": 0.3, "b": 0.6}
-    bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 300)
+    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 300)
     model = bandit.model()
     logp, dlogp = model.compile_logp(), model.compile_dlogp()
     point = model.initial_point()
@@ -219,7 +219,7 @@ def test_the_model_of_pymc_has_the_same_posterior():
 @pytest.mark.slow
 def test_nuts_agrees_with_the_grid():
     means = {"a": 0.3, "b": 0.6}
-    bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 300)
+    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 300)
     with bandit.model():
         draws = pm.sample(500, chains=2, cores=1, random_seed=1, progressbar=False)
     exact = bandit.posterior(20_000)["posterior"]["mean_reward"]
@@ -231,7 +231,7 @@ def test_nuts_agrees_with_the_grid():
 @pytest.mark.thorough
 def test_arms_may_learn_from_one_another():
     means = dict(zip("abcd", (0.5, 0.55, 0.45, 0.5), strict=True))
-    bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 50)
+    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 50)
     with pm.Model(coords={"arm": list(means)}) as model:
         centre, size = pm.Uniform("centre"), pm.HalfNormal("size", 20)
         rates = pm.Beta("rate", centre * size, (1 - centre) * size, dims="arm")
@@ -242,7 +242,7 @@ def test_arms_may_learn_from_one_another():
 
 @pytest.mark.parametrize("reward", [-0.1, 1.1, math.nan, math.inf, "yes", None, [1]])
 def test_bad_rewards_are_refused_without_showing_them(reward):
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE)
     with pytest.raises(dirdp.errors.DataError) as caught:
         bandit.update("a", reward)
     assert "1.1" not in str(caught.value)
@@ -250,7 +250,7 @@ def test_bad_rewards_are_refused_without_showing_them(reward):
 
 
 def test_a_list_with_one_bad_reward_counts_none():
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=10)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=10)
     with pytest.raises(dirdp.errors.DataError):
         bandit.update(["a", "b"], [1, 2])
     with pytest.raises(dirdp.errors.ArgumentError, match="as many"):
@@ -266,8 +266,8 @@ def test_a_list_with_one_bad_reward_counts_none():
         ([], {}, "at least one arm"),
         (2, {}, "names of the arms, such as .*, got an int"),
         (["a", "a"], {}, "different"),
-        ([1.5], {}, "text or a whole number"),
-        ([True], {}, "text or a whole number"),
+        ([1.5], {}, "text or an integer"),
+        ([True], {}, "text or an integer"),
         (["a"], {"growth": 0}, "growth"),
         (["a"], {"growth": -1}, "growth"),
         (["a"], {"first_batch": 0}, "first_batch"),
@@ -280,11 +280,11 @@ def test_a_list_with_one_bad_reward_counts_none():
 )
 def test_bad_arguments(arms, options, message):
     with pytest.raises(dirdp.errors.ArgumentError, match=message):
-        dirdp.ThompsonSampler(arms, PROMISE, **options)
+        dirdp.ThompsonSampler(arms, GUARANTEE, **options)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.inf, math.nan])
-def test_a_promise_needs_a_positive_epsilon(epsilon):
+def test_a_guarantee_needs_a_positive_epsilon(epsilon):
     with pytest.raises(dirdp.errors.ArgumentError, match="epsilon"):
         dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=epsilon))
     with pytest.raises(dirdp.errors.ArgumentError, match="guarantee"):
@@ -302,9 +302,9 @@ def test_extreme_priors_and_budgets(prior, epsilon):
 
 
 def test_a_ledger_for_add_remove_is_told_about_the_reward_of_0():
-    ledger = dirdp.Ledger(PROMISE, adjacency="add-remove")
+    ledger = dirdp.Ledger(GUARANTEE, adjacency="add-remove")
     with pytest.raises(dirdp.errors.ArgumentError, match="the reward 0"):
-        dirdp.ThompsonSampler(["a"], PROMISE, ledger=ledger)
+        dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=ledger)
     assert ledger.entries() == ()
 
 
@@ -328,14 +328,14 @@ def test_threads_lose_no_reward():
 
 
 def test_labels_of_numpy_are_those_of_python():
-    bandit = dirdp.ThompsonSampler([0, 1], PROMISE, first_batch=10, contribution=1)
+    bandit = dirdp.ThompsonSampler([0, 1], GUARANTEE, first_batch=10, contribution=1)
     bandit.update(np.int64(1), 1, person=np.int64(5))
     bandit.update(1, 1, person=5)
     assert bandit._run.state.open[1].pulls == 1
 
 
 def test_a_person_has_one_name():
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=10, contribution=1)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=10, contribution=1)
     for person in (5, "5", "5 ", "\t5\n", np.int64(5), np.str_("5")):
         bandit.update("a", 1, person=person)
     assert bandit._run.state.open[0].pulls == 1
@@ -345,13 +345,13 @@ def test_a_person_has_one_name():
 
 
 def test_one_arm():
-    bandit = dirdp.ThompsonSampler("only", PROMISE)
+    bandit = dirdp.ThompsonSampler("only", GUARANTEE)
     assert bandit.select() == "only"
     assert bandit.posterior()["decision"]["best"].values.tolist() == [1.0]
 
 
 def test_copies_would_release_twice():
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE)
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="same rewards"):
             attempt(bandit)
@@ -363,24 +363,24 @@ def test_copies_would_release_twice():
 
 def test_a_seeded_run_is_marked():
     with pytest.warns(dirdp.errors.SeededReleaseWarning, match="not private"):
-        bandit = dirdp.ThompsonSampler(["a"], PROMISE, random_seed=1)
+        bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, random_seed=1)
     assert "not private" in str(bandit.report())
     bandit.update(["a", "a"], [1, 0])
     assert "not private" in bandit.released.attrs["reproducible"]
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
-        again = dirdp.ThompsonSampler(["a"], PROMISE, random_seed=1)
+        again = dirdp.ThompsonSampler(["a"], GUARANTEE, random_seed=1)
     again.update(["a", "a"], [1, 0])
     assert bandit.released.equals(again.released)
 
 
 def test_rewards_may_be_categories_of_public_worth():
     worths = {"left": 0.0, "bought": 1.0, "subscribed": 10.0}
-    laws = {"a": [0.9, 0.1, 0.0], "b": [0.5, 0.2, 0.3]}
+    distributions = {"a": [0.9, 0.1, 0.0], "b": [0.5, 0.2, 0.3]}
     rng = np.random.default_rng(3)
-    bandit = dirdp.ThompsonSampler(list(laws), PROMISE, utilities=worths)
+    bandit = dirdp.ThompsonSampler(list(distributions), GUARANTEE, utilities=worths)
     for _ in range(2000):
         arm = bandit.select()
-        bandit.update(arm, str(rng.choice(list(worths), p=laws[arm])))
+        bandit.update(arm, str(rng.choice(list(worths), p=distributions[arm])))
     decision = bandit.posterior()["decision"]
     assert decision["best"].sel(arm="b") > 0.8
     assert decision["mean"].sel(arm="b") == pytest.approx(3.2, abs=0.8)
@@ -389,7 +389,7 @@ def test_rewards_may_be_categories_of_public_worth():
         bandit.update("a", 1)
     for bad in ({"one": 1.0}, {"one": 1.0, "two": 1.0}, {"one": math.nan, "two": 1.0}, {1: 0.0, 2: 1.0}, [0, 1]):
         with pytest.raises(dirdp.errors.ArgumentError, match="utilities"):
-            dirdp.ThompsonSampler(["a"], PROMISE, utilities=bad)
+            dirdp.ThompsonSampler(["a"], GUARANTEE, utilities=bad)
 
 
 def transcript(counts, *, cumulative=False):
@@ -397,7 +397,7 @@ def transcript(counts, *, cumulative=False):
 
     All other rewards are 0, so nothing hides the first one but noise.
     """
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=5)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=5)
     first, chosen = None, []
     for _ in range(200):
         arm = bandit.select()
@@ -418,7 +418,7 @@ def transcript(counts, *, cumulative=False):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cumulative", "claim", "refuted"),
-    [(False, PROMISE, False), (False, dirdp.PureDP(epsilon=0.5), True), (True, PROMISE, True)],
+    [(False, GUARANTEE, False), (False, dirdp.PureDP(epsilon=0.5), True), (True, GUARANTEE, True)],
 )
 def test_an_audit_of_two_hundred_rounds(cumulative, claim, refuted):
     pair = (np.array([0.0, 1.0]), np.array([1.0, 0.0]))

@@ -56,7 +56,7 @@ def test_the_text_holds_nothing_that_is_open_and_nobody(bandit):
         "digest",
         "format",
         "version",
-        "promise",
+        "statement",
         "library_version",
         "guarantee",
         "unit",

@@ -39,7 +39,10 @@ SUBJECTS = {
 
 
 def table():
-    """One line for each mechanism: the claim, the exact epsilon, what was found, and the law against the curve."""
+    """One line for each mechanism.
+
+    The claim, the exact epsilon, what was found, and the distribution against the curve.
+    """
     yield (
         f"{'mechanism':<28}{'claimed':>9}{'exact':>9}{'found':>9}{'refutable':>11}{'ceiling':>9}{'n':>9}"
         f"  {'verdict':<12}{'shortfall of curve':>19}{'seconds':>9}"
@@ -48,10 +51,10 @@ def table():
         start = time.perf_counter()
         result = audit(mechanism, sampler="fast", claim=TARGET, delta=TARGET.delta, n=n, random_seed=20)
         bound = result.bounds[1]
-        law = check_curve(mechanism, claim=TARGET)
+        distribution = check_curve(mechanism, claim=TARGET)
         yield (
             f"{name:<28}{TARGET.epsilon:>9.4f}{bound.stated:>9.4f}{bound.lower:>9.4f}{bound.refutable:>11.3f}{bound.ceiling:>9.2f}{n:>9}"
-            f"  {result.verdict:<12}{law.shortfall:>19.1e}{time.perf_counter() - start:>9.1f}"
+            f"  {result.verdict:<12}{distribution.shortfall:>19.1e}{time.perf_counter() - start:>9.1f}"
         )
 
 

@@ -3,10 +3,10 @@
 `uv run python -m tests.benchmarks.bandit_rivals > tests/benchmarks/bandit_rivals.csv` computes the table in the
 documentation, in half an hour; the same seed for all policies.
 
-Each rival pulls one arm for a whole phase, so a run is simulated phase by phase, with the law of its rounds. AdaP-KLUCB
-follows Azize and Basu (2022), DP-SE Sajed and Sheffet (2019), Lazy-DP-TS the description of Hu and Hegde (2022).
-DP-KLUCB and DP-IMED are reconstructions from the abstract of Azize, Wu, Honda, Orabona, Ito and Basu (2025), whose
-algorithms were not at hand.
+Each rival pulls one arm for a whole phase, so a run is simulated phase by phase, with the distribution of its rounds.
+AdaP-KLUCB follows Azize and Basu (2022), DP-SE Sajed and Sheffet (2019), Lazy-DP-TS the description of Hu and Hegde
+(2022). DP-KLUCB and DP-IMED are reconstructions from the abstract of Azize, Wu, Honda, Orabona, Ito and Basu (2025),
+whose algorithms were not at hand.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a release of margins of all 15 variables of Adult costs, in seconds of processor time.
+"""What a release of marginals of all 15 variables of Adult costs, in seconds of processor time.
 
 `OMP_NUM_THREADS=1 uv run -m tests.benchmarks.network_cost --data DIR` reads `adult.csv.gz` and `networks.json` from
 DIR. On a busy machine with two cores the model of 15 tables with 14 034 cells took 3.1 seconds, the plan 2.6, and the

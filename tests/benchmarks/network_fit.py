@@ -1,7 +1,9 @@
-"""How near the fitted networks are to the law of the records: held out, at four guarantees, beside what is known.
+"""How near the fitted networks are to the distribution of the records.
+
+Held out, at four guarantees, beside what is known.
 
 `uv run -m tests.benchmarks.network_fit --data DIR` reads `adult.csv.gz`, `german_credit.csv.gz` and `networks.json`
-from DIR. 70 % of the records are released, by noisy margins and by geometric noise on each table, and 30 % are held
+from DIR. 70 % of the records are released, by noisy marginals and by geometric noise on each table, and 30 % are held
 out. The numbers are means over splits: the logarithm of the likelihood of a record in nats, the total variation between
 the pairs of variables of 150 000 synthetic records and those held out, and seconds of one core for the fit.
 """

@@ -40,7 +40,7 @@ DELTA = 1e-5
 FLOOR = 1e-12
 PGM = ("private-PGM", "private-PGM, 1 record more", "private-PGM, .25 sd more")
 WAYS = {
-    "ours": ("margins, fitted together", "margins, table by table"),
+    "ours": ("marginals, fitted together", "marginals, table by table"),
     "pgm": PGM,
     "privbayes": ("PrivBayes", "PrivBayes, 1 record more"),
     "mst": ("MST",),
@@ -58,7 +58,7 @@ def codes_of(frame, categories):
 
 
 def released(train, structure, categories, epsilon, split):
-    """Noisy margins, the same ones each time."""
+    """Noisy marginals, the same ones each time."""
     model = dirdp.bayesian_network(train, structure, categories=categories)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)

@@ -1,8 +1,8 @@
 """What a structure that is chosen privately is worth: held-out records, at four guarantees, beside other structures.
 
 `uv run -m tests.benchmarks.structure --data DIR` reads `adult.csv.gz`, `german_credit.csv.gz` and `networks.json` from
-DIR. 70 % of the records are released as noisy margins, fitted table by table, and 30 % are held out. The structures are
-no edges at all, a tree that is chosen with a share of the same guarantee, the published network of P1 on the same
+DIR. 70 % of the records are released as noisy marginals, fitted table by table, and 30 % are held out. The structures
+are no edges at all, a tree that is chosen with a share of the same guarantee, the published network of P1 on the same
 variables, and the best tree by the records themselves, which no guarantee covers. The numbers are means over splits of
 the logarithm of the likelihood of a held-out record in nats, with their standard errors, and the mean number of edges.
 """

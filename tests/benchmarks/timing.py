@@ -117,7 +117,7 @@ if __name__ == "__main__":
         draws(f"exact, a floor, 4 cells, {n} records", mechanism, 4, n, sampler="exact", repeats=repeats)
     mechanism = dirdp.planning.calibrate_floored(TARGET, prior=np.ones(4), n_records=592)
     draws("fast, a floor, 4 cells, 592 records", mechanism, 4, 592, sampler="fast", repeats=repeats)
-    # A loose promise leaves a prior of 0.05 as it is; a tight one adds to it, and no cell is small any more.
+    # A loose guarantee leaves a prior of 0.05 as it is; a tight one adds to it, and no cell is small any more.
     loose = dirdp.RenyiDP(order=1.0, epsilon=100.0)
     few = max(repeats // 5, 10)
     whole("dirdp.sample, 4 cells, prior kept at 0.05", loose, 4, 592, few, strategy="temper")

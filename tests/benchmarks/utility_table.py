@@ -1,9 +1,9 @@
 """Expected KL of shares from one release at equal guarantee, a priori: `uv run tests/benchmarks/utility_table.py`.
 
 Rows: kind of data, categories, records, epsilon. Columns: a Dirichlet and a floored draw that are read as the shares,
-and geometric noise that is clipped, smoothed and read as data; what `dirdp.estimate` says of the shares, for each
-mechanism and for what `auto` takes; and the posterior means without privacy. It ends with how far `auto` is from the
-best of the others, at most. The errors are simulated with more and other tables than those by which `auto` chooses.
+and geometric noise that is clipped, smoothed and treated as the data; what `dirdp.estimate` says of the shares, for
+each mechanism and for what `auto` takes; and the posterior means without privacy. It ends with how far `auto` is from
+the best of the others, at most. The errors are simulated with more and other tables than those by which `auto` chooses.
 """
 
 import math

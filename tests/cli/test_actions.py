@@ -65,7 +65,7 @@ def test_a_release_follows_its_plan(alone, run):
         [("[options]", '[options]\nadjacency = "add-remove"'), ("records = 592", "")],
     ],
 )
-def test_a_plan_of_another_promise(alone, declare, run, change):
+def test_a_plan_of_another_guarantee(alone, declare, run, change):
     run("plan", "survey.toml", "--out", "plan.json")
     declare(*change)
     code, _, error = run("release", "survey.toml", "survey.csv", "--plan", "plan.json", "--out", "r.json")
@@ -157,7 +157,7 @@ def test_verify_says_what_is_false(alone, run, edited):
     release = edited(
         opened(),
         (("plan", "guarantee", "epsilon"), 0.5),
-        (("plan", "promise"), lambda said: said.replace("1", "0.5", 1)),
+        (("plan", "statement"), lambda said: said.replace("1", "0.5", 1)),
     )
     dirdp.save(release, "false.json")
     code, out, _ = run("verify", "false.json")
@@ -326,7 +326,7 @@ def test_no_section_for_a_ledger(alone, run):
 
 @pytest.mark.thorough
 def test_two_processes_on_one_ledger(budget, run):
-    """At most as many releases as the budget allows, whoever is faster."""
+    """At most as many releases as the budget allows, anyone who is faster."""
     run("ledger", "survey.toml", "--new")
     command = [sys.executable, "-m", "pymc_dirdp", "release", "survey.toml", "survey.csv", "--out"]
     running = [subprocess.Popen([*command, f"{i}.json"], stdout=-1, stderr=-1, text=True) for i in range(3)]
@@ -387,7 +387,7 @@ def test_declarations_that_no_model_or_plan_takes(alone, declare, run, change):
     assert code in (2, 3, 4), error
 
 
-def test_an_unreachable_promise(alone, declare, run):
+def test_an_unreachable_guarantee(alone, declare, run):
     declare(('kind = "ApproxDP"      ', 'kind = "PureDP"'), ("delta = 1e-6", ""), ('"geometric"', '"gaussian"'))
     code, _, error = run("plan", "survey.toml")
     assert code == 4

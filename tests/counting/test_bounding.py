@@ -72,7 +72,7 @@ def test_a_unit_that_is_missing_is_refused(choosing):
 def test_a_unit_that_could_be_written_in_two_ways_is_refused(kind, choosing):
     units = pa.array([0, 1, 1], pa.int32() if pa.types.is_date(kind) else pa.int64()).cast(kind)
     records = choosing(pa.table({"who": units, "x": ["a", "b", "c"]}))
-    with pytest.raises((ArgumentError, DataError), match="'who' of the units to hold texts or whole numbers"):
+    with pytest.raises((ArgumentError, DataError), match="'who' of the units to hold texts or integers"):
         count(records, ["x"], categories=LABELS, unit="who", contribution=1)
 
 

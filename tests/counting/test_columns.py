@@ -172,7 +172,7 @@ def test_numbers_keep_their_values(case):
 @pytest.mark.parametrize(
     ("column", "labels"),
     [
-        # Whole numbers of a nanosecond, an hour or a day, in NumPy's lists.
+        # Integers of a nanosecond, an hour or a day, in NumPy's lists.
         (np.array([1, 2], "M8[ns]"), [1, 2]),
         (np.array([1, 2], "m8[ns]"), [1, 2]),
         (np.array([1, 2], "M8[D]"), [1, 2]),

@@ -49,7 +49,7 @@ def test_a_declared_category_takes_what_would_be_refused():
 
 
 def test_a_table_of_nearly_all_cells_that_numbers_can_name(in_engine):
-    """Oracle: a dictionary of the records and Python's whole numbers."""
+    """Oracle: a dictionary of the records and Python's integers."""
     rng = np.random.default_rng(4)
     places = rng.integers(0, 2**15, (4, 3000))
     places[:, :500] = places[:, 500:1000]

@@ -18,7 +18,7 @@ from scipy.special import digamma, gammaln, rel_entr
 import pymc_dirdp as dirdp
 from pymc_dirdp.curator import posterior as posterior_tree
 from pymc_dirdp.curator.diagnostics import diagnose
-from pymc_dirdp.curator.estimated import Law, simplex
+from pymc_dirdp.curator.estimated import Distribution, simplex
 from pymc_dirdp.curator.leave_one_out import elpd, tempered_model
 from pymc_dirdp.curator.realised import realised_kl
 from pymc_dirdp.models.graph import PLAIN, evaluate
@@ -90,8 +90,8 @@ def whole():
     return model, release, diagnose(release, model, draws=400, nuts=False, random_seed=3)
 
 
-def laws(model, release):
-    """By hand: the parameters of both laws of each table."""
+def distributions(model, release):
+    """By hand: the parameters of both distributions of each table."""
     found = {}
     for table in dirdp.tables(model):
         x, group = read_counts(table, model), release["mechanism"][table.name]
@@ -111,7 +111,7 @@ def test_draws_are_those_of_the_closed_forms(which, request):
     """Means and variances of SciPy, within six Monte Carlo errors."""
     model, release, diagnosis = request.getfixturevalue(which)
     for table in dirdp.tables(model):
-        for name, u in zip(POSTERIORS[:2], laws(model, release)[table.name], strict=True):
+        for name, u in zip(POSTERIORS[:2], distributions(model, release)[table.name], strict=True):
             drawn, total = first(diagnosis[name], table.name), u.sum(axis=-1, keepdims=True)
             mean, variance = u / total, u * (total - u) / total**2 / (total + 1)
             if table.family == "beta":
@@ -126,7 +126,7 @@ def test_draws_are_those_of_the_closed_forms(which, request):
 def test_nuts_finds_the_private_posterior(which, request):
     model, release, diagnosis = request.getfixturevalue(which)
     for table in dirdp.tables(model):
-        _, u = laws(model, release)[table.name]
+        _, u = distributions(model, release)[table.name]
         mean = u / u.sum(axis=-1, keepdims=True)
         mean = mean[..., 0] if table.family == "beta" else mean
         drawn = diagnosis["nuts/posterior"][table.name]
@@ -169,7 +169,7 @@ def test_the_private_model_is_the_users_model_with_a_power(whole):
     several = []
     for table in dirdp.tables(model):
         group = release["mechanism"][table.name]
-        several.append(Law(table, read_counts(table, model), group["alpha"].values, float(group["r"])))
+        several.append(Distribution(table, read_counts(table, model), group["alpha"].values, float(group["r"])))
     private = tempered_model(several)
     start = model.initial_point()
     points = [{name: value + RNG.normal(size=value.shape) for name, value in start.items()} for _ in range(3)]
@@ -180,17 +180,19 @@ def test_the_private_model_is_the_users_model_with_a_power(whole):
         return np.diff([logp(point) for point in points])
 
     tempered = sum(
-        law.power * differences(model, [model[one.name]]) for law in several for one in law.table.likelihoods
+        distribution.power * differences(model, [model[one.name]])
+        for distribution in several
+        for one in distribution.table.likelihoods
     )
     np.testing.assert_allclose(differences(private, private.potentials), tempered, rtol=1e-9)
     # The prior, in the coordinates of the sampler.
     ours = np.zeros(len(points))
-    for law in several:
-        rv = private[law.table.name]
+    for distribution in several:
+        rv = private[distribution.table.name]
         backward = private.rvs_to_transforms[rv].backward
         for i, point in enumerate(points):
             value = evaluate(backward(pt.as_tensor(point[private.rvs_to_values[rv].name])))
-            ours[i] += law.log_prior(simplex(law.table, value)).sum()
+            ours[i] += distribution.log_prior(simplex(distribution.table, value)).sum()
     np.testing.assert_allclose(differences(private, private.free_RVs, jacobian=True), np.diff(ours), rtol=1e-9)
 
 
@@ -227,7 +229,7 @@ def test_log_likelihood_is_that_of_scipy(hair):
 def test_a_power_of_the_prior_is_a_multiple_of_its_counts(hair, scale):
     """What the sensitivity to the prior is about: weights lead to the mean of another Dirichlet."""
     model, release, diagnosis = hair
-    x, u = HAIR, laws(model, release)["p"][1]
+    x, u = HAIR, distributions(model, release)["p"][1]
     tree = diagnosis["private"]
     alpha = release["mechanism/p"]["alpha"].values
     r = float(release["mechanism/p"]["r"])
@@ -315,7 +317,7 @@ def test_realised_losses_are_the_formulas(which, request):
     model, release, diagnosis = request.getfixturevalue(which)
     realised = diagnosis["realised"].to_dataset()
     for table in dirdp.tables(model):
-        x, (u, v) = read_counts(table, model), laws(model, release)[table.name]
+        x, (u, v) = read_counts(table, model), distributions(model, release)[table.name]
         y = release["posterior"][table.name].values[0]
         y = np.stack([y, 1 - y], axis=-1) if table.family == "beta" else y
         sizes = x.sum(axis=-1)
@@ -597,7 +599,7 @@ def test_tables_of_two_kinds_are_diagnosed_together():
     assert "confidential" in str(dirdp.report(diagnosis)).lower()
 
 
-def test_broken_promises_are_an_error_without_a_value():
+def test_broken_guarantees_are_an_error_without_a_value():
     model = hair_model()
     release = dirdp.sample(TARGET, model, min_count=50)
     with pytest.raises(dirdp.errors.DataError) as caught:

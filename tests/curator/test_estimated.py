@@ -1,4 +1,4 @@
-"""Errors of cells and of estimates on the data: against formulas, draws and releases made again."""
+"""Errors of cells and of estimates on the data: against formulas, draws and releases rebuilt."""
 
 import numpy as np
 import pymc as pm
@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import digamma
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.curator.estimated import Fresh, Law, _cell_errors, kl_of_estimates
+from pymc_dirdp.curator.estimated import Distribution, Fresh, _cell_errors, kl_of_estimates
 from pymc_dirdp.mechanisms.known import by_class_name
 
 TARGET = dirdp.ApproxDP(epsilon=0.5, delta=1e-6)
@@ -23,7 +23,7 @@ def survey(counts=COUNTS):
 
 def law_of(model):
     (table,) = dirdp.tables(model)
-    return Law(table, COUNTS.astype(float), table.prior, 1.0)
+    return Distribution(table, COUNTS.astype(float), table.prior, 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,8 @@ def test_the_error_of_an_estimate_is_that_of_releases_made_again(mechanism):
 def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
     """Oracle: root mean squares by hand, of two estimates whose own mean is far from the data."""
     release, _ = diagnosed
-    law, shares = law_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
-    found = _cell_errors(law, None, release, shares[0], Fresh(shares))
+    distribution, shares = law_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
+    found = _cell_errors(distribution, None, release, shares[0], Fresh(shares))
     by_hand = np.sqrt(((shares - COUNTS / 500) ** 2).sum(axis=0) / 2)
     np.testing.assert_allclose(found["error_of_estimate"], by_hand)
     np.testing.assert_array_equal(found["estimate"], shares[0])
@@ -82,15 +82,15 @@ def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
 
 def test_the_divergence_of_an_estimate_is_that_of_draws_of_the_posterior():
     """Oracle: the mean divergence over draws, and the formula by hand."""
-    law, estimate = law_of(survey()), np.array([0.1, 0.5, 0.2, 0.2])
+    distribution, estimate = law_of(survey()), np.array([0.1, 0.5, 0.2, 0.2])
     p = np.random.default_rng(2).dirichlet(COUNTS + 1, 200_000)
     divergence = (p * np.log(p / estimate)).sum(axis=1)
-    found = float(kl_of_estimates(law, estimate))
+    found = float(kl_of_estimates(distribution, estimate))
     assert abs(found - divergence.mean()) < 6 * divergence.std() / np.sqrt(len(p))
     u = COUNTS + 1
     by_hand = (u / u.sum() * (digamma(u + 1) - digamma(u.sum() + 1) - np.log(estimate))).sum()
     assert found == pytest.approx(by_hand)
-    several = kl_of_estimates(law, np.array([estimate, estimate[::-1]]))
+    several = kl_of_estimates(distribution, np.array([estimate, estimate[::-1]]))
     assert several[0] == found
     assert several[1] > found
 
@@ -101,10 +101,12 @@ def test_ranks_of_estimates_are_uniform(mechanism):
     """And those of a release whose noise is of another size are not."""
     model = survey()
     plan = dirdp.plan(TARGET, model, mechanism=mechanism)
-    law, rng = law_of(model), np.random.default_rng(3)
-    others = kl_of_estimates(law, Fresh.releases(law, plan.parts[0].mechanism, public=True, draws=1, rng=rng).shares)
+    distribution, rng = law_of(model), np.random.default_rng(3)
+    others = kl_of_estimates(
+        distribution, Fresh.releases(distribution, plan.parts[0].mechanism, public=True, draws=1, rng=rng).shares
+    )
     errors = [
-        float(kl_of_estimates(law, dirdp.estimate(dirdp.sample(plan, model)).tables["p"].share_means))
+        float(kl_of_estimates(distribution, dirdp.estimate(dirdp.sample(plan, model)).tables["p"].share_means))
         for _ in range(100)
     ]
     ranks = np.array([np.mean(others < error) for error in errors])
@@ -112,7 +114,7 @@ def test_ranks_of_estimates_are_uniform(mechanism):
     assert 0.3 < ranks.mean() < 0.7
     worse = dirdp.plan(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), model, mechanism=mechanism)
     far = [
-        float(kl_of_estimates(law, dirdp.estimate(dirdp.sample(worse, model)).tables["p"].share_means))
+        float(kl_of_estimates(distribution, dirdp.estimate(dirdp.sample(worse, model)).tables["p"].share_means))
         for _ in range(60)
     ]
     assert stats.ks_2samp(far, others).pvalue < 1e-6
@@ -121,7 +123,7 @@ def test_ranks_of_estimates_are_uniform(mechanism):
 def test_large_and_empty_tables_have_no_fresh_releases():
     kind = by_class_name()["DirichletMechanism"]
     empty = law_of(survey())
-    empty = Law(empty.table, np.zeros(4), empty.prior, 1.0)
+    empty = Distribution(empty.table, np.zeros(4), empty.prior, 1.0)
     fresh = Fresh.releases(empty, kind(np.ones(4), 0.1), public=True, draws=1, rng=np.random.default_rng(1))
     assert fresh.shares.shape == (0, 4)
     assert kl_of_estimates(empty, fresh.shares).shape == (0,)

@@ -1,4 +1,7 @@
-"""The exact posterior without privacy: its law, its shape, its marks, and that nothing takes it for a release."""
+"""The exact posterior without privacy.
+
+Its distribution, its shape, its marks, and that nothing takes it for a release.
+"""
 
 import arviz as az
 import numpy as np
@@ -41,11 +44,11 @@ def integrated():
     return model
 
 
-def fits(values, law):
-    return stats.kstest(values, law.cdf).pvalue > 1e-6
+def fits(values, distribution):
+    return stats.kstest(values, distribution.cdf).pvalue > 1e-6
 
 
-def test_draws_have_the_law_of_prior_plus_counts():
+def test_draws_have_the_distribution_of_prior_plus_counts():
     tree = dirdp.curator.exact_posterior(hair(), random_seed=1)
     assert tree["posterior"]["p"].dims == ("chain", "draw", "hair")
     assert tree["posterior"]["p"].shape == (1, 4000, 4)

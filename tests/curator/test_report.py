@@ -34,11 +34,11 @@ def diagnoses():
 def test_the_page_is_marked_wherever_it_can_be_seen(diagnoses, mechanism):
     found = dirdp.report(diagnoses[mechanism])
     assert found.title.startswith("CONFIDENTIAL, do not publish")
-    promise, *others = found.sections
-    assert promise[0] == "Guarantee of the release"
-    assert dict(promise[1])["guarantee"] == str(TARGET)
-    # The promise is public; no count stands there.
-    assert "601" not in str(promise)
+    guarantee, *others = found.sections
+    assert guarantee[0] == "Guarantee of the release"
+    assert dict(guarantee[1])["guarantee"] == str(TARGET)
+    # The guarantee is public; no count stands there.
+    assert "601" not in str(guarantee)
     assert others
     assert all(heading.startswith("CONFIDENTIAL, do not publish: ") for heading, _ in others)
     text, page = str(found), found._repr_html_()

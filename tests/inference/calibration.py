@@ -1,4 +1,4 @@
-"""Data sets from a prior, what a mechanism puts out of each, and where the truth lies among draws."""
+"""Data sets from a prior, the output of a mechanism for each, and where the truth lies among draws."""
 
 from dataclasses import dataclass
 

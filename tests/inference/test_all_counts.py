@@ -13,7 +13,7 @@ from pymc_dirdp.inference import all_counts, table_law
 from pymc_dirdp.inference.all_counts import AllCounts
 from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.inference_setup import conclusions
 
 from .laws import tabulated
 

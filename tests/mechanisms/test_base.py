@@ -1,4 +1,4 @@
-"""What a mechanism says of itself holds: its likelihood adds up to 1, and its samplers have that law."""
+"""What a mechanism says of itself holds: its likelihood adds up to 1, and its samplers have that distribution."""
 
 import dataclasses
 import itertools
@@ -34,11 +34,11 @@ def name_of(value):
     return type(value).__name__ if isinstance(value, Mechanism) else None
 
 
-def p_value(seen, law):
+def p_value(seen, distribution):
     """Chi-square, with rare outcomes as one."""
-    rare = law * seen.sum() < 10
+    rare = distribution * seen.sum() < 10
     observed = np.append(seen[~rare], seen[rare].sum())
-    expected = np.append(law[~rare], law[rare].sum()) * seen.sum()
+    expected = np.append(distribution[~rare], distribution[rare].sum()) * seen.sum()
     kept = expected > 0
     return chi2.sf(np.sum((observed - expected)[kept] ** 2 / expected[kept]), kept.sum() - 1)
 
@@ -49,7 +49,7 @@ def counted(drawn, outputs):
 
 
 def compositions(n, d):
-    """All whole numbers that add up to n."""
+    """All integers that add up to n."""
     return [c for c in itertools.product(range(n + 1), repeat=d) if sum(c) == n]
 
 
@@ -64,18 +64,18 @@ def urn_outputs(mechanism):
 
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
 @pytest.mark.parametrize("mechanism", WHOLE, ids=name_of)
-def test_whole_noise_has_the_law_of_its_likelihood(mechanism, sampler):
+def test_whole_noise_has_the_distribution_of_its_likelihood(mechanism, sampler):
     x = np.array([3.0, 1.0])
     outputs = np.array(list(itertools.product(range(-57, 64), range(-59, 62))), dtype=float)
-    law, other = (np.exp(mechanism.log_likelihood(outputs, data)) for data in (x, x + [1, 0]))
-    assert law.sum() == pytest.approx(1, rel=1e-12)
+    distribution, other = (np.exp(mechanism.log_likelihood(outputs, data)) for data in (x, x + [1, 0]))
+    assert distribution.sum() == pytest.approx(1, rel=1e-12)
     seen = counted(mechanism.releases(x, DRAWS, sampler=sampler, random_seed=1), outputs)
-    assert p_value(seen, law) > LEVEL
+    assert p_value(seen, distribution) > LEVEL
     assert p_value(seen, other) < LEVEL
 
 
 @pytest.mark.parametrize("mechanism", CONTINUOUS, ids=name_of)
-def test_continuous_noise_has_the_law_of_its_likelihood(mechanism):
+def test_continuous_noise_has_the_distribution_of_its_likelihood(mechanism):
     grid = np.linspace(-60, 60, 200_001)
     density = np.exp(mechanism.log_noise(grid))
     below = np.append(0, np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(grid)))
@@ -86,28 +86,28 @@ def test_continuous_noise_has_the_law_of_its_likelihood(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", URNS, ids=name_of)
-def test_the_urn_has_the_law_of_its_likelihood(mechanism):
+def test_the_urn_has_the_distribution_of_its_likelihood(mechanism):
     x = np.arange(math.prod(mechanism.shape), dtype=float).reshape(mechanism.shape)
     outputs = urn_outputs(mechanism)
     other = x.copy()
     other.flat[0] += 3
-    law, wrong = (np.exp(mechanism.log_likelihood(outputs, data, steps=STEPS)) for data in (x, other))
-    assert law.sum() == pytest.approx(1, rel=1e-12)
+    distribution, wrong = (np.exp(mechanism.log_likelihood(outputs, data, steps=STEPS)) for data in (x, other))
+    assert distribution.sum() == pytest.approx(1, rel=1e-12)
     seen = counted(mechanism.releases(x, DRAWS // 4, sampler="exact", random_seed=3, steps=STEPS), outputs)
-    assert p_value(seen, law) > LEVEL
+    assert p_value(seen, distribution) > LEVEL
     assert p_value(seen, wrong) < LEVEL
 
 
 @pytest.mark.parametrize("mechanism", FINITE, ids=name_of)
-def test_finite_mechanisms_have_the_law_of_their_likelihood(mechanism):
+def test_finite_mechanisms_have_the_distribution_of_their_likelihood(mechanism):
     n, d = mechanism.n_records, len(mechanism.prior)
     x = np.array(compositions(n, d)[n], dtype=float)
     outputs = np.array(compositions(n, d), dtype=float)
-    law = np.exp(mechanism.log_likelihood(outputs, x))
-    assert law.sum() == pytest.approx(1, rel=1e-12)
+    distribution = np.exp(mechanism.log_likelihood(outputs, x))
+    assert distribution.sum() == pytest.approx(1, rel=1e-12)
     seen = counted(mechanism.releases(x, DRAWS // 10, sampler="exact", random_seed=4), outputs)
-    assert p_value(seen, law) > LEVEL
-    assert p_value(seen, np.roll(law, 1)) < LEVEL
+    assert p_value(seen, distribution) > LEVEL
+    assert p_value(seen, np.roll(distribution, 1)) < LEVEL
 
 
 def test_the_density_of_a_draw_integrates_to_1_and_the_simplex_has_the_same():
@@ -125,9 +125,9 @@ def test_the_density_of_a_draw_integrates_to_1_and_the_simplex_has_the_same():
 
 
 @pytest.mark.parametrize("mechanism", [*WHOLE, *URNS, *FINITE], ids=name_of)
-def test_the_laws_for_audits_lose_no_more_than_the_curves(mechanism):
-    laws = mechanism.output_laws(*mechanism.worst_pair())
-    assert 0.9 * mechanism.delta(0.2) < laws.delta(0.2) <= mechanism.delta(0.2) * (1 + 1e-9)
+def test_the_distributions_for_audits_lose_no_more_than_the_curves(mechanism):
+    distributions = mechanism.output_distributions(*mechanism.worst_pair())
+    assert 0.9 * mechanism.delta(0.2) < distributions.delta(0.2) <= mechanism.delta(0.2) * (1 + 1e-9)
     if (stronger := mechanism.stronger(1.5)) is not None:
         assert "same mechanism" in stronger[0]
         assert stronger[1].delta(0.2) > mechanism.delta(0.2)
@@ -154,8 +154,8 @@ def test_what_is_known_has_a_name():
         CONTINUOUS[0].checked_sampler("exact")
     with pytest.raises(dirdp.errors.ArgumentError, match="quick"):
         URNS[0].checked_sampler("quick")
-    with pytest.raises(dirdp.errors.ArgumentError, match="The law of a"):
-        Mechanism.output_laws(URNS[0], np.ones(3), np.ones(3))
+    with pytest.raises(dirdp.errors.ArgumentError, match="The distribution of a"):
+        Mechanism.output_distributions(URNS[0], np.ones(3), np.ones(3))
     with pytest.raises(dirdp.errors.ArgumentError, match="No private posterior"):
         Mechanism.posterior_parameters(URNS[0], np.ones((1, 3), dtype=int), np.random.default_rng(1))
 

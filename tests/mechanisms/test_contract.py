@@ -1,4 +1,4 @@
-"""Laws that every mechanism keeps, whatever it is. A new mechanism is one more subject."""
+"""Distributions that every mechanism keeps, whatever it is. A new mechanism is one more subject."""
 
 import itertools
 import math
@@ -150,7 +150,7 @@ def laplace_parts(mechanism, x, y):
         )
 
 
-def whole_law(mechanism, shift):
+def whole_distribution(mechanism, shift):
     """Probabilities of the losses `unit * t` of one cell of whole noise, for t = -n, ..., n, and the unit."""
     k = np.arange(-400, 401)
     if isinstance(mechanism, GeometricMechanism):
@@ -165,20 +165,20 @@ def whole_law(mechanism, shift):
 def whole_renyi(mechanism, order, x, y):
     total = 0.0
     for shift in (x - y)[x != y]:
-        law, unit = whole_law(mechanism, int(shift))
-        losses = unit * (np.arange(len(law)) - len(law) // 2)
-        kept = law > 0
-        total += math.log(math.fsum(np.exp(np.log(law[kept]) + (order - 1) * losses[kept]))) / (order - 1)
+        distribution, unit = whole_distribution(mechanism, int(shift))
+        losses = unit * (np.arange(len(distribution)) - len(distribution) // 2)
+        kept = distribution > 0
+        total += math.log(math.fsum(np.exp(np.log(distribution[kept]) + (order - 1) * losses[kept]))) / (order - 1)
     return total
 
 
 def whole_delta(mechanism, epsilon, x, y):
-    law, unit = np.ones(1), 1.0
+    distribution, unit = np.ones(1), 1.0
     for shift in (x - y)[x != y]:
-        other, unit = whole_law(mechanism, int(shift))
-        law = np.convolve(law, other)
-    losses = unit * (np.arange(len(law)) - len(law) // 2)
-    return math.fsum(law * np.maximum(-np.expm1(np.minimum(epsilon - losses, 700)), 0))
+        other, unit = whole_distribution(mechanism, int(shift))
+        distribution = np.convolve(distribution, other)
+    losses = unit * (np.arange(len(distribution)) - len(distribution) // 2)
+    return math.fsum(distribution * np.maximum(-np.expm1(np.minimum(epsilon - losses, 700)), 0))
 
 
 def floored_renyi(mechanism, order, x, y):
@@ -313,15 +313,17 @@ def geometric(shape, scale, **options):
 
 
 @lru_cache(maxsize=1000)
-def zero_sum_law(scale, shifts):
+def zero_sum_distribution(scale, shifts):
     """Probabilities of noise in one block that adds up to 0, and the loss if the counts differ by `shifts`; listed."""
     reach = np.arange(-math.ceil(15 * scale), math.ceil(15 * scale) + 1)
     some = np.stack(np.meshgrid(*[reach] * (len(shifts) - 1), indexing="ij"), axis=-1).reshape(-1, len(shifts) - 1)
     z = np.column_stack([some, -some.sum(axis=1)])
     mass = np.exp(-np.abs(z).sum(axis=1) / scale)
     loss = np.abs(z + np.array(shifts)).sum(axis=1) - np.abs(z).sum(axis=1)
-    law = np.bincount(loss + sum(map(abs, shifts)), weights=mass / mass.sum(), minlength=2 * sum(map(abs, shifts)) + 1)
-    return law, (np.arange(len(law)) - len(law) // 2) / scale
+    distribution = np.bincount(
+        loss + sum(map(abs, shifts)), weights=mass / mass.sum(), minlength=2 * sum(map(abs, shifts)) + 1
+    )
+    return distribution, (np.arange(len(distribution)) - len(distribution) // 2) / scale
 
 
 def zero_sum_blocks(mechanism, x, y):
@@ -329,19 +331,21 @@ def zero_sum_blocks(mechanism, x, y):
     each = "each" in mechanism.contribution.axes
     for block in (x - y).reshape(len(x) if each else 1, -1):
         if block.any():
-            yield zero_sum_law(mechanism.scale, tuple(sorted(block.tolist())))
+            yield zero_sum_distribution(mechanism.scale, tuple(sorted(block.tolist())))
 
 
 def zero_sum_renyi(mechanism, order, x, y):
-    laws = zero_sum_blocks(mechanism, x, y)
-    return sum(math.log(math.fsum(law * np.exp((order - 1) * loss))) for law, loss in laws) / (order - 1)
+    distributions = zero_sum_blocks(mechanism, x, y)
+    return sum(
+        math.log(math.fsum(distribution * np.exp((order - 1) * loss))) for distribution, loss in distributions
+    ) / (order - 1)
 
 
 def zero_sum_delta(mechanism, epsilon, x, y):
-    law, loss = np.ones(1), np.zeros(1)
+    distribution, loss = np.ones(1), np.zeros(1)
     for more, losses in zero_sum_blocks(mechanism, x, y):
-        law, loss = np.multiply.outer(law, more).ravel(), np.add.outer(loss, losses).ravel()
-    return math.fsum(law * np.maximum(-np.expm1(epsilon - loss), 0))
+        distribution, loss = np.multiply.outer(distribution, more).ravel(), np.add.outer(loss, losses).ravel()
+    return math.fsum(distribution * np.maximum(-np.expm1(epsilon - loss), 0))
 
 
 def zero_sum(shape, scale, **options):
@@ -389,25 +393,25 @@ def discrete_gaussian(shape, sigma, **options):
     return noise(DiscreteGaussianMechanism(np.ones(shape), sigma, **options), whole_renyi, whole_delta)
 
 
-def outcome_laws(mechanism, x, y):
-    """Of a whole posterior: the laws of what is released, with equal outcomes taken together."""
-    laws = []
+def outcome_distributions(mechanism, x, y):
+    """Of a whole posterior: the distributions of what is released, with equal outcomes taken together."""
+    distributions = []
     for counts in (x, y):
-        law = Counter()
-        for outcome, probability in zip(*mechanism.law(counts), strict=True):
-            law[tuple(outcome.tolist())] += probability
-        laws.append(law)
-    outcomes = list(laws[0] | laws[1])
-    return (np.array([law[outcome] for outcome in outcomes]) for law in laws)
+        distribution = Counter()
+        for outcome, probability in zip(*mechanism.distribution(counts), strict=True):
+            distribution[tuple(outcome.tolist())] += probability
+        distributions.append(distribution)
+    outcomes = list(distributions[0] | distributions[1])
+    return (np.array([distribution[outcome] for outcome in outcomes]) for distribution in distributions)
 
 
 def outcome_renyi(mechanism, order, x, y):
-    p, q = outcome_laws(mechanism, x, y)
+    p, q = outcome_distributions(mechanism, x, y)
     return math.log(math.fsum(p**order * q ** (1 - order))) / (order - 1)
 
 
 def outcome_delta(mechanism, epsilon, x, y):
-    p, q = outcome_laws(mechanism, x, y)
+    p, q = outcome_distributions(mechanism, x, y)
     return math.fsum(np.maximum(p - math.exp(epsilon) * q, 0))
 
 
@@ -430,11 +434,13 @@ def listed_renyi(mechanism, order, x, y):
 
 
 def listed_delta(mechanism, epsilon, x, y):
-    n, laws = int(mechanism.coins), [np.ones(1), np.ones(1)]
+    n, distributions = int(mechanism.coins), [np.ones(1), np.ones(1)]
     seen = np.arange(-3, n + 4)
     for shift in (x - y)[x != y]:
-        laws = [np.outer(p, binom.pmf(seen - s, n, 0.5)).ravel() for p, s in zip(laws, (shift, 0), strict=True)]
-    return math.fsum(np.maximum(laws[0] - math.exp(epsilon) * laws[1], 0))
+        distributions = [
+            np.outer(p, binom.pmf(seen - s, n, 0.5)).ravel() for p, s in zip(distributions, (shift, 0), strict=True)
+        ]
+    return math.fsum(np.maximum(distributions[0] - math.exp(epsilon) * distributions[1], 0))
 
 
 def binomial(shape, coins, **options):
@@ -549,7 +555,7 @@ def neighbours(subject, n):
     """All neighbouring data sets of n records over the cells, on top of what every cell holds."""
     cells = math.prod(subject.shape)
     if isinstance(subject.mechanism, NoisyCounts):
-        # The law of the noise is the same for all data, so only what changes matters.
+        # The distribution of the noise is the same for all data, so only what changes matters.
         yield from ((np.zeros(cells, dtype=int), change) for change in changes(subject.mechanism))
         return
     for data in itertools.combinations_with_replacement(range(cells), n):
@@ -711,7 +717,7 @@ def test_permuted_cells_and_rows_have_the_same_curves(cells, shape, adjacency):
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5, 1.5])
 def test_two_cells_are_the_beta(epsilon):
-    """One record of two outcomes: the whole release is one Beta variable, and its law decides the curve."""
+    """One record of two outcomes: the whole release is one Beta variable, and its distribution decides the curve."""
     a, b, r = 0.6, 1.7, 0.3
     mechanism = DirichletMechanism([a, b], r)
 

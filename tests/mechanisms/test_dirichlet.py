@@ -1,4 +1,4 @@
-"""The mechanism: its law with known power, its curves as a contract, and what it refuses."""
+"""The mechanism: its distribution with known power, its curves as a contract, and what it refuses."""
 
 import dataclasses
 import math
@@ -51,8 +51,8 @@ def test_curves_ignore_the_order_of_cells_and_the_shape_of_the_table():
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
-def test_the_law_of_a_component_is_beta(scale):
-    """Two-sided: the true law passes at 1e-6, r off by 30 per cent does not."""
+def test_the_distribution_of_a_component_is_beta(scale):
+    """Two-sided: the true distribution passes at 1e-6, r off by 30 per cent does not."""
     mechanism = DirichletMechanism([1, 2, 0.5, 1], 0.5)
     y = mechanism.sample(COUNTS, draws=20_000, sampler="fast", random_seed=7)
     u = scale * 0.5 * COUNTS + mechanism.alpha
@@ -60,7 +60,7 @@ def test_the_law_of_a_component_is_beta(scale):
     assert (p_value > 1e-6) == (scale == 1.0)
 
 
-def test_the_law_at_a_tiny_prior():
+def test_the_distribution_at_a_tiny_prior():
     """P[y_0 < t] of Beta(a, a) is 1/2 + log-uniform: its logit has an Exponential(a) tail on both sides."""
     a = 1e-3
     y = dirichlet(np.array([a, a]), 20_000, np.random.default_rng(3))
@@ -73,7 +73,7 @@ def test_the_law_at_a_tiny_prior():
         assert abs(tail - expected) < 5 * np.sqrt(expected * (1 - expected) / 20_000)
 
 
-def test_the_law_at_huge_counts():
+def test_the_distribution_at_huge_counts():
     x = np.array([10**9, 3 * 10**9])
     y = DirichletMechanism([1, 1], 1.0).sample(x, draws=20_000, sampler="fast", random_seed=3)
     z = (y[:, 0] - 0.25) / np.sqrt(0.25 * 0.75 / 4e9)

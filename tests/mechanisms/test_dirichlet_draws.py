@@ -24,21 +24,21 @@ def test_dirichlet_ratios_are_those_of_the_densities():
 
 def test_noise_ratios_are_those_of_the_densities_up_to_a_constant():
     outputs = np.random.default_rng(1).normal(size=(20, 3)) * 3 + X
-    for mechanism, law in (
+    for mechanism, distribution in (
         (dirdp.mechanisms.GaussianMechanism(np.ones(3), 2.0), norm(scale=2.0)),
         (dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
         (dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
     ):
-        expected = (law.logpdf(outputs - X) - law.logpdf(outputs - Y)).sum(axis=1)
+        expected = (distribution.logpdf(outputs - X) - distribution.logpdf(outputs - Y)).sum(axis=1)
         found = mechanism.log_likelihood_ratio(outputs, X, Y)
         np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-def test_ratios_of_finite_mechanisms_are_those_of_their_laws():
+def test_ratios_of_finite_mechanisms_are_those_of_their_distributions():
     mechanism = dirdp.papers.TruncatedNoiseMechanism([1.0, 1.0], 5, 1.0)
     x, y = mechanism.worst_pair()
-    outcomes, p = mechanism.law(x)
-    _, q = mechanism.law(y)
+    outcomes, p = mechanism.distribution(x)
+    _, q = mechanism.distribution(y)
     found = mechanism.log_likelihood_ratio(outcomes.astype(float), x, y)
     np.testing.assert_allclose(found, np.log(p) - np.log(q), rtol=1e-9)
 

@@ -89,25 +89,28 @@ def test_many_cells_by_exact_convolution(sigma, cells):
     with mp.workdps(DIGITS):
         one = masses(s, 1)
         reach = int(10 * sigma) + 5
-        law = {0: mp.mpf(1)}
+        distribution = {0: mp.mpf(1)}
         for _ in range(cells):
             summed = {}
-            for (i, p), k in itertools.product(law.items(), range(-reach, reach + 1)):
+            for (i, p), k in itertools.product(distribution.items(), range(-reach, reach + 1)):
                 summed[i + k] = summed.get(i + k, 0) + p * one[k]
-            law = summed
+            distribution = summed
         for deviations in (-1.0, 1.0, 4.0, 6.0):
             ratio = math.sqrt(cells / s)
             epsilon = max(0.0, ratio * (ratio / 2 + deviations))
             exact = mp.fsum(
-                p * (1 - mp.exp(min(epsilon - (cells + 2 * j) / (2 * mp.mpf(s)), 0))) for j, p in law.items()
+                p * (1 - mp.exp(min(epsilon - (cells + 2 * j) / (2 * mp.mpf(s)), 0))) for j, p in distribution.items()
             )
             within(curve.delta(s, cells, 1, epsilon), exact, 1e-10)
 
 
 @pytest.mark.parametrize("cells", [1, 2, 20])
 @pytest.mark.parametrize("sigma", [5e3, 1e5, 1e9, 1e15])
-def test_large_sigma_is_above_the_continuous_law_and_near_it(sigma, cells):
-    """There both laws agree to 1e-6 and better: by Poisson's formula the difference is of second order in 1 / sigma."""
+def test_large_sigma_is_above_the_continuous_distribution_and_near_it(sigma, cells):
+    """There both distributions agree to 1e-6 and better.
+
+    By Poisson's formula the difference is of second order in 1 / sigma.
+    """
     ratio = math.sqrt(cells) / sigma
     with mp.workdps(60):
         for deviations in (0.0, 1.0, 4.0, 8.0):
@@ -147,7 +150,7 @@ def test_renyi_is_below_the_continuous_one_between_whole_orders():
 
 
 def test_the_continuous_curve_is_unsafe_for_discrete_noise():
-    """At (8, 1e-6) noise that is calibrated for the continuous law has three times the delta."""
+    """At (8, 1e-6) noise that is calibrated for the continuous distribution has three times the delta."""
     target = ApproxDP(epsilon=8, delta=1e-6)
     sigma = GaussianMechanism.for_guarantee(target, prior=[1, 1], adjacency="add-remove").sigma
     mechanism = DiscreteGaussianMechanism([1, 1], sigma, adjacency="add-remove")
@@ -285,15 +288,15 @@ def test_several_records_against_all_partitions_of_gains_and_losses(records, sig
     worst = dict.fromkeys((0.0, 0.5, 2.0, 5.0), 0.0)
     for gains, losses in itertools.product(partitions(records), repeat=2):
         shifts = [*gains, *losses]
-        law = np.ones(1)
+        distribution = np.ones(1)
         for shift in shifts:
             spread = np.zeros(shift * (len(k) - 1) + 1)
             spread[::shift] = p / p.sum()
-            law = np.convolve(law, spread)
-        t = np.arange(len(law)) - len(law) // 2
+            distribution = np.convolve(distribution, spread)
+        t = np.arange(len(distribution)) - len(distribution) // 2
         loss = (sum(shift**2 for shift in shifts) + 2 * t) / (2 * s)
         for epsilon in worst:
-            delta = math.fsum(law * -np.expm1(-np.maximum(loss - epsilon, 0)))
+            delta = math.fsum(distribution * -np.expm1(-np.maximum(loss - epsilon, 0)))
             worst[epsilon] = max(worst[epsilon], delta)
     for epsilon, reached in worst.items():
         assert reached <= mechanism.delta(epsilon) * (1 + 1e-11)
@@ -308,7 +311,7 @@ def frequencies(values, reach):
 
 @pytest.mark.parametrize(("sigma", "wrong"), [(0.4, 0.415), (3.0, 3.1), (40.0, 41.5)])
 @pytest.mark.thorough
-def test_releases_have_exactly_the_law_of_the_curves(sigma, wrong):
+def test_releases_have_exactly_the_distribution_of_the_curves(sigma, wrong):
     """Chi-square at 1e-6 with 80,000 draws; a sigma that is 3 to 4 % off is rejected."""
     mechanism = DiscreteGaussianMechanism(np.ones((200, 400)), sigma)
     noise = mechanism.release(np.full((200, 400), 10**15), random_seed=2).ravel() - 10**15
@@ -317,8 +320,8 @@ def test_releases_have_exactly_the_law_of_the_curves(sigma, wrong):
 
     def p_value(assumed):
         k = np.arange(-math.ceil(12 * assumed) - 2, math.ceil(12 * assumed) + 3)
-        law = np.exp(-(k**2) / (2 * assumed**2))
-        expected = np.bincount(np.clip(k, -reach, reach) + reach, weights=law / law.sum())
+        distribution = np.exp(-(k**2) / (2 * assumed**2))
+        expected = np.bincount(np.clip(k, -reach, reach) + reach, weights=distribution / distribution.sum())
         return chisquare(seen, expected * noise.size / expected.sum()).pvalue
 
     assert p_value(sigma) > 1e-6
@@ -326,7 +329,7 @@ def test_releases_have_exactly_the_law_of_the_curves(sigma, wrong):
     assert noise.std() == pytest.approx(mechanism.noise_sd, rel=0.02)
 
 
-def test_simulated_noise_has_the_same_law():
+def test_simulated_noise_has_the_same_distribution():
     for sigma in (0.4, 3.0, 2e3):
         mechanism = DiscreteGaussianMechanism([1, 1], sigma)
         noise = mechanism.noise_for((200, 1000), np.random.default_rng(5))

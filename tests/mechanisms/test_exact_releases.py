@@ -1,4 +1,4 @@
-"""Exact releases of whole noise: extreme scales, reachable outputs, and the laws of finite mechanisms."""
+"""Exact releases of whole noise: extreme scales, reachable outputs, and the distributions of finite mechanisms."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ from pymc_dirdp.sampling.bits import Bits
 
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
 @pytest.mark.parametrize("epsilon", [1e-20, 1e-21, 1e-250])
-def test_a_tight_promise_adds_huge_noise(epsilon, sampler):
+def test_a_tight_guarantee_adds_huge_noise(epsilon, sampler):
     """Finding 8: at 0.1.0 `PureDP(1e-20)` published the exact counts."""
     mechanism = GeometricMechanism.for_guarantee(PureDP(epsilon=epsilon), prior=np.ones(50))
     counts = np.arange(50)
@@ -47,7 +47,7 @@ def test_tight_truncated_noise_hides_the_table(noise):
 
 
 @pytest.mark.parametrize("epsilon", [80.0, 500.0, 1e5])
-def test_a_loose_promise_is_finite_and_true(epsilon):
+def test_a_loose_guarantee_is_finite_and_true(epsilon):
     """At 0.1.0 the noise was exactly 0 from epsilon 80 on: an infinite loss under a finite claim."""
     mechanism = GeometricMechanism.for_guarantee(PureDP(epsilon=epsilon), prior=[1, 1])
     assert epsilon * (1 - 1e-9) < mechanism.pure_epsilon <= epsilon
@@ -96,7 +96,7 @@ EXACT = [
 
 @pytest.mark.parametrize("mechanism", EXACT, ids=str)
 def test_last_bits_do_not_tell_neighbours_apart(mechanism):
-    """Every sum of a count and the noise is whole: 40,000 cells of crossing pairs hold whole numbers alone."""
+    """Every sum of a count and the noise is whole: 40,000 cells of crossing pairs hold integers alone."""
     tall = type(mechanism)(np.ones((10_000, 2)), mechanism.parameter)
     rng = np.random.default_rng(6)
     for counts in ([0, 1], [1, 0]):
@@ -128,31 +128,31 @@ def test_every_data_set_reaches_the_same_outputs(name):
     mechanism = FINITE[name]
     reachable = set()
     for counts in tables(mechanism):
-        outcomes, law = mechanism.law(counts)
+        outcomes, distribution = mechanism.distribution(counts)
         if isinstance(mechanism, HellingerMechanism):
-            assert min(whole_weights(law)) >= 2**50
-            law = np.ones(len(law))
-        reachable.add(frozenset(tuple(row) for row, p in zip(outcomes.tolist(), law, strict=True) if p > 0))
+            assert min(whole_weights(distribution)) >= 2**50
+            distribution = np.ones(len(distribution))
+        reachable.add(frozenset(tuple(row) for row, p in zip(outcomes.tolist(), distribution, strict=True) if p > 0))
     assert len(reachable) == 1
     assert len(reachable.pop()) > 1
 
 
 @pytest.mark.parametrize("name", [name for name in FINITE if "steep" not in name])
 @pytest.mark.thorough
-def test_exact_releases_follow_the_law(name):
-    """Chi-square at 1e-6; the law at a neighbour is rejected."""
+def test_exact_releases_follow_the_distribution(name):
+    """Chi-square at 1e-6; the distribution at a neighbour is rejected."""
     mechanism, times = FINITE[name], 2500
     counts = tables(mechanism)[1]
     rng = np.random.default_rng(8)
     seen = Counter(tuple(mechanism.release(counts, random_seed=rng).tolist()) for _ in range(times))
 
     def p_value(table):
-        law = Counter()
-        for outcome, p in zip(*mechanism.law(table), strict=True):
-            law[tuple(outcome.tolist())] += p
-        assert set(seen) <= set(law)
-        expected = np.array([times * p for p in law.values()])
-        found = np.array([seen[outcome] for outcome in law])
+        distribution = Counter()
+        for outcome, p in zip(*mechanism.distribution(table), strict=True):
+            distribution[tuple(outcome.tolist())] += p
+        assert set(seen) <= set(distribution)
+        expected = np.array([times * p for p in distribution.values()])
+        found = np.array([seen[outcome] for outcome in distribution])
         rare = expected < 5
         pooled = [np.append(values[~rare], values[rare].sum()) for values in (found, expected)]
         kept = pooled[1] > 0
@@ -178,17 +178,19 @@ def test_truncated_noise_for_several_records():
     for noise, prior in itertools.product(("geometric", "laplace"), ([1.0, 1.0], [1.0, 1.0, 1.0])):
         mechanism = TruncatedNoiseMechanism(prior, 5, 2.0, noise_kind=noise, contribution=2)
         assert mechanism.pure_epsilon == (1.0 if len(prior) == 2 else 2.0)
-        laws = {}
+        distributions = {}
         for table in tables(mechanism):
-            law = Counter()
-            for outcome, p in zip(*mechanism.law(table), strict=True):
-                law[tuple(outcome.tolist())] += p
-            laws[table] = law
+            distribution = Counter()
+            for outcome, p in zip(*mechanism.distribution(table), strict=True):
+                distribution[tuple(outcome.tolist())] += p
+            distributions[table] = distribution
         largest = 0.0
-        for x, y in itertools.permutations(laws, 2):
+        for x, y in itertools.permutations(distributions, 2):
             if np.abs(np.subtract(x, y)).sum() <= 4:
                 for epsilon in (0.0, 0.4, 0.9):
-                    apart = math.fsum(max(laws[x][z] - math.exp(epsilon) * laws[y][z], 0) for z in laws[x])
+                    apart = math.fsum(
+                        max(distributions[x][z] - math.exp(epsilon) * distributions[y][z], 0) for z in distributions[x]
+                    )
                     assert apart <= mechanism.delta(epsilon) * (1 + 1e-12) + 1e-15
                     largest = max(largest, apart / max(mechanism.delta(epsilon), 1e-300))
         assert largest > 0.5

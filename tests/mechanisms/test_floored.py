@@ -1,4 +1,4 @@
-"""The floored Dirichlet mechanism: its law, what is concluded from it, and what it refuses."""
+"""The floored Dirichlet mechanism: its distribution, what is inferred from it, and what it refuses."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ def floored(alpha=(0.5, 0.5, 2.0), r=0.7, floor=3.0, **options):
 
 
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
-def test_intensities_have_the_law_of_gammas_above_the_floor(sampler):
+def test_intensities_have_the_distribution_of_gammas_above_the_floor(sampler):
     mechanism = floored()
     drawn = mechanism.release(COUNTS, draws=3000, sampler=sampler, random_seed=1)
     assert drawn.shape == (3000, 3)
@@ -35,7 +35,7 @@ def test_intensities_have_the_law_of_gammas_above_the_floor(sampler):
         assert kstest(g, lambda x, a=a: 1 - gammaincc(a + 1, x) / gammaincc(a + 1, 3.0)).pvalue < 1e-3
 
 
-def test_made_up_data_sets_have_draws_of_that_law():
+def test_made_up_data_sets_have_draws_of_that_distribution():
     """And not those of an intensity that is raised to the floor after it was drawn."""
     mechanism = floored()
     drawn = mechanism.simulated(np.broadcast_to(COUNTS, (3000, 3)), np.random.default_rng(2))
@@ -61,7 +61,7 @@ def test_a_shift_takes_a_part_of_the_floor_off_every_intensity():
     shares = mechanism.sample(COUNTS, draws=4, random_seed=2)
     np.testing.assert_allclose(shares, (g - 2.25) / (g - 2.25).sum(axis=1, keepdims=True), rtol=1e-14)
     assert (shares > 0).all()
-    # It costs nothing, and what is concluded does not depend on it.
+    # It costs nothing, and what is inferred does not depend on it.
     assert mechanism.delta(1.0) == floored().delta(1.0)
     np.testing.assert_array_equal(
         mechanism.cell_log_likelihood(g[0], COUNTS), floored().cell_log_likelihood(g[0], COUNTS)
@@ -71,7 +71,7 @@ def test_a_shift_takes_a_part_of_the_floor_off_every_intensity():
 
 
 @pytest.mark.thorough
-def test_sampling_the_stated_truncated_model_gives_the_law_that_is_drawn_from():
+def test_sampling_the_stated_truncated_model_gives_the_distribution_that_is_drawn_from():
     """NUTS knows the model as it is written down and nothing of the sampler."""
     mechanism = floored()
     with pm.Model():
@@ -135,7 +135,7 @@ def test_public_numbers_of_rows_are_checked():
     assert np.abs(x - y).sum() == 2
     with pytest.raises(ArgumentError, match="leave n_records out"):
         floored(np.full((3, 2), 0.02), n_records=52)
-    with pytest.raises(ArgumentError, match="whole number"):
+    with pytest.raises(ArgumentError, match="integer"):
         floored(np.full((2, 2), 0.02), n_records=[1.5, 2])
 
 
@@ -290,13 +290,13 @@ def test_pure_privacy_takes_a_ceiling():
 
 
 def test_no_counts_and_no_intensities_exceed_the_pure_loss():
-    """All moves of a record in tables of up to 60 records, at all corners of what may be put out."""
+    """All moves of a record in tables of up to 60 records, at all corners of what may be released."""
     chosen = dirdp.planning.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=60)
     ends = np.array([chosen.floor, chosen.ceiling * (1 - 1e-15)])
     counts = np.arange(61.0)
     gain, lose = (
-        chosen._law.log_density(g, counts + 1, np.full(61, chosen.alpha[0]))
-        - chosen._law.log_density(g, counts, np.full(61, chosen.alpha[0]))
+        chosen._distribution.log_density(g, counts + 1, np.full(61, chosen.alpha[0]))
+        - chosen._distribution.log_density(g, counts, np.full(61, chosen.alpha[0]))
         for g in ends[::-1]
     )
     worst = float(np.max(gain[:, None] - lose[None, :]))

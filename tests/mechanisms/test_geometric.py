@@ -1,4 +1,4 @@
-"""Two-sided geometric noise: curves by summation over whole numbers, law, calibration."""
+"""Two-sided geometric noise: curves by summation over integers, distribution, calibration."""
 
 import math
 
@@ -13,7 +13,7 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCD
 
 
 def pair(scale):
-    """The laws of one noisy cell at neighbouring counts, on whole numbers that hold all but 1e-16."""
+    """The distributions of one noisy cell at neighbouring counts, on integers that hold all but 1e-16."""
     reach = int(40 * scale) + 50
     g = np.arange(-reach, reach + 2)
     p, q = np.exp(-np.abs(g) / scale), np.exp(-np.abs(g - 1) / scale)
@@ -27,7 +27,7 @@ def test_curves_by_summation(scale, adjacency, cells):
     mechanism = GeometricMechanism(np.ones(3), scale, adjacency=adjacency)
     p, q = pair(mechanism.scale)
     if cells == 2:
-        # The other cell moves the other way; by symmetry its laws are the same pair.
+        # The other cell moves the other way; by symmetry its distributions are the same pair.
         p, q = np.multiply.outer(p, p).ravel(), np.multiply.outer(q, q).ravel()
     for order in (1.5, 4.0, 30.0):
         by_hand = math.log(math.fsum(q * np.exp(order * (np.log(p) - np.log(q))))) / (order - 1)
@@ -45,12 +45,12 @@ def test_curves_by_summation(scale, adjacency, cells):
 def test_it_loses_no_more_than_laplace_noise_of_its_scale():
     geometric, laplace = GeometricMechanism(np.ones(3), 2.0), LaplaceMechanism(np.ones(3), 2.0)
     assert geometric.pure_epsilon == laplace.pure_epsilon
-    # It uses the promise whole, and is less noisy.
+    # It uses the guarantee whole, and is less noisy.
     assert geometric.noise_sd < laplace.noise_sd
 
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
-def test_noise_has_the_stated_law(scale):
+def test_noise_has_the_stated_distribution(scale):
     """Chi-square with thresholds of 1e-6; a scale that is 30 % off is rejected."""
     noise = GeometricMechanism(np.ones((300, 300)), scale).release(np.zeros((300, 300), dtype=int), random_seed=5)
     assert np.all(noise == np.round(noise))
@@ -111,11 +111,11 @@ def test_the_noise_of_some_cells_goes_no_further_than_is_looked(scale, cells):
         one = {z: (1 - q) / (1 + q) * q ** abs(z) for z in range(-reach, reach + 1)}
         # What the list leaves out of one cell is counted in full, for every cell.
         beyond = cells * 2 * q ** (reach + 1) / (1 + q)
-        law = {0: mp.mpf(1)}
+        distribution = {0: mp.mpf(1)}
         for _ in range(cells):
-            law = {
-                z: mp.fsum(one[z - x] * p for x, p in law.items() if z - x in one)
-                for z in range(-reach - max(law), reach + max(law) + 1)
+            distribution = {
+                z: mp.fsum(one[z - x] * p for x, p in distribution.items() if z - x in one)
+                for z in range(-reach - max(distribution), reach + max(distribution) + 1)
             }
-        beyond += mp.fsum(p for z, p in law.items() if abs(z) > reach)
+        beyond += mp.fsum(p for z, p in distribution.items() if abs(z) > reach)
         assert beyond < 2 * mp.exp(-60)

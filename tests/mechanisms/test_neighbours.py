@@ -45,9 +45,9 @@ def test_a_person_with_a_row_of_their_own_is_the_one_whose_row_shows_most():
         a, b = np.argsort(SURVEY[row], kind="stable")[:2]
         z, w = np.zeros((2, 3, 3))
         z[row, a], w[row, b] = 2, 2
-        losses.append(mechanism.output_laws(z, w).renyi(1.0))
+        losses.append(mechanism.output_distributions(z, w).renyi(1.0))
     assert np.argmax(losses) == 1
-    assert mechanism.output_laws(x, y).renyi(1.0) == pytest.approx(max(losses), rel=1e-12)
+    assert mechanism.output_distributions(x, y).renyi(1.0) == pytest.approx(max(losses), rel=1e-12)
 
 
 def test_axes_of_all_three_kinds():
@@ -97,13 +97,13 @@ def test_noise_moves_the_records_of_each_block():
 def test_no_pair_of_a_small_table_loses_more():
     """Brute force over all neighbours of up to three records, in two divergences."""
     mechanism = dirdp.mechanisms.DirichletMechanism([0.7, 1.5, 3.0], 0.4)
-    worst = mechanism.output_laws(*mechanism.worst_pair())
+    worst = mechanism.output_distributions(*mechanism.worst_pair())
     for counts in itertools.product(range(3), repeat=3):
         for a, b in itertools.permutations(range(3), 2):
             x = np.array(counts, dtype=float)
             y = x.copy()
             x[a] += 1
             y[b] += 1
-            laws = mechanism.output_laws(x, y)
-            assert laws.renyi(2.0) <= worst.renyi(2.0) * (1 + 1e-6)
-            assert laws.delta(0.3) <= worst.delta(0.3) * (1 + 1e-6)
+            distributions = mechanism.output_distributions(x, y)
+            assert distributions.renyi(2.0) <= worst.renyi(2.0) * (1 + 1e-6)
+            assert distributions.delta(0.3) <= worst.delta(0.3) * (1 + 1e-6)

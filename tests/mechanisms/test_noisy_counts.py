@@ -1,4 +1,4 @@
-"""What Gaussian and Laplace noise on counts share: calibration, the law of draws, several records."""
+"""What Gaussian and Laplace noise on counts share: calibration, the distribution of draws, several records."""
 
 import math
 import pickle
@@ -43,15 +43,15 @@ def test_calibration_is_safe_and_tight(cls, target, adjacency):
 
 
 @pytest.mark.parametrize("mechanism", BOTH)
-def test_noise_has_the_stated_law(mechanism):
+def test_noise_has_the_stated_distribution(mechanism):
     """The threshold is 1e-6, and noise that is 30 % off is rejected at it."""
     table = type(mechanism)(np.ones((200, 200)), mechanism.noise_sd / type(mechanism)(np.ones(2), 1.0).noise_sd)
     noise = table.release(np.zeros((200, 200), dtype=int), sampler="fast", random_seed=3).ravel()
-    law = stats.norm if isinstance(mechanism, GaussianMechanism) else stats.laplace
+    distribution = stats.norm if isinstance(mechanism, GaussianMechanism) else stats.laplace
     scale = table.sigma if isinstance(mechanism, GaussianMechanism) else table.scale
-    assert stats.kstest(noise, law(0, scale).cdf).pvalue > 1e-6
+    assert stats.kstest(noise, distribution(0, scale).cdf).pvalue > 1e-6
     for wrong in (0.7, 1.3):
-        assert stats.kstest(noise, law(0, wrong * scale).cdf).pvalue < 1e-6
+        assert stats.kstest(noise, distribution(0, wrong * scale).cdf).pvalue < 1e-6
 
 
 @pytest.mark.parametrize("mechanism", BOTH)
@@ -59,8 +59,8 @@ def test_draws_come_from_one_noisy_table(mechanism):
     draws = mechanism.sample(COUNTS, draws=20_000, sampler="fast", random_seed=4)
     assert draws.shape == (20_000, 4)
     noisy = np.maximum(mechanism.release(COUNTS, sampler="fast", random_seed=4), 0) + mechanism.noise_sd / 4 + 1
-    law = stats.beta(noisy[0], noisy[1:].sum())
-    assert stats.kstest(draws[:, 0], law.cdf).pvalue > 1e-6
+    distribution = stats.beta(noisy[0], noisy[1:].sum())
+    assert stats.kstest(draws[:, 0], distribution.cdf).pvalue > 1e-6
     assert stats.kstest(draws[:, 0], stats.beta(108 + 1, 484 + 3).cdf).pvalue < 1e-6
 
 
@@ -78,7 +78,7 @@ def test_objects_are_frozen_comparable_and_public():
         GaussianMechanism(np.ones(2), 0.0)
     with pytest.raises(ArgumentError, match="scale > 0"):
         LaplaceMechanism(np.ones(2), math.inf)
-    with pytest.raises(DataError, match="whole numbers"):
+    with pytest.raises(DataError, match="integers"):
         BOTH[0].sample([1.5, 1, 1, 1], sampler="fast")
 
 
@@ -112,7 +112,7 @@ def test_continuous_noise_for_several_records():
 
 
 def test_noise_of_any_size_is_added_without_rounding_before_the_end(monkeypatch):
-    """Oracle: sums of Python's whole numbers, which end at 2**1000."""
+    """Oracle: sums of Python's integers, which end at 2**1000."""
     mechanism, most, largest = GeometricMechanism(np.ones(8), 2.0), 2**53, 2**1000
     counts = np.array([0.0, 5, most, 0, most, 7, most, 3])
     for far in (2**40 + 1, 2**62 - 1, 2**62, 2**63 - 1, 2**80, 2**2000):

@@ -56,16 +56,16 @@ def test_its_curve_is_that_of_all_neighbours(calibrated):
     assert calibrated.pure_epsilon == math.inf
 
 
-def test_its_sampler_has_the_law_of_its_likelihood():
+def test_its_sampler_has_the_distribution_of_its_likelihood():
     mechanism, x = BinomialMechanism(np.ones(2), 4), np.array([3.0, 1.0])
     outputs = np.array(list(itertools.product(range(1, 6), range(-1, 4))), dtype=float)
-    law = np.exp(mechanism.log_likelihood(outputs, x))
-    assert law.sum() == pytest.approx(1, rel=1e-12)
+    distribution = np.exp(mechanism.log_likelihood(outputs, x))
+    assert distribution.sum() == pytest.approx(1, rel=1e-12)
     for sampler in ("exact", "fast"):
         drawn = mechanism.releases(x, 20_000, sampler=sampler, random_seed=5)
         seen = np.array([np.all(drawn == output, axis=1).sum() for output in outputs])
         assert seen.sum() == 20_000
-        assert np.all(np.abs(seen - 20_000 * law) < 6 * np.sqrt(20_000 * law))
+        assert np.all(np.abs(seen - 20_000 * distribution) < 6 * np.sqrt(20_000 * distribution))
 
 
 def test_a_model_is_planned_released_reported_and_read_back(tmp_path):

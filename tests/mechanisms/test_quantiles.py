@@ -13,17 +13,20 @@ from pymc_dirdp.mechanisms import quantiles
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 
 
-def edge_laws(mechanism, data):
-    """The logarithm of the law of each edge. `data` are the numbers of candidates that each record has reached."""
+def edge_distributions(mechanism, data):
+    """The logarithm of the distribution of each edge.
+
+    `data` are the numbers of candidates that each record has reached.
+    """
     between = np.bincount(data, minlength=mechanism.n_candidates + 1)
     scores = np.array(mechanism.scores(between), dtype=float) / (mechanism.scale * mechanism.n_bins)
     return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
 
 
-def printed_law(mechanism, data):
+def printed_distribution(mechanism, data):
     """The same from the definition: shares of records below each candidate, counted one by one."""
     rows = []
     for edge in range(1, mechanism.n_bins):
@@ -35,7 +38,7 @@ def printed_law(mechanism, data):
 
 
 def joint(logs):
-    """The logarithm of the law of all edges before equal ones are joined."""
+    """The logarithm of the distribution of all edges before equal ones are joined."""
     total = np.zeros(1)
     for row in logs:
         total = np.add.outer(total, row).ravel()
@@ -71,9 +74,9 @@ def test_no_neighbours_lose_more_than_the_curves(name):
     reached = np.zeros(len(claimed))
     for n in (2, 3, 4):
         for one, other in neighbours(mechanism, n):
-            mine, its = (edge_laws(mechanism, list(data)) for data in (one, other))
-            laws = FiniteLaws(joint(mine), joint(its))
-            found = [laws.pure_epsilon, *map(laws.delta, epsilons), *map(laws.renyi, orders)]
+            mine, its = (edge_distributions(mechanism, list(data)) for data in (one, other))
+            distributions = FiniteDistributions(joint(mine), joint(its))
+            found = [distributions.pure_epsilon, *map(distributions.delta, epsilons), *map(distributions.renyi, orders)]
             reached = np.maximum(reached, np.array(found) / claimed)
     assert reached.max() <= 1 + 1e-9
     assert reached[0] > 0.3
@@ -95,7 +98,7 @@ def test_no_neighbours_lose_more_than_the_curves(name):
     ],
 )
 def test_no_record_is_the_worst_for_edges_on_both_sides(bins, records, sizes):
-    """The widths of all edges together, in whole numbers, for all data sets and all records that are added to them."""
+    """The widths of all edges together, in integers, for all data sets and all records that are added to them."""
     mechanism = QuantilesMechanism(bins, n_candidates=3, scale=1.0, adjacency="add-remove", contribution=records)
     claims = [mechanism._widths(k, records - k) for k in mechanism._splits]
     claims = (np.array([*claims, *(claim[::-1] for claim in claims)]) * bins).astype(int)
@@ -134,15 +137,17 @@ def test_what_the_edges_cost_together(bins, share, records):
     assert replace(mechanism, contribution=400).pure_epsilon <= apart / records * 400 * (1 + 1e-12)
 
 
-def test_the_law_is_the_one_of_the_definition():
+def test_the_distribution_is_the_one_of_the_definition():
     rng = np.random.default_rng(1)
     for mechanism in CASES.values():
         for n in (0, 1, 7, 30):
             data = rng.integers(0, mechanism.n_candidates + 1, n)
-            assert edge_laws(mechanism, data) == pytest.approx(printed_law(mechanism, list(data)), abs=1e-9)
+            assert edge_distributions(mechanism, data) == pytest.approx(
+                printed_distribution(mechanism, list(data)), abs=1e-9
+            )
 
 
-def test_what_is_drawn_is_that_law(monkeypatch):
+def test_what_is_drawn_is_that_distribution(monkeypatch):
     """The scale that the draw is called with, and the scores; the draw itself is tested in its own file."""
     mechanism, asked = CASES["many bins"], []
 
@@ -153,19 +158,19 @@ def test_what_is_drawn_is_that_law(monkeypatch):
     monkeypatch.setattr(quantiles, "chosen", scripted)
     assert mechanism.release([4, 0, 9]) == (0, 1)
     logs = np.array(asked) - np.logaddexp.reduce(asked, axis=1, keepdims=True)
-    assert logs == pytest.approx(edge_laws(mechanism, [0] * 4 + [2] * 9))
+    assert logs == pytest.approx(edge_distributions(mechanism, [0] * 4 + [2] * 9))
 
 
-def test_draws_have_the_frequencies_of_the_law():
+def test_draws_have_the_frequencies_of_the_distribution():
     mechanism, data = QuantilesMechanism(2, n_candidates=4, scale=1.5), [0, 0, 1, 2, 2, 3, 4]
-    law = np.exp(edge_laws(mechanism, data))[0]
+    distribution = np.exp(edge_distributions(mechanism, data))[0]
     between = np.bincount(data, minlength=5)
     rng = np.random.default_rng(3)
     n = 4000
     found = np.bincount([mechanism.release(between, random_seed=rng)[0] for _ in range(n)], minlength=4)
     # 1e-6 of chi-square with three degrees of freedom is beyond 31; a scale of twice the size is far outside.
-    assert np.sum((found - n * law) ** 2 / (n * law)) < 31
-    other = np.exp(edge_laws(QuantilesMechanism(2, n_candidates=4, scale=3.0), data))[0]
+    assert np.sum((found - n * distribution) ** 2 / (n * distribution)) < 31
+    other = np.exp(edge_distributions(QuantilesMechanism(2, n_candidates=4, scale=3.0), data))[0]
     assert np.sum((found - n * other) ** 2 / (n * other)) > 60
 
 

@@ -1,4 +1,7 @@
-"""The sparse geometric mechanism: its law against the dense one, its promise by all outputs, and what it refuses."""
+"""The sparse geometric mechanism.
+
+Its distribution against the dense one, its guarantee by all outputs, and what it refuses.
+"""
 
 import math
 import re
@@ -21,8 +24,11 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 CELLS, COUNTS, MOST = [4, 1], [1, 3], 3
 
 
-def outcome_law(scale, threshold, table):
-    """The law of what is seen of a whole table: for each cell nothing, or a noisy count, where large ones are one."""
+def outcome_distribution(scale, threshold, table):
+    """The distribution of what is seen of a whole table.
+
+    For each cell nothing, or a noisy count, where large ones are one.
+    """
     q = math.exp(-1 / scale)
     far = np.arange(-400, 401)
     noise = (1 - q) / (1 + q) * q ** np.abs(far)
@@ -32,7 +38,7 @@ def outcome_law(scale, threshold, table):
         rest = noise[far >= threshold + MOST - count].sum()
         each.append([1 - sum(above) - rest, *above, rest])
     return {
-        seen: math.prod(law[x] for law, x in zip(each, seen, strict=True))
+        seen: math.prod(distribution[x] for distribution, x in zip(each, seen, strict=True))
         for seen in product(*map(range, [MOST + 2] * len(table)))
     }
 
@@ -46,7 +52,7 @@ def seen_of(listed, noisy, n_cells, threshold):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("threshold", [1, 2])
-def test_the_list_has_the_law_of_the_dense_table_and_the_test_has_power(threshold):
+def test_the_list_has_the_distribution_of_the_dense_table_and_the_test_has_power(threshold):
     """Chi-square at 1e-6 of all that is seen of five cells at once; a scale 30 % away is found almost surely."""
     scale, draws, n_cells = 1.0, 5_000, 5
     mechanism = SparseGeometricMechanism(n_cells, threshold, scale)
@@ -63,14 +69,16 @@ def test_the_list_has_the_law_of_the_dense_table_and_the_test_has_power(threshol
         seen_of(np.flatnonzero(row >= threshold), row[row >= threshold].astype(int), n_cells, threshold)
         for row in dense
     )
-    laws = [outcome_law(value, threshold, table) for value in (scale, 1.3 * scale)]
-    common = [seen for seen in laws[0] if draws * min(law[seen] for law in laws) >= 10]
+    distributions = [outcome_distribution(value, threshold, table) for value in (scale, 1.3 * scale)]
+    common = [
+        seen for seen in distributions[0] if draws * min(distribution[seen] for distribution in distributions) >= 10
+    ]
 
     def together(weights, total):
         values = np.array([weights[seen] for seen in common], dtype=float)
         return np.append(values, total - values.sum())
 
-    true, wrong = (draws * together(law, 1.0) for law in laws)
+    true, wrong = (draws * together(distribution, 1.0) for distribution in distributions)
     least = chi2.isf(1e-6, len(common))
     assert ncx2.sf(least, len(common), float(np.sum((true - wrong) ** 2 / wrong))) > 0.999
     for counted in (lists, others):
@@ -80,7 +88,7 @@ def test_the_list_has_the_law_of_the_dense_table_and_the_test_has_power(threshol
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("contribution", [1, 2])
-def test_the_promise_holds_over_all_outputs_of_neighbours(adjacency, contribution):
+def test_the_guarantee_holds_over_all_outputs_of_neighbours(adjacency, contribution):
     """Three cells; the neighbours are those that a person with so many records can make."""
     scale, threshold = 1.5, 2
     mechanism = SparseGeometricMechanism(3, threshold, scale, adjacency=adjacency, contribution=contribution)
@@ -91,13 +99,13 @@ def test_the_promise_holds_over_all_outputs_of_neighbours(adjacency, contributio
     worst = 0.0
     for pair in pairs:
         for one, other in (pair, pair[::-1]):
-            p, q = (outcome_law(scale, threshold, table) for table in (one, other))
+            p, q = (outcome_distribution(scale, threshold, table) for table in (one, other))
             worst = max(worst, *(abs(math.log(p[seen] / q[seen])) for seen in p))
             for epsilon in (0.0, 0.3, 0.9 * mechanism.pure_epsilon):
                 stick = sum(max(p[seen] - math.exp(epsilon) * q[seen], 0.0) for seen in p)
                 assert stick <= mechanism.delta(epsilon) * (1 + 1e-12)
     assert worst <= mechanism.pure_epsilon * (1 + 1e-12)
-    # Nothing is promised that is not needed: on large noisy counts the loss is that of the dense table.
+    # Nothing is guaranteed that is not needed: on large noisy counts the loss is that of the dense table.
     assert worst > 0.6 * mechanism.pure_epsilon
 
 
@@ -154,20 +162,20 @@ def test_the_ends_of_the_domain():
         ([-1], [2], "outside of the table"),
         ([100], [2], "outside of the table"),
         ([2**63], [2], "outside of the table"),
-        ([2**70], [2], "whole numbers"),
-        ([1.0], [2], "whole numbers"),
-        ([True], [2], "whole numbers"),
-        (["a"], [2], "whole numbers"),
-        ([[1], [2]], [[1], [2]], "whole numbers"),
-        ([[1], [2, 3]], [1, 2], "whole numbers"),
-        (1, 2, "whole numbers"),
+        ([2**70], [2], "integers"),
+        ([1.0], [2], "integers"),
+        ([True], [2], "integers"),
+        (["a"], [2], "integers"),
+        ([[1], [2]], [[1], [2]], "integers"),
+        ([[1], [2, 3]], [1, 2], "integers"),
+        (1, 2, "integers"),
         ([1, 2], [1], "one count for each"),
         ([1], [[1]], "one count for each"),
         ([1], [-1], "negative"),
         ([1], [1.5], "not whole"),
         ([1], [np.nan], "missing"),
         ([1], [2.0**60], "above 2"),
-        ([1], ["x"], "array of whole numbers"),
+        ([1], ["x"], "array of integers"),
     ],
 )
 def test_bad_tables_are_refused_without_showing_them(cells, counts, says):
@@ -183,7 +191,7 @@ def test_bad_tables_are_refused_without_showing_them(cells, counts, says):
         ((10**10, 0, 2.0), "Expected threshold >= 1.*not private either.*Take threshold=46"),
         ((10**10, -5, 2.0), "Expected threshold >= 1"),
         ((10**10, math.nan, 2.0), "threshold"),
-        ((10**10, 1.5, 2.0), "threshold to be a whole number"),
+        ((10**10, 1.5, 2.0), "threshold to be an integer"),
         ((10**10, None, 2.0), "threshold"),
         ((10**10, 2**41, 2.0), "at most 2\\*\\*40"),
         ((10**10, 5, 2.0), r"about 5.11e\+08 empty cells.*so few is 18, and 46"),
@@ -211,9 +219,9 @@ def test_the_ways_out_that_errors_name_work():
 @pytest.mark.parametrize("false_cells", [1e-6, 1.0, 1000.0])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
 def test_the_least_threshold(n_cells, false_cells, epsilon):
-    promise = PureDP(epsilon=epsilon)
-    threshold = least_threshold(promise, n_cells, false_cells=false_cells)
-    scale = GeometricMechanism.for_guarantee(promise, prior=np.ones(2)).scale
+    guarantee = PureDP(epsilon=epsilon)
+    threshold = least_threshold(guarantee, n_cells, false_cells=false_cells)
+    scale = GeometricMechanism.for_guarantee(guarantee, prior=np.ones(2)).scale
 
     def false(threshold):
         return n_cells * math.exp(-threshold / scale) / (1 + math.exp(-1 / scale))
@@ -221,7 +229,7 @@ def test_the_least_threshold(n_cells, false_cells, epsilon):
     assert false(threshold) <= false_cells
     assert threshold == 1 or false(threshold - 1) > false_cells
     with pytest.raises(ArgumentError, match="false_cells"):
-        least_threshold(promise, n_cells, false_cells=0.0)
+        least_threshold(guarantee, n_cells, false_cells=0.0)
 
 
 def test_the_number_of_false_cells_is_the_expected_one():
@@ -231,22 +239,22 @@ def test_the_number_of_false_cells_is_the_expected_one():
 
 
 def test_how_many_records_a_cell_needs_by_noise_and_by_gamma_numbers():
-    """The table in docs/sparse.md: of 10**8 cells 1000 are listed although empty, and with 95 % one with records."""
-    promise, n_cells, false = ApproxDP(epsilon=1, delta=1e-6), 10**8, 1000
-    threshold = least_threshold(promise, n_cells, false_cells=false)
-    mechanism = SparseGeometricMechanism.for_guarantee(promise, n_cells=n_cells, threshold=threshold)
+    """The table in docs/counting.md: of 10**8 cells 1000 are listed although empty, and with 95 % one with records."""
+    guarantee, n_cells, false = ApproxDP(epsilon=1, delta=1e-6), 10**8, 1000
+    threshold = least_threshold(guarantee, n_cells, false_cells=false)
+    mechanism = SparseGeometricMechanism.for_guarantee(guarantee, n_cells=n_cells, threshold=threshold)
     needed = {"geometric noise": next(n for n in range(threshold, 100) if listed_with(mechanism, n) >= 0.95)}
     for alpha, called in ((1.0, "1"), (0.1, "0.1"), (1e-4, "1e-4")):
-        needed[f"Gamma, prior parameter {called}"] = needed_by_gamma(promise, alpha, false / n_cells)
-    page = (Path(__file__).parents[2] / "docs" / "sparse.md").read_text(encoding="utf-8")
+        needed[f"Gamma, prior parameter {called}"] = needed_by_gamma(guarantee, alpha, false / n_cells)
+    page = (Path(__file__).parents[2] / "docs" / "counting.md").read_text(encoding="utf-8")
     for called, records in needed.items():
         (printed,) = re.findall(rf"\| {re.escape(called)} \| ([\d ]+) \|", page)
         assert int(printed.replace(" ", "")) == pytest.approx(records, rel=1e-3, abs=0.5)
 
 
-def needed_by_gamma(promise, alpha, share):
+def needed_by_gamma(guarantee, alpha, share):
     """As many records as a cell needs to pass the threshold that this share of the empty cells passes."""
-    r = calibrate(promise, prior=[alpha] * 3, n_records=10**6, strategy="temper").r
+    r = calibrate(guarantee, prior=[alpha] * 3, n_records=10**6, strategy="temper").r
     tau = math.exp(brentq(lambda log: gammaincc(alpha, math.exp(log)) - share, -60, 4))
     return math.ceil((brentq(lambda a: gammaincc(a, tau) - 0.95, alpha, 100) - alpha) / r)
 

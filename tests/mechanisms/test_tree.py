@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import tree
 from pymc_dirdp.mechanisms.tree import TreeMechanism
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
 
 LENGTHS = (2, 2, 3)
@@ -20,7 +20,7 @@ PAIRS = list(itertools.combinations(range(3), 2))
 
 
 def counted(data, lengths=LENGTHS):
-    """The margins and the pairs of records, counted one by one."""
+    """The marginals and the pairs of records, counted one by one."""
     margins = [np.zeros(length, dtype=np.int64) for length in lengths]
     pairs = {
         (i, j): np.zeros((lengths[i], lengths[j]), dtype=np.int64)
@@ -47,8 +47,8 @@ class Scripted:
         return self.script[len(self.offered) - 1]
 
 
-def law(mechanism, noisy, data, monkeypatch):
-    """The logarithm of the probability of each sequence of choices, given the noisy margins: from what is offered."""
+def distribution(mechanism, noisy, data, monkeypatch):
+    """The logarithm of the probability of each sequence of choices, given the noisy marginals: from what is offered."""
     _, pairs = counted(data, mechanism.lengths)
     found, open_ = {}, [((), 0.0)]
     with monkeypatch.context() as patched:
@@ -85,7 +85,10 @@ def noisy_margins(count, seed):
 
 
 def worst(mechanism, n, seeds, monkeypatch, records=1):
-    """The largest loss of a sequence of choices, and of the whole law, over all neighbours: ratios to the claim."""
+    """The largest loss of a sequence of choices.
+
+    And of the whole distribution, over all neighbours: ratios to the claim.
+    """
     choices = Composition(((mechanism.choice, mechanism.choices),))
     points = [("delta", share * choices.pure_epsilon) for share in (0.0, 0.2, 0.6)] + [
         ("renyi", order) for order in (1, 3, 30)
@@ -98,16 +101,18 @@ def worst(mechanism, n, seeds, monkeypatch, records=1):
         def of(data, noisy=noisy, known=known):
             data = tuple(sorted(data))
             if data not in known:
-                known[data] = law(mechanism, noisy, data, monkeypatch)
+                known[data] = distribution(mechanism, noisy, data, monkeypatch)
             return known[data]
 
         for one, other in neighbours(n, mechanism.adjacency, records):
             mine, its = of(one), of(other)
             assert mine.keys() == its.keys()
-            laws = FiniteLaws(np.array(list(mine.values())), np.array([its[script] for script in mine]))
-            reached["pure"] = max(reached["pure"], laws.pure_epsilon / choices.pure_epsilon)
+            distributions = FiniteDistributions(
+                np.array(list(mine.values())), np.array([its[script] for script in mine])
+            )
+            reached["pure"] = max(reached["pure"], distributions.pure_epsilon / choices.pure_epsilon)
             for point in points:
-                reached[point] = max(reached[point], getattr(laws, point[0])(float(point[1])) / claimed[point])
+                reached[point] = max(reached[point], getattr(distributions, point[0])(float(point[1])) / claimed[point])
     return reached
 
 
@@ -133,7 +138,7 @@ def test_half_the_sensitivity_and_a_choice_that_is_not_paid_are_refuted(monkeypa
     mechanism = TreeMechanism((2, 2, 2), 1.0, 1.0)
     noisy = [np.array([3.0, 8.0]), np.array([6.0, 8.0]), np.array([0.0, 6.0])]
     others = [(0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (1, 0, 0), (0, 0, 0)]
-    mine, its = (law(mechanism, noisy, [*others, last], monkeypatch) for last in ((0, 1, 1), (1, 1, 0)))
+    mine, its = (distribution(mechanism, noisy, [*others, last], monkeypatch) for last in ((0, 1, 1), (1, 1, 0)))
     first = [np.logaddexp.reduce([log for script, log in each.items() if script[0] == 0]) for each in (mine, its)]
     assert 0.9999 * mechanism.choice.u < first[0] - first[1] <= mechanism.choice.u
     # A width of 2 m / scale in the place of 4 m / scale is half of it, for three variables.
@@ -143,10 +148,10 @@ def test_half_the_sensitivity_and_a_choice_that_is_not_paid_are_refuted(monkeypa
     mechanism = TreeMechanism((2, 2, 2), 2.0, 1.0)
     noisy = [np.array([7.0, 1.0]), np.array([8.0, 6.0]), np.array([0.0, 8.0])]
     others = [(0, 0, 0), (1, 1, 0), (1, 0, 0), (1, 0, 0), (1, 0, 0), (1, 1, 0)]
-    mine, its = (law(mechanism, noisy, [*others, last], monkeypatch) for last in ((1, 1, 1), (0, 1, 0)))
-    laws = FiniteLaws(np.array(list(mine.values())), np.array([its[script] for script in mine]))
-    assert 1.4 * mechanism.choice.u < laws.pure_epsilon <= 2 * mechanism.choice.u
-    assert mechanism.choice.delta(mechanism.choice.u) == 0 < laws.delta(mechanism.choice.u)
+    mine, its = (distribution(mechanism, noisy, [*others, last], monkeypatch) for last in ((1, 1, 1), (0, 1, 0)))
+    distributions = FiniteDistributions(np.array(list(mine.values())), np.array([its[script] for script in mine]))
+    assert 1.4 * mechanism.choice.u < distributions.pure_epsilon <= 2 * mechanism.choice.u
+    assert mechanism.choice.delta(mechanism.choice.u) == 0 < distributions.delta(mechanism.choice.u)
 
 
 @pytest.mark.parametrize(("adjacency", "width"), [("replace-one", 2), ("add-remove", 1)])
@@ -157,22 +162,22 @@ def test_the_one_choice_of_two_variables_attains_its_width(adjacency, width, rec
     assert mechanism.choice.u == pytest.approx(width * records / 3)
     cells, reached = list(itertools.product((0, 1), repeat=2)), 0.0
     for noisy in ([np.array([3.0, 1.0]), np.array([2.0, 2.0])], [np.array([0.0, 4.0]), np.array([4.0, -1.0])]):
-        laws = {
-            data: np.array([log for _, log in sorted(law(mechanism, noisy, data, monkeypatch).items())])
+        distributions = {
+            data: np.array([log for _, log in sorted(distribution(mechanism, noisy, data, monkeypatch).items())])
             for n in (3 - records, 3)
             for data in itertools.combinations_with_replacement(cells, n)
         }
         for data in itertools.combinations_with_replacement(cells, 3):
             for kept in itertools.combinations(data, 3 - records):
                 moved = itertools.product(cells, repeat=records) if adjacency == "replace-one" else [()]
-                others = [laws[tuple(sorted((*kept, *new)))] for new in moved]
-                reached = max(reached, *(float(np.ptp(laws[data] - other)) for other in others))
+                others = [distributions[tuple(sorted((*kept, *new)))] for new in moved]
+                reached = max(reached, *(float(np.ptp(distributions[data] - other)) for other in others))
     assert 0.999 * mechanism.choice.u <= reached <= mechanism.choice.u * (1 + 1e-12)
 
 
 @pytest.mark.thorough
-def test_the_whole_law_with_its_noisy_margins_keeps_the_curves(monkeypatch):
-    """Two variables: every noisy margin that is likely, and what is chosen after it."""
+def test_the_whole_distribution_with_its_noisy_marginals_keeps_the_curves(monkeypatch):
+    """Two variables: every noisy marginal that is likely, and what is chosen after it."""
     mechanism = TreeMechanism((2, 2), 4.0, 1.5, "geometric", adjacency="add-remove")
     reach, scale = np.arange(-3, 6), mechanism.parameter
     grid = list(itertools.product(reach, repeat=4))
@@ -186,16 +191,16 @@ def test_the_whole_law_with_its_noisy_margins_keeps_the_curves(monkeypatch):
         for noisy in grid:
             of_noise = 4 * per_cell - np.abs(np.array(noisy) - counts).sum() / scale
             halves = [np.array(noisy[:2], dtype=float), np.array(noisy[2:], dtype=float)]
-            joint += [of_noise + log for _, log in sorted(law(mechanism, halves, data, monkeypatch).items())]
+            joint += [of_noise + log for _, log in sorted(distribution(mechanism, halves, data, monkeypatch).items())]
         logs.append(np.array(joint))
-    laws = FiniteLaws(*logs)
-    assert 0.7 * mechanism.pure_epsilon < laws.pure_epsilon <= mechanism.pure_epsilon * (1 + 1e-12)
+    distributions = FiniteDistributions(*logs)
+    assert 0.7 * mechanism.pure_epsilon < distributions.pure_epsilon <= mechanism.pure_epsilon * (1 + 1e-12)
     for epsilon in (0.2, 0.8, 1.5):
         excess = np.exp(logs[0]) - math.exp(epsilon) * np.exp(logs[1])
         assert excess[excess > 0].sum() <= mechanism.delta(epsilon)
 
 
-def test_curves_are_those_of_the_margins_and_of_all_choices():
+def test_curves_are_those_of_the_marginals_and_of_all_choices():
     mechanism = TreeMechanism((3, 1, 4, 2), 10.0, 8.0)
     assert mechanism.variables == (0, 2, 3)
     assert mechanism.choices == 2
@@ -232,8 +237,8 @@ def test_an_end_is_offered_last_and_ends_the_choices(monkeypatch):
     assert mechanism.joined([m.astype(float) for m in margins], pairs, None) == ()
 
 
-def test_no_noisy_margin_breaks_it():
-    """Margins that are negative, empty or huge, and counts up to 2**53."""
+def test_no_noisy_marginal_breaks_it():
+    """Marginals that are negative, empty or huge, and counts up to 2**53."""
     _, pairs = counted([(0, 0, 0)])
     mechanism = TreeMechanism(LENGTHS, 4.0, 1.0)
     for noisy in ([-5.0, -1.0], [0.0, 0.0], [2.0**1000, 3.0], [2.0**53, 2.0**53]):

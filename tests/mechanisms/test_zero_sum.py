@@ -24,12 +24,12 @@ SURVEY = Contribution(1, ("each",))
 
 
 def listed(cells, reach):
-    """All whole numbers within reach that add up to 0."""
+    """All integers within reach that add up to 0."""
     some = itertools.product(range(-reach, reach + 1), repeat=cells - 1)
     return np.array([(*z, -sum(z)) for z in some])
 
 
-def law_of_loss(z, scale, move):
+def distribution_of_loss(z, scale, move):
     mass = np.exp(-np.abs(z).sum(axis=1) / scale)
     return mass / mass.sum(), (np.abs(z + move).sum(axis=1) - np.abs(z).sum(axis=1)) / scale
 
@@ -59,15 +59,17 @@ def test_curves_by_brute_force_over_all_moves(cells, scale, records, reach):
     mechanism, z = ZeroSumGeometricMechanism(np.ones(cells), scale, contribution=records), listed(cells, reach)
     deltas, divergences, most = np.zeros((3, 0)), np.zeros((3, 0)), 0.0
     for move in moves(cells, records):
-        mass, loss = law_of_loss(z, mechanism.scale, move)
+        mass, loss = distribution_of_loss(z, mechanism.scale, move)
         lost = [math.fsum(mass * np.maximum(-np.expm1(e - loss), 0)) for e in EPSILONS]
         diverging = [math.log(math.fsum(mass * np.exp((o - 1) * loss))) / (o - 1) for o in ORDERS]
         deltas, divergences = np.column_stack([deltas, lost]), np.column_stack([divergences, diverging])
         most = max(most, loss.max())
-        # The laws that audits look at are the same.
-        laws = mechanism.output_laws(np.maximum(move, 0).astype(float), np.maximum(-move, 0).astype(float))
-        np.testing.assert_allclose([laws.delta(e) for e in EPSILONS], lost, rtol=1e-8, atol=1e-12)
-        np.testing.assert_allclose([laws.renyi(o) for o in ORDERS], diverging, rtol=1e-7)
+        # The distributions that audits look at are the same.
+        distributions = mechanism.output_distributions(
+            np.maximum(move, 0).astype(float), np.maximum(-move, 0).astype(float)
+        )
+        np.testing.assert_allclose([distributions.delta(e) for e in EPSILONS], lost, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose([distributions.renyi(o) for o in ORDERS], diverging, rtol=1e-7)
     exact = records == 1 or cells == 2
     slack = 1e-9 if exact else 0.13
     for bounds, reached in (
@@ -78,7 +80,7 @@ def test_curves_by_brute_force_over_all_moves(cells, scale, records, reach):
             assert truth * (1 - 1e-9) <= bound <= truth * (1 + slack) + 1e-13
     assert mechanism.pure_epsilon == pytest.approx(most, rel=1e-12)
     # All records from one cell to another was the worst in every case; no proof is known, and none is needed.
-    together = law_of_loss(z, mechanism.scale, [records, -records, *[0] * (cells - 2)])
+    together = distribution_of_loss(z, mechanism.scale, [records, -records, *[0] * (cells - 2)])
     lost = [math.fsum(together[0] * np.maximum(-np.expm1(e - together[1]), 0)) for e in EPSILONS]
     np.testing.assert_allclose(lost, deltas.max(axis=1), rtol=1e-9, atol=1e-15)
 
@@ -87,7 +89,7 @@ def test_curves_by_brute_force_over_all_moves(cells, scale, records, reach):
 def test_a_curve_of_too_little_loss_would_be_found_out(reach):
     """One that forgets the other cell: as if the noise of the cells were independent, for a table of two."""
     z, scale = listed(2, 60), 1.5
-    mass, loss = law_of_loss(z, scale, [1, -1])
+    mass, loss = distribution_of_loss(z, scale, [1, -1])
     independent = GeometricMechanism([1.0, 1.0], scale)
     assert math.fsum(mass * np.maximum(-np.expm1(0.1 * reach - loss), 0)) > 1.2 * independent.delta(0.1 * reach)
 
@@ -111,11 +113,11 @@ def test_variance_over_that_of_independent_noise(epsilon):
 
 
 @pytest.mark.parametrize(("cells", "scale", "reach"), [(2, 0.1, 20), (2, 4.0, 150), (3, 1.3, 40), (4, 0.6, 14)])
-def test_the_likelihood_is_a_law_with_the_stated_deviation(cells, scale, reach):
+def test_the_likelihood_is_a_distribution_with_the_stated_deviation(cells, scale, reach):
     mechanism, z = ZeroSumGeometricMechanism(np.ones(cells), scale), listed(cells, reach)
-    law = np.exp(mechanism.log_likelihood(z + 3.0, np.full(cells, 3.0)))
-    assert law.sum() == pytest.approx(1, rel=1e-9)
-    assert mechanism.noise_sd == pytest.approx(math.sqrt(law @ z[:, 0] ** 2), rel=1e-8)
+    distribution = np.exp(mechanism.log_likelihood(z + 3.0, np.full(cells, 3.0)))
+    assert distribution.sum() == pytest.approx(1, rel=1e-9)
+    assert mechanism.noise_sd == pytest.approx(math.sqrt(distribution @ z[:, 0] ** 2), rel=1e-8)
     assert mechanism.log_likelihood(z[0] + np.eye(cells)[0], np.zeros(cells)) == -math.inf
 
 
@@ -144,8 +146,8 @@ def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms(n):
     means = {}
     for first in range(-25, n + 26):
         (row,) = mechanism.row_likelihoods(np.array([first, n - first], dtype=float))
-        law = ProductLaw(alpha=[1.0, 1.0], total=n, log_likelihood=row.of_cells)
-        means[first] = estimate(law).count_means[0]
+        distribution = ProductLaw(alpha=[1.0, 1.0], total=n, log_likelihood=row.of_cells)
+        means[first] = estimate(distribution).count_means[0]
     reached = expected_kl(mechanism, n, means)
     assert reached == pytest.approx(OPTIMA[n], abs=6e-7)
     assert reached == pytest.approx(optimal_error(PureDP(epsilon=1.0), prior=[1, 1], n_records=n), rel=1e-5)
@@ -156,7 +158,7 @@ def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms(n):
 GAINS = {(3, 200, 1): 1.84, (3, 200, 3): 2.54, (6, 1283, 1): 1.385, (6, 1283, 3): 1.56}
 
 
-def law_of_one_cell(mechanism, reach):
+def distribution_of_one_cell(mechanism, reach):
     """Logarithm of the probability of noise in one cell, for -reach, ..., reach, by convolution."""
     k = np.arange(-reach, reach + 1)
     if isinstance(mechanism, GeometricMechanism):
@@ -165,8 +167,8 @@ def law_of_one_cell(mechanism, reach):
     for _ in range(mechanism.prior.size - 1):
         rest = np.convolve(rest, one)
         rest /= rest.max()
-    law = one * rest[len(rest) // 2 - reach :][: 2 * reach + 1]
-    return np.log(np.maximum(law / law.sum(), 1e-300))
+    distribution = one * rest[len(rest) // 2 - reach :][: 2 * reach + 1]
+    return np.log(np.maximum(distribution / distribution.sum(), 1e-300))
 
 
 @pytest.mark.parametrize(("cells", "n", "epsilon"), GAINS)
@@ -179,7 +181,7 @@ def test_gain_in_expected_divergence(cells, n, epsilon):
         mechanism = kind.for_guarantee(PureDP(epsilon=epsilon), prior=np.ones(cells))
         noisy = data + mechanism.noise_for(data.shape, rng)
         seen, where = np.unique(noisy, return_inverse=True)
-        logs = prior + law_of_one_cell(mechanism, n + 400)[(seen[:, None] - k).astype(int) + n + 400]
+        logs = prior + distribution_of_one_cell(mechanism, n + 400)[(seen[:, None] - k).astype(int) + n + 400]
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
         means = (weights @ k / weights.sum(axis=1))[where].reshape(noisy.shape)
         q = means / means.sum(axis=1, keepdims=True)
@@ -292,9 +294,9 @@ def test_a_private_number_of_records_is_refused():
         # Clipping such noise would change what it adds up to.
         ZeroSumGeometricMechanism([1.0, 1.0], 2.0**990)
     with pytest.raises(ArgumentError, match="same number of records"):
-        ZeroSumGeometricMechanism([1.0, 1.0], 2.0).output_laws(np.array([1.0, 0]), np.zeros(2))
+        ZeroSumGeometricMechanism([1.0, 1.0], 2.0).output_distributions(np.array([1.0, 0]), np.zeros(2))
     with pytest.raises(ArgumentError, match="too many cells"):
-        ZeroSumGeometricMechanism([1.0, 1.0], 1e12).output_laws(np.array([1.0, 0]), np.array([0.0, 1]))
+        ZeroSumGeometricMechanism([1.0, 1.0], 1e12).output_distributions(np.array([1.0, 0]), np.array([0.0, 1]))
 
 
 @pytest.mark.thorough
@@ -322,7 +324,7 @@ def test_the_free_variance_is_that_of_independent_noise_with_the_same_covariance
     z = np.arange(-60, 61)
     first, second = (axis.ravel() for axis in np.meshgrid(z, z))
     noise = np.stack([first, second, -first - second])
-    law = np.exp(-np.abs(noise).sum(axis=0) / 1.5)
-    covariance = (noise * law) @ noise.T / law.sum()
+    distribution = np.exp(-np.abs(noise).sum(axis=0) / 1.5)
+    covariance = (noise * distribution) @ noise.T / distribution.sum()
     np.testing.assert_allclose(covariance, mechanism.free_variance * (np.eye(3) - 1 / 3), rtol=1e-9)
     assert GeometricMechanism([1, 1, 1], 1.5).free_variance == GeometricMechanism([1, 1, 1], 1.5).noise_sd ** 2

@@ -20,7 +20,10 @@ except ImportError:
 
 
 class DiscreteMarkovChainRV(SymbolicRandomVariable):
-    """An op with the inputs of the original: a matrix, a number of steps, the law of the first states, a generator."""
+    """An op with the inputs of the original.
+
+    A matrix, a number of steps, the distribution of the first states, a generator.
+    """
 
     default_output = 1
     _print_name = ("DiscreteMC", "")
@@ -54,5 +57,5 @@ def markov_chain(name, P, first, observed, *, n_lags=1, time_varying_P=False, di
 
 
 def categorical(*shares):
-    """An unnamed law of the first states."""
+    """An unnamed distribution of the first states."""
     return pm.Categorical.dist(p=shares[0] if len(shares) == 1 else np.array(shares))

@@ -185,7 +185,10 @@ def test_a_deterministic_for_each_record_is_left_out():
 
 
 def dirichlet_renyi(order, u, v):
-    """Divergence of two Dirichlet laws, row by row, from the beta functions (an oracle with no dominating pair)."""
+    """Divergence of two Dirichlet distributions.
+
+    Row by row, from the beta functions (an oracle with no dominating pair).
+    """
 
     def log_beta(x):
         return gammaln(x).sum(axis=-1) - gammaln(x.sum(axis=-1))

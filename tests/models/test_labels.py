@@ -42,7 +42,7 @@ HELD = {
     "a categorical": (pd.Categorical(["a", "b", "c"]), "U"),
     "texts of an enum": (list(Text), "U"),
     "bytes": ([b"a", b"bc", b"\xff"], "S"),
-    "whole numbers": ([3, -1, 2**62], "i"),
+    "integers": ([3, -1, 2**62], "i"),
     "unsigned": (np.array([1, 2**64 - 1, 3], np.uint64), "u"),
     "small": (np.array([1, 2, 3], np.int8), "i"),
     "truth values": ([True, False], "b"),

@@ -359,10 +359,10 @@ def test_counts_are_the_growth_of_the_marginal_likelihood(build):
 
     def marginal(prior):
         if table.family == "dirichlet":
-            law = pm.DirichletMultinomial.dist(n=trials, a=prior)
+            distribution = pm.DirichletMultinomial.dist(n=trials, a=prior)
         else:
-            law = pm.BetaBinomial.dist(n=trials, alpha=prior[..., 0], beta=prior[..., 1])
-        return pytensor.function([], pm.logp(law, model.rvs_to_values[observed]), mode=PLAIN)()
+            distribution = pm.BetaBinomial.dist(n=trials, alpha=prior[..., 0], beta=prior[..., 1])
+        return pytensor.function([], pm.logp(distribution, model.rvs_to_values[observed]), mode=PLAIN)()
 
     # With one more prior record in cell i, the marginal likelihood grows by (x_i + a_i) / a_i * A / (N + A).
     units = np.eye(table.n_categories)
@@ -477,13 +477,13 @@ BROKEN = {
     "one row that does not add up": (lambda: counted([[7919, 0, 0], [0, 6007, 0]], [7919, 6008]), "do not add up"),
     "rows that add up in all only": (lambda: counted([[7919, 0, 0], [0, 6007, 0]], [7918, 6008]), "do not add up"),
     "fractions in a list": (lambda: counted([7919.5, 6007.5, 4211], 18138), "do not add up"),
-    "fractions in data": (lambda: counted(data([7919.5, 6007.5, 4211]), 18138), "whole numbers"),
+    "fractions in data": (lambda: counted(data([7919.5, 6007.5, 4211]), 18138), "integers"),
     "not a number": (lambda: counted(changed([7919, np.nan, 4211]), 12130), "finite"),
     "infinite": (lambda: tried(changed([7919, np.inf]), 8000), "finite"),
     "more than n": (lambda: tried([7919, 4211], 6007), "above `n`"),
     "more than one n": (lambda: tried([7919, 4211], [7920, 4210]), "above `n`"),
     "negative successes": (lambda: tried(data([-7919]), 6007), ">= 0"),
-    "half a success": (lambda: tried(data([6007.5]), 7919), "whole numbers"),
+    "half a success": (lambda: tried(data([6007.5]), 7919), "integers"),
     "negative trials": (lambda: tried([0], data([-7919], "n")), "trials of 'y' are not all >= 0"),
     "half a trial": (lambda: tried([6007], data([7919.5], "n")), "trials of 'y' are not all whole"),
     "half a trial of categories": (lambda: counted([7919, 0, 0], 7919.5), "trials of 'y' are not all whole"),
@@ -501,11 +501,11 @@ BROKEN = {
     "a code too high": (lambda: recorded([0, 1, 7919]), "codes from 0 to 2"),
     "the first code too high": (lambda: recorded([0, 1, 3]), "codes from 0 to 2"),
     "a negative code": (lambda: recorded([0, -7919]), ">= 0"),
-    "half a code": (lambda: recorded(data([0.5, 1])), "whole numbers"),
+    "half a code": (lambda: recorded(data([0.5, 1])), "integers"),
     "an unknown code": (lambda: recorded(changed([0, np.nan])), "finite"),
     "a code too high in a row": (lambda: recorded([[0, 3], [1, 1]], rows=(2,)), "codes from 0 to 2"),
     "two successes at once": (lambda: tossed([0, 7919]), "0 or 1"),
-    "half a toss": (lambda: tossed(data([0.5, 1])), "whole numbers"),
+    "half a toss": (lambda: tossed(data([0.5, 1])), "integers"),
     "too many categories": (lambda: counted(data([7919, 6007, 4211, 0]), 18137), "the 3 categories of the prior"),
     "too few rows": (lambda: counted(data([[7919, 0, 0]]), 7919, rows=(2,)), "the 2 rows of the prior"),
     "too many rows": (lambda: tossed(data(np.zeros(7919)), rows=(2,)), "the 2 rows of the prior"),

@@ -1,8 +1,8 @@
 """Random models, whose people are counted by loops: no replacement or removal loses more than the reading says.
 
 A table has rows along some of three dims, by position or by codes, one or two likelihoods, and one or several trials.
-The exact divergence between the laws of a release of all tables, before and after one person changes, is compared with
-the sum of the claims.
+The exact divergence between the distributions of a release of all tables, before and after one person changes, is
+compared with the sum of the claims.
 """
 
 import itertools
@@ -138,7 +138,7 @@ class World:
 
 
 def divergence(first, second):
-    """Of Dirichlet laws, from Beta functions, at each order; infinite where it diverges."""
+    """Of Dirichlet distributions, from Beta functions, at each order; infinite where it diverges."""
     found = []
     for order in ORDERS:
         mixed = order * first + (1 - order) * second
@@ -150,9 +150,9 @@ def divergence(first, second):
     return np.array(found)
 
 
-def law(counts, crowd):
+def distribution(counts, fill_row):
     parameters = ALPHA + R * counts
-    parameters[..., -1] += crowd
+    parameters[..., -1] += fill_row
     return parameters
 
 
@@ -200,8 +200,8 @@ def worst(world, relation):
     )
     finite = np.isfinite(claims)
     closest = 0.0
-    for (first, second), crowd in itertools.product(neighbours(world, relation), (0, 1e6)):
-        # Others are nobody, or a crowd in the last category.
+    for (first, second), fill_row in itertools.product(neighbours(world, relation), (0, 1e6)):
+        # Others are nobody, or a group in the last category.
         pairs = [(a - np.minimum(a, b), b - np.minimum(a, b)) for a, b in zip(first, second, strict=True)]
         if reading.sizes_are_public:
             # What is public of the totals of rows is the same for both.
@@ -209,7 +209,9 @@ def worst(world, relation):
                 private = set(range(a.ndim)) - set(reading.contribution(table.name).fixed_axes)
                 np.testing.assert_array_equal(a.sum(axis=tuple(private)), b.sum(axis=tuple(private)))
         for here, there in ((0, 1), (1, 0)):
-            truth = sum(divergence(law(pair[here], crowd), law(pair[there], crowd)) for pair in pairs)
+            truth = sum(
+                divergence(distribution(pair[here], fill_row), distribution(pair[there], fill_row)) for pair in pairs
+            )
             closest = max(closest, np.max(truth[finite] / claims[finite], initial=0.0))
     return closest
 
@@ -220,6 +222,6 @@ def test_no_person_changes_more_than_was_read(relation):
     found = [worst(World(seed), relation) for seed in range(140)]
     read_ones = [one for one in found if one is not None]
     assert len(read_ones) > 25
-    # Room for the rounding of the log-gammas of the oracle alone, which are large where there is a crowd.
+    # Room for the rounding of the log-gammas of the oracle alone, which are large where there is a group.
     assert max(read_ones) <= 1 + 1e-6
     assert max(read_ones) > 0.999

@@ -1,8 +1,8 @@
 """Shares that are selected, moved, stacked or chosen by codes: no person loses more than the reading says.
 
 The cell of each record is found by its value: every share has a value of its own, so the probability of a record, as
-PyTensor computes it, tells which cell it feeds. The exact divergence between the laws of a release of all tables,
-before and after one person changes, is compared with the sum of the claims.
+PyTensor computes it, tells which cell it feeds. The exact divergence between the distributions of a release of all
+tables, before and after one person changes, is compared with the sum of the claims.
 """
 
 import itertools
@@ -29,7 +29,7 @@ NX, NY, NZ, K = 3, 2, 2, 3
 
 
 def divergence(first, second):
-    """Of Dirichlet laws, from Beta functions, at each order; infinite where it diverges."""
+    """Of Dirichlet distributions, from Beta functions, at each order; infinite where it diverges."""
     found = []
     for order in ORDERS:
         mixed = order * first + (1 - order) * second
@@ -41,9 +41,9 @@ def divergence(first, second):
     return np.array(found)
 
 
-def law(counts, crowd):
+def distribution(counts, fill_row):
     parameters = ALPHA + R * counts
-    parameters[..., -1] += crowd
+    parameters[..., -1] += fill_row
     return parameters
 
 
@@ -264,8 +264,8 @@ def worst(build, d, n, unit, relation, claimed=None):
     finite, closest = np.isfinite(claims), 0.0
     for several in neighbours(build, axes, d, n, unit):
         sides = [counted_by_value(model_of(build, one, d, n), held, one, axes, d, n) for one in several]
-        for (first, second), crowd in itertools.product(itertools.permutations(sides, 2), (0, 1e6)):
-            # Others are nobody, or a crowd in the last category. Under add-remove, what is gained is the person.
+        for (first, second), fill_row in itertools.product(itertools.permutations(sides, 2), (0, 1e6)):
+            # Others are nobody, or a group in the last category. Under add-remove, what is gained is the person.
             common = [np.minimum(a, b) for a, b in zip(first, second, strict=True)]
             if reading.sizes_are_public:
                 # What is public of the totals of rows is the same for both.
@@ -276,7 +276,10 @@ def worst(build, d, n, unit, relation, claimed=None):
             none = [np.zeros_like(a) for a in one]
             two = none if relation == "add-remove" else [b - c for b, c in zip(second, common, strict=True)]
             for here, there in ((one, two), (two, one)):
-                truth = sum(divergence(law(a, crowd), law(b, crowd)) for a, b in zip(here, there, strict=True))
+                truth = sum(
+                    divergence(distribution(a, fill_row), distribution(b, fill_row))
+                    for a, b in zip(here, there, strict=True)
+                )
                 closest = max(closest, np.max(truth[finite] / claims[finite], initial=0.0))
     return closest
 
@@ -292,7 +295,7 @@ def test_no_person_changes_more_than_was_read_of_any_formula(build, d, n):
         if closest is not None:
             found[unit, relation] = closest
     assert found
-    # Room for the rounding of the log-gammas of the oracle alone, which are large where there is a crowd.
+    # Room for the rounding of the log-gammas of the oracle alone, which are large where there is a group.
     assert max(found.values()) <= 1 + 1e-6
     # A claim is above what is possible where a record that may be in one of two tables or likelihoods is in both.
     assert max(found.values()) > 0.49

@@ -228,8 +228,8 @@ def test_lines_are_python():
         ({"unit": ()}, "at least one axis"),
         ({"unit": (0, 0)}, "each of them once"),
         ({"unit": 0, "contribution": 2}, "Leave one out"),
-        ({"contribution": 0}, "contribution to be a whole number >= 1"),
-        ({"unit": 0, "max_records_per_person": 0}, "max_records_per_person to be a whole number >= 1"),
+        ({"contribution": 0}, "contribution to be an integer >= 1"),
+        ({"unit": 0, "max_records_per_person": 0}, "max_records_per_person to be an integer >= 1"),
         ({"public_n": "words"}, r"write \['name'\]"),
     ],
 )

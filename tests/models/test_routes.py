@@ -378,7 +378,10 @@ def log_likelihood(model, held):
 
 @pytest.mark.parametrize("name", READ)
 def test_the_log_likelihood_is_the_counts_times_logarithms_of_shares(name):
-    """It holds at every point, so the counts are right and the posterior is a product of Dirichlet or Beta laws."""
+    """It holds at every point.
+
+    So the counts are right and the posterior is a product of Dirichlet or Beta distributions.
+    """
     model, rng = built(name), np.random.default_rng(1)
     held = tables(model)
     function = log_likelihood(model, held)

@@ -357,7 +357,7 @@ def test_lengths_of_dims_are_not_data():
     np.testing.assert_array_equal(table.prior, [[1, 2], [1, 2]])
 
 
-def test_transform_that_changes_the_law():
+def test_transform_that_changes_the_distribution():
     with pm.Model():
         b = pm.Beta("b", 1, 1, shape=2, transform=pm.distributions.transforms.ordered, initval=[0.2, 0.4])
         pm.Bernoulli("y", p=b, observed=[0, 1])

@@ -12,7 +12,7 @@ first, until one of them fails, and until `--seconds` have passed. The notes are
 more tests only runs the new ones.
 
 The table on standard output has a line for each mutant: `killed`, `survived`, `timeout` (which counts as killed: a test
-that never ends is noticed) or `untested` (no test runs the line). `docs/mutants.md` says what was found.
+that never ends is noticed) or `untested` (no test runs the line). `tests/mutation/README.md` says what was found.
 """
 
 import argparse

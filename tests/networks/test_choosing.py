@@ -124,7 +124,7 @@ def test_every_kind_of_guarantee_is_shared(guarantee):
     assert structure.mechanism.satisfies(structure.guarantee)
 
 
-def test_a_structure_that_is_not_paid_for_breaks_the_promise(structure):
+def test_a_structure_that_is_not_paid_for_breaks_the_guarantee(structure):
     """A mutant: the tables take the whole guarantee, and the structure is forgotten."""
     model = dirdp.bayesian_network(RECORDS, dict(structure), categories=CATEGORIES)
     forgotten = replace(dirdp.plan(TARGET, model, **MARGINALS), after=(structure,))
@@ -310,7 +310,7 @@ def test_rows_may_stand_for_many_records():
     assert dirdp.choose_structure(TARGET, frame, categories=categories, counts="n")["c"] == ("a",)
 
 
-def test_a_few_records_or_a_tight_promise_leave_no_edge_or_any():
+def test_a_few_records_or_a_tight_guarantee_leave_no_edge_or_any():
     """Ten people, and nobody: it ends, and the numbers are those of a plan."""
     for n, guarantee in ((10, TARGET), (0, TARGET), (N, dirdp.PureDP(epsilon=1e-6))):
         records = {name: values[:n] for name, values in RECORDS.items()}

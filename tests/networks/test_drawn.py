@@ -166,7 +166,7 @@ def posterior_mean(noisy, variance, n):
 
 
 @pytest.mark.thorough
-def test_a_sampled_posterior_of_margins_from_the_model_to_the_records():
+def test_a_sampled_posterior_of_marginals_from_the_model_to_the_records():
     """One variable, whose posterior is also summed on a grid; the model has variables of the user's own."""
     kinds = {"a": ["x", "y"], "one": ["only"]}
     data = {"a": ["x"] * 30 + ["y"] * 170, "one": ["only"] * 200}

@@ -72,11 +72,11 @@ def test_predictions_scores_and_records_take_an_estimate(estimate):
 
 def test_no_interval_follows_from_an_estimate(estimate):
     """Found by attack: it was said to lack the groups of a release."""
-    for conclude in (dirdp.estimate, dirdp.analyse):
+    for infer in (dirdp.estimate, dirdp.analyse):
         with pytest.raises(
             dirdp.errors.ArgumentError, match=r"dirdp\.fit says nothing of its own error.*Pass the release"
         ):
-            conclude(estimate)
+            infer(estimate)
 
 
 def test_an_estimate_is_the_same_after_a_file(estimate, tmp_path):
@@ -87,8 +87,8 @@ def test_an_estimate_is_the_same_after_a_file(estimate, tmp_path):
     assert again.attrs == estimate.attrs
 
 
-def test_synthetic_margins_and_pairs_are_nearer_than_those_of_independent_records(estimate):
-    """The mean total variation of all margins and pairs from the estimate's own, over 20 sets."""
+def test_synthetic_marginals_and_pairs_are_nearer_than_those_of_independent_records(estimate):
+    """The mean total variation of all marginals and pairs from the estimate's own, over 20 sets."""
     tables = estimate.posterior.to_dataset().squeeze(("chain", "draw"))
     joint = (tables["p_a"] * tables["p_b"] * tables["p_c"] * tables["p_one"]).transpose("a", "b", "c", "one")
     n, rng = 500, np.random.default_rng(0)
@@ -111,7 +111,10 @@ def test_synthetic_margins_and_pairs_are_nearer_than_those_of_independent_record
 
 
 def test_an_estimate_scores_better_than_a_draw_of_the_release():
-    """Few records for many cells are released at a small epsilon, and fresh records of the same law are scored."""
+    """Few records for many cells are released at a small epsilon.
+
+    And fresh records of the same distribution are scored.
+    """
     fresh, guarantee = records(5000, seed=9), dirdp.ApproxDP(epsilon=0.5, delta=1e-6)
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
         release = released("geometric", 300, guarantee)
@@ -129,7 +132,7 @@ def test_a_private_number_of_records_is_what_the_counts_say():
     assert len(dirdp.synthetic(estimate)) == estimate.attrs["n_records"]
 
 
-def test_a_release_of_margins_is_an_estimate_itself():
+def test_a_release_of_marginals_is_an_estimate_itself():
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
         release = released("marginals")
     data = records(50, seed=5)
@@ -150,7 +153,7 @@ def test_a_network_that_is_too_large_falls_back_to_tables_and_says_so(release, m
     with pytest.raises(dirdp.errors.ArgumentError, match="needs a product"):
         NetworkMargins([fitting.Family("p", ("a", "b"), (3, 2)), fitting.Family("q", ("a",), (3,))], [("b",)])
     estimate = dirdp.fit(release, "joint")
-    assert estimate.attrs["consistency"].startswith("tables, because the whole network is too large: The margin of")
+    assert estimate.attrs["consistency"].startswith("tables, because the whole network is too large: The marginal of")
     expected = dirdp.fit(release, "tables")
     xr.testing.assert_identical(estimate["posterior"].to_dataset(), expected["posterior"].to_dataset())
 

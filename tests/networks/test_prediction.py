@@ -403,7 +403,7 @@ def test_predictions_are_averages_over_all_tables_given_the_release(mechanism):
 
 
 def test_features_drawn_jointly_with_the_class_are_independent_given_its_count():
-    """Draws from a law that is known: a product of averages over all draws would be wrong by far."""
+    """Draws from a distribution that is known: a product of averages over all draws would be wrong by far."""
     rng = np.random.default_rng(2)
     draws, features = 20_000, 12
     count = rng.integers(1, 100, draws)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 FIGURES = Path(__file__).parents[1] / "benchmarks" / "network_rivals.csv"
-OURS = "margins, fitted together"
+OURS = "marginals, fitted together"
 # Log-likelihoods of a held-out record that were to be reached on average, at epsilon 0.1, 0.3, 1 and 3, as they were
 # rounded then.
 BARS = {"german_credit": (-19.8, -17.6, -16.3, -15.8), "adult": (-8.21, -8.09, -8.00, -7.975)}

@@ -1,4 +1,4 @@
-"""Synthetic records given a release: their law, their labels, and what they cannot be made of."""
+"""Synthetic records given a release: their distribution, their labels, and what they cannot be made of."""
 
 import warnings
 
@@ -88,9 +88,9 @@ def test_rows_without_shares_have_those_of_their_records():
     assert list(records) == ["department", "rate_outcome"]
     in_a = records["department"].eq("A").groupby(level="set").mean().to_numpy()
     totals = analysis["latent_counts"]["rate"].sum("rate_outcome").values[0, :, 0]
-    law = beta(1 + totals, 71 - totals)
-    assert abs(in_a.mean() - law.mean().mean()) < 5 * in_a.std() / np.sqrt(1500)
-    assert in_a.var() == pytest.approx(np.mean(law.var()) + np.var(law.mean()) + 0.25 / 500, rel=0.15)
+    distribution = beta(1 + totals, 71 - totals)
+    assert abs(in_a.mean() - distribution.mean().mean()) < 5 * in_a.std() / np.sqrt(1500)
+    assert in_a.var() == pytest.approx(np.mean(distribution.var()) + np.var(distribution.mean()) + 0.25 / 500, rel=0.15)
     success = records[records["department"] == "A"]["rate_outcome"].eq("success").groupby(level="set").mean()
     assert abs(success.mean() - float(analysis["posterior"]["rate"].sel(department="A").mean())) < 0.02
 
@@ -215,7 +215,7 @@ def test_what_is_no_release(thing):
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["dirichlet", "geometric"])
 def test_combined_intervals_cover_as_the_exact_ones_do(kind):
-    """100 data sets of 200 records, 25 synthetic sets for each; one set that is read as data covers far less."""
+    """100 data sets of 200 records, 25 synthetic sets for each; one set that is treated as the data covers far less."""
     rng, n, sets, data = np.random.default_rng(3), 200, 25, 100
     with pm.Model(), warnings.catch_warnings():
         p = pm.Dirichlet("p", a=np.ones(3))

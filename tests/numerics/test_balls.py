@@ -62,19 +62,21 @@ def test_logarithms_and_limits_of_large_radii(ball):
 @pytest.mark.parametrize("zero_sum", [True, False])
 def test_the_mixture_over_the_radius_is_the_weight_of_the_norm(cells, records, scale, zero_sum):
     balls = tuple(Ball(d, zero_sum) for d in cells)
-    law = JointBalls(balls, records, scale)
-    radii, logs, weights = law.listed
+    distribution = JointBalls(balls, records, scale)
+    radii, logs, weights = distribution.listed
     assert np.exp(logs).sum() == pytest.approx(1, rel=1e-12)
     for norms in itertools.product(range(4), repeat=len(cells)):
-        possible = np.all([n <= law.limits(m, radii) for n, m in zip(norms, records, strict=True)], axis=0)
+        possible = np.all([n <= distribution.limits(m, radii) for n, m in zip(norms, records, strict=True)], axis=0)
         largest = max(n / m for n, m in zip(norms, records, strict=True))
-        assert np.logaddexp.reduce(weights[possible]) == pytest.approx(-largest / scale - law.log_normaliser, abs=1e-11)
+        assert np.logaddexp.reduce(weights[possible]) == pytest.approx(
+            -largest / scale - distribution.log_normaliser, abs=1e-11
+        )
     # The normaliser and the variances by sums over norms: a list on each shell, and how many there are.
     reach = math.ceil(max(records) * scale * 60)
     shells = [np.diff([0, *(ball.points(r) for r in range(reach + 1))]).astype(float) for ball in balls]
     largest = reduce(np.maximum, np.ix_(*(np.arange(reach + 1) / m for m in records)))
     mass = np.exp(-largest / scale) * math.prod(one.reshape(-1, *[1] * k) for k, one in enumerate(reversed(shells)))
-    assert math.log(mass.sum()) == pytest.approx(law.log_normaliser, abs=1e-10)
+    assert math.log(mass.sum()) == pytest.approx(distribution.log_normaliser, abs=1e-10)
 
 
 def test_many_radii_are_not_listed():

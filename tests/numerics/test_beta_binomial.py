@@ -1,4 +1,4 @@
-"""The law of a count before it is seen: against SciPy's Beta-binomial, summed over every count."""
+"""The distribution of a count before it is seen: against SciPy's Beta-binomial, summed over every count."""
 
 import numpy as np
 import pytest
@@ -25,11 +25,13 @@ def expectation(f, prior, n):
 @pytest.mark.parametrize("n", [1, 2, 255])
 def test_below_256_every_count_is_a_node(n):
     a, b = 0.7, 2.0
-    law = count_law(np.array([a, b]), n)
+    distribution = count_law(np.array([a, b]), n)
     for prior, other in ((a, b), (b, a)):
-        own = law.priors == prior
-        np.testing.assert_array_equal(law.counts[own], np.arange(n + 1))
-        np.testing.assert_allclose(law.weights[own], betabinom.pmf(np.arange(n + 1), n, prior, other), rtol=1e-9)
+        own = distribution.priors == prior
+        np.testing.assert_array_equal(distribution.counts[own], np.arange(n + 1))
+        np.testing.assert_allclose(
+            distribution.weights[own], betabinom.pmf(np.arange(n + 1), n, prior, other), rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("n", [200, 255, 256, 257, 1000, 30_000])
@@ -37,45 +39,51 @@ def test_below_256_every_count_is_a_node(n):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_expectations_do_not_depend_on_how_counts_are_summed(prior, n, name):
     """Nine digits on both sides of 256, where blocks of counts become Gauss rules."""
-    law, f = count_law(np.array(prior), n), FUNCTIONS[name]
+    distribution, f = count_law(np.array(prior), n), FUNCTIONS[name]
     exact = expectation(f, np.array(prior), n)
-    assert law.weights @ f(law.counts, law.priors) == pytest.approx(exact, rel=1e-9, abs=1e-13)
+    assert distribution.weights @ f(distribution.counts, distribution.priors) == pytest.approx(
+        exact, rel=1e-9, abs=1e-13
+    )
 
 
 @pytest.mark.parametrize(("n", "rtol"), [(10**6, 1e-9), (10**9, 1e-6)])
 def test_moments_of_large_tables_and_few_nodes(n, rtol):
     prior = np.array([0.3, 2.0, 5.0])
-    law, total = count_law(prior, n), prior.sum()
+    distribution, total = count_law(prior, n), prior.sum()
     for a in prior:
-        own = law.priors == a
-        mean = law.weights[own] @ law.counts[own]
-        variance = law.weights[own] @ (law.counts[own] - mean) ** 2
+        own = distribution.priors == a
+        mean = distribution.weights[own] @ distribution.counts[own]
+        variance = distribution.weights[own] @ (distribution.counts[own] - mean) ** 2
         p = a / total
         assert mean == pytest.approx(n * p, rel=rtol)
         assert variance == pytest.approx(n * p * (1 - p) * (total + n) / (total + 1), rel=rtol)
-    assert law.counts.size < 5000
+    assert distribution.counts.size < 5000
 
 
 @pytest.mark.parametrize("n", [90, 4000])
 def test_rows_share_the_records_and_equal_cells_their_nodes(n):
     prior = np.array([[1.0, 1.0, 2.0], [1.0, 2.0, 1.0], [0.5, 0.5, 3.0]])
-    law = count_law(prior, n)
-    assert law.row_size == round(n / 3)
-    np.testing.assert_array_equal(law.row_totals, [4, 4, 4])
+    distribution = count_law(prior, n)
+    assert distribution.row_size == round(n / 3)
+    np.testing.assert_array_equal(distribution.row_totals, [4, 4, 4])
     # Four kinds of cells: 1, 2, 0.5 and 3 out of 4.
-    nodes = count_law(np.array([1.0, 3.0]), law.row_size).counts.size // 2
-    assert set(law.priors) == {0.5, 1.0, 2.0, 3.0}
-    assert np.sum(law.priors == 1.0) == nodes
+    nodes = count_law(np.array([1.0, 3.0]), distribution.row_size).counts.size // 2
+    assert set(distribution.priors) == {0.5, 1.0, 2.0, 3.0}
+    assert np.sum(distribution.priors == 1.0) == nodes
     for f in FUNCTIONS.values():
-        exact = expectation(f, prior, law.row_size)
-        assert law.weights @ f(law.counts, law.priors) == pytest.approx(exact, rel=1e-9, abs=1e-13)
+        exact = expectation(f, prior, distribution.row_size)
+        assert distribution.weights @ f(distribution.counts, distribution.priors) == pytest.approx(
+            exact, rel=1e-9, abs=1e-13
+        )
 
 
 def test_equal_cells_of_unequal_rows_are_told_apart():
     prior = np.array([[1.0, 1.0], [1.0, 9.0]])
-    law = count_law(prior, 60)
-    assert law.weights @ law.counts == pytest.approx(60, rel=1e-12)
-    assert law.weights @ law.counts**2 == pytest.approx(expectation(FUNCTIONS["second moment"], prior, 30), rel=1e-10)
+    distribution = count_law(prior, 60)
+    assert distribution.weights @ distribution.counts == pytest.approx(60, rel=1e-12)
+    assert distribution.weights @ distribution.counts**2 == pytest.approx(
+        expectation(FUNCTIONS["second moment"], prior, 30), rel=1e-10
+    )
 
 
 def test_small_sizes():
@@ -91,25 +99,27 @@ def test_small_sizes():
 @pytest.mark.parametrize("shape", [(2,), (5, 3), (20, 10)])
 def test_weights_of_a_table_add_up_to_its_cells(shape, n):
     prior = np.random.default_rng(3).gamma(1.0, size=shape) + 0.01
-    law = count_law(prior, n)
-    assert law.weights.sum() == pytest.approx(prior.size, rel=1e-12)
-    assert np.all(law.weights >= 0)
-    assert law.counts.shape == law.priors.shape == law.weights.shape
-    assert law.row_totals.shape == (prior.size // prior.shape[-1],)
+    distribution = count_law(prior, n)
+    assert distribution.weights.sum() == pytest.approx(prior.size, rel=1e-12)
+    assert np.all(distribution.weights >= 0)
+    assert distribution.counts.shape == distribution.priors.shape == distribution.weights.shape
+    assert distribution.row_totals.shape == (prior.size // prior.shape[-1],)
 
 
 @pytest.mark.parametrize("n", [200, 3000])
 def test_many_distinct_priors_share_nodes_with_their_neighbours(n):
-    """500 distinct cells over four decades; neighbours within a few per cent share a law."""
+    """500 distinct cells over four decades; neighbours within a few per cent share a distribution."""
     prior = 10 ** np.random.default_rng(4).uniform(-2, 2, 500)
-    law = count_law(prior, n)
-    assert len(np.unique(law.priors)) <= 64
-    assert law.weights.sum() == pytest.approx(500, rel=1e-12)
+    distribution = count_law(prior, n)
+    assert len(np.unique(distribution.priors)) <= 64
+    assert distribution.weights.sum() == pytest.approx(500, rel=1e-12)
     # The mean of a cell is linear in its prior, so it survives exactly.
-    assert law.weights @ law.counts == pytest.approx(n, rel=1e-10)
+    assert distribution.weights @ distribution.counts == pytest.approx(n, rel=1e-10)
     for name in ("second moment", "zero", "digamma"):
         exact = expectation(FUNCTIONS[name], prior, n)
-        assert law.weights @ FUNCTIONS[name](law.counts, law.priors) == pytest.approx(exact, rel=3e-3), name
+        assert distribution.weights @ FUNCTIONS[name](distribution.counts, distribution.priors) == pytest.approx(
+            exact, rel=3e-3
+        ), name
 
 
 def test_sixty_four_distinct_priors_are_kept_as_they_are():

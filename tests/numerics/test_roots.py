@@ -83,7 +83,7 @@ def test_largest_safe_needs_no_bracket(root):
 
 @pytest.mark.parametrize(("safe", "unsafe"), [(1.0, 5.0), (5.0, 1.0)])
 def test_ends_that_are_at_the_root_give_the_safe_one(safe, unsafe):
-    """Rounding may have put the bracket there; nothing is assumed, and the promise is not stretched."""
+    """Rounding may have put the bracket there; nothing is assumed, and the guarantee is not stretched."""
     assert safe_root(lambda x: -1.0, safe=safe, unsafe=unsafe) == safe
     assert safe_root(lambda x: 1.0, safe=safe, unsafe=unsafe) == safe
     assert safe_root(lambda x: -1.0 if x == safe else math.inf, safe=safe, unsafe=unsafe) == pytest.approx(safe)
@@ -91,7 +91,7 @@ def test_ends_that_are_at_the_root_give_the_safe_one(safe, unsafe):
 
 @pytest.mark.parametrize(("safe", "unsafe"), [(1e-3, 10.0), (10.0, 1e-3)])
 def test_what_is_returned_was_evaluated(safe, unsafe):
-    """Also for a promise that holds and breaks again by rounding, close to its root."""
+    """Also for a guarantee that holds and breaks again by rounding, close to its root."""
     seen = {}
     sign = 1 if safe < unsafe else -1
 
@@ -114,7 +114,7 @@ def test_excess_is_the_log_of_the_ratio():
 @pytest.mark.parametrize("factor", [2.0, 4.0, 0.5, 0.25])
 @pytest.mark.parametrize("root", [3e-7, 0.3, 0.9999, 1.0, 1.0001, 5.5, 7e8])
 def test_a_bracket_holds_the_root_from_either_side(root, factor):
-    """The promise holds below the root where the factor is above 1, and above it otherwise."""
+    """The guarantee holds below the root where the factor is above 1, and above it otherwise."""
     sign = 1 if factor > 1 else -1
     safe, unsafe = bracket(lambda x: sign * (x - root), factor=factor)
     assert sign * (safe - root) <= 0 < sign * (unsafe - root)

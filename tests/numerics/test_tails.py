@@ -103,7 +103,7 @@ def test_lower_gamma_tails_of_large_shapes(a, sigmas):
     assert regularized_lower(a, x) == regularized_lower(a, np.array([x]))[0]
 
 
-def test_a_large_shape_gets_no_smaller_delta_than_the_ideal_law():
+def test_a_large_shape_gets_no_smaller_delta_than_the_ideal_distribution():
     """Found by fuzzing: the delta that was stated for this pair was 6 per cent too small."""
     mechanism = DirichletMechanism(
         [516.0200715359588, 1e3], 74651.47, adjacency="add-remove", min_count=1000.0, contribution=2
@@ -127,8 +127,11 @@ def test_a_large_shape_gets_no_smaller_delta_than_the_ideal_law():
 
 
 @pytest.mark.parametrize(("a", "b"), [(1e18, 1.0), (1e25, 0.5), (1e40, 3.0), (1e60, 20.0), (1e16, 0.01)])
-def test_a_beta_law_with_one_huge_parameter_is_a_gamma_law(a, b):
-    """The law lies more than 40 nats from the origin, where the leading power of its tail is none yet (60 digits)."""
+def test_a_beta_distribution_with_one_huge_parameter_is_a_gamma_distribution(a, b):
+    """The distribution lies more than 40 nats from the origin.
+
+    Where the leading power of its tail is none yet (60 digits).
+    """
     for beyond in (-1.0, 0.5, 2.0, 9.0):
         t = math.log(a / b) + beyond
         with mp.workdps(60):

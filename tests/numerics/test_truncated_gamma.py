@@ -1,4 +1,4 @@
-"""The Gamma law above a floor, against mpmath with 40 digits and more."""
+"""The Gamma distribution above a floor, against mpmath with 40 digits and more."""
 
 import math
 
@@ -29,7 +29,7 @@ LARGEST = [
     (64, 85.6287, 0.01120624),
     (256, 302.886, 0.00323388),
 ]
-LAWS = [
+DISTRIBUTIONS = [
     (1e-3, 1e-3, math.inf),
     (0.3, 1e-12, math.inf),
     (0.02, 8.0, math.inf),
@@ -73,15 +73,15 @@ def exact_moments(a, floor, ceiling):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("law", LAWS)
-def test_masses_and_moments_against_quadrature_with_40_digits(law):
-    log_total, first, second = exact_moments(*law)
-    assert log_mass(*law) == pytest.approx(log_total, rel=4e-15, abs=2e-14)
-    assert moments_log(*law)[0] == pytest.approx(first, rel=1e-14, abs=1e-14)
-    assert variance_log(*law) == pytest.approx(second, rel=1e-13)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_masses_and_moments_against_quadrature_with_40_digits(distribution):
+    log_total, first, second = exact_moments(*distribution)
+    assert log_mass(*distribution) == pytest.approx(log_total, rel=4e-15, abs=2e-14)
+    assert moments_log(*distribution)[0] == pytest.approx(first, rel=1e-14, abs=1e-14)
+    assert variance_log(*distribution) == pytest.approx(second, rel=1e-13)
 
 
-def test_masses_of_random_laws_are_incomplete_gamma_functions():
+def test_masses_of_random_distributions_are_incomplete_gamma_functions():
     rng = np.random.default_rng(1)
     a, floor = 10 ** rng.uniform(-3, 2.5, 60), 10 ** rng.uniform(-3, 3, 60)
     with mp.workdps(40):
@@ -104,9 +104,9 @@ def test_the_largest_variance_of_the_logarithm(floor, shape, largest):
 
 
 @pytest.mark.parametrize("step", [1e-9, 1e-4, 0.3, 10.0, 1e3])
-@pytest.mark.parametrize("law", LAWS)
-def test_changes_of_the_mass_do_not_cancel(law, step):
-    a, floor, ceiling = law
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_changes_of_the_mass_do_not_cancel(distribution, step):
+    a, floor, ceiling = distribution
     with mp.workdps(60):
         # The double `a + step` is not the sum that is meant.
         end = mp.mpf(a) + mp.mpf(step)
@@ -123,7 +123,7 @@ def test_changes_of_the_mass_do_not_cancel(law, step):
 
 def test_arrays_broadcast_and_agree_with_their_numbers():
     shapes, floors = np.array([[0.5], [3.0], [50.0]]), np.array([0.2, 8.0])
-    for f in (log_mass, lambda *law: moments_log(*law)[0], variance_log):
+    for f in (log_mass, lambda *distribution: moments_log(*distribution)[0], variance_log):
         table = f(shapes, floors)
         assert table.shape == (3, 2)
         expected = [[float(f(a, t)) for t in floors.tolist()] for a in shapes.ravel().tolist()]
@@ -131,7 +131,7 @@ def test_arrays_broadcast_and_agree_with_their_numbers():
     assert log_mass_change(shapes, 0.5, floors).shape == (3, 2)
 
 
-def test_a_distant_floor_and_ceiling_leave_the_gamma_law():
+def test_a_distant_floor_and_ceiling_leave_the_gamma_distribution():
     from scipy.special import digamma, gammaln, polygamma
 
     a = np.array([30.0, 200.0, 1e4])

@@ -1,4 +1,4 @@
-"""Bias and error of a cell against Beta laws, the counts of an urn, and P1's equation 3."""
+"""Bias and error of a cell against Beta distributions, the counts of an urn, and P1's equation 3."""
 
 import numpy as np
 import pytest
@@ -12,16 +12,18 @@ from pymc_dirdp.papers import cell_errors
 SIX = dirdp.ApproxDP(epsilon=0.5, delta=1e-6)
 
 
-def test_the_laws_of_the_cells():
+def test_the_distributions_of_the_cells():
     counts, alpha, r = np.array([[0, 7, 93], [40, 40, 20]]), np.array([[1.0, 0.5, 2.0], [3.0, 1.0, 0.1]]), 0.3
     found = cell_errors(DirichletMechanism(alpha, r), counts, row_records=100)
     u = r * counts + alpha
-    law = stats.beta(u, u.sum(axis=1, keepdims=True) - u)
-    np.testing.assert_allclose(found.bias, law.mean() - counts / 100, rtol=1e-12, atol=1e-16)
-    np.testing.assert_allclose(found.sd, law.std(), rtol=1e-12)
-    np.testing.assert_allclose(found.error, np.sqrt(law.var() + (law.mean() - counts / 100) ** 2), rtol=1e-12)
+    distribution = stats.beta(u, u.sum(axis=1, keepdims=True) - u)
+    np.testing.assert_allclose(found.bias, distribution.mean() - counts / 100, rtol=1e-12, atol=1e-16)
+    np.testing.assert_allclose(found.sd, distribution.std(), rtol=1e-12)
+    np.testing.assert_allclose(
+        found.error, np.sqrt(distribution.var() + (distribution.mean() - counts / 100) ** 2), rtol=1e-12
+    )
     assert found.relative_bias[0, 0] == np.inf
-    assert found.relative_bias[0, 1] == pytest.approx(law.mean()[0, 1] / 0.07 - 1, rel=1e-10)
+    assert found.relative_bias[0, 1] == pytest.approx(distribution.mean()[0, 1] / 0.07 - 1, rel=1e-10)
 
 
 def test_equation_3_as_printed():
@@ -49,16 +51,16 @@ def test_the_counts_of_an_urn():
     alpha, r, n, steps = np.array([2.0, 3.0]), 0.5, 20, 40
     mechanism = DirichletMechanism(alpha, r, urn_steps=steps)
     found = cell_errors(mechanism, [6, 14], row_records=n)
-    law = stats.betabinom(steps, 5.0, 10.0)
-    assert found.bias[0] == pytest.approx(law.mean() / steps - 0.3, rel=1e-12)
-    assert found.sd[0] == pytest.approx(law.std() / steps, rel=1e-12)
+    distribution = stats.betabinom(steps, 5.0, 10.0)
+    assert found.bias[0] == pytest.approx(distribution.mean() / steps - 0.3, rel=1e-12)
+    assert found.sd[0] == pytest.approx(distribution.std() / steps, rel=1e-12)
 
 
 def test_extremes():
     found = cell_errors(DirichletMechanism(np.full(1000, 1e-3), 1e-4), 1, row_records=10_000_000)
     assert np.all(np.isfinite(found.error))
     assert found.relative_bias[0] > 0
-    # A promise of this size leaves nothing of a bias, and its sign is not lost either.
+    # A guarantee of this size leaves nothing of a bias, and its sign is not lost either.
     sharp = cell_errors(DirichletMechanism([1.0, 1.0], 1e6), [1, 9], row_records=10)
     np.testing.assert_allclose(sharp.bias, [8e-8, -8e-8], rtol=1e-6)
     alone = cell_errors(DirichletMechanism([1.0, 1.0], 1.0), 1, row_records=1)

@@ -1,4 +1,7 @@
-"""P4's exponential mechanisms: the law by its definition, reference values, exact calibration, and what P4 claims."""
+"""P4's exponential mechanisms.
+
+The distribution by its definition, reference values, exact calibration, and what P4 claims.
+"""
 
 import itertools
 import json
@@ -15,7 +18,7 @@ from scipy.stats import chi2
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.papers import p4_lap_mech, p4_local_distance, p4_local_loss
-from pymc_dirdp.papers.hellinger import HellingerMechanism, _laws
+from pymc_dirdp.papers.hellinger import HellingerMechanism, _distributions
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 
 ONE = PureDP(epsilon=1.0)
@@ -51,7 +54,7 @@ def error(mechanism):
 def at_balanced(mechanism):
     """The largest loss between the balanced data set and its neighbours, P4's Figure 7."""
     x = balanced(mechanism.n_records, 2)
-    logs = [np.log(mechanism.law(x + [shift, -shift])[1]) for shift in (0, 1)]
+    logs = [np.log(mechanism.distribution(x + [shift, -shift])[1]) for shift in (0, 1)]
     return float(np.abs(logs[0] - logs[1]).max())
 
 
@@ -98,7 +101,7 @@ def test_the_reference_is_what_the_file_says():
 
 
 @pytest.mark.parametrize(("prior", "n", "gamma"), [((1.0, 2.5), 6, 0.3), ((0.2, 1.0, 0.7), 3, 1.0)])
-def test_the_law_is_its_definition(prior, n, gamma):
+def test_the_distribution_is_its_definition(prior, n, gamma):
     """Definitions 3 and 4 written out with 30 digits: distances, all data sets, sensitivities, probabilities."""
     with mp.workdps(30):
 
@@ -116,20 +119,25 @@ def test_the_law_is_its_definition(prior, n, gamma):
         data = [z for z in itertools.product(range(n + 1), repeat=len(prior)) if sum(z) == n]
         local = {x: max(distance(x, y) for y in data if apart(x, y) == 1) for x in data}
         mechanism = HellingerMechanism(prior, n, 0.7, smoothness=gamma)
-        laws = {}
+        distributions = {}
         for x in data:
             smooth = 1 / min(1 / local[z] + gamma * apart(x, z) for z in data)
             weights = [mp.exp(-0.7 * distance(x, r) / smooth) for r in data]
-            laws[x] = [w / mp.fsum(weights) for w in weights]
-            outcomes, probabilities = mechanism.law(x)
+            distributions[x] = [w / mp.fsum(weights) for w in weights]
+            outcomes, probabilities = mechanism.distribution(x)
             assert [tuple(row) for row in outcomes.tolist()] == data
-            np.testing.assert_allclose(probabilities, [float(p) for p in laws[x]], rtol=1e-11)
+            np.testing.assert_allclose(probabilities, [float(p) for p in distributions[x]], rtol=1e-11)
         neighbours = [(x, y) for x in data for y in data if apart(x, y) == 1]
-        worst = max(mp.log(p / q) for x, y in neighbours for p, q in zip(laws[x], laws[y], strict=True))
+        worst = max(
+            mp.log(p / q) for x, y in neighbours for p, q in zip(distributions[x], distributions[y], strict=True)
+        )
         assert mechanism.pure_epsilon == pytest.approx(float(worst), rel=1e-11)
         order = mp.mpf("2.5")
         renyi = max(
-            mp.log(mp.fsum(p**order * q ** (1 - order) for p, q in zip(laws[x], laws[y], strict=True))) / (order - 1)
+            mp.log(
+                mp.fsum(p**order * q ** (1 - order) for p, q in zip(distributions[x], distributions[y], strict=True))
+            )
+            / (order - 1)
             for x, y in neighbours
         )
         assert mechanism.renyi(2.5) == pytest.approx(float(renyi), rel=1e-11)
@@ -219,21 +227,21 @@ def test_what_p4_claims_and_what_is_true():
 
 
 @pytest.mark.thorough
-def test_releases_follow_the_law():
+def test_releases_follow_the_distribution():
     mechanism = HellingerMechanism([1, 0.5, 2], 5, 1.1)
     counts, times = np.array([1, 3, 1]), 4000
     rng = np.random.default_rng(11)
-    outcomes, law = mechanism.law(counts)
+    outcomes, distribution = mechanism.distribution(counts)
     released = np.array([mechanism.release(counts, random_seed=rng) for _ in range(times)])
     seen = np.array([np.all(released == row, axis=1).sum() for row in outcomes])
 
     def statistic(expected):
         return float(np.sum((seen - times * expected) ** 2 / (times * expected)))
 
-    least = chi2.isf(1e-6, len(law) - 1)
-    assert statistic(law) < least
+    least = chi2.isf(1e-6, len(distribution) - 1)
+    assert statistic(distribution) < least
     for factor in (0.7, 1.3):
-        assert statistic(HellingerMechanism([1, 0.5, 2], 5, 1.1 * factor).law(counts)[1]) > least
+        assert statistic(HellingerMechanism([1, 0.5, 2], 5, 1.1 * factor).distribution(counts)[1]) > least
 
 
 def test_draws_and_estimates_are_those_of_one_release():
@@ -304,10 +312,10 @@ def test_too_many_neighbours_are_refused_before_they_are_listed():
 def test_neighbours_in_parts_are_the_same_pairs(monkeypatch):
     mechanism = HellingerMechanism([1, 2, 0.5, 1], 5, 0.4)
     whole = [mechanism.epsilon(1e-6), mechanism.renyi(3.0), mechanism.pure_epsilon]
-    pairs = sum(len(first) for first, _ in mechanism._laws.candidates.neighbours)
-    assert pairs == mechanism._laws.candidates.number_of_neighbours == 35 * 6
-    monkeypatch.setattr("pymc_dirdp.papers.hellinger_laws._AT_ONCE", 200)
-    _laws.cache_clear()
+    pairs = sum(len(first) for first, _ in mechanism._distributions.candidates.neighbours)
+    assert pairs == mechanism._distributions.candidates.number_of_neighbours == 35 * 6
+    monkeypatch.setattr("pymc_dirdp.papers.hellinger_distributions._AT_ONCE", 200)
+    _distributions.cache_clear()
     again = HellingerMechanism([1, 2, 0.5, 1], 5, 0.4)
     assert [again.epsilon(1e-6), again.renyi(3.0), again.pure_epsilon] == pytest.approx(whole, rel=1e-12)
 

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import beta
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.papers.hellinger_laws import AffinityRows, affinity_loss, hellinger_distance
+from pymc_dirdp.papers.hellinger_distributions import AffinityRows, affinity_loss, hellinger_distance
 
 
 def by_mpmath(a, b):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.papers.hellinger_laws import (
+from pymc_dirdp.papers.hellinger_distributions import (
     Candidates,
     global_sensitivity,
     hellinger_distance,

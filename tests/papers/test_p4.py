@@ -9,7 +9,7 @@ import pytest
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.papers import p4_ilap_mech, p4_lap_mech, p4_local_distance, p4_local_loss
 from pymc_dirdp.papers.hellinger import HellingerMechanism
-from pymc_dirdp.papers.hellinger_laws import hellinger_distance
+from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 
 
 @pytest.mark.parametrize("d", [2, 3, 5])
@@ -23,7 +23,7 @@ def test_the_scales_of_section_4_1(d):
 
 
 def by_definition(counts, prior, exponent):
-    """The law of section 4.2.2 for two categories, written out."""
+    """The distribution of section 4.2.2 for two categories, written out."""
     n = sum(counts)
     posteriors = np.array([[z + prior[0], n - z + prior[1]] for z in range(n + 1)])
     truth = posteriors[counts[0]]
@@ -37,15 +37,15 @@ def by_definition(counts, prior, exponent):
 @pytest.mark.parametrize("prior", [[1, 1], [0.1, 0.1], [2, 0.3]])
 def test_the_local_mechanism_is_its_definition(prior):
     n, exponent = 9, 0.7
-    laws = [by_definition([x, n - x], prior, exponent) for x in range(n + 1)]
-    for x, (law, distances) in enumerate(laws):
+    distributions = [by_definition([x, n - x], prior, exponent) for x in range(n + 1)]
+    for x, (distribution, distances) in enumerate(distributions):
         found = p4_local_distance([x, n - x], prior=prior, exponent=exponent)
-        assert found == pytest.approx(float(law @ distances), rel=1e-11)
-    losses = [np.abs(np.log(p / q)).max() for (p, _), (q, _) in itertools.pairwise(laws)]
+        assert found == pytest.approx(float(distribution @ distances), rel=1e-11)
+    losses = [np.abs(np.log(p / q)).max() for (p, _), (q, _) in itertools.pairwise(distributions)]
     assert p4_local_loss(prior=prior, n_records=n, exponent=exponent) == pytest.approx(max(losses), rel=1e-11)
 
 
-def test_the_local_sensitivity_promises_nothing():
+def test_the_local_sensitivity_guarantees_nothing():
     """ERRATA P4.12: 1.037 at nominal 1."""
     assert p4_local_loss(prior=[0.1, 0.1], n_records=300, exponent=0.5) == pytest.approx(1.037, abs=5e-4)
     # The global sensitivity keeps what it says.

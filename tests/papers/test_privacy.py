@@ -15,7 +15,7 @@ from pymc_dirdp.papers import p2_lemma_1, p2_theorem_1, p2_theorem_1_prior, p2_t
 @pytest.mark.parametrize("omega", [1.01, 3.0, 50.0, math.inf])
 @pytest.mark.parametrize("delta", [1e-9, 1e-2, 0.9])
 def test_lemma_1_is_the_best_order_of_a_looser_lemma(rho, omega, delta):
-    """`order * rho + log(1 / delta) / (order - 1)`, least over the orders that the promise covers."""
+    """`order * rho + log(1 / delta) / (order - 1)`, least over the orders that the guarantee covers."""
     epsilon = p2_lemma_1(rho=rho, omega=omega, delta=delta).epsilon
     orders = 1 + np.exp(np.linspace(-25, 25, 400_001))
     orders = np.append(orders[orders < omega], omega if math.isfinite(omega) else [])

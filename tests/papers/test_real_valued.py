@@ -1,4 +1,4 @@
-"""Real-valued statistics: divergences of Dirichlet laws in closed form, limits, and quadrature."""
+"""Real-valued statistics: divergences of Dirichlet distributions in closed form, limits, and quadrature."""
 
 import math
 

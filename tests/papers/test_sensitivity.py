@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.papers import p4_global_sensitivity, p4_local_sensitivity, p4_smooth_sensitivity
-from pymc_dirdp.papers.hellinger_laws import hellinger_distance
+from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 
 
 def data_sets(n, d):

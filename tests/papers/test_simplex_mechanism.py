@@ -71,7 +71,7 @@ def test_moments_are_those_of_proposition_1():
 
 
 def test_accuracy_theorem_with_its_correction():
-    """ERRATA P3.4: the printed k lacks 2 n. By simulation, the corrected one keeps its promise; the printed fails."""
+    """ERRATA P3.4: the printed k lacks 2 n. By simulation, the corrected one keeps its guarantee; the printed fails."""
     corrected = SimplexMechanism.concentration_for_accuracy(0.08, 0.726, 6)
     printed = math.log(1 / 0.726) / (2 * 0.08**2) - 1
     rng = np.random.default_rng(2)
@@ -96,7 +96,7 @@ def test_accuracy_theorem_with_its_correction():
         (["a", "b", "c"], [0, 1], DataError, "vector of probabilities"),
     ],
 )
-def test_inputs_outside_of_the_promise(p, protected, error, message):
+def test_inputs_outside_of_the_guarantee(p, protected, error, message):
     with pytest.raises(error, match=message) as caught:
         SimplexMechanism(24, domain()).sample(p, protected=protected)
     assert "0.36" not in str(caught.value)
@@ -112,7 +112,7 @@ def test_a_sum_that_misses_1_by_more_than_rounding_is_refused(miss):
     with pytest.raises(DataError, match=r"Pass p / p.sum\(\)") as raised:
         tiny.sample(moved, protected=[0, 1])
     assert "0.3" not in str(raised.value)
-    # What it hid: a loss of a thousand records, where the mechanism promises about half of one.
+    # What it hid: a loss of a thousand records, where the mechanism guarantees about half of one.
     draws = tiny.sample(p, protected=[0, 1], draws=9, sampler="fast", random_seed=2)
     ratio = tiny.log_likelihood_ratio(draws, p, p + [5e-13, -5e-13 + 9e-10, 0])
     assert np.abs(ratio).max() > 3 * tiny.epsilon(1e-6)
@@ -170,8 +170,8 @@ def test_the_step_of_a_small_domain_is_not_rounded_down(m, eta, etabar):
     assert exact <= Fraction(step) <= exact + m * Fraction(1, 2**51)
 
 
-def test_calibration_leaves_a_margin_for_rounding():
-    """Without one, some calibrations broke their promise by 1e-15 when it was computed with 40 digits."""
+def test_calibration_leaves_a_marginal_for_rounding():
+    """Without one, some calibrations broke their guarantee by 1e-15 when it was computed with 40 digits."""
     for k in np.geomspace(1, 1e4, 40).tolist():
         box = SimplexDomain(2, eta=0.06 + 1e-5 * k, etabar=0.2, b=0.06)
         target = RenyiDP(order=2, epsilon=SimplexMechanism(k, box).renyi(2.0))
@@ -189,7 +189,7 @@ def test_no_neighbours_exceed_the_pure_loss_of_an_urn(steps):
     mechanism = SimplexMechanism(6.0, held, urn_steps=steps)
     outputs = np.array([c for c in product(range(steps + 1), repeat=4) if sum(c) == steps], dtype=float)
 
-    def log_law(p):
+    def log_distribution(p):
         u = 6.0 * np.array(p)
         terms = gammaln(u + outputs) - gammaln(u) - gammaln(outputs + 1)
         return terms.sum(axis=1) + gammaln(steps + 1) + gammaln(u.sum()) - gammaln(u.sum() + steps)
@@ -200,10 +200,12 @@ def test_no_neighbours_exceed_the_pure_loss_of_an_urn(steps):
     for p, q in permutations(inputs, 2):
         change = np.abs(np.subtract(p, q))
         if np.count_nonzero(change > 1e-9) == 2 and change[3] < 1e-9 and change.max() < held.largest_step + 1e-9:
-            largest = max(largest, float(np.max(log_law(p) - log_law(q))))
+            largest = max(largest, float(np.max(log_distribution(p) - log_distribution(q))))
     assert 0.99 * mechanism.pure_epsilon < largest <= mechanism.pure_epsilon * (1 + 1e-9)
     x, y = mechanism.worst_pair()
-    assert float(np.max(log_law([*x[:3], x[3]]) - log_law([*y[:3], y[3]]))) == pytest.approx(largest, rel=1e-9)
+    assert float(np.max(log_distribution([*x[:3], x[3]]) - log_distribution([*y[:3], y[3]]))) == pytest.approx(
+        largest, rel=1e-9
+    )
 
 
 def test_pure_privacy_of_an_urn():
@@ -223,7 +225,7 @@ def test_pure_privacy_of_an_urn():
         mechanism.sample(p, protected=[0, 1], steps=65)
     with pytest.raises(UnattainableError, match="urn_steps=1000"):
         SimplexMechanism.for_guarantee(PureDP(epsilon=2.0), held)
-    # An audit draws from the urn, and knows the law of its counts.
+    # An audit draws from the urn, and knows the distribution of its counts.
     x, y = mechanism.worst_pair()
     outputs = mechanism.releases(x, 50, random_seed=4)
     ratio = mechanism.log_likelihood_ratio(outputs, x, y)

@@ -1,4 +1,4 @@
-"""Truncated whole noise and P4's Laplace mechanisms: P4's tables, exact laws, curves by summation."""
+"""Truncated whole noise and P4's Laplace mechanisms: P4's tables, exact distributions, curves by summation."""
 
 import math
 
@@ -16,9 +16,11 @@ FORMS = {"lap": p4_lap_mech, "ilap": p4_ilap_mech}
 
 def steps(mechanism, n=1000):
     """How likely the released first count is 0, 1, 2, ... from the true one, in either direction and in both."""
-    outcomes, law = mechanism.law([n // 2, n - n // 2])
+    outcomes, distribution = mechanism.distribution([n // 2, n - n // 2])
     shift = outcomes[:, 0] - n // 2
-    return [law[shift == t].sum() for t in range(3)], [law[np.abs(shift) == t].sum() for t in range(1, 3)]
+    return [distribution[shift == t].sum() for t in range(3)], [
+        distribution[np.abs(shift) == t].sum() for t in range(1, 3)
+    ]
 
 
 # P4's Tables 1 and 2: what is printed there, and it is right.
@@ -74,17 +76,17 @@ def test_the_geometric_form_is_the_most_accurate_for_two_categories():
     assert geometric.pure_epsilon <= 1
 
 
-def noise_laws(noise, scale):
-    """The law of the noise in one cell, and the same one step up, on whole numbers."""
+def noise_distributions(noise, scale):
+    """The distribution of the noise in one cell, and the same one step up, on integers."""
     g = np.arange(-600, 602)
     if noise == "geometric":
-        law = np.exp(-np.abs(g) / scale)
-        law /= law.sum()
+        distribution = np.exp(-np.abs(g) / scale)
+        distribution /= distribution.sum()
     else:
-        law = laplace.cdf(g + 1, scale=scale) - laplace.cdf(g, scale=scale)
+        distribution = laplace.cdf(g + 1, scale=scale) - laplace.cdf(g, scale=scale)
         # The difference of two numbers near 1 loses everything; on that side take tails.
-        law = np.where(g >= 0, laplace.sf(g, scale=scale) - laplace.sf(g + 1, scale=scale), law)
-    return law[1:], law[:-1]
+        distribution = np.where(g >= 0, laplace.sf(g, scale=scale) - laplace.sf(g + 1, scale=scale), distribution)
+    return distribution[1:], distribution[:-1]
 
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
@@ -93,7 +95,7 @@ def noise_laws(noise, scale):
 @pytest.mark.thorough
 def test_curves_by_summation(noise, scale, d):
     mechanism = TruncatedNoiseMechanism(np.ones(d), 100, scale, noise_kind=noise)
-    p, q = noise_laws(noise, mechanism.scale)
+    p, q = noise_distributions(noise, mechanism.scale)
     kept = (p > 1e-60) & (q > 1e-60)
     p, q = p[kept], q[kept]
     if d == 3:
@@ -115,11 +117,11 @@ def test_curves_by_summation(noise, scale, d):
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
 @pytest.mark.parametrize("total", ["kept", "printed"])
 @pytest.mark.parametrize("counts", [[0, 7], [7, 0], [3, 4], [2, 0, 5], [0, 7, 0]])
-def test_laws_add_up_and_stay_inside(noise, total, counts):
+def test_distributions_add_up_and_stay_inside(noise, total, counts):
     mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 3.0, noise_kind=noise, total=total)
-    outcomes, law = mechanism.law(counts)
-    assert law.sum() == pytest.approx(1, rel=1e-14)
-    assert np.all(law >= 0)
+    outcomes, distribution = mechanism.distribution(counts)
+    assert distribution.sum() == pytest.approx(1, rel=1e-14)
+    assert np.all(distribution >= 0)
     assert np.all((outcomes >= 0) & (outcomes <= 7))
     totals = outcomes.sum(axis=1)
     assert np.all(totals == 7) if total == "kept" or len(counts) == 2 else totals.max() == 14
@@ -128,29 +130,29 @@ def test_laws_add_up_and_stay_inside(noise, total, counts):
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
 @pytest.mark.parametrize("counts", [[1, 6], pytest.param([4, 2, 1], marks=pytest.mark.thorough)])
 @pytest.mark.thorough
-def test_releases_follow_the_law(noise, counts):
+def test_releases_follow_the_distribution(noise, counts):
     mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0, noise_kind=noise)
     times, rng = 4000, np.random.default_rng(3)
 
     def merged(law_of):
-        law = np.zeros((8,) * len(counts))
-        np.add.at(law, tuple(law_of[0].T), law_of[1])
-        return law.ravel()
+        distribution = np.zeros((8,) * len(counts))
+        np.add.at(distribution, tuple(law_of[0].T), law_of[1])
+        return distribution.ravel()
 
-    expected = merged(mechanism.law(counts))
+    expected = merged(mechanism.distribution(counts))
     seen = np.zeros((8,) * len(counts))
     np.add.at(seen, tuple(np.array([mechanism.release(counts, random_seed=rng) for _ in range(times)]).T), 1)
     possible = expected > 0
 
-    def statistic(law):
-        return float(np.sum((seen.ravel() - times * law)[possible] ** 2 / (times * law)[possible]))
+    def statistic(distribution):
+        return float(np.sum((seen.ravel() - times * distribution)[possible] ** 2 / (times * distribution)[possible]))
 
     assert seen.ravel()[~possible].sum() == 0
     least = chi2.isf(1e-6, possible.sum() - 1)
     assert statistic(expected) < least
     for factor in (0.7, 1.3):
         other = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0 * factor, noise_kind=noise)
-        assert statistic(merged(other.law(counts))) > least
+        assert statistic(merged(other.distribution(counts))) > least
 
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
@@ -171,6 +173,6 @@ def test_arguments():
     with pytest.raises(ArgumentError, match="total"):
         TruncatedNoiseMechanism([1, 1], 5, 1.0, total="lost")
     with pytest.raises(UnattainableError, match="more than"):
-        TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).law([1000, 0, 0, 0])
+        TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).distribution([1000, 0, 0, 0])
     released = TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).release([1000, 0, 0, 0], random_seed=1)
     assert released.sum() == 1000

@@ -16,7 +16,7 @@ from pymc_dirdp.privacy.people import Contribution
 
 def by_quadrature(prior, alpha, r, n):
     """Two categories: an integral over p of a sum over counts of the two expectations over y, which is Beta."""
-    prior_law = stats.beta(*prior)
+    prior_distribution = stats.beta(*prior)
 
     def given(p):
         x = np.arange(n + 1)
@@ -28,7 +28,7 @@ def by_quadrature(prior, alpha, r, n):
         mean = u / total
         of_draw = (mean * (digamma(u + 1) - digamma(total + 1))).sum(axis=0)
         reverse = of_draw - mean[0] * np.log(p) - mean[1] * np.log1p(-p)
-        return prior_law.pdf(p) * (mass @ forward), prior_law.pdf(p) * (mass @ reverse)
+        return prior_distribution.pdf(p) * (mass @ forward), prior_distribution.pdf(p) * (mass @ reverse)
 
     return [integrate.quad(lambda p, i=i: given(p)[i], 0, 1, epsabs=1e-11, limit=400)[0] for i in (0, 1)]
 

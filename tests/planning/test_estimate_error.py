@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.margins import MarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import MarginalsMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning import estimate_error as module

@@ -8,7 +8,7 @@ import pytest
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism
-from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.margins import Protected, by_table, chosen_noise, margins_of, weights_of
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP

@@ -19,7 +19,7 @@ def script():
 
 @pytest.fixture(scope="module")
 def table(script):
-    path = ROOT / "docs" / "utility_table.md"
+    path = ROOT / "docs" / "figures" / "utility_table.md"
     if not path.exists():
         pytest.skip("the documentation is not beside these tests")
     rows = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in path.read_text().splitlines()[2:]]

@@ -56,7 +56,7 @@ def test_the_frontier_shows_every_loss():
     assert line(dirdp.plots.plot_frontier(pure), "gaussian").get_xydata().size == 0
 
 
-def test_an_estimate_from_margins_has_no_draw_to_show():
+def test_an_estimate_from_marginals_has_no_draw_to_show():
     data = {"a": ["x", "y"] * 20, "b": ["p", "p", "q", "q"] * 10}
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories={"a": ["x", "y"], "b": ["p", "q"]})
     measured = dirdp.sample(TARGET, model, mechanism="marginals")
@@ -185,7 +185,7 @@ def darkened(ax, mark):
 
 
 def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
-    """In every one of the axes and not in a margin, upon what is drawn: at 0.1.0 nothing said so."""
+    """In every one of the axes and not in a marginal, upon what is drawn: at 0.1.0 nothing said so."""
     _, given = plt.subplots(1, 3, figsize=(6, 2))
     pictures = [
         *dirdp.plots.plot_posteriors(diagnosis),

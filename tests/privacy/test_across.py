@@ -83,7 +83,7 @@ def changed(epsilon, left, joined, *, back):
 
 
 def test_the_oracle_of_a_change_between_groups():
-    """With much in both rows and one r it is a pair of Gamma laws, whose curve is known in closed form."""
+    """With much in both rows and one r it is a pair of Gamma distributions, whose curve is known in closed form."""
     full = ((0.5, 1e7, 0.1), (0.5, 1e7, 0.1))
     for back in (False, True):
         assert changed(0.3, *full, back=back) == pytest.approx(ReplaceOnePair(0.5, 0.5, 0.1).delta(0.3), rel=1e-5)

@@ -167,7 +167,7 @@ def test_a_release_that_tells_nothing_adds_nothing(times):
 
 @pytest.mark.parametrize("others", [(), ((Fixed(0.0), 1),), ((SMALL, 3), (Bounded(0.1, 1e-9), 2))])
 @pytest.mark.parametrize("times", [1, 4])
-def test_a_release_that_tells_everything_keeps_no_promise(others, times):
+def test_a_release_that_tells_everything_keeps_no_guarantee(others, times):
     everything = Composition(((Fixed(1.0), times), *others))
     assert everything.delta(3.0) == 1
     assert everything.epsilon(0.999) == math.inf
@@ -180,7 +180,7 @@ def test_a_release_that_tells_everything_keeps_no_promise(others, times):
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 0.5])
 @pytest.mark.parametrize("times", [2, 3])
 def test_the_worst_of_every_size_composes(epsilon, delta, times):
-    """Oracle: the law of the sum by hand, without rounding (Kairouz, Oh and Viswanath, Theorem 3.3)."""
+    """Oracle: the distribution of the sum by hand, without rounding (Kairouz, Oh and Viswanath, Theorem 3.3)."""
     composed = Composition(((Bounded(epsilon, delta), times),))
     leaked = 1 - (1 - Fraction(delta)) ** times
     with mpmath.workdps(1000 if epsilon < 1 else 50):
@@ -204,7 +204,7 @@ def test_the_worst_of_every_size_composes(epsilon, delta, times):
     assert bound <= 1.01 * times * epsilon or (delta > 0 and epsilon > 1e7 and bound == math.inf)
 
 
-def test_a_promise_of_epsilon_zero_beside_others():
+def test_a_guarantee_of_epsilon_zero_beside_others():
     """Found by review: the grid of its loss started at 0 and never grew. It leaks, and adds nothing else."""
     leaking, others = 1 - (1 - 1e-7) ** 2, Composition(((Bounded(0.1, 0.0), 3),))
     both = Composition(((Bounded(0.0, 1e-7), 2), (Bounded(0.1, 0.0), 3)))
@@ -248,12 +248,12 @@ def draws_delta(epsilon, *tables):
 
 
 def test_the_oracle_of_several_draws():
-    laws = (1.4, 2.0), (1.0, 2.4)
+    distributions = (1.4, 2.0), (1.0, 2.4)
     u = np.linspace(-60, 60, 60_001)
     density = np.exp(1.4 * u - 3.4 * np.logaddexp(0, u) - betaln(1.4, 2.0))
     loss = 0.4 * u - betaln(1.4, 2.0) + betaln(1.0, 2.4)
     one = np.sum(density * -np.expm1(np.minimum(0.3 - loss, 0))) * (u[1] - u[0])
-    assert draws_delta(0.3, (*laws, 1)) == pytest.approx(one, rel=1e-6)
+    assert draws_delta(0.3, (*distributions, 1)) == pytest.approx(one, rel=1e-6)
 
 
 @pytest.mark.thorough
@@ -267,8 +267,12 @@ def test_no_neighbours_exceed_the_curve_of_several_draws(alpha, r, times):
         for n_records in (1, 2, 62):
             for n in range(n_records):
                 a, b = alpha[0] + pair.r * n, alpha[1] + pair.r * (n_records - 1 - n)
-                laws = (a + pair.r, b), (a, b + pair.r)
-                worst = max(worst, draws_delta(epsilon, (*laws, times)), draws_delta(epsilon, (*laws[::-1], times)))
+                distributions = (a + pair.r, b), (a, b + pair.r)
+                worst = max(
+                    worst,
+                    draws_delta(epsilon, (*distributions, times)),
+                    draws_delta(epsilon, (*distributions[::-1], times)),
+                )
         assert worst <= claim <= worst * 1.02
         assert together.delta(epsilon) < Composition(((pair, times),)).delta(epsilon)
 
@@ -301,8 +305,8 @@ def test_no_neighbours_exceed_the_curve_of_several_tables(name):
     moves = []
     for (first, second), r, draws in tables:
         sizes = [(n, n_records - 1 - n) for n_records in (1, 2) for n in range(n_records)]
-        laws = [((first + r * n + r, second + r * k), (first + r * n, second + r * k + r)) for n, k in sizes]
-        moves.append([(*law[::way], draws) for law in laws for way in (1, -1)])
+        distributions = [((first + r * n + r, second + r * k), (first + r * n, second + r * k + r)) for n, k in sizes]
+        moves.append([(*distribution[::way], draws) for distribution in distributions for way in (1, -1)])
     for epsilon in (0.0, 0.3, 1.0):
         deltas = [draws_delta(epsilon or 1e-9, *move) for move in itertools.product(*moves)]
         claim, worst = together.delta(epsilon), max(deltas)
@@ -314,7 +318,7 @@ def test_no_neighbours_exceed_the_curve_of_several_tables(name):
 
 @dataclass(frozen=True)
 class Finite(PrivacyCurves):
-    """Two laws on outcomes, as fractions, in both orders or in one."""
+    """Two distributions on outcomes, as fractions, in both orders or in one."""
 
     p: tuple[Fraction, ...]
     q: tuple[Fraction, ...]
@@ -343,16 +347,19 @@ class Finite(PrivacyCurves):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_directions_of_finite_laws_against_exact_sums(seed):
-    """Oracle: all outcomes of all tables in fractions, for each choice of directions. The curves of laws may cross."""
+def test_directions_of_finite_distributions_against_exact_sums(seed):
+    """Oracle: all outcomes of all tables in fractions, for each choice of directions.
+
+    The curves of distributions may cross.
+    """
     rng = np.random.default_rng(seed)
 
-    def law():
+    def distribution():
         weights = [Fraction(int(n)) for n in rng.integers(4, 12, 3)]
         return tuple(weight / sum(weights) for weight in weights)
 
-    one, other = Finite(law(), law()), Finite(law(), law())
-    parts = ((one, 2), (other, 1), (one, 2), (other, 1), (Finite(law(), law()), 1))
+    one, other = Finite(distribution(), distribution()), Finite(distribution(), distribution())
+    parts = ((one, 2), (other, 1), (one, 2), (other, 1), (Finite(distribution(), distribution()), 1))
     together, apart = Composition(parts, fixed=True), Composition(parts)
     worst = dict.fromkeys((Fraction(1), Fraction(5, 4), Fraction(2)), Fraction(0))
     for ways in itertools.product((False, True), repeat=len(parts)):

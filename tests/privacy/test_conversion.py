@@ -18,7 +18,7 @@ def largest_log_delta(order, divergence, epsilon):
     """The proof of P1 Lemma 3, by brute force and without its closed form.
 
     `delta = E[(1 - exp(epsilon - L))+]` and `exp((order - 1) divergence) = E[exp((order - 1) L)]`, so the largest ratio
-    of the two integrands over the loss L is what one may conclude.
+    of the two integrands over the loss L is what one may infer.
     """
     with mp.workdps(30):
         order, epsilon = mp.mpf(order), mp.mpf(epsilon)
@@ -52,7 +52,7 @@ def test_both_directions_of_the_conversion_are_one(order):
         assert epsilon == 0 or log_delta_at(order, 0.3, epsilon) == pytest.approx(math.log(delta), rel=1e-9)
 
 
-def test_no_promise_is_below_zero_or_above_certainty():
+def test_no_guarantee_is_below_zero_or_above_certainty():
     assert epsilon_at(2.0, 0.0, 0.999) == 0.0
     assert log_delta_at(2.0, 50.0, 0.0) == 0.0
     assert epsilon_at(2.0, math.inf, 0.1) == math.inf
@@ -78,7 +78,7 @@ def test_the_best_order_is_found_beside_infinities(best):
 
 @pytest.mark.parametrize("largest", [1.2, 7.0, 1e8])
 def test_the_best_order_never_exceeds_the_largest(largest):
-    """A promise that ends at an order says nothing beyond it."""
+    """A guarantee that ends at an order says nothing beyond it."""
     asked = []
     order = best_order(lambda order: asked.append(order) or 1 / order, largest=largest)
     assert order <= largest

@@ -197,7 +197,7 @@ def test_min_count_bounds_every_data_set_that_keeps_it(adjacency):
                     worst = max(worst, dirichlet_renyi(order, r * x + alpha, r * y + alpha))
                     worst = max(worst, dirichlet_renyi(order, r * y + alpha, r * x + alpha))
     assert worst <= bound * ORACLE
-    # The promise is used: without it the bound is far larger.
+    # The guarantee is used: without it the bound is far larger.
     assert bound < 0.5 * dominating_pair(alpha, r, adjacency).renyi(order)
 
 
@@ -307,7 +307,7 @@ def test_uneven_priors_and_tiny_concentrations_keep_ten_digits(epsilon):
 
 @pytest.mark.parametrize("pair", [ReplaceOnePair(1.0, 2.0, 1e10), AddRemovePair(1.0, 1e10)])
 def test_orders_at_the_end_of_the_doubles_are_no_way_round_a_curve(pair):
-    """A divergence that was no number vanished in a maximum: (1, 1e300)-tCDP was promised by its divergence at 1."""
+    """A divergence that was no number vanished in a maximum: (1, 1e300)-tCDP was guaranteed by its divergence at 1."""
     assert pair.renyi(1e300) == math.inf
     assert pair.rho(1e300) == math.inf
 

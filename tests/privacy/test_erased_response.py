@@ -9,7 +9,7 @@ import pytest
 from pymc_dirdp.privacy import bounded_loss as erased_response
 from pymc_dirdp.privacy.bounded_loss import ErasedResponse, RandomisedResponse, erased_responses
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws, product_of
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 
 EPSILONS, ORDERS = (0.0, 0.2, 0.65, 1.1), (1.0, 1.2, 3.0, 40.0)
 
@@ -22,7 +22,7 @@ def independent(u):
 def single(u, kept):
     with np.errstate(divide="ignore"):
         p = np.log([kept, max(1 - kept * (1 + math.exp(-u)), 0.0), kept * math.exp(-u)])
-    return FiniteLaws(p, p[::-1])
+    return FiniteDistributions(p, p[::-1])
 
 
 def above(bound, truth, slack):
@@ -33,16 +33,16 @@ def above(bound, truth, slack):
     ("u", "kept"), [(0.7, 0.4), (1.5, 0.3), (0.7, independent(0.7)), (3.0, 1 / (1 + math.exp(-3)))]
 )
 def test_one_step_is_its_definition(u, kept):
-    curve, law = ErasedResponse(u, kept), single(u, kept)
+    curve, distribution = ErasedResponse(u, kept), single(u, kept)
     for epsilon in EPSILONS:
-        above(curve.delta(epsilon), law.delta(epsilon) * (1 - 1e-15), 1e-13)
+        above(curve.delta(epsilon), distribution.delta(epsilon) * (1 - 1e-15), 1e-13)
     for order in ORDERS:
-        above(curve.renyi(order), law.renyi(order) * (1 - 1e-15), 1e-13)
+        above(curve.renyi(order), distribution.renyi(order) * (1 - 1e-15), 1e-13)
     assert curve._renyi(math.inf) == curve.pure_epsilon >= u
     for omega in (1.5, 20.0, math.inf):
         orders = np.geomspace(1.0001, min(omega, 200.0), 40)
-        largest = max(law.renyi(order) / order for order in orders.tolist())
-        assert largest <= curve.rho(omega) <= max(largest, law.renyi(1.0)) * 1.02
+        largest = max(distribution.renyi(order) / order for order in orders.tolist())
+        assert largest <= curve.rho(omega) <= max(largest, distribution.renyi(1.0)) * 1.02
 
 
 def test_nothing_erased_and_two_independent_cells_are_randomised_responses():
@@ -61,13 +61,13 @@ def test_nothing_erased_and_two_independent_cells_are_randomised_responses():
 def test_a_chain_without_erasure_is_noise_on_one_cell(steps):
     u, k = 0.7, np.arange(-400, 401)
     p, q = (-np.abs(k - shift) * u for shift in (0, steps))
-    laws = FiniteLaws(*(log - np.logaddexp.reduce(log) for log in (p, q)))
+    distributions = FiniteDistributions(*(log - np.logaddexp.reduce(log) for log in (p, q)))
     curve = ErasedResponse(u, 1 / (1 + math.exp(-u)), steps)
     for epsilon in (*EPSILONS, (steps - 0.1) * u):
-        above(curve.delta(epsilon), laws.delta(epsilon) * (1 - 1e-14), 1e-12)
+        above(curve.delta(epsilon), distributions.delta(epsilon) * (1 - 1e-14), 1e-12)
     for order in ORDERS:
-        above(curve.renyi(order), laws.renyi(order) * (1 - 1e-14), 1e-12)
-    assert laws.rho(9.0) * 0.99 <= curve.rho(9.0) <= laws.rho(9.0) * 1.01
+        above(curve.renyi(order), distributions.renyi(order) * (1 - 1e-14), 1e-12)
+    assert distributions.rho(9.0) * 0.99 <= curve.rho(9.0) <= distributions.rho(9.0) * 1.01
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.4, 0.56])
@@ -101,8 +101,8 @@ def test_several_blocks_are_a_product(steps, monkeypatch):
     times, masses = one._positive
     log = np.log(masses)
     middle = np.log([1 - masses.sum() - np.sum(masses * np.exp(-times * 0.4))])
-    law = np.concatenate([(log - times * 0.4)[::-1], middle, log])
-    product = product_of([FiniteLaws(law, law[::-1])] * blocks)
+    distribution = np.concatenate([(log - times * 0.4)[::-1], middle, log])
+    product = product_of([FiniteDistributions(distribution, distribution[::-1])] * blocks)
     several = ErasedResponse(0.4, 0.42, steps, blocks)
     for epsilon in EPSILONS:
         above(several.delta(epsilon), product.delta(epsilon) * (1 - 1e-12), 1e-9)

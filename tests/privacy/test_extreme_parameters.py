@@ -109,7 +109,7 @@ def test_both_ways_to_compute_a_divergence_meet(b):
         assert_allclose(below.delta(epsilons), above.delta(epsilons), rtol=1e-9)
 
 
-def test_inflation_keeps_its_promise_with_130_digits():
+def test_inflation_keeps_its_guarantee_with_130_digits():
     guarantee = ApproxDP(epsilon=3e-5, delta=1e-9)
     mechanism = calibrate(guarantee, prior=[1, 1], strategy="inflate")
     assert mechanism.alpha.min() > 1e9
@@ -124,7 +124,7 @@ def test_mechanisms_with_large_parameters_can_be_pickled():
 
 
 @pytest.mark.parametrize("r", [1e10, 1e14, 1e18, 1e30, 1e90])
-def test_a_large_r_promises_nothing(r):
+def test_a_large_r_guarantees_nothing(r):
     """From r of 1e17 on the distance that is looked at was lost against 1, and a delta of 1 came out as 0."""
     assert not DirichletMechanism([1.0, 1.0], r).satisfies(ApproxDP(epsilon=700, delta=0.9))
     for pair in (AddRemovePair(1.0, r), AppearingRecords(AddRemovePair(1.0, r)), ReplaceOnePair(0.5, 2.0, r)):
@@ -227,7 +227,7 @@ def test_parameters_without_curves_in_doubles_are_refused():
         DirichletMechanism([1, 1], 1.0, min_count=1e300)
     with pytest.raises(ArgumentError, match="records"):
         Contribution(10**20)
-    # Whole numbers beyond all doubles ended in an OverflowError.
+    # Integers beyond all doubles ended in an OverflowError.
     for call in (lambda: Contribution(10**400), lambda: DirichletMechanism([1, 1], 10**400)):
         with pytest.raises(ArgumentError):
             call()
@@ -239,7 +239,7 @@ def test_parameters_without_curves_in_doubles_are_refused():
                 noise([1, 1], parameter)
 
 
-def test_a_loss_that_is_no_number_is_beyond_every_promise():
+def test_a_loss_that_is_no_number_is_beyond_every_guarantee():
     assert log_excess(math.nan, 1.0) == math.inf
 
 

@@ -386,24 +386,26 @@ def test_rows_of_public_numbers_lose_what_the_worst_row_does(alphas, numbers):
     deltas, divergences = zip(
         *(worst_within(row, n, r, floor, epsilon, order) for row, n in zip(alphas, numbers, strict=True)), strict=True
     )
-    law = (alpha, r, floor, math.inf, "replace-one")
+    distribution = (alpha, r, floor, math.inf, "replace-one")
     # A person has one record somewhere, or publicly in one of the rows, or one in every row.
     for contribution in (1, Contribution(1, ("own",))):
-        curves = floored_curves(*law, contribution, numbers)
-        assert max(deltas) <= curves.delta(epsilon) <= floored_curves(*law, contribution).delta(epsilon)
-        assert max(divergences) <= curves.renyi(order) <= floored_curves(*law, contribution).renyi(order)
-    each = floored_curves(*law, Contribution(1, ("each",)), numbers)
-    assert sum(divergences) <= each.renyi(order) <= floored_curves(*law, Contribution(1, ("each",))).renyi(order)
+        curves = floored_curves(*distribution, contribution, numbers)
+        assert max(deltas) <= curves.delta(epsilon) <= floored_curves(*distribution, contribution).delta(epsilon)
+        assert max(divergences) <= curves.renyi(order) <= floored_curves(*distribution, contribution).renyi(order)
+    each = floored_curves(*distribution, Contribution(1, ("each",)), numbers)
+    assert (
+        sum(divergences) <= each.renyi(order) <= floored_curves(*distribution, Contribution(1, ("each",))).renyi(order)
+    )
     assert each.delta(epsilon) >= max(deltas)
 
 
 def test_the_worst_row_need_not_be_the_smallest_or_the_largest():
     """Few records cannot make a large loss, and many cannot either, because some cell then holds many of them."""
-    rows, law = np.full((3, 2), 0.02), (0.7, 4.0)
-    together = floored_curves(rows, *law, n_records=[2, 60, 5000]).delta(0.8)
-    alone = [floored_curves(rows[:1], *law, n_records=n).delta(0.8) for n in (2, 60, 5000)]
+    rows, distribution = np.full((3, 2), 0.02), (0.7, 4.0)
+    together = floored_curves(rows, *distribution, n_records=[2, 60, 5000]).delta(0.8)
+    alone = [floored_curves(rows[:1], *distribution, n_records=n).delta(0.8) for n in (2, 60, 5000)]
     assert together == max(alone) == alone[1]
-    assert together < floored_curves(rows, *law).delta(0.8) / 2
+    assert together < floored_curves(rows, *distribution).delta(0.8) / 2
 
 
 def test_the_numbers_of_rows_go_with_their_rows():
@@ -612,11 +614,11 @@ def test_the_largest_sum_of_two_variances_is_that_of_a_fine_grid(floor, shapes):
 @pytest.mark.parametrize("joins", [True, False])
 def test_many_orders_at_a_large_shape_are_what_each_is_alone_in_little_memory(joins):
     """There the closed form is lost to rounding, and the legs of the largest orders have tens of thousands of nodes."""
-    law = 1e7, 10.0, 8.0
+    distribution = 1e7, 10.0, 8.0
     tracemalloc.start()
-    together = largest_divergences(ORDERS, *law, joins=joins)
+    together = largest_divergences(ORDERS, *distribution, joins=joins)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 500e6
-    alone = [largest_divergences(ORDERS[i : i + 1], *law, joins=joins)[0] for i in (0, 20, 30, 40, 48)]
+    alone = [largest_divergences(ORDERS[i : i + 1], *distribution, joins=joins)[0] for i in (0, 20, 30, 40, 48)]
     np.testing.assert_allclose(together[[0, 20, 30, 40, 48]], alone, rtol=1e-9)

@@ -1,4 +1,4 @@
-"""Promises: their domains, what follows from them, and the published bounds."""
+"""Guarantees: their domains, what follows from them, and the published bounds."""
 
 import math
 import subprocess
@@ -34,10 +34,10 @@ def test_domains(kind, arguments):
         kind(**arguments)
 
 
-def test_no_delta_is_another_promise():
+def test_no_delta_is_another_guarantee():
     for none in (0, 0.0):
         with pytest.raises(
-            ArgumentError, match=r"got delta=0\. For a promise without delta, write PureDP\(epsilon=1\)"
+            ArgumentError, match=r"got delta=0\. For a guarantee without delta, write PureDP\(epsilon=1\)"
         ):
             ApproxDP(epsilon=1, delta=none)
 
@@ -81,7 +81,7 @@ assert pymc_dirdp.__all__ == sorted(pymc_dirdp.__all__)
 
 
 @pytest.mark.parametrize("value", [1.0000004, 0.99999951, 1e-6 * (1 + 1e-9), 1234567.8, 2 / 3])
-def test_the_text_of_a_promise_follows_from_the_promise(value):
+def test_the_text_of_a_guarantee_follows_from_the_guarantee(value):
     """Found by attack: epsilon 1.0000004 was printed, and published, as 1."""
 
     def numbers(guarantee):

@@ -32,11 +32,11 @@ def direct(loss, epsilon):
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_masses_are_probabilities_under_both_laws(pair):
+def test_masses_are_probabilities_under_both_distributions(pair):
     loss, _ = on_grid(pair, 0.02, 2000)
     assert np.all(loss.masses >= 0)
     assert loss.masses.sum() + loss.infinite == pytest.approx(1, abs=1e-12)
-    # The second law gives exp(-loss) times as much; it may have a little where the first has nothing.
+    # The second distribution gives exp(-loss) times as much; it may have a little where the first has nothing.
     assert loss.masses @ np.exp(-loss.losses) <= 1 + 1e-9
 
 
@@ -175,7 +175,7 @@ def test_the_probability_of_an_infinite_loss_is_one_where_a_part_tells_everythin
 @pytest.mark.parametrize("step", [1e-3, 0.02, 0.3, 2.0])
 @pytest.mark.parametrize(("a", "b", "r"), [(1.0, 1.0, 0.001), (0.3, 2.0, 0.02), (50.0, 40.0, 0.5), (1.0, 0.1, 3.0)])
 def test_a_coarse_grid_has_the_curve_at_its_points(a, b, r, step):
-    """Oracle: each point by itself. Steps that are long for the law are cut into panels."""
+    """Oracle: each point by itself. Steps that are long for the distribution are cut into panels."""
     pair = ReplaceOnePair(a, b, r)
     (found, _) = pair.hockey_sticks(step * r, 60)
     expected = np.array([pair.delta(i * step * r) for i in range(60)])
@@ -186,7 +186,7 @@ def test_a_coarse_grid_has_the_curve_at_its_points(a, b, r, step):
     ("part", "longest"), [(Bounded(0.3, 1e-7), 400), (Bounded(0.0, 1e-7), 400), (Bounded(0.3, 0.0), 400)]
 )
 def test_a_grid_ends_where_the_curve_stops_falling(part, longest):
-    """A promise with a delta had a grid of 65,533 points, all empty but two, and 1000 of them took 84 seconds."""
+    """A guarantee with a delta had a grid of 65,533 points, all empty but two, and 1000 of them took 84 seconds."""
     composition = Composition(((part, 2), (Bounded(0.25, 1e-8), 1)))
     assert all(len(one.masses) < longest for one, _ in composition._loss.parts)
 

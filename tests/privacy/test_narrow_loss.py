@@ -1,4 +1,4 @@
-"""Hockey-stick curves of laws with large parameters, against integrals of 50 digits."""
+"""Hockey-stick curves of distributions with large parameters, against integrals of 50 digits."""
 
 import mpmath as mp
 import pytest
@@ -18,7 +18,7 @@ def integrated(r, log_density, mode, spread, shift, epsilon):
 
 
 def replacing(a, b, r, epsilon):
-    """The loss is `r * logit(w)` and a constant, with `w` of Beta(a + r, b) under the first law."""
+    """The loss is `r * logit(w)` and a constant, with `w` of Beta(a + r, b) under the first distribution."""
     norm = mp.loggamma(a + r + b) - mp.loggamma(a + r) - mp.loggamma(b)
     constant = mp.loggamma(a) + mp.loggamma(b + r) - mp.loggamma(a + r) - mp.loggamma(b)
     spread = mp.sqrt(mp.psi(1, a + r) + mp.psi(1, b))
@@ -30,7 +30,7 @@ def replacing(a, b, r, epsilon):
 
 
 def removing(a, r, epsilon):
-    """The loss is `-r * log(G)` and a constant, with `G` of Gamma(a) under the first law."""
+    """The loss is `-r * log(G)` and a constant, with `G` of Gamma(a) under the first distribution."""
     constant = mp.loggamma(a + r) - mp.loggamma(a)
 
     def log_density(x):
@@ -44,7 +44,10 @@ def removing(a, r, epsilon):
 @pytest.mark.parametrize("standard", [0.0, 1.5, 6.0])
 @pytest.mark.thorough
 def test_large_parameters_lose_what_an_integral_says(a, ratio, standard):
-    """The loss is about normal with a standard deviation of `ratio`; 50 digits do not mind that the law is narrow."""
+    """The loss is about normal with a standard deviation of `ratio`.
+
+    50 digits do not mind that the distribution is narrow.
+    """
     r = ratio * a**0.5
     epsilon = float(standard * ratio)
     with mp.workdps(50):

@@ -10,7 +10,7 @@ from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 CASES = [(0.3, 1), (5.0, 1), (0.7, 2), (0.1, 3), (2.0, 3), (0.05, 40), (0.4, 101), (40.0, 2), (1e-4, 7)]
 
 
-def law(u, cells):
+def distribution(u, cells):
     """Oracle: probability and loss of each number of lies."""
     u = mpmath.mpf(u)
     truth = 1 / (1 + mpmath.exp(-u))
@@ -31,7 +31,9 @@ def digits():
 def test_delta(u, cells, share):
     response = RandomisedResponse(u, cells)
     epsilon = share * response.pure_epsilon
-    exact = mpmath.fsum(p * -mpmath.expm1(mpmath.mpf(epsilon) - loss) for p, loss in law(u, cells) if loss > epsilon)
+    exact = mpmath.fsum(
+        p * -mpmath.expm1(mpmath.mpf(epsilon) - loss) for p, loss in distribution(u, cells) if loss > epsilon
+    )
     found = response.delta(epsilon)
     assert exact <= found <= exact * (1 + mpmath.mpf("1e-9"))
     assert found <= 1
@@ -45,9 +47,9 @@ def test_renyi(u, cells, order):
     if order == math.inf:
         exact = cells * mpmath.mpf(u)
     elif order == 1:
-        exact = mpmath.fsum(p * loss for p, loss in law(u, cells))
+        exact = mpmath.fsum(p * loss for p, loss in distribution(u, cells))
     else:
-        moment = mpmath.fsum(p * mpmath.exp((mpmath.mpf(order) - 1) * loss) for p, loss in law(u, cells))
+        moment = mpmath.fsum(p * mpmath.exp((mpmath.mpf(order) - 1) * loss) for p, loss in distribution(u, cells))
         exact = mpmath.log(moment) / (mpmath.mpf(order) - 1)
     assert exact * (1 - mpmath.mpf("1e-20")) <= found <= exact * (1 + mpmath.mpf("1e-13"))
     assert found <= response.pure_epsilon

@@ -1,4 +1,4 @@
-"""Divergences of Gamma laws at orders and parameters where one of their terms is no double."""
+"""Divergences of Gamma distributions at orders and parameters where one of their terms is no double."""
 
 import math
 

@@ -305,7 +305,7 @@ def test_the_table_of_surveys(a, rows, r_unit, r_contribution):
     # A second oracle for the curve on which they end.
     assert 0.99e-6 < composed_by_density(1.0, a, unit.r, rows) < 1e-6 * (1 + 1e-6)
     assert composed_by_density(1.0, a, anywhere.r * rows, 1) == pytest.approx(1e-6, rel=1e-4)
-    # 0.1.0 read one record of a person: its delta is far above the promise.
+    # 0.1.0 read one record of a person: its delta is far above the guarantee.
     before = calibrate(target, prior=prior, strategy="temper").r
     assert composed_by_density(1.0, a, before, rows) > 1e-5
 
@@ -387,14 +387,14 @@ def test_the_largest_over_ordered_pairs_of_groups():
 
 @pytest.mark.parametrize("contribution", [1, 2, EACH])
 def test_a_change_of_groups_by_brute_force(contribution):
-    """Two tables; a person leaves the first and joins the second, both crowded elsewhere."""
+    """Two tables; a person leaves the first and joins the second, both grouped elsewhere."""
     alpha, r, order = np.array([[0.6, 1.0, 3.0], [0.9, 0.7, 3.0]]), 0.1, 2.0
     table = DirichletMechanism(alpha, r, adjacency="add-remove", contribution=contribution)
     claim = AcrossGroups((table, table)).renyi(order)
     moves = list(ways(Contribution.of(contribution), alpha.shape))
-    crowd = np.array([[0, 0, 1e7], [0, 0, 1e7]])
-    worst = max(dirichlet_renyi(order, r * (crowd + c) + alpha, r * crowd + alpha) for c in moves) + max(
-        dirichlet_renyi(order, r * crowd + alpha, r * (crowd + c) + alpha) for c in moves
+    fill_row = np.array([[0, 0, 1e7], [0, 0, 1e7]])
+    worst = max(dirichlet_renyi(order, r * (fill_row + c) + alpha, r * fill_row + alpha) for c in moves) + max(
+        dirichlet_renyi(order, r * fill_row + alpha, r * (fill_row + c) + alpha) for c in moves
     )
     assert worst <= claim * (1 + 1e-6)
     assert worst > 0.999 * claim

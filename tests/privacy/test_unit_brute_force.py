@@ -107,16 +107,16 @@ def kullback_leibler(u, v):
 
 
 def worst_renyi(orders, tables, alpha, r, adjacency, most_others):
-    """Over the data of up to so many others, and no others but a crowd in the last column."""
+    """Over the data of up to so many others, and no others but a group in the last column."""
     bases = {np.zeros(alpha.shape).tobytes(): np.zeros(alpha.shape)}
     for n in range(1, most_others + 1):
         for others in itertools.combinations_with_replacement(tables, n):
             base = np.sum(others, axis=0).astype(float)
             bases[base.tobytes()] = base
-    crowd = np.zeros(alpha.shape)
-    crowd[..., -1] = 1e5
+    fill_row = np.zeros(alpha.shape)
+    fill_row[..., -1] = 1e5
     worst = np.zeros(len(orders))
-    for base in [*bases.values(), crowd]:
+    for base in [*bases.values(), fill_row]:
         for one, other in pairs_of(tables, adjacency):
             worst = np.maximum(worst, dirichlet_renyi(orders, r * (base + one) + alpha, r * (base + other) + alpha))
     return worst
@@ -189,8 +189,8 @@ def test_random_priors(seed):
         assert worst <= mechanism.renyi(order) * ORACLE + 1e-9
 
 
-# The hockey stick. A Dirichlet law is a product of Beta laws of the shares of what is left, so that a table with two
-# such shares (two rows of two cells, or one row of three) is a double integral.
+# The hockey stick. A Dirichlet distribution is a product of Beta distributions of the shares of what is left, so that a
+# table with two such shares (two rows of two cells, or one row of three) is a double integral.
 
 
 def shares(u):
@@ -199,7 +199,7 @@ def shares(u):
 
 
 def beta_masses(shares, panels):
-    """Points of the logit of each share, and the masses of a Beta law there."""
+    """Points of the logit of each share, and the masses of a Beta distribution there."""
     x = np.linspace(-7, 7, panels)
     logit = 2 * np.sinh(x)
     weights = 2 * np.cosh(x) * (x[1] - x[0])
@@ -223,8 +223,8 @@ def deltas_are_kept(name, adjacency, others, alphas, rs, epsilons):
             worst = 0.0
             for base in [np.zeros(shape), *(tables if others else [])]:
                 for one, other in pairs_of(tables, adjacency):
-                    laws = r * (base + one) + alpha, r * (base + other) + alpha
-                    worst = max(worst, hockey_stick(epsilon, *laws))
+                    distributions = r * (base + one) + alpha, r * (base + other) + alpha
+                    worst = max(worst, hockey_stick(epsilon, *distributions))
             # The kink of the integrand is met with this accuracy; see the test of the oracle.
             assert worst <= mechanism.delta(epsilon) + 4e-4
             # With uneven parameters the rows of the worst data go different ways, and the claim allows every way.
@@ -257,7 +257,9 @@ def test_the_oracle_of_the_hockey_stick():
         one = hockey_stick(epsilon, alpha + [0, 0.6], alpha + [0.6, 0])
         other = hockey_stick(epsilon, alpha + [0.6, 0], alpha + [0, 0.6])
         assert max(one, other) == pytest.approx(exact, abs=3e-4)
-    coarse, fine = (hockey_stick(0.5, *laws, panels=panels) for panels in (301, 1201) for laws in [two_rows()])
+    coarse, fine = (
+        hockey_stick(0.5, *distributions, panels=panels) for panels in (301, 1201) for distributions in [two_rows()]
+    )
     assert coarse == pytest.approx(fine, abs=4e-4)
 
 
@@ -302,7 +304,7 @@ def log_density(u, a, b):
 
 
 def row_delta(epsilon, first, second):
-    """Hockey-stick divergence of two Beta laws with equal sums of parameters, by a double exponential rule."""
+    """Hockey-stick divergence of two Beta distributions with equal sums of parameters, by a double exponential rule."""
     (a, b), (c, d) = first, second
     # The likelihood ratio rises or falls with the logit; it is exp(epsilon) here.
     crossing = (epsilon + betaln(a, b) - betaln(c, d)) / (a - c)
@@ -328,11 +330,11 @@ def row_neighbours(mechanism):
     for moving in range(1, min(mechanism.contribution.records, n_records) + 1):
         for n in range(least, n_records - moving - least + 1):
             others = np.array([n, n_records - moving - n])
-            laws = [
+            distributions = [
                 tuple((mechanism.r * (others + moved) + mechanism.alpha.ravel()).tolist())
                 for moved in ([moving, 0], [0, moving])
             ]
-            yield from (laws, laws[::-1])
+            yield from (distributions, distributions[::-1])
 
 
 ROWS = [
@@ -358,11 +360,11 @@ ROWS = [
 def test_every_pair_of_neighbours_in_a_row_of_public_size(mechanism):
     neighbours = list(row_neighbours(mechanism))
     for epsilon in (0.0, 0.01, 0.3, 1.0, 3.0):
-        worst = max(row_delta(epsilon, *laws) for laws in neighbours)
+        worst = max(row_delta(epsilon, *distributions) for distributions in neighbours)
         # The oracle is right to 1e-9, and the bound is attained.
         assert mechanism.delta(epsilon) == pytest.approx(worst, rel=2e-9, abs=1e-15)
     for order in (1.001, 1.5, 2.0, 3.0, 8.0):
-        worst = max(row_renyi(order, *laws) for laws in neighbours)
+        worst = max(row_renyi(order, *distributions) for distributions in neighbours)
         assert mechanism.renyi(order) == pytest.approx(worst, rel=1e-7)
 
 
@@ -374,19 +376,19 @@ def test_a_row_of_public_size_without_a_record_that_may_move(n_records, min_coun
     x, y = mechanism.worst_pair()
     assert np.array_equal(x, y)
     # There is nothing to calibrate by, so the number is not used.
-    promise = ApproxDP(epsilon=1.0, delta=1e-6)
+    guarantee = ApproxDP(epsilon=1.0, delta=1e-6)
     calibrated = calibrate(
-        promise, prior=[0.5, 0.6], n_records=n_records, min_count=min_count, strategy="temper", public_totals=True
+        guarantee, prior=[0.5, 0.6], n_records=n_records, min_count=min_count, strategy="temper", public_totals=True
     )
     assert calibrated.n_records is None
-    assert calibrated.satisfies(promise)
+    assert calibrated.satisfies(guarantee)
 
 
 def test_one_record_more_in_the_full_cell_would_be_false():
     """The oracle sees a bound that is too small by one record out of 60."""
     mechanism = ROWS[0]
     false = DirichletMechanism([1.0, 1.0], 0.3, n_records=61)
-    worst = max(row_delta(0.3, *laws) for laws in row_neighbours(mechanism))
+    worst = max(row_delta(0.3, *distributions) for distributions in row_neighbours(mechanism))
     assert false.delta(0.3) < worst * (1 - 1e-5)
 
 

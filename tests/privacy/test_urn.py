@@ -25,16 +25,16 @@ def pure(alpha, r, steps, adjacency="replace-one", *, contribution=1):
     return urn_cells(np.array(alpha), Contribution.of(contribution)).pure_epsilon(r, steps, adjacency)
 
 
-def urn_law(parameters, steps):
-    """The probability of every outcome, as fractions: a Dirichlet-multinomial law."""
-    law = {}
+def urn_distribution(parameters, steps):
+    """The probability of every outcome, as fractions: a Dirichlet-multinomial distribution."""
+    distribution = {}
     for counts in product(range(steps + 1), repeat=len(parameters)):
         if sum(counts) == steps:
             mass = Fraction(math.factorial(steps))
             for u, c in zip(parameters, counts, strict=True):
                 mass *= rising(u, c) / math.factorial(c)
-            law[counts] = mass / rising(sum(parameters), steps)
-    return law
+            distribution[counts] = mass / rising(sum(parameters), steps)
+    return distribution
 
 
 def rising(u, c):
@@ -42,7 +42,7 @@ def rising(u, c):
 
 
 def true_curves(p, q):
-    """All curves of two laws in both directions, with digits for divergences of 1e-120."""
+    """All curves of two distributions in both directions, with digits for divergences of 1e-120."""
     with mpmath.workdps(160):
         pairs = [
             (mpmath.mpf(p[c].numerator) / p[c].denominator, mpmath.mpf(q[c].numerator) / q[c].denominator) for c in p
@@ -270,26 +270,26 @@ def test_many_records_lose_no_more_than_a_few_after_the_other():
 
 
 def test_all_curves_hold_across_rows():
-    """Both rows of every pair of neighbours, whole laws: curves that follow from the largest loss alone."""
+    """Both rows of every pair of neighbours, whole distributions: curves that follow from the largest loss alone."""
     alpha, r, steps = UNEVEN, 1.0, 2
     for adjacency, neighbours in (("replace-one", replacements), ("add-remove", additions)):
         curves = RandomisedResponse(pure(alpha, r, steps, adjacency))
         for x, y in neighbours(alpha, 1):
-            laws = []
+            distributions = []
             for table in (x, y):
                 rows = [
-                    urn_law([Fraction(a) + Fraction(r) * c for a, c in zip(row, counts, strict=True)], steps)
+                    urn_distribution([Fraction(a) + Fraction(r) * c for a, c in zip(row, counts, strict=True)], steps)
                     for row, counts in zip(alpha, table, strict=True)
                 ]
-                laws.append({(c, e): rows[0][c] * rows[1][e] for c in rows[0] for e in rows[1]})
-            assert_within(curves, *laws)
+                distributions.append({(c, e): rows[0][c] * rows[1][e] for c in rows[0] for e in rows[1]})
+            assert_within(curves, *distributions)
 
 
-def test_a_promise_on_every_cell_counts_as_a_larger_prior():
-    promised = DirichletMechanism(np.ones((2, 3)), 0.5, urn_steps=20, min_count=4.0)
-    assert promised.pure_epsilon == pytest.approx(pure(np.full((2, 3), 3.0), 0.5, 20), rel=1e-14)
+def test_a_guarantee_on_every_cell_counts_as_a_larger_prior():
+    guaranteed = DirichletMechanism(np.ones((2, 3)), 0.5, urn_steps=20, min_count=4.0)
+    assert guaranteed.pure_epsilon == pytest.approx(pure(np.full((2, 3), 3.0), 0.5, 20), rel=1e-14)
     cells = urn_cells(np.ones((2, 3)), Contribution.of(1))
-    assert cells.pure_epsilon(0.5, 20, "replace-one", more=2.0) == promised.pure_epsilon
+    assert cells.pure_epsilon(0.5, 20, "replace-one", more=2.0) == guaranteed.pure_epsilon
 
 
 def test_blocks_of_a_person_add_up_and_kinds_of_people_do_not():

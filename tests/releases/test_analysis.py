@@ -1,4 +1,4 @@
-"""Draws given a release: their law by brute force, the tree, and truths among them over many data sets."""
+"""Draws given a release: their distribution by brute force, the tree, and truths among them over many data sets."""
 
 import itertools
 import runpy
@@ -81,14 +81,14 @@ def brute_force(release, least=0):
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_and_estimates_are_those_of_all_tables(kind):
     release = released(**KINDS[kind])
-    tables, law, evidence = brute_force(release, least=KINDS[kind].get("min_count", 0))
+    tables, distribution, evidence = brute_force(release, least=KINDS[kind].get("min_count", 0))
     with registered(OWN):
         analysis, estimates = dirdp.analyse(release, 20_000, random_seed=1), dirdp.estimate(release).tables["p"]
-    means = law @ tables
+    means = distribution @ tables
     np.testing.assert_allclose(estimates.count_means, means, rtol=1e-10)
-    np.testing.assert_allclose(estimates.count_sds**2, law @ tables**2 - means**2, rtol=1e-8)
+    np.testing.assert_allclose(estimates.count_sds**2, distribution @ tables**2 - means**2, rtol=1e-8)
     shares = (tables + PRIOR) / (12 + PRIOR.sum())
-    np.testing.assert_allclose(estimates.share_means, law @ shares, rtol=1e-10)
+    np.testing.assert_allclose(estimates.share_means, distribution @ shares, rtol=1e-10)
     # Rounding shows where the logarithms of the urn's factors are large.
     slack = 1e-7 if "steps" in release["mechanism/p"].attrs else 1e-9
     assert estimates.log_evidence == pytest.approx(evidence, abs=slack)
@@ -96,12 +96,12 @@ def test_draws_and_estimates_are_those_of_all_tables(kind):
     counts = analysis["latent_counts"]["p"].values[0]
     place = {tuple(map(int, table)): i for i, table in enumerate(tables)}
     seen = np.bincount([place[tuple(row)] for row in counts.tolist()], minlength=len(tables))
-    rare = law * len(counts) < 10
-    observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, law * len(counts)))
+    rare = distribution * len(counts) < 10
+    observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, distribution * len(counts)))
     kept = expected > 0
     assert chi2.sf(np.sum((observed - expected)[kept] ** 2 / expected[kept]), kept.sum() - 1) > 1e-6
     drawn = analysis["posterior"]["p"].values[0]
-    assert np.all(np.abs(drawn.mean(axis=0) - law @ shares) < 5 * estimates.share_sds / np.sqrt(len(drawn)))
+    assert np.all(np.abs(drawn.mean(axis=0) - distribution @ shares) < 5 * estimates.share_sds / np.sqrt(len(drawn)))
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
@@ -161,7 +161,7 @@ def p_value(ranks):
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["dirichlet", "geometric", "gaussian"])
 def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind, edited):
-    """The release is filled with what its own mechanism puts out for each data set."""
+    """The release is filled with the output of its own mechanism for each data set."""
     rng, prior = np.random.default_rng(11), np.full(4, 0.6)
     with pm.Model():
         p = pm.Dirichlet("p", a=prior)

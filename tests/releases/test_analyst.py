@@ -16,14 +16,14 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning
-from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.inference_setup import inferences
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
 
 
 def only(release, prior, n_prior, row_prior):
-    """What was put out of the only table, and the beliefs about it."""
-    found = conclusions(release, prior, n_prior, row_prior, jointly=False)
+    """The output of the only table, and the beliefs about it."""
+    found = inferences(release, prior, n_prior, row_prior, jointly=False)
     ((name, seen),) = found.tables.items()
     return SimpleNamespace(seen=seen, beliefs=found.beliefs[name])
 
@@ -142,7 +142,7 @@ def test_nuts_agrees_with_exact_draws(prior, mechanism):
 
 
 @pytest.mark.thorough
-def test_counts_given_shares_have_the_law_of_all_tables():
+def test_counts_given_shares_have_the_distribution_of_all_tables():
     release = released((7, 4, 1), mechanism="geometric")
     shares = np.array([0.4, 0.4, 0.2])
     idata = draws_of(p=(("chain", "draw", "hair"), np.broadcast_to(shares, (2, 1500, 3))))
@@ -155,10 +155,10 @@ def test_counts_given_shares_have_the_law_of_all_tables():
 
     def p_value(shares):
         logs = one.seen.mechanism.log_likelihood(one.seen.published[0], x)
-        law = softmax(logs + np.sum(x * np.log(shares) - gammaln(x + 1), axis=1))
+        distribution = softmax(logs + np.sum(x * np.log(shares) - gammaln(x + 1), axis=1))
         place = {tuple(table): i for i, table in enumerate(x.astype(int).tolist())}
         drawn = counts.values.reshape(-1, 3).tolist()
-        seen, expected = np.bincount([place[tuple(c)] for c in drawn], minlength=len(x)), law * len(drawn)
+        seen, expected = np.bincount([place[tuple(c)] for c in drawn], minlength=len(x)), distribution * len(drawn)
         rare = expected < 10
         seen, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, expected))
         return chi2.sf(np.sum((seen - expected) ** 2 / expected), len(seen) - 1)

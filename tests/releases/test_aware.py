@@ -57,7 +57,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_draws_have_the_law_of_an_analysis(name):
+def test_the_draws_have_the_distribution_of_an_analysis(name):
     build, options = CASES[name]
     chosen = {"mechanism": "geometric"} | options
     release = dirdp.sample(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), build(), draws=4000, **chosen)
@@ -70,7 +70,7 @@ def test_the_draws_have_the_law_of_an_analysis(name):
     assert dirdp.verify(release)
 
 
-def test_a_rate_has_the_law_that_a_sum_over_all_counts_gives(monkeypatch):
+def test_a_rate_has_the_distribution_that_a_sum_over_all_counts_gives(monkeypatch):
     publishing(monkeypatch, [3.0, 12.0])
     with pm.Model() as model:
         p = pm.Beta("p", 2, 3)
@@ -81,9 +81,9 @@ def test_a_rate_has_the_law_that_a_sum_over_all_counts_gives(monkeypatch):
     mechanism = GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=0.5), prior=[2.0, 3.0])
     x = np.arange(21)[:, None]
     likelihood = np.exp(mechanism.log_noise(3.0 - x) + mechanism.log_noise(12.0 - 20.0 + x))
-    law = (likelihood * binom.pmf(x, 20, shares)).sum(axis=0) * shares * (1 - shares) ** 2
-    mean = law @ shares / law.sum()
-    sd = np.sqrt(law @ (shares - mean) ** 2 / law.sum())
+    distribution = (likelihood * binom.pmf(x, 20, shares)).sum(axis=0) * shares * (1 - shares) ** 2
+    mean = distribution @ shares / distribution.sum()
+    sd = np.sqrt(distribution @ (shares - mean) ** 2 / distribution.sum())
     assert draws.mean() == pytest.approx(mean, abs=5 * sd / np.sqrt(20_000))
     assert draws.std() == pytest.approx(sd, rel=0.03)
 
@@ -100,7 +100,7 @@ def test_the_counts_reach_the_draws_through_the_noisy_counts_alone(monkeypatch, 
 def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampler):
     """From many draws the state of a generator can be computed, and with it the noise that was drawn before."""
     used = []
-    noise, law = ZeroSumGeometricMechanism.noise_for, aware.draws_given
+    noise, distribution = ZeroSumGeometricMechanism.noise_for, aware.draws_given
 
     def noise_for(self, shape, rng):
         # Errors are simulated for many tables at a time.
@@ -109,7 +109,7 @@ def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampl
 
     def given(part, published, draws, rng, *, n_prior):
         used.append(rng)
-        return law(part, published, draws, rng, n_prior=n_prior)
+        return distribution(part, published, draws, rng, n_prior=n_prior)
 
     monkeypatch.setattr(ZeroSumGeometricMechanism, "noise_for", noise_for)
     monkeypatch.setattr("pymc_dirdp.releases.view.draws_given", given)
@@ -127,7 +127,10 @@ def test_a_seeded_release_is_drawn_again_and_marked():
 
 
 def test_how_a_baseline_treats_noisy_counts_does_not_matter():
-    """What is released does not say `postprocess` any more, and a plan with another one is drawn from the same law."""
+    """What is released does not say `postprocess` any more.
+
+    And a plan with another one is drawn from the same distribution.
+    """
     release = geometric(row([12, 10, 8]), 5)
     assert "postprocess" not in release["mechanism/p"].attrs
     assert "posterior given the noisy counts" in str(dirdp.report(release, full=True))
@@ -145,7 +148,7 @@ def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts(
 
 
 def test_the_range_of_private_numbers_does_not_matter():
-    """A wider flat prior gives the same law."""
+    """A wider flat prior gives the same distribution."""
     release = geometric(row([12, 10, 8]), 5, **PRIVATE)
     own, wider = dirdp.estimate(release), dirdp.estimate(release, n_prior=5000)
     np.testing.assert_allclose(own.tables["p"].share_means, wider.tables["p"].share_means, atol=0.01)
@@ -167,7 +170,7 @@ def test_few_and_many_records(counts, private):
 def test_noise_far_larger_than_the_data():
     release = dirdp.sample(dirdp.PureDP(epsilon=1e-5), row([12, 10, 8]), mechanism="geometric", draws=4000)
     draws = release["posterior"]["p"].values[0]
-    # Next to nothing is known: the law of the shares is close to the prior.
+    # Next to nothing is known: the distribution of the shares is close to the prior.
     assert np.abs(draws.mean(axis=0) - 1 / 3).max() < 0.2
 
 
@@ -179,7 +182,7 @@ def test_a_wide_table_of_many_records():
 
 def test_a_table_that_is_too_large_is_refused_before_anything_is_spent():
     class Rough(BinomialMechanism):
-        """Noise of which it is not known that its law is smooth."""
+        """Noise of which it is not known that its distribution is smooth."""
 
         smooth_noise = False
 
@@ -223,7 +226,7 @@ def test_intervals_of_the_release_hold_the_truth_as_often_as_they_say_and_those_
     """Truths from the prior; the draws of the release itself are summarised, without `analyse`."""
     rng, prior, levels, runs = np.random.default_rng(5), np.full(5, 0.5), np.array([0.5, 0.8, 0.95]), 100
     ends = np.concatenate([(1 - levels) / 2, (1 + levels) / 2])
-    covered = {"exact": [], "read as data": []}
+    covered = {"exact": [], "treated as the data": []}
     for _ in range(runs):
         truth = rng.dirichlet(prior)
         model = row(rng.multinomial(100, truth), 0.5)
@@ -231,7 +234,7 @@ def test_intervals_of_the_release_hold_the_truth_as_often_as_they_say_and_those_
         noisy, mechanism = release["mechanism/p"]["noisy_counts"].values, opened(release).tables["p"].mechanism
         drawn = {
             "exact": release["posterior"]["p"].values[0],
-            "read as data": mechanism.sample_from(noisy, draws=400, random_seed=rng),
+            "treated as the data": mechanism.sample_from(noisy, draws=400, random_seed=rng),
         }
         for reading, draws in drawn.items():
             low, high = np.split(np.quantile(draws, ends, axis=0), 2)

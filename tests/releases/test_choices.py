@@ -462,7 +462,7 @@ def test_what_was_written_is_read(name, tmp_path):
 @settings(max_examples=300)
 @given(data=st.data())
 def test_one_thing_that_is_wrong_is_one_error(text_of_facts, name, data):
-    """A file with a digest of its own, as whoever writes it can make."""
+    """A file with a digest of its own, as anyone who writes it can make."""
     choice = CHOICES[name]
     facts = choice.facts
     path = data.draw(st.sampled_from(list(places(facts))))
@@ -484,11 +484,11 @@ def test_an_error_repeats_no_long_text(text_of_facts):
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_stronger_promise_is_not_believed(name, text_of_facts):
+def test_a_stronger_guarantee_is_not_believed(name, text_of_facts):
     choice = CHOICES[name]
     for factor, kept in ((0.99, False), (1.01, True)):
         stated = dirdp.PureDP(epsilon=choice.mechanism.pure_epsilon * factor)
-        wrong = {"promise": str(stated), "guarantee": {"kind": "PureDP", "epsilon": stated.epsilon}}
+        wrong = {"statement": str(stated), "guarantee": {"kind": "PureDP", "epsilon": stated.epsilon}}
         found, said = read(text_of_facts(choice.facts | wrong))
         assert found.guarantee == stated if kept else "does not keep" in said
 

@@ -46,7 +46,7 @@ def test_more_draws_than_were_planned(model, plan):
 
 
 def test_assumptions_that_were_taken_out(model, plan):
-    """Found by attack: the release and the ledger would have promised without them."""
+    """Found by attack: the release and the ledger would have guaranteed without them."""
     refused(replace(plan, min_count=0.0), model, dirdp.errors.ArgumentError, "assume")
     apart = dirdp.plan(TARGET, model, disjoint=[["p"], ["rate"]])
     assert apart.assumptions

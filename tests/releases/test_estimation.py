@@ -77,7 +77,7 @@ def test_a_number_that_next_to_nothing_is_known_of_is_summed_over():
     np.testing.assert_allclose(frame["share_high_0.8"], np.quantile(shares, 0.9, axis=0), atol=0.01)
 
 
-def test_conclusions_need_no_pymc(tmp_path):
+def test_inferences_need_no_pymc(tmp_path):
     one_row(mechanism="geometric").to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     code = (
         "import sys, xarray, pymc_dirdp\n"

@@ -1,4 +1,4 @@
-"""The exact sampler in mechanisms and releases: its law, its grid, and what the release says of it."""
+"""The exact sampler in mechanisms and releases: its distribution, its grid, and what the release says of it."""
 
 import math
 import os
@@ -30,7 +30,7 @@ def test_a_release_lies_on_its_public_grid_and_says_so(tmp_path):
     assert attrs["sampler"] == "exact"
     assert np.all(urn_counts(release["posterior"]["p"].values, attrs["steps"]) >= 0)
     text = " ".join(str(dirdp.report(release, full=True)).split())
-    assert "whole numbers: the release has the proved law" in text
+    assert "integers: the release has the proved distribution" in text
     assert f"on a grid of {attrs['steps']} steps" in text
     release.to_netcdf(tmp_path / "exact.nc", engine="h5netcdf")
     assert str(dirdp.report(xr.open_datatree(tmp_path / "exact.nc", engine="h5netcdf"), full=True)) == str(
@@ -74,7 +74,7 @@ def test_two_tables_do_not_share_their_bits():
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_the_law_of_a_cell_is_beta_binomial_and_the_test_has_power(adjacency):
+def test_the_distribution_of_a_cell_is_beta_binomial_and_the_test_has_power(adjacency):
     mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 0.5, 2.0], 0.3, adjacency=adjacency)
     counts, steps, draws = np.array([6, 1, 9]), 12, 40_000
     y = mechanism.sample(counts, draws=draws, sampler="exact", steps=steps, random_seed=3)

@@ -73,7 +73,7 @@ def test_a_release_survives_a_file(engine, tmp_path):
         ),
     ],
 )
-def test_everybody_concludes_from_a_release(build, draws):
+def test_everybody_infers_from_a_release(build, draws):
     ledger = dirdp.Ledger(TARGET)
     release = dirdp.sample(TARGET, build(), mechanism="floored", draws=draws, ledger=ledger)
     assert dirdp.verify(release).follows
@@ -132,7 +132,7 @@ def is_trusted(tree):
         return False
 
 
-def test_a_weaker_floor_does_not_keep_the_promise():
+def test_a_weaker_floor_does_not_keep_the_guarantee():
     release = released()
     found = dirdp.verify(changed(release, r=((), float(release["mechanism/p"]["r"]) * 1.5)))
     assert not found.follows
@@ -182,7 +182,7 @@ def test_a_row_of_two_categories_rests_on_its_public_number(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_pure_promise_all_the_way(tmp_path):
+def test_a_pure_guarantee_all_the_way(tmp_path):
     target = dirdp.PureDP(epsilon=2.0)
     plan = dirdp.plan(target, hair(), mechanism="floored")
     mechanism = plan.parts[0].mechanism

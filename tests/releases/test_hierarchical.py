@@ -1,4 +1,4 @@
-"""The hierarchical model of a network given its noisy margins: what is in it, and whether it is calibrated."""
+"""The hierarchical model of a network given its noisy marginals: what is in it, and whether it is calibrated."""
 
 import warnings
 
@@ -40,7 +40,7 @@ def released(mechanism="marginals", n=2000, guarantee=TARGET, **options):
 
 
 def two_nodes(epsilon, n=300, **options):
-    """A release of two variables of two values, whose margins are replaced later."""
+    """A release of two variables of two values, whose marginals are replaced later."""
     data = {"a": list("xy") * (n // 2), "b": list("pq") * (n // 2)}
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories=TWO)
     return dirdp.sample(dirdp.ApproxDP(epsilon=epsilon, delta=1e-4), model, mechanism="marginals", **options)
@@ -131,10 +131,10 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
     measured = {one.axes: one for one in network_of(release).measurements}
     half = np.sqrt(0.5)
 
-    def laws(margin, one):
+    def distributions(margin, one):
         scale = one.laplace_scale
-        law = norm(margin, one.variance**0.5) if scale is None else laplace(margin, scale)
-        return law.logpdf(one.noisy).sum()
+        distribution = norm(margin, one.variance**0.5) if scale is None else laplace(margin, scale)
+        return distribution.logpdf(one.noisy).sum()
 
     def multinomial(p, e):
         root = np.sqrt(p)
@@ -156,12 +156,12 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
             of_b = b + multinomial(b, off[2:].reshape(2, 2)) / np.sqrt(np.maximum(n * a, 1))[:, None]
             counts = n * of_a[:, None] * of_b
             for axes, margin in ((("a",), counts.sum(1)), (("b",), counts.sum(0)), (("a", "b"), counts)):
-                expected += laws(margin, measured[axes])
+                expected += distributions(margin, measured[axes])
         else:
             spreads = [1, 1, 1, 2]
             p = softmax(scales[0] * e[0] * half * np.array([1, -1]))
             counts = n * p + np.sqrt(n) * multinomial(p, off[:2])
-            expected += laws(counts, measured["a",])
+            expected += distributions(counts, measured["a",])
             both = measured["a", "b"]
             expected += norm(counts, (2 * both.variance) ** 0.5).logpdf(both.noisy.sum(1)).sum()
             # The coordinates are in the order of a table: those of b alone, of a alone, and of both.
@@ -169,7 +169,7 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
             p = softmax(scales[2] * e[1] * j + scales[1] * e[2] * i + scales[3] * e[3] * i * j)
             counts = n * p + np.sqrt(n) * multinomial(p.ravel(), off[2:]).reshape(2, 2)
             for axes, margin in ((("a",), counts.sum(1)), (("b",), counts.sum(0)), (("a", "b"), counts)):
-                expected += laws(margin, measured[axes])
+                expected += distributions(margin, measured[axes])
         tau = np.maximum(SCALES[spreads], SCALES[-1])
         expected += np.sum(np.log(2) + norm.logpdf(scales, 0, tau))
         found = float(logp(point))
@@ -287,8 +287,8 @@ def ranks(epsilon, noise, consistency, wrong=1.0, sets=300, iterations=60, steps
                 margin = counts.sum(axis=tuple(1 + i for i, axis in enumerate("ab") if axis not in one.axes))
                 margins.append(margin.reshape(sets, -1))
                 scales += [one.variance**0.5 if one.laplace_scale is None else one.laplace_scale] * one.noisy.size
-        law = rng.normal if variable.name == "noisy" else rng.laplace
-        published.append(np.concatenate(margins, axis=1) + wrong * law(0, scales, (sets, len(scales))))
+        distribution = rng.normal if variable.name == "noisy" else rng.laplace
+        published.append(np.concatenate(margins, axis=1) + wrong * distribution(0, scales, (sets, len(scales))))
     both = [chain(model, start, published, consistency, rng, iterations, steps, size) for _ in range(2)]
     after = rng.integers(0, iterations + 1, sets)
     here = np.arange(iterations)[:, None]
@@ -303,12 +303,12 @@ def ranks(epsilon, noise, consistency, wrong=1.0, sets=300, iterations=60, steps
 def p_values(found):
     """How likely ranks are as far from uniform: as normal scores, and in the intervals of 50, 80 and 95 %."""
     scores = np.sum(ndtri(np.clip(found, 1e-9, 1 - 1e-9)) ** 2)
-    law = chi2(found.size)
-    yield 2 * min(law.cdf(scores), law.sf(scores))
+    distribution = chi2(found.size)
+    yield 2 * min(distribution.cdf(scores), distribution.sf(scores))
     for level in (0.5, 0.8, 0.95):
         inside = int(np.sum(np.abs(found - 0.5) < level / 2))
-        law = binom(found.size, level)
-        yield 2 * min(law.cdf(inside), law.sf(inside - 1))
+        distribution = binom(found.size, level)
+        yield 2 * min(distribution.cdf(inside), distribution.sf(inside - 1))
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from scipy.special import gammaln, logsumexp
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.likelihood import ReleaseLogp
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
@@ -35,8 +35,8 @@ SHARES = np.array([0.62, 0.3, 0.08])
 
 
 def only(release, prior, n_prior, row_prior):
-    """What was put out of the only table, and the beliefs about it."""
-    found = conclusions(release, prior, n_prior, row_prior, jointly=False)
+    """The output of the only table, and the beliefs about it."""
+    found = inferences(release, prior, n_prior, row_prior, jointly=False)
     ((name, seen),) = found.tables.items()
     return SimpleNamespace(seen=seen, beliefs=found.beliefs[name])
 
@@ -157,7 +157,7 @@ def test_a_share_of_zero_is_an_empty_cell():
     near, _ = op.evaluate(np.log([0.6, 0.4, 1e-14]))
     assert value == pytest.approx(near, abs=1e-10)
     assert counts[2] == 0
-    # Every cell was promised to hold one record, so it is impossible.
+    # Every cell was guaranteed to hold one record, so it is impossible.
     with np.errstate(divide="ignore"):
         value, counts = operation(released(min_count=1)).evaluate(np.log([0.6, 0.4, 0.0]))
     assert value == -np.inf

@@ -1,4 +1,4 @@
-"""Margins of whole models, from the plan to whoever reads the file."""
+"""Marginals of whole models, from the plan to anyone who reads the file."""
 
 import itertools
 import math
@@ -12,10 +12,10 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.releases import release as release_module
-from tests.mechanisms.test_margins import exact_delta, moves
+from tests.mechanisms.test_marginals import exact_delta, moves
 
 CATEGORIES = {"a": ["x", "y"], "b": ["p", "q", "r"], "c": ["no", "yes"]}
 NETWORK = {"a": [], "b": ["a"], "c": ["a", "b"]}
@@ -102,14 +102,17 @@ def test_everybody_predicts_and_draws_records_from_the_release(release):
 
 
 def test_no_posterior_is_made_up(release):
-    for conclude in (dirdp.analyse, dirdp.estimate):
+    for infer in (dirdp.analyse, dirdp.estimate):
         with pytest.raises(ArgumentError, match=r"dirdp.fit\(release\)"):
-            conclude(release)
+            infer(release)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says(adjacency):
-    """A network of two variables: the exact laws of all that is published, for all neighbours of up to two records."""
+    """A network of two variables.
+
+    The exact distributions of all that is published, for all neighbours of up to two records.
+    """
     two = {"a": ["x", "y"], "b": ["p", "q"]}
     model = dirdp.bayesian_network({"a": list("xy"), "b": list("pp")}, {"a": [], "b": ["a"]}, categories=two)
     plan = dirdp.plan(
@@ -118,7 +121,7 @@ def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says
     parts = [part for planned in plan.parts for part in planned.mechanism.parts]
 
     def published(data):
-        """The margins {a}, {b} and {a, b} of records over the four cells, without noise."""
+        """The marginals {a}, {b} and {a, b} of records over the four cells, without noise."""
         cells = np.bincount(data, minlength=4).reshape(2, 2)
         return [cells.sum(axis=1), cells.sum(axis=0), cells.ravel()]
 
@@ -129,7 +132,7 @@ def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says
             for other in others:
                 pair = zip(published(data), published(other), strict=True)
                 change = [one - two for one, two in pair]
-                # The noise of the cells of a margin is alike, so their order makes no difference.
+                # The noise of the cells of a marginal is alike, so their order makes no difference.
                 changes[tuple(tuple(sorted(one.tolist())) for one in change)] = change
     for epsilon in (0.0, 0.5, 3.0):
         reached = max(exact_delta(parts, change, epsilon) for change in changes.values())
@@ -214,7 +217,7 @@ def test_pure_privacy_has_noise_that_adds_up_to_the_public_number(network, edite
 def test_a_private_number_of_records(network):
     plan = dirdp.plan(TARGET, network, **MARGINALS, adjacency="add-remove")
     assert all(part.n_records is None for part in plan.parts)
-    # Without a number to plan for, all margins have the same noise.
+    # Without a number to plan for, all marginals have the same noise.
     assert len({sd for part in plan.parts for sd in part.mechanism.noise_sds}) == 1
     with_size = dirdp.plan(TARGET, network, **MARGINALS, adjacency="add-remove", n_records=10**5)
     assert len({sd for part in with_size.parts for sd in part.mechanism.noise_sds}) > 1
@@ -253,7 +256,7 @@ def test_a_ledger_and_a_unit(network):
     assert "at most 2 records" in two.protected
 
 
-def test_a_list_of_margins(network):
+def test_a_list_of_marginals(network):
     precise = {"weights": {("c", "b"): 4}, "noise": "gaussian"}
     plan = dirdp.plan(TARGET, network, **MARGINALS, measure=["a", ("b", "a"), ("c", "b")], **precise)
     by_name = {part.table.name: part.mechanism for part in plan.parts}
@@ -344,7 +347,7 @@ def wide():
 
 
 def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
-    """The margin over all items holds two records of a person, and the table one in each of two rows."""
+    """The marginal over all items holds two records of a person, and the table one in each of two rows."""
     options = {"noise": "gaussian", "weights": {("item", "rate_outcome"): 1}}
     plan = dirdp.plan(TARGET, survey(), unit="person", **MARGINALS, **options)
     mechanism = plan.parts[0].mechanism
@@ -385,7 +388,7 @@ REFUSED = {
         "geometric",
     ),
     **{
-        f"{option} without margins": (
+        f"{option} without marginals": (
             survey,
             {"contribution": 2, "mechanism": mechanism, option: value},
             {"contribution": 2, option: value},
@@ -433,7 +436,7 @@ def test_how_noisy_counts_are_read_as_data_is_no_question(network):
         dirdp.sample(TARGET, network, **MARGINALS, postprocess="clip")
 
 
-def test_margins_are_planned_for_models_alone():
+def test_marginals_are_planned_for_models_alone():
     with pytest.raises(ArgumentError, match="models alone"):
         dirdp.expected_error(TARGET, prior=[1, 1], n_records=50, mechanism="marginals")
 
@@ -455,12 +458,12 @@ def test_few_records_and_no_noise(network):
         assert np.isfinite(release["posterior"]["p_c"].values).all()
 
 
-def test_the_classes_of_the_two_laws():
+def test_the_classes_of_the_two_distributions():
     assert ZeroSumMarginalsMechanism.kind == MarginalsMechanism.kind == "marginals"
     assert ZeroSumMarginalsMechanism.needs_public_totals
 
 
-def test_a_plan_of_margins_states_one_estimate(network, tmp_path):
+def test_a_plan_of_marginals_states_one_estimate(network, tmp_path):
     """Found by attack: an edited plan stated two draws, and its release too, which holds one estimate."""
     plan = replace(dirdp.plan(TARGET, network, **MARGINALS), draws=2)
     with pytest.raises(ArgumentError, match="one estimate"):

@@ -1,4 +1,4 @@
-"""What a release says of its tables, as measurements of margins."""
+"""What a release says of its tables, as measurements of marginals."""
 
 import json
 

@@ -61,14 +61,14 @@ def test_nothing_is_spent_on_it(options):
 
 
 @pytest.mark.parametrize("kind", [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1)])
-def test_promises_that_no_dirichlet_draw_keeps_are_kept_beside_it(kind):
+def test_guarantees_that_no_dirichlet_draw_keeps_are_kept_beside_it(kind):
     release = dirdp.sample(kind, naive(), mechanism="geometric")
     assert dirdp.verify(release)
     assert set(release["mechanism/p_eyes"].to_dataset().data_vars) == {"prior", "alpha", "r"}
 
 
 def test_every_neighbour_has_the_same_output():
-    """Brute force: whatever the counts are, each sampler puts out 1, and the likelihood is the same."""
+    """Brute force: whatever the counts are, each sampler returns 1, and the likelihood is the same."""
     mechanism = dirdp.mechanisms.DirichletMechanism([[1.0], [0.5]], 0.3)
     for counts in ([[0], [0]], [[1], [0]], [[0], [10**7]]):
         for sampler in ("exact", "fast"):
@@ -120,7 +120,7 @@ def test_from_the_plan_to_the_prediction(options, tmp_path):
     assert set(dirdp.synthetic(analysis, n_records=50)["eyes"]) == {"two"}
 
 
-def test_conclusions_about_other_tables_are_those_without_it():
+def test_inferences_about_other_tables_are_those_without_it():
     """Oracle: the noisy counts of another table by themselves, which know of no other table."""
     release = dirdp.sample(TARGET, naive(), mechanism="geometric")
     mechanism = dirdp.plan(TARGET, naive(), mechanism="geometric").parts[0].mechanism

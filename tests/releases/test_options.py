@@ -1,4 +1,4 @@
-"""The options of a plan: checked once, with their names and meanings in the help of whoever takes them."""
+"""The options of a plan: checked once, with their names and meanings in the help of anyone who takes them."""
 
 import inspect
 from dataclasses import fields

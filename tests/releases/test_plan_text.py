@@ -95,7 +95,7 @@ PLANNED = {
     "laplace": (hair_model, NOISY[0], {"mechanism": "laplace"}),
     "times": (lambda: two_tables([datetime.datetime(2020, 1, day) for day in (1, 2, 3)]), TARGET, {}),
     "numbers": (lambda: two_tables(np.array([0.1, math.inf, 3], np.float32)), TARGET, {}),
-    "whole numbers": (lambda: two_tables(np.array([1, 2, 2**64 - 1], np.uint64)), TARGET, {}),
+    "integers": (lambda: two_tables(np.array([1, 2, 2**64 - 1], np.uint64)), TARGET, {}),
     "truth values": (lambda: hair_model(labels=[True, False, True, False]), TARGET, {}),
     "durations": (lambda: two_tables(np.array([1, 2, 3], "m8[D]")), TARGET, {}),
     "bytes": (lambda: two_tables([b"a", b"\xff", b"c"]), TARGET, {}),
@@ -158,7 +158,7 @@ def test_the_file_is_for_people(tmp_path):
     dirdp.save(dirdp.plan(TARGET, two_tables()), tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text(encoding="utf-8")
     lines = [line.strip() for line in text.splitlines()]
-    for line in ('"promise": "(1, 1e-06)-differential privacy",', '"k": ["a", "b", "c"]', "[1.0, 1.0, 0.1],"):
+    for line in ('"guarantee": "(1, 1e-06)-differential privacy",', '"k": ["a", "b", "c"]', "[1.0, 1.0, 0.1],"):
         assert line in lines
     assert "every record: each observation" in text
     assert max(map(len, lines)) < 300
@@ -220,7 +220,7 @@ def edited(facts, tmp_path, text_of_facts):
 
 def test_a_change_without_a_new_digest(facts, tmp_path):
     path = tmp_path / "plan.json"
-    for key, value in (("draws", 2), ("promise", "nothing"), ("library_version", "9"), ("new", 1), ("digest", "00")):
+    for key, value in (("draws", 2), ("statement", "nothing"), ("library_version", "9"), ("new", 1), ("digest", "00")):
         path.write_text(json.dumps({**facts, key: value}), encoding="utf-8")
         with pytest.raises(dirdp.errors.ArgumentError, match="changed after it was written: its digest is another"):
             dirdp.load(path)
@@ -265,7 +265,7 @@ def test_what_is_no_plan_at_all(text, tmp_path):
 
 
 def test_a_weaker_plan_with_a_digest_of_its_own(edited):
-    """The promise is decided again on the exact curves: a number of the file makes it no weaker than it says."""
+    """The guarantee is decided again on the exact curves: a number of the file makes it no weaker than it says."""
     changed, write = edited
     changed["tables"][0]["parameters"]["r"] *= 1.001
     with pytest.raises(dirdp.errors.UnattainableError, match="does not keep"):
@@ -278,7 +278,7 @@ def test_a_weaker_plan_with_a_digest_of_its_own(edited):
     ("where", "value"),
     [
         (["assumptions"], []),
-        (["promise"], "(0.1, 1e-06)-differential privacy"),
+        (["statement"], "(0.1, 1e-06)-differential privacy"),
         (["protected"], "everybody"),
         (["guarantee", "kind"], "Guarantee"),
         (["guarantee", "epsilon"], -1),
@@ -356,7 +356,7 @@ def leaves(node, path=()):
 
 
 @pytest.mark.thorough
-def test_no_change_at_all_makes_a_promise_weaker(edited):
+def test_no_change_at_all_makes_a_guarantee_weaker(edited):
     """Any value of the file, replaced: the file or the model is refused, or the release keeps what the plan says."""
     facts, write = edited
     model = two_tables()

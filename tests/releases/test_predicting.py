@@ -48,7 +48,7 @@ def plan(model):
 
 
 @pytest.mark.thorough
-def test_margins_are_chosen_for_a_network_and_predict_better(model, plan):
+def test_marginals_are_chosen_for_a_network_and_predict_better(model, plan):
     choice = plan.parts[0].choice
     assert choice.best.startswith("marginals")
     assert choice.margin("table by table") > 1.2
@@ -90,7 +90,7 @@ def test_the_choice_is_the_same_each_time_and_survives_a_file(model, plan, tmp_p
 
 
 def test_one_table_is_released_by_itself():
-    """Two tables of one variable are no network, so margins are no candidate."""
+    """Two tables of one variable are no network, so marginals are no candidate."""
     with pm.Model(coords={"hair": ["dark", "fair"]}) as model:
         for name in ("one", "two"):
             p = pm.Dirichlet(f"p_{name}", [1, 1], dims="hair")

@@ -1,4 +1,4 @@
-"""Plan, release, report and synthetic data: what is promised, and that nothing else comes out."""
+"""Plan, release, report and synthetic data: what is guaranteed, and that nothing else comes out."""
 
 import dataclasses
 import inspect
@@ -86,7 +86,7 @@ def many_draws():
 
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
 @pytest.mark.thorough
-def test_sample_draws_from_the_law_that_it_states(many_draws, scale):
+def test_sample_draws_from_the_distribution_that_it_states(many_draws, scale):
     """The p-value threshold is 1e-6; r off by 30 per cent must be rejected at the same threshold."""
     release = many_draws
     group = release["mechanism/p"]
@@ -291,9 +291,9 @@ def test_a_plan_is_reported_before_any_count_is_read():
     after = str(dirdp.report(dirdp.sample(TARGET, hair_model()), full=True))
     assert before.splitlines()[2:11] == after.splitlines()[2:11]
     # The sampler is chosen later, and only then is the number of steps known that bounds the loss of an output.
-    promise = before[before.index("Guarantee") : before.index("  odds of the truth")]
+    guarantee = before[before.index("Guarantee") : before.index("  odds of the truth")]
     equivalent = before[before.index("  delta 0.0001") : before.index("Mechanism")]
-    assert promise in after
+    assert guarantee in after
     assert equivalent in after
     assert "delta 0 " in after
     assert "delta 0 " not in before
@@ -343,7 +343,7 @@ def test_synthetic_data_of_no_release_are_refused():
 
 
 @pytest.mark.slow
-def test_nuts_on_the_tempered_model_gives_the_law_of_sample():
+def test_nuts_on_the_tempered_model_gives_the_distribution_of_sample():
     """Independent oracle: NUTS under the private prior and the likelihood to the power r."""
     (part,) = dirdp.plan(TARGET, hair_model()).parts
     mechanism = part.mechanism
@@ -359,7 +359,7 @@ def test_nuts_on_the_tempered_model_gives_the_law_of_sample():
 
 
 @pytest.mark.parametrize("epsilon", [5.0, 710.0, 1e5])
-def test_a_promise_of_any_size_can_be_reported(epsilon):
+def test_a_guarantee_of_any_size_can_be_reported(epsilon):
     """Found by fuzzing: exp(710) is no double."""
     plan = dirdp.plan(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), hair_model())
     odds = dict(dict(dirdp.report(plan, full=True).sections)["Guarantee"])["odds of the truth"]
@@ -373,7 +373,7 @@ def test_an_error_of_the_data_is_no_free_answer():
     with pytest.raises(dirdp.errors.DataError, match=r"min_count.*The ledger has been charged"):
         dirdp.sample(TARGET, hair_model(), min_count=72, ledger=ledger)
     assert len(ledger.entries()) == 1
-    # With nothing left the answer is the same whether the promise holds or not.
+    # With nothing left the answer is the same whether the guarantee holds or not.
     for min_count in (72, 71):
         with pytest.raises(dirdp.errors.BudgetError):
             dirdp.sample(TARGET, hair_model(), min_count=min_count, ledger=ledger)

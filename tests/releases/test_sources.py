@@ -30,7 +30,7 @@ def released(counts=COUNTS, prior=PRIOR, labels=("black", "brown", "red"), dim="
 
 
 def brute_force(releases, most, public):
-    """All tables of so many records, or of up to so many, given all that was put out; a flat prior of the number."""
+    """All tables of so many records, or of up to so many, given all output; a flat prior of the number."""
     x = np.array([x for x in itertools.product(range(most + 1), repeat=3) if sum(x) <= most], dtype=float)
     x = x[x.sum(axis=1) == most] if public else x
     n, a = x.sum(axis=1), PRIOR.sum()
@@ -54,17 +54,17 @@ def test_likelihoods_of_releases_multiply(adjacency):
     ]
     n_prior = None if public else 20
     analysis = dirdp.analyse(releases, 20_000, n_prior=n_prior, random_seed=1)
-    tables, law, evidence = brute_force(releases, n_prior or 12, public)
+    tables, distribution, evidence = brute_force(releases, n_prior or 12, public)
     assert float(analysis["sample_stats"]["log_evidence"][0]) == pytest.approx(evidence, abs=1e-7)
     counts = analysis["latent_counts"]["p"].values[0]
     place = {tuple(map(int, table)): i for i, table in enumerate(tables)}
     seen = np.bincount([place[tuple(row)] for row in counts.tolist()], minlength=len(tables))
-    rare = law * len(counts) < 10
-    observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, law * len(counts)))
+    rare = distribution * len(counts) < 10
+    observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, distribution * len(counts)))
     assert chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1) > 1e-6
     found = dirdp.estimate(releases, n_prior=n_prior).tables["p"]
     if public:
-        np.testing.assert_allclose(found.count_means, law @ tables, rtol=1e-10)
+        np.testing.assert_allclose(found.count_means, distribution @ tables, rtol=1e-10)
     # What was published stands beside it, release by release.
     published = analysis["observed_data"]
     assert list(published.children) == ["release_0", "release_1", "release_2"]
@@ -96,7 +96,7 @@ def test_noisy_counts_that_agree_by_chance_are_two_releases(edited):
     assert np.all(sds[1] < sds[0])
 
 
-def test_all_promised_least_counts_hold():
+def test_all_guaranteed_least_counts_hold():
     releases = [released(min_count=1), released()]
     for given in (releases, releases[::-1]):
         assert dirdp.analyse(given, 500, random_seed=1)["latent_counts"]["p"].min() == 1

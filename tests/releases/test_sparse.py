@@ -22,24 +22,24 @@ from pymc_dirdp.inference.sparse_law import SparseLaw
 from pymc_dirdp.releases.opened import sparse_release
 from pymc_dirdp.sparse import SparsePrior, count_sparse, least_threshold, release_sparse
 
-PROMISE = PureDP(epsilon=1)
+GUARANTEE = PureDP(epsilon=1)
 PLACES = {"zip": ["1", "2", "3"], "ill": [False, True]}
 
 
 def test_a_table_of_ten_billion_cells():
-    threshold = least_threshold(PROMISE, 10**10)
-    release = release_sparse(PROMISE, [7, 10**10 - 1], [1000, 2000], 10**10, threshold=threshold)
+    threshold = least_threshold(GUARANTEE, 10**10)
+    release = release_sparse(GUARANTEE, [7, 10**10 - 1], [1000, 2000], 10**10, threshold=threshold)
     found = release["noisy_counts"]
     listed = dict(zip(found["cell"].values.tolist(), found["noisy_count"].values.tolist(), strict=True))
     assert {7, 10**10 - 1} <= set(listed)
     assert abs(listed[7] - 1000) < 100
     assert len(listed) < 20
     assert verify(release)
-    assert verify(release).stated == PROMISE
+    assert verify(release).stated == GUARANTEE
 
 
 def test_it_comes_back_from_a_file(tmp_path):
-    release = release_sparse(PROMISE, [2**62 + 1], [10**6], 2**63 - 1, threshold=100)
+    release = release_sparse(GUARANTEE, [2**62 + 1], [10**6], 2**63 - 1, threshold=100)
     release.to_netcdf(tmp_path / "release.nc")
     with xr.open_datatree(tmp_path / "release.nc") as back:
         assert back.identical(release)
@@ -49,7 +49,7 @@ def test_it_comes_back_from_a_file(tmp_path):
 
 
 def test_an_empty_list_is_a_release(tmp_path):
-    release = release_sparse(PROMISE, [], [], 1000, threshold=200)
+    release = release_sparse(GUARANTEE, [], [], 1000, threshold=200)
     release.to_netcdf(tmp_path / "release.nc")
     with xr.open_datatree(tmp_path / "release.nc") as back:
         assert verify(back)
@@ -58,7 +58,7 @@ def test_an_empty_list_is_a_release(tmp_path):
 
 def test_cells_with_labels():
     table = pd.DataFrame({"zip": ["3", "1"], "ill": [True, False], "n": [900, 500]})
-    release = release_sparse(PROMISE, table, table["n"], categories=PLACES, threshold=50)
+    release = release_sparse(GUARANTEE, table, table["n"], categories=PLACES, threshold=50)
     assert release["noisy_counts"]["cell"].values.tolist() == [0, 5]
     found = estimate(release, prior=SparsePrior(1500, 4))
     assert found.cells == (("1", False), ("3", True))
@@ -72,9 +72,9 @@ def test_from_a_group_by_and_from_records():
     records = pd.DataFrame({"zip": rng.choice(["1", "2"], 4000), "ill": rng.random(4000) < 0.5})
     sizes = records.groupby(["zip", "ill"]).size().rename("n").reset_index()
     tables = [
-        release_sparse(PROMISE, sizes, sizes["n"], categories=PLACES, threshold=50),
-        release_sparse(PROMISE, records, categories=PLACES, threshold=50),
-        release_sparse(PROMISE, [0] * 1000 + [3] * 1000 + [1, 2] * 1000, n_cells=6, threshold=50),
+        release_sparse(GUARANTEE, sizes, sizes["n"], categories=PLACES, threshold=50),
+        release_sparse(GUARANTEE, records, categories=PLACES, threshold=50),
+        release_sparse(GUARANTEE, [0] * 1000 + [3] * 1000 + [1, 2] * 1000, n_cells=6, threshold=50),
     ]
     for table in tables:
         assert table["noisy_counts"]["cell"].values.tolist() == [0, 1, 2, 3]
@@ -85,22 +85,22 @@ def test_counts_of_another_order_are_refused():
     table = pd.DataFrame({"zip": ["1", "2"], "ill": [True, False], "n": [900, 500]})
     other = table["n"].sort_values()
     with pytest.raises(DataError, match="different indexes"):
-        release_sparse(PROMISE, table, other, categories=PLACES, threshold=50)
+        release_sparse(GUARANTEE, table, other, categories=PLACES, threshold=50)
     with pytest.raises(DataError, match="different indexes"):
-        release_sparse(PROMISE, table["n"], other, 1000, threshold=50)
-    release_sparse(PROMISE, table, other.to_numpy(), categories=PLACES, threshold=50)
+        release_sparse(GUARANTEE, table["n"], other, 1000, threshold=50)
+    release_sparse(GUARANTEE, table, other.to_numpy(), categories=PLACES, threshold=50)
 
 
 def test_people_with_several_records():
     release = release_sparse(
-        PROMISE, [3], [500], 10**6, threshold=150, adjacency="add-remove", unit="patient", contribution=4
+        GUARANTEE, [3], [500], 10**6, threshold=150, adjacency="add-remove", unit="patient", contribution=4
     )
     assert release["mechanism"].attrs["scale"] == pytest.approx(4.0)
     assert release["privacy"].attrs["neighbours"] == "the records of one patient, at most 4, appear or disappear"
     assert verify(release)
     with pytest.raises(ArgumentError, match="unit='patient'"):
-        release_sparse(PROMISE, [3], [500], 10**6, threshold=150, contribution=4)
-    release_sparse(PROMISE, [3], [500], 10**6, threshold=150, unit="patient", contribution=4)
+        release_sparse(GUARANTEE, [3], [500], 10**6, threshold=150, contribution=4)
+    release_sparse(GUARANTEE, [3], [500], 10**6, threshold=150, unit="patient", contribution=4)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_people_with_several_records():
         ({"unit": ""}, ArgumentError, "unit"),
         ({"unit": "a\nb"}, ArgumentError, "unit"),
         ({"ledger": 3}, ArgumentError, "Ledger"),
-        ({"cells": ["a"]}, DataError, "whole numbers"),
+        ({"cells": ["a"]}, DataError, "integers"),
         ({"cells": [5, 5], "counts": None, "n_cells": 5}, DataError, "outside"),
-        ({"cells": ["a"], "counts": None}, DataError, "whole numbers"),
+        ({"cells": ["a"], "counts": None}, DataError, "integers"),
         ({"cells": [5, 5], "counts": [1, 2]}, DataError, "twice"),
         ({"cells": ["a"], "n_cells": None, "categories": {"zip": ["a", "b"]}}, ArgumentError, "columns by name"),
         ({"cells": {"zap": ["a"]}, "n_cells": None, "categories": {"zip": ["a", "b"]}}, ArgumentError, "no column"),
@@ -133,7 +133,7 @@ def test_people_with_several_records():
     ],
 )
 def test_what_is_refused(given, error, says):
-    arguments = {"guarantee": PROMISE, "cells": [5], "counts": [700], "n_cells": 10**10, "threshold": 60}
+    arguments = {"guarantee": GUARANTEE, "cells": [5], "counts": [700], "n_cells": 10**10, "threshold": 60}
     with pytest.raises(error, match=says) as caught:
         release_sparse(**(arguments | given))
     assert "700" not in str(caught.value)
@@ -142,12 +142,12 @@ def test_what_is_refused(given, error, says):
 def test_categories_read_off_the_data_are_noticed():
     table = pd.DataFrame({"zip": ["1", "2"], "n": [100, 200]})
     with pytest.warns(CategoriesFromDataWarning):
-        release_sparse(PROMISE, table, table["n"], categories={"zip": table["zip"]}, threshold=20)
+        release_sparse(GUARANTEE, table, table["n"], categories={"zip": table["zip"]}, threshold=20)
 
 
 def test_a_seed_is_marked():
     with pytest.warns(SeededReleaseWarning):
-        release = release_sparse(PROMISE, [5], [700], 10**6, threshold=60, random_seed=1)
+        release = release_sparse(GUARANTEE, [5], [700], 10**6, threshold=60, random_seed=1)
     assert release["mechanism"].attrs["randomness"] == "seed"
     assert not verify(release)
     assert "Not private" in verify(release).headline
@@ -155,8 +155,8 @@ def test_a_seed_is_marked():
 
 def test_a_reservation_is_used():
     ledger = Ledger(ApproxDP(epsilon=1.5, delta=1e-6), unit="person")
-    ledger.reserve(PROMISE, what="cells")
-    release_sparse(PROMISE, [5], [1], 10**6, threshold=60, unit="person", ledger=ledger, reservation=1)
+    ledger.reserve(GUARANTEE, what="cells")
+    release_sparse(GUARANTEE, [5], [1], 10**6, threshold=60, unit="person", ledger=ledger, reservation=1)
     assert ledger.left["epsilon"] == pytest.approx(0.5)
     assert ledger.entries()[1].uses == 1
 
@@ -164,10 +164,10 @@ def test_a_reservation_is_used():
 def test_the_ledger_is_charged_before_the_counts_are_looked_at():
     ledger = Ledger(ApproxDP(epsilon=1.5, delta=1e-6), unit="person")
     with pytest.raises(DataError, match="The ledger has been charged"):
-        release_sparse(PROMISE, [5], [-1], 10**6, threshold=60, unit="person", ledger=ledger)
+        release_sparse(GUARANTEE, [5], [-1], 10**6, threshold=60, unit="person", ledger=ledger)
     assert ledger.left["epsilon"] == pytest.approx(0.5)
     with pytest.raises(BudgetError):
-        release_sparse(PROMISE, [5], [1], 10**6, threshold=60, unit="person", ledger=ledger)
+        release_sparse(GUARANTEE, [5], [1], 10**6, threshold=60, unit="person", ledger=ledger)
     assert len(ledger.entries()) == 1
     # An error about public arguments costs nothing.
     with pytest.raises(ArgumentError):
@@ -176,7 +176,7 @@ def test_the_ledger_is_charged_before_the_counts_are_looked_at():
 
 
 def test_what_reads_other_releases_says_what_reads_this_one():
-    release = release_sparse(PROMISE, [5], [700], 10**6, threshold=60)
+    release = release_sparse(GUARANTEE, [5], [700], 10**6, threshold=60)
     for read in (statement, fit):
         with pytest.raises(ReleaseError, match="verify, report, estimate and analyse take"):
             read(release)
@@ -197,11 +197,11 @@ def test_what_count_sparse_found_is_released():
     found = count_sparse(records, ["zip", "ill"], categories=PLACES)
     same = dict.fromkeys(("random_seed",), 5) | {"threshold": 50}
     with pytest.warns(SeededReleaseWarning):
-        one = release_sparse(PROMISE, found, **same)
+        one = release_sparse(GUARANTEE, found, **same)
     with pytest.warns(SeededReleaseWarning):
-        other = release_sparse(PROMISE, records, categories=PLACES, **same)
+        other = release_sparse(GUARANTEE, records, categories=PLACES, **same)
     assert one.identical(other)
-    assert verify(release_sparse(PROMISE, found, threshold=50))
+    assert verify(release_sparse(GUARANTEE, found, threshold=50))
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -209,7 +209,7 @@ def test_the_unit_of_sparse_counts_is_protected(adjacency):
     records = {"who": ["p", "q", "q", "r"] * 300, "zip": ["3", "1", "1", "2"] * 300}
     found = count_sparse(records, ["zip"], categories=PLACES, unit="who", contribution=4)
     ledger = Ledger(PureDP(epsilon=1), unit="who", adjacency=adjacency)
-    release = release_sparse(PROMISE, found, threshold=100, adjacency=adjacency, ledger=ledger)
+    release = release_sparse(GUARANTEE, found, threshold=100, adjacency=adjacency, ledger=ledger)
     privacy, scale = release["privacy"].attrs, release["mechanism"].attrs["scale"]
     assert (privacy["unit"], privacy["contribution"]) == ("who", 4)
     # All records of a person leave, or leave and others come.
@@ -225,7 +225,7 @@ def test_the_unit_of_sparse_counts_is_protected(adjacency):
 def test_sparse_counts_know_what_was_declared(given):
     found = count_sparse({"who": ["p"], "zip": ["3"]}, ["zip"], categories=PLACES, unit="who", contribution=4)
     with pytest.raises(ArgumentError, match="Leave these arguments out"):
-        release_sparse(PROMISE, found, threshold=100, **given)
+        release_sparse(GUARANTEE, found, threshold=100, **given)
 
 
 PRIOR = SparsePrior(n_records=5000, n_occupied=100)
@@ -245,19 +245,19 @@ def release():
     return release_sparse(PureDP(epsilon=1), cells, rng.geometric(0.02, 100), 10**8, threshold=30)
 
 
-def test_estimates_are_those_of_the_law(release):
+def test_estimates_are_those_of_the_distribution(release):
     stored = sparse_release(release)
-    law = SparseLaw(stored.mechanism, stored.output.noisy, PRIOR.over(10**8))
+    distribution = SparseLaw(stored.mechanism, stored.output.noisy, PRIOR.over(10**8))
     found = estimate(release, prob=(0.5, 0.9), prior=PRIOR)
     assert found.cells == tuple(release["noisy_counts"]["cell"].values.tolist())
     for i, z in enumerate(found.noisy_counts.tolist()):
-        each = law.given(z)
+        each = distribution.given(z)
         assert (found.means[i], found.sds[i] ** 2, found.occupied[i]) == pytest.approx(
             (each.mean, each.variance, each.occupied)
         )
         assert found.intervals[:, i].tolist() == [list(each.interval(0.5)), list(each.interval(0.9))]
-    assert found.total_mean == pytest.approx(found.means.sum() + law.n_others * law.other.mean)
-    assert found.other_occupied == law.other.occupied
+    assert found.total_mean == pytest.approx(found.means.sum() + distribution.n_others * distribution.other.mean)
+    assert found.other_occupied == distribution.other.occupied
     assert list(found.frame().columns)[:4] == ["noisy_count", "count", "count_sd", "count_low_0.5"]
     assert f"{len(found.cells) - 20} more cells are listed" in str(found)
     assert "any other" in found._repr_html_()
@@ -304,11 +304,15 @@ def test_the_same_verbs_take_a_list_of_cells(release, tmp_path, edited):
         assert f"{len(release['noisy_counts']['cell'])} of 100000000 cells" in text
         assert "epsilon 1 at delta 0" in text
         assert max(map(len, text.splitlines())) <= 80
-    forged = edited(release, (("guarantee", "epsilon"), 0.5), (("promise",), lambda said: said.replace("1", "0.5", 1)))
+    forged = edited(
+        release, (("guarantee", "epsilon"), 0.5), (("statement",), lambda said: said.replace("1", "0.5", 1))
+    )
     assert "does not follow" in str(report(forged)).replace("\n", " ")
 
 
 def test_nothing_is_inferred_from_a_contradiction(release, edited):
-    forged = edited(release, (("guarantee", "epsilon"), 0.5), (("promise",), lambda said: said.replace("1", "0.5", 1)))
+    forged = edited(
+        release, (("guarantee", "epsilon"), 0.5), (("statement",), lambda said: said.replace("1", "0.5", 1))
+    )
     with pytest.raises(ReleaseError, match="does not follow"):
         estimate(forged, prior=PRIOR)

@@ -131,7 +131,10 @@ def test_labels_of_the_table_are_no_part_of_a_page():
 @pytest.mark.parametrize("sd", [1.0, 2.0, 6.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-6])
 def test_odds_rise_beyond_the_factor_as_seldom_as_it_says(sd, delta):
-    """Oracle: the normal law of the loss of Gaussian noise on one count, by SciPy; the bound is not far above it."""
+    """Oracle: the normal distribution of the loss of Gaussian noise on one count.
+
+    By SciPy; the bound is not far above it.
+    """
 
     class Gaussian:
         pure_epsilon = math.inf

@@ -368,7 +368,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_guarantee_that_does_not_follow_is_found_and_not_repeated(releases, edited, lie):
     kind, path, value = LIES[lie]
-    sentence = (("plan", "promise"), lambda said: said.replace("(1,", f"({value:g},") if "epsilon" in path else said)
+    sentence = (("plan", "statement"), lambda said: said.replace("(1,", f"({value:g},") if "epsilon" in path else said)
     release = edited(releases[kind], (path, value), sentence)
     found = dirdp.verify(release)
     assert not found

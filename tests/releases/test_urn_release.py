@@ -70,7 +70,7 @@ def test_the_whole_way(target, tmp_path):
     assert dirdp.analyse(release, draws=200)["posterior"]["p"].shape == (1, 200, 4)
 
 
-def test_only_the_exact_sampler_keeps_a_pure_promise():
+def test_only_the_exact_sampler_keeps_a_pure_guarantee():
     with pytest.raises(ArgumentError, match="sampler='exact'"):
         dirdp.sample(TARGETS[0], hair(), mechanism="dirichlet", sampler="fast")
 
@@ -119,7 +119,7 @@ def test_an_edited_plan_of_another_urn_is_refused(change):
         dirdp.sample(worse, hair())
 
 
-def test_auto_compares_the_urn_with_noise_by_what_is_concluded():
+def test_auto_compares_the_urn_with_noise_by_what_is_inferred():
     choice = dirdp.plan(TARGETS[0], hair(), mechanism="auto").parts[0].choice
     errors = dict(choice.expected_kl)
     assert choice.best == "geometric"
@@ -127,7 +127,7 @@ def test_auto_compares_the_urn_with_noise_by_what_is_concluded():
 
 
 def test_a_ledger_knows_what_the_number_of_steps_bounds():
-    """An exact draw at (1, 1e-6) also keeps a pure promise, so a pure limit may pay for it; a fast one does not."""
+    """An exact draw at (1, 1e-6) also keeps a pure guarantee, so a pure limit may pay for it; a fast one does not."""
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=20.0))
     release = dirdp.sample(APPROX, hair(), ledger=ledger)
     (entry,) = ledger.entries()
@@ -142,14 +142,14 @@ def test_a_ledger_knows_what_the_number_of_steps_bounds():
     assert other.entries()[0].cost["rho"] < 0.1 * entry.cost["epsilon"] ** 2
 
 
-def test_a_ledger_takes_the_promise_where_that_costs_less():
+def test_a_ledger_takes_the_guarantee_where_that_costs_less():
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5), adaptive=False)
     dirdp.sample(APPROX, hair(), ledger=ledger)
     assert (ledger.entries()[0].cost["epsilon"], ledger.entries()[0].cost["delta"]) == (1.0, 1e-6)
 
 
 def test_steps_that_are_changed_are_found(urn, exact, edited):
-    """Fewer steps would promise more."""
+    """Fewer steps would guarantee more."""
     place = ("plan", "tables", 0, "parameters", "urn_steps")
     steps = urn["mechanism/p"].attrs["urn_steps"]
     for wrong in (steps // 2, 2 * steps, 0, -3, 2.5, "512", 10**30, None):

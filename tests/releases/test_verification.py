@@ -101,7 +101,7 @@ def test_what_would_follow_instead_is_near_the_least(releases, edited):
     assert curves.epsilon(1e-6) <= found.kept.epsilon
     assert found.kept.epsilon <= 1.001 * (curves.epsilon(0.5e-6) + rate.mechanism.epsilon(0.5e-6))
     assert str(found.kept) in " ".join(str(found).split())
-    said = ("plan", "promise")
+    said = ("plan", "statement")
     stricter = edited(
         releases["renyi"], (("plan", "guarantee", "epsilon"), 0.1), (said, lambda text: text.replace("0.5", "0.1"))
     )
@@ -121,7 +121,7 @@ def test_numbers_that_are_too_large_for_any_curve_keep_nothing(releases, edited,
 
 
 def test_a_fast_draw_is_not_said_to_be_exact(releases, edited):
-    """Found by attack: copied words turned a draw in floating point into one in whole numbers."""
+    """Found by attack: copied words turned a draw in floating point into one in integers."""
     fast = dirdp.sample(TARGET, two_tables(), sampler="fast")
     assert verify(fast)
     words = (("sampler",), "exact"), (("randomness",), "operating system")
@@ -147,7 +147,13 @@ def test_draws_from_noisy_counts_are_as_many_as_one_likes(releases, edited):
 def test_no_sign_of_a_file_reaches_a_terminal(releases, edited):
     r"""Found by attack: `\x1b[2J` in a text cleared the screen."""
     evil = "\x1b[2J\x1b[31mgood\x07\r\nguarantee  perfect\u202e\u2028"
-    for path in (("plan", "promise"), ("plan", "library_version"), ("sampler",), ("randomness",), ("plan", "strategy")):
+    for path in (
+        ("plan", "statement"),
+        ("plan", "library_version"),
+        ("sampler",),
+        ("randomness",),
+        ("plan", "strategy"),
+    ):
         with pytest.raises(ReleaseError) as refused:
             verify(edited(releases["approx"], (path, evil)))
         assert all(sign.isprintable() or sign == "\n" for sign in str(refused.value))
@@ -212,7 +218,7 @@ def test_a_pure_guarantee_has_no_probability_in_its_sentence(releases):
     assert "except with a probability of at most 1e-06" in odds(releases["approx"])
 
 
-def test_a_pure_promise_composes(releases):
+def test_a_pure_guarantee_composes(releases):
     curves = as_mechanism(releases["pure"])
     assert curves.satisfies(dirdp.ApproxDP(epsilon=1.0, delta=1e-12))
     assert curves.epsilon(1e-6) <= 1.0

@@ -27,7 +27,7 @@ CASES = {
     "Hellinger, two": (HELLINGER, [3, 5]),
     "Hellinger, three": (HELLINGER, [2, 0, 4]),
 }
-# Those from which anybody concludes.
+# Those from which anybody infers.
 PRODUCTS = [name for name in CASES if name != "Hellinger, three"]
 
 
@@ -100,20 +100,23 @@ def test_what_is_published_is_one_release_and_verifies(name, tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
-def test_the_release_has_the_law_that_the_curves_are_about(name):
-    """By enumeration: no pair of neighbours is further apart, and what the exact sampler draws has that law."""
+def test_the_release_has_the_distribution_that_the_curves_are_about(name):
+    """By enumeration: no pair of neighbours is further apart.
+
+    And what the exact sampler draws has that distribution.
+    """
     kind, counts = CASES[name]
     mechanism, x = mechanism_of(kind, counts), np.array(counts)
     outcomes = every_table(sum(counts), len(counts))
 
-    def law(data):
+    def distribution(data):
         return np.exp(mechanism.log_likelihood(outcomes, data))
 
-    own = law(x)
+    own = distribution(x)
     assert own.sum() == pytest.approx(1, abs=1e-12)
     for a, b in itertools.permutations(range(len(x)), 2):
         if x[a]:
-            near = law(x - np.eye(len(x), dtype=int)[a] + np.eye(len(x), dtype=int)[b])
+            near = distribution(x - np.eye(len(x), dtype=int)[a] + np.eye(len(x), dtype=int)[b])
             assert np.max(np.log(own / near)) <= 1 + 1e-9
     rng = np.random.default_rng(8)
     drawn = [mechanism.draw(x, 1, sampler="exact", random_seed=rng).published for _ in range(2000)]
@@ -128,11 +131,11 @@ def test_the_release_has_the_law_that_the_curves_are_about(name):
         return chisquare(both[0][kept], both[1][kept] * both[0].sum() / both[1][kept].sum()).pvalue
 
     assert agrees(own) > 1e-6
-    assert agrees(law(np.roll(x, 1))) < 1e-6
+    assert agrees(distribution(np.roll(x, 1))) < 1e-6
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_conclusions_are_those_of_all_tables_weighed(name):
+def test_inferences_are_those_of_all_tables_weighed(name):
     kind, counts = CASES[name]
     release = released(kind, counts)
     mechanism, z, prior = mechanism_of(kind, counts), published(release), np.full(len(counts), 1.0)
@@ -171,9 +174,9 @@ def test_three_categories_of_hellinger_publish_what_the_paper_does():
     z = published(release) + 1.0
     drawn = release["posterior"]["p"].values[0]
     assert kstest(drawn[:, 0], "beta", args=(z[0], z[1:].sum())).pvalue > 1e-6
-    for conclude in (dirdp.analyse, dirdp.estimate, dirdp.releases.analyst_model):
+    for infer in (dirdp.analyse, dirdp.estimate, dirdp.releases.analyst_model):
         with pytest.raises(ArgumentError, match="no product over cells") as error:
-            conclude(release)
+            infer(release)
         assert not isinstance(error.value, ReleaseError)
     assert "no posterior given them" in " ".join(str(dirdp.report(release, full=True)).split())
     assert "dirdp.analyse" not in str(dirdp.statement(release))
@@ -320,7 +323,7 @@ def test_truncated_noise_of_large_tables(counts):
 
 
 def test_neither_is_ever_the_best():
-    """So auto does not consider them: exact and simulated errors of estimates at the same promise."""
+    """So auto does not consider them: exact and simulated errors of estimates at the same guarantee."""
     for counts, epsilon in itertools.product(([3, 5], [30, 10], [7, 7, 6]), (0.1, 3.0)):
         one, prior = dirdp.PureDP(epsilon=epsilon), np.ones(len(counts))
         kinds = ("geometric", *KINDS) if len(counts) == 2 else ("geometric", TRUNCATED)
@@ -357,7 +360,7 @@ def test_a_paper_may_read_noisy_counts_its_own_way_and_the_release_says_so(how):
     text = " ".join(str(dirdp.report(release, full=True)).split())
     assert f"postprocess: {how}" in text
     assert "their intervals are too short; dirdp.analyse(release) draws from the posterior" in text
-    # What is concluded does not depend on it.
+    # What is inferred does not depend on it.
     assert dirdp.estimate(release).tables["p"].count_means.sum() == pytest.approx(8)
 
 

@@ -1,4 +1,4 @@
-"""The exponential mechanism: its law by the tree of its choices, draws with known power, and odd scores."""
+"""The exponential mechanism: its distribution by the tree of its choices, draws with known power, and odd scores."""
 
 from collections import Counter
 from fractions import Fraction
@@ -21,7 +21,7 @@ CASES = [
 ]
 
 
-def law(scores, scale):
+def distribution(scores, scale):
     with mpmath.workdps(40):
         weights = [
             mpmath.exp((score - max(scores)) * scale.denominator / mpmath.mpf(scale.numerator)) for score in scores
@@ -70,7 +70,7 @@ class Followed:
 
 
 def agrees(scores, scale, monkeypatch, kept):
-    found, exact = Followed(scores, scale, monkeypatch, kept), law(scores, scale)
+    found, exact = Followed(scores, scale, monkeypatch, kept), distribution(scores, scale)
     ended = sum(found.mass.values())
     assert found.left < ended / 10
     return all(
@@ -86,7 +86,7 @@ def test_every_outcome_has_its_probability(scores, scale, monkeypatch):
 
 
 @pytest.mark.parametrize("mutant", ["another sign", "another scale"])
-def test_another_law_is_found(mutant, monkeypatch):
+def test_another_distribution_is_found(mutant, monkeypatch):
     kept = choosing._kept
     wrong = {
         "another sign": lambda uniform, a, b: not kept(uniform, a, b) if a else True,
@@ -95,13 +95,13 @@ def test_another_law_is_found(mutant, monkeypatch):
     assert not agrees([0, 1, 3], Fraction(2), monkeypatch, wrong[mutant])
 
 
-def test_draws_have_the_law_and_another_scale_is_rejected():
+def test_draws_have_the_distribution_and_another_scale_is_rejected():
     scores, draws = [0, 40, 55, 61, 17], 40_000
     bits = Bits(3)
     counts = np.bincount([chosen(scores, Fraction(20), bits) for _ in range(draws)], minlength=len(scores))
 
     def statistic(scale):
-        expected = draws * np.array([float(p) for p in law(scores, scale)])
+        expected = draws * np.array([float(p) for p in distribution(scores, scale)])
         return float(((counts - expected) ** 2 / expected).sum())
 
     far = chi2.isf(1e-6, len(scores) - 1)

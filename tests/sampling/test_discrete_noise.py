@@ -1,4 +1,7 @@
-"""Discrete noise: its law by its tree of choices, draws with known power, and scales at the ends of the doubles."""
+"""Discrete noise: its distribution by its tree of choices.
+
+Draws with known power, and scales at the ends of the doubles.
+"""
 
 import inspect
 import itertools
@@ -29,7 +32,7 @@ class RestartError(Exception):
 class Tree:
     """Follows a function through all outcomes of its choices; no mass is above the true one.
 
-    Masses are whole numbers in units of 2**-256, rounded down. What is left of 1 is the mass that was not followed.
+    Masses are integers in units of 2**-256, rounded down. What is left of 1 is the mass that was not followed.
     """
 
     ONE = 2**256
@@ -186,7 +189,7 @@ def laplace_mass(scale, x):
 def gaussian_mass(variance, x):
     with mpmath.workdps(40):
         s = mpmath.mpf(variance.numerator) / variance.denominator
-        # Jacobi's theta function at exp(-1 / (2 s)) is the sum over all whole numbers.
+        # Jacobi's theta function at exp(-1 / (2 s)) is the sum over all integers.
         return mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * s)) / mpmath.jtheta(3, 0, mpmath.exp(-1 / (2 * s)))
 
 
@@ -195,12 +198,12 @@ def contains(interval, value):
     return low * (1 - mpmath.mpf(10) ** -38) <= value <= high * (1 + mpmath.mpf(10) ** -38)
 
 
-def holds(tree, law, values, tight):
-    """Whether the law lies in every interval; none of them is wide."""
+def holds(tree, distribution, values, tight):
+    """Whether the distribution lies in every interval; none of them is wide."""
     with mpmath.workdps(40):
         intervals = [tree.interval(value) for value in values]
         assert all(high - low < tight for low, high in intervals)
-        return all(contains(interval, law(value)) for interval, value in zip(intervals, values, strict=True))
+        return all(contains(interval, distribution(value)) for interval, value in zip(intervals, values, strict=True))
 
 
 COINS = [
@@ -217,7 +220,7 @@ COINS = [
 ]
 
 
-def coin_law(numbers):
+def coin_distribution(numbers):
     a, b, c, d = (*numbers, 1, 1)[:4]
     x = mpmath.mpf(a * c) / (b * d)
     return {True: mpmath.exp(-x), False: -mpmath.expm1(-x)}.__getitem__
@@ -226,7 +229,7 @@ def coin_law(numbers):
 @pytest.mark.parametrize("numbers", COINS)
 def test_the_coin_by_all_its_choices(numbers):
     with mpmath.workdps(40):
-        assert holds(coin_tree(source(), *numbers), coin_law(numbers), [True, False], 1e-25)
+        assert holds(coin_tree(source(), *numbers), coin_distribution(numbers), [True, False], 1e-25)
 
 
 @pytest.mark.parametrize("scale", SMALL_SCALES)
@@ -253,7 +256,9 @@ def test_gaussian_noise_by_all_its_choices(variance):
 def test_a_wrong_coin_is_found(change):
     with mpmath.workdps(40):
         text = source(**change)
-        assert not all(holds(coin_tree(text, *numbers), coin_law(numbers), [True, False], 1e-15) for numbers in COINS)
+        assert not all(
+            holds(coin_tree(text, *numbers), coin_distribution(numbers), [True, False], 1e-15) for numbers in COINS
+        )
 
 
 @pytest.mark.parametrize(
@@ -313,7 +318,7 @@ MASSES = {"laplace": laplace_mass, "gaussian": gaussian_mass}
         ("gaussian", dyadic_above(25.075), dyadic_above(22.5), 40_000),
     ],
 )
-def test_draws_have_the_stated_law_and_the_test_has_power(kind, parameter, other, draws):
+def test_draws_have_the_stated_distribution_and_the_test_has_power(kind, parameter, other, draws):
     """Chi-square with a threshold of 1e-6; the other parameter, 9 to 12 % away, is found with probability 0.99."""
     noise = SAMPLERS[kind](parameter, (draws,), Bits(2))
     ends = range(-300, 301)
@@ -322,7 +327,7 @@ def test_draws_have_the_stated_law_and_the_test_has_power(kind, parameter, other
         return draws * np.array([float(MASSES[kind](parameter, x)) for x in ends])
 
     seen, true, wrong = Counter(noise.tolist()), cells(parameter), cells(other)
-    # Cells that are expected less than ten times under either law are put together.
+    # Cells that are expected less than ten times under either distribution are put together.
     rare = np.minimum(true, wrong) < 10
     counted = np.array([seen[x] for x in ends])
     counted, true, wrong = (np.append(values[~rare], draws - values[~rare].sum()) for values in (counted, true, wrong))
@@ -394,10 +399,10 @@ def test_numbers_that_pass_the_limit_of_compiled_code_are_drawn_in_python(monkey
     assert noise[2**62] == noise[2**12]
 
 
-def test_tiny_scales_give_zero_by_their_law_and_not_by_rounding():
+def test_tiny_scales_give_zero_by_their_distribution_and_not_by_rounding():
     assert set(discrete_laplace(dyadic_above(1e-20), (2000,), Bits())) == {0}
     assert set(discrete_gaussian(dyadic_above(1e-20), (2000,), Bits())) == {0}
-    # At 1 / 3 the share of zeros is that of the law: five standard deviations.
+    # At 1 / 3 the share of zeros is that of the distribution: five standard deviations.
     seen = discrete_laplace(Fraction(1, 3), (20_000,), Bits(1)).tolist().count(0)
     share = float(laplace_mass(Fraction(1, 3), 0))
     assert abs(seen - 20_000 * share) < 5 * math.sqrt(20_000 * share * (1 - share))

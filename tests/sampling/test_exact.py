@@ -1,4 +1,4 @@
-"""The positive grid of exact releases: its law by enumeration, the way back, and how many steps it takes."""
+"""The positive grid of exact releases: its distribution by enumeration, the way back, and how many steps it takes."""
 
 import itertools
 import math
@@ -39,28 +39,28 @@ def test_mean_and_variance_by_enumeration(u, m):
     """Over all tables there are: the numbers that a report states about the grid."""
     u, d = np.array(u), len(u)
     counts = np.array([c for c in itertools.product(range(m + 1), repeat=d) if sum(c) == m])
-    law = dirichlet_multinomial(counts, u)
-    assert abs(law.sum() - 1) < 1e-12
+    distribution = dirichlet_multinomial(counts, u)
+    assert abs(distribution.sum() - 1) < 1e-12
     y = positive_frequencies(counts, m)
     p = u / u.sum()
     share = grid_share(u, 1.0, 0, steps=m)
     assert share.variance == u.sum() / m
     assert share.weight == d / (2 * m + d)
-    mean = law @ y
+    mean = distribution @ y
     np.testing.assert_allclose(mean, (1 - share.weight) * p + share.weight / d, rtol=1e-12)
     ideal = p * (1 - p) / (u.sum() + 1)
     factor = (1 - share.weight) ** 2 * (1 + share.variance)
-    np.testing.assert_allclose(law @ (y - mean) ** 2, factor * ideal, rtol=1e-10)
+    np.testing.assert_allclose(distribution @ (y - mean) ** 2, factor * ideal, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("y", "m"), [(0.3, 1000), (0.01, 2000), (0.002, 10_000), (0.9, 200)])
 def test_the_bias_of_the_logarithm_is_the_same_in_all_categories(y, m):
     """With half a record added to each, and with no other number of records."""
     c = np.arange(m + 1)
-    law = binom(m, y).pmf(c)
+    distribution = binom(m, y).pmf(c)
 
     def bias(kappa):
-        return abs(law @ np.log(c + kappa) - math.log(m * y) - 1 / (2 * m))
+        return abs(distribution @ np.log(c + kappa) - math.log(m * y) - 1 / (2 * m))
 
     assert bias(0.5) < 1 / (m * y) ** 2
     assert min(bias(0.25), bias(0.75), bias(1.0)) > 0.2 / (m * y)

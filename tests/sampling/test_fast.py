@@ -73,7 +73,7 @@ def exponent_and_last_bits(y):
 
 
 def differ(one, two):
-    """p-value: do two samples of the same law have other last bits?"""
+    """p-value: do two samples of the same distribution have other last bits?"""
     cells = [16 * np.clip(e, -12, 1) + b for e, b in (exponent_and_last_bits(one), exponent_and_last_bits(two))]
     least = min(c.min() for c in cells)
     table = np.array([np.bincount(c - least, minlength=16 * 16) for c in cells])
@@ -86,8 +86,8 @@ def grid(y, step):
 
 
 @pytest.mark.parametrize("parameters", [[0.11, 0.11], [0.75, 0.75], [1.0, 1.0], [1.1, 1.1]])
-def test_two_ways_to_the_same_law_look_the_same_on_the_grid(parameters):
-    """The two ways of 0.1.0 leave other last bits of the same law. On the grid of 2**-32 they do not."""
+def test_two_ways_to_the_same_distribution_look_the_same_on_the_grid(parameters):
+    """The two ways of 0.1.0 leave other last bits of the same distribution. On the grid of 2**-32 they do not."""
     rng, u = np.random.default_rng(5), np.array(parameters)
     one, two = (old_dirichlet(u, 300_000, rng, small=small) for small in (False, True))
     first, second = (on_public_grid(y.copy()) for y in (one, two))
@@ -109,7 +109,7 @@ def test_a_finer_grid_would_not_do():
 
 @pytest.mark.parametrize("parameters", [[0.3, 0.11], [0.75, 2.0], [30.0, 5.0]])
 def test_low_bits_of_the_grid_are_free(parameters):
-    """The low byte of the whole number behind a component, where the law is flat over many of them."""
+    """The low byte of the integer behind a component, where the distribution is flat over many of them."""
     rng = np.random.default_rng(1)
     y = dirichlet(np.array(parameters), 200_000, rng)[:, 0]
     k = np.rint(y[(y > 0.02) & (y < 0.98)] * 2**32).astype(np.int64)
@@ -161,14 +161,14 @@ def test_above_one_a_draw_takes_no_logarithm():
 
 
 @pytest.mark.parametrize("parameters", [[1.0, 1.0, 1.5], [2.0, 7.0, 30.0]])
-def test_both_ways_have_the_law_of_the_parameters(parameters):
+def test_both_ways_have_the_distribution_of_the_parameters(parameters):
     """Oracle: components of a Dirichlet draw are Beta variables. Another parameter by a tenth is noticed."""
     u, n = np.array(parameters), 200_000
     for least in (0.0, 1.0):
         y = fast_dirichlet(u.copy(), n, np.random.default_rng(6), least=least)
         for i in range(3):
-            law = beta(u[i], u.sum() - u[i])
-            assert kstest(y[:, i], law.cdf).pvalue > 1e-6
+            distribution = beta(u[i], u.sum() - u[i])
+            assert kstest(y[:, i], distribution.cdf).pvalue > 1e-6
             assert kstest(y[:, i], beta(1.1 * u[i], u.sum() - u[i]).cdf).pvalue < 1e-6
 
 

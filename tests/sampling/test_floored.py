@@ -185,8 +185,8 @@ def test_a_bad_guess_changes_no_draw(kind, ceiling, monkeypatch):
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_guess_is_good_enough_to_be_quick(settings, monkeypatch):
     """Two tails for a draw where doubles find the cell."""
-    asked, real = [], floored._Law._share
-    monkeypatch.setattr(floored._Law, "_share", lambda self, j: asked.append(j) or real(self, j))
+    asked, real = [], floored._Distribution._share
+    monkeypatch.setattr(floored._Distribution, "_share", lambda self, j: asked.append(j) or real(self, j))
     alpha, r, floor, count, ceiling = settings
     exact_floored([alpha], r, floor, [count], ceiling=ceiling, draws=50, bits=Bits(3))
     near_the_ceiling = exact_shape(alpha, r, count) > 1.2 * ceiling
@@ -229,11 +229,11 @@ def test_what_the_series_below_the_shape_leaves_out_is_in_its_interval():
 
     before, flint.ctx.prec = flint.ctx.prec, 300
     try:
-        law = floored._Law(flint, 28_000, 0, 2.0, 20_000.0)
-        law._precision = 30
-        coarse = law._lower_gamma(flint.arb(15_000))
-        law._precision = 290
-        fine = law._lower_gamma(flint.arb(15_000))
+        distribution = floored._Distribution(flint, 28_000, 0, 2.0, 20_000.0)
+        distribution._precision = 30
+        coarse = distribution._lower_gamma(flint.arb(15_000))
+        distribution._precision = 290
+        fine = distribution._lower_gamma(flint.arb(15_000))
         assert coarse.contains(fine)
         assert coarse.rad() < coarse * 2.0**-29
         assert fine.rad() < fine * 2.0**-200
@@ -259,7 +259,7 @@ def truncated(g, a, floor, ceiling):
         (5.0, 2.0, 6.0, [(6.0, 2.0), (5.0, 2.5)]),
     ],
 )
-def test_the_law(a, floor, ceiling, wrong):
+def test_the_distribution(a, floor, ceiling, wrong):
     """Kolmogorov and Smirnov at 1e-6 against SciPy; a shape or a floor that is somewhat off is rejected."""
     cells = exact_floored([a] * 2000, 0.5, floor, [0] * 2000, ceiling=ceiling, draws=2, bits=Bits(11))
     g = intensities(cells, floor).ravel()

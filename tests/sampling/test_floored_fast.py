@@ -1,4 +1,4 @@
-"""Floating-point draws of intensities above a floor: their law, their grid, and the last bits."""
+"""Floating-point draws of intensities above a floor: their distribution, their grid, and the last bits."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ from pymc_dirdp.sampling import floored as floored_fast
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, fast_floored, intensities
 
-LAWS = [
+DISTRIBUTIONS = [
     # a, floor, ceiling
     (1e-3, 1e-3, math.inf),
     (1e-3, 1.0, math.inf),
@@ -50,8 +50,8 @@ def masses(edges, a, floor, ceiling):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("a", "floor", "ceiling"), LAWS)
-def test_the_law(a, floor, ceiling):
+@pytest.mark.parametrize(("a", "floor", "ceiling"), DISTRIBUTIONS)
+def test_the_distribution(a, floor, ceiling):
     """Chi-square at 1e-6 of 40,000 draws in forty classes against mpmath; a draw that is a little off is rejected."""
     n = 40_000
     cells = fast_floored([a], 0.5, floor, [0], ceiling=ceiling, draws=n, rng=np.random.default_rng(8)).ravel()
@@ -67,7 +67,7 @@ def test_the_law(a, floor, ceiling):
     assert chisquare(np.histogram(np.clip(shifted, 0, last), edges)[0], expected).pvalue < 1e-6
 
 
-@pytest.mark.parametrize(("a", "floor", "ceiling"), LAWS)
+@pytest.mark.parametrize(("a", "floor", "ceiling"), DISTRIBUTIONS)
 def test_most_tries_are_taken(a, floor, ceiling):
     """So the time of a draw hardly depends on the counts."""
     taken = floored_fast._tries(np.full(20_000, a), floor, ceiling, np.random.default_rng(4))[1]
@@ -75,7 +75,7 @@ def test_most_tries_are_taken(a, floor, ceiling):
 
 
 @pytest.mark.thorough
-def test_exact_and_fast_draws_have_one_law():
+def test_exact_and_fast_draws_have_one_distribution():
     alpha, counts = np.array([[0.02, 0.5], [3.0, 0.02]]), [[0, 7], [400, 12_000]]
     exact = exact_floored(alpha, 0.7, 8.0, counts, draws=700, bits=Bits(5))
     fast = fast_floored(alpha, 0.7, 8.0, counts, draws=20_000, rng=np.random.default_rng(5))
@@ -87,7 +87,7 @@ def test_exact_and_fast_draws_have_one_law():
         assert kstest(shares, "uniform").pvalue > 1e-6
 
 
-@pytest.mark.parametrize(("a", "floor", "ceiling"), LAWS)
+@pytest.mark.parametrize(("a", "floor", "ceiling"), DISTRIBUTIONS)
 def test_every_draw_lies_on_the_grid(a, floor, ceiling):
     cells = fast_floored([a, 2 * a], 1.0, floor, [0, 3], ceiling=ceiling, draws=2000, rng=np.random.default_rng(1))
     g = intensities(cells, floor)

@@ -55,8 +55,8 @@ def test_the_distribution_is_the_formula(name):
     blocks, scale = BLOCKS[name]
     probabilities, bits = formula(blocks, scale), Bits(5)
     exact = [tuple(joint_noise(Fraction(scale), blocks, bits).tolist()) for _ in range(8_000)]
-    law = JointBalls(tuple(ball for ball, _ in blocks), tuple(m for _, m in blocks), scale)
-    fast = fast_joint_noise(law, 40_000, np.random.default_rng(3)).astype(int).tolist()
+    distribution = JointBalls(tuple(ball for ball, _ in blocks), tuple(m for _, m in blocks), scale)
+    fast = fast_joint_noise(distribution, 40_000, np.random.default_rng(3)).astype(int).tolist()
     assert p_value(exact, probabilities) > LEVEL
     assert p_value(list(map(tuple, fast)), probabilities) > LEVEL
     # Another scale, and independent noise of the same scale, are found out.

@@ -1,4 +1,4 @@
-"""Noise above a threshold: its law by all choices, its coin bit by bit, and draws with known power."""
+"""Noise above a threshold: its distribution by all choices, its coin bit by bit, and draws with known power."""
 
 import inspect
 import math
@@ -41,7 +41,7 @@ def source(**changed):
 
 
 def tree_of(text, n_cells, threshold, scale):
-    """All outputs of the function, with the geometric draws and the coin by their exact laws."""
+    """All outputs of the function, with the geometric draws and the coin by their exact distributions."""
     space = {}
     exec(compile(text, "sparse", "exec"), space)
 
@@ -64,7 +64,10 @@ def tree_of(text, n_cells, threshold, scale):
 
 
 def mass(threshold, scale, values):
-    """The probability of a list, where None stands for a cell that is not listed, by the law of the dense table."""
+    """The probability of a list.
+
+    Where None stands for a cell that is not listed, by the distribution of the dense table.
+    """
     with mpmath.workdps(60):
         q = mpmath.exp(-mpmath.mpf(scale.denominator) / scale.numerator)
         passing = q**threshold / (1 + q)
@@ -96,7 +99,7 @@ def agrees(text, n_cells, threshold, scale):
 
 
 @pytest.mark.parametrize(("n_cells", "threshold", "scale"), CASES)
-def test_all_outputs_of_small_tables_have_the_law_of_the_dense_one(n_cells, threshold, scale):
+def test_all_outputs_of_small_tables_have_the_distribution_of_the_dense_one(n_cells, threshold, scale):
     assert agrees(source(), n_cells, threshold, scale)
 
 
@@ -164,7 +167,7 @@ def test_the_coin_compares_all_digits():
 
 
 @pytest.mark.parametrize(("threshold", "scale"), [(5, Fraction(2)), (1, Fraction(9))])
-def test_draws_have_the_law_of_the_dense_table_and_the_test_has_power(threshold, scale):
+def test_draws_have_the_distribution_of_the_dense_table_and_the_test_has_power(threshold, scale):
     """Chi-square at 1e-6 of how many are listed, where, and what; another scale, 10 % away, is found almost surely."""
     cells, draws, bits = 40, 3000, Bits(5)
     lists = [noise_above(cells, threshold, scale, bits) for _ in range(draws)]
@@ -181,13 +184,13 @@ def test_draws_have_the_law_of_the_dense_table_and_the_test_has_power(threshold,
     by_value, by_place = expected(scale)
     wrong, _ = expected(float(scale) * 1.1)
 
-    def statistic(counted, law):
-        return float(np.sum((counted - law) ** 2 / law))
+    def statistic(counted, distribution):
+        return float(np.sum((counted - distribution) ** 2 / distribution))
 
     least = chi2.isf(1e-6, 12)
     assert statistic(seen, by_value) < least < statistic(seen, wrong)
     assert ncx2.sf(least, 12, statistic(by_value, wrong)) > 0.999
-    # The places, whose counts have a variance below that of a Poisson law.
+    # The places, whose counts have a variance below that of a Poisson distribution.
     assert statistic(places, np.full(cells, by_place)) < chi2.isf(1e-6, cells)
     sizes = np.array([len(where) for where, _ in lists])
     share = by_place / draws

@@ -1,4 +1,4 @@
-"""The urn: its exact law by enumeration, of many steps at once and one by one, and draws with known power."""
+"""The urn: its exact distribution by enumeration, of many steps at once and one by one, and draws with known power."""
 
 import itertools
 import math
@@ -78,7 +78,7 @@ def outcomes_of_rows(rows, digits, steps, draws=1):
     """The counts of every sequence of answers, with its probability, if no place is drawn again.
 
     Whether one is depends on the number of earlier records and not on which they are. So what is left out has the
-    same share everywhere, and the law is that of what is left.
+    same share everywhere, and the distribution is that of what is left.
     """
     mass, paths = Counter(), [((), Fraction(1))]
     while paths:
@@ -119,44 +119,46 @@ WAYS = [{}, {"_AT_ONCE": 1}, {"_AT_ONCE": 2}, {"_LEADING": 3}, {"_LEADING": 0}]
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize(("weights", "digits", "steps"), SMALL)
-def test_law_by_enumeration(weights, digits, steps, way, nothing_again, monkeypatch):
+def test_distribution_by_enumeration(weights, digits, steps, way, nothing_again, monkeypatch):
     """Every sequence of answers, each of which is as likely as any other at its place."""
     for name, value in way.items():
         monkeypatch.setattr(module, name, value)
-    law = outcomes(weights, digits, steps)
+    distribution = outcomes(weights, digits, steps)
     parameters = [Fraction(w, 2**digits) for w in weights]
-    assert law == {c: dirichlet_multinomial(c, parameters) for c in tables(len(weights), steps)}
+    assert distribution == {c: dirichlet_multinomial(c, parameters) for c in tables(len(weights), steps)}
 
 
 @pytest.mark.parametrize("at_once", [2, 6])
 def test_draws_side_by_side_are_independent(at_once, nothing_again, monkeypatch):
     """One after the other, and side by side."""
     monkeypatch.setattr(module, "_AT_ONCE", at_once)
-    law = outcomes((1, 1), 0, 3, draws=2)
+    distribution = outcomes((1, 1), 0, 3, draws=2)
     alone = {c: dirichlet_multinomial(c, [Fraction(1), Fraction(1)]) for c in tables(2, 3)}
-    assert law == {(*one, *other): p * q for one, p in alone.items() for other, q in alone.items()}
+    assert distribution == {(*one, *other): p * q for one, p in alone.items() for other, q in alone.items()}
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize(
     ("rows", "digits", "steps"), [([(1, 2), (3, 1)], 0, 3), ([(1, 1), (5, 3)], 1, 2), ([(1, 0, 1), (1, 2, 4)], 1, 2)]
 )
-def test_rows_side_by_side_have_laws_of_their_own(rows, digits, steps, way, nothing_again, monkeypatch):
+def test_rows_side_by_side_have_distributions_of_their_own(rows, digits, steps, way, nothing_again, monkeypatch):
     """Rows with other weights, and with other numbers of cells and of bits, are independent."""
     for name, value in way.items():
         monkeypatch.setattr(module, name, value)
-    law = outcomes_of_rows(rows, digits, steps)
+    distribution = outcomes_of_rows(rows, digits, steps)
     first, second = ([Fraction(w, 2**digits) for w in row] for row in rows)
     expected = {
         (*one, *other): dirichlet_multinomial(one, first) * dirichlet_multinomial(other, second)
         for one in tables(len(first), steps)
         for other in tables(len(second), steps)
     }
-    assert law == {counts: share for counts, share in expected.items() if share}
+    assert distribution == {counts: share for counts, share in expected.items() if share}
 
 
-def test_many_rows_have_the_stated_law_and_share_their_calls(monkeypatch):
-    """Chi-square against the Beta-binomial laws of three kinds of rows among 30,000; that of another kind is rejected.
+def test_many_rows_have_the_stated_distribution_and_share_their_calls(monkeypatch):
+    """Chi-square against the Beta-binomial distributions of three kinds of rows among 30,000.
+
+    That of another kind is rejected.
 
     One kind has weights that 64 bits do not hold. The rows take few calls together, and no call each.
     """
@@ -167,11 +169,11 @@ def test_many_rows_have_the_stated_law_and_share_their_calls(monkeypatch):
     counts = urn(whole * each, digits, steps=steps, draws=1, bits=Bits(5))[0]
     assert len(calls) < 100
     assert np.all(counts.sum(axis=1) == steps)
-    laws = [betabinom.pmf(np.arange(steps + 1), steps, *kind) for kind in kinds]
-    for kind, law in enumerate(laws):
+    distributions = [betabinom.pmf(np.arange(steps + 1), steps, *kind) for kind in kinds]
+    for kind, distribution in enumerate(distributions):
         seen = np.bincount(counts[kind::3, 0], minlength=steps + 1)
-        assert chisquare(seen, each * law / law.sum()).pvalue > 1e-6
-        other = laws[kind - 1]
+        assert chisquare(seen, each * distribution / distribution.sum()).pvalue > 1e-6
+        other = distributions[kind - 1]
         assert chisquare(seen, each * other / other.sum()).pvalue < 1e-6
     assert abs(np.corrcoef(counts[::3, 0], counts[1::3, 0])[0, 1]) < 5 / math.sqrt(each)
 
@@ -228,7 +230,7 @@ def test_neighbours_reach_the_same_tables(nothing_again):
     ],
 )
 def test_weights_of_all_sizes(weights, digits, steps, draws):
-    """Every row adds up, and its mean is that of the law: six standard deviations."""
+    """Every row adds up, and its mean is that of the distribution: six standard deviations."""
     counts = urn(weights, digits, steps=steps, draws=draws, bits=Bits(4))
     assert np.all(counts.sum(axis=-1) == steps)
     for row, seen in zip(weights, counts.mean(axis=0) / steps, strict=True):
@@ -257,7 +259,7 @@ def test_no_number_is_a_float_and_none_is_refused():
     assert abs(counts[0, 0] - 500) < 5 * math.sqrt(250)
 
 
-def test_the_law_is_that_of_the_doubles_given(monkeypatch):
+def test_the_distribution_is_that_of_the_doubles_given(monkeypatch):
     """The weights are `r * counts + alpha` of the doubles, as fractions, and no neighbouring double."""
     seen = {}
 
@@ -286,8 +288,8 @@ def test_draws_and_rows_are_independent():
 
 
 @pytest.mark.parametrize("cell", [0, 1, 2])
-def test_draws_have_the_stated_law(cell):
-    """Chi-square of a cell's beta-binomial law with a threshold of 1e-6; an r that is 30 % off is rejected."""
+def test_draws_have_the_stated_distribution(cell):
+    """Chi-square of a cell's beta-binomial distribution with a threshold of 1e-6; an r that is 30 % off is rejected."""
     alpha, r, counts, steps = np.array([0.5, 1.0, 2.0]), 0.37, np.array([40, 3, 12]), 30
     draws = synthetic_counts(alpha, r, counts, steps=steps, draws=50_000, bits=Bits(6))
     seen = np.bincount(draws[:, cell], minlength=steps + 1)
@@ -337,17 +339,17 @@ def threads(monkeypatch):
     return made
 
 
-def test_threads_draw_the_same_law(threads):
-    """Chi-square against the Beta-binomial law of each row; the law of the other row is rejected."""
+def test_threads_draw_the_same_distribution(threads):
+    """Chi-square against the Beta-binomial distribution of each row; the distribution of the other row is rejected."""
     rows, steps, draws = [(2, 3), (7, 1)], 6, 20_000
     counts = urn(rows, 1, steps=steps, draws=draws, bits=Bits())
     assert len(threads) == math.ceil(2 * draws / (2**10 // steps))
     assert counts.sum(axis=-1).tolist() == [[steps, steps]] * draws
-    laws = [betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2) for a, b in rows]
+    distributions = [betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2) for a, b in rows]
     for i in range(2):
         seen = np.bincount(counts[:, i, 0], minlength=steps + 1)
-        assert chisquare(seen, draws * laws[i] / laws[i].sum()).pvalue > 1e-6
-        assert chisquare(seen, draws * laws[1 - i] / laws[1 - i].sum()).pvalue < 1e-6
+        assert chisquare(seen, draws * distributions[i] / distributions[i].sum()).pvalue > 1e-6
+        assert chisquare(seen, draws * distributions[1 - i] / distributions[1 - i].sum()).pvalue < 1e-6
     # Parts with the same bits would repeat one another.
     side_by_side = 2**10 // steps
     parts = counts[: 100 * side_by_side].reshape(100, side_by_side, 2, 2)

@@ -1,4 +1,4 @@
-"""Noise that adds up to 0: the pieces of its sampler by enumeration, and the whole law by chi-square."""
+"""Noise that adds up to 0: the pieces of its sampler by enumeration, and the whole distribution by chi-square."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from pymc_dirdp.sampling.zero_sum import _kept, _mode, fast_zero_sum_laplace, un
 LEVEL = 1e-6
 
 
-def law(cells, scale, reach):
+def distribution(cells, scale, reach):
     found = {}
     for some in itertools.product(range(-reach, reach + 1), repeat=cells - 1):
         z = (*some, -sum(some))
@@ -37,9 +37,9 @@ def p_value(draws, probabilities):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("cells", "scale"), [(2, 1.5), (3, 0.7), (3, 2.0), (4, 1.3)])
-def test_the_law_is_that_of_the_weights(cells, scale):
-    probabilities = law(cells, scale, 24 if cells < 4 else 15)
-    wrong = law(cells, 1.15 * scale, 24 if cells < 4 else 15)
+def test_the_distribution_is_that_of_the_weights(cells, scale):
+    probabilities = distribution(cells, scale, 24 if cells < 4 else 15)
+    wrong = distribution(cells, 1.15 * scale, 24 if cells < 4 else 15)
     bits = Bits(5)
     exact = [zero_sum_laplace(Fraction(scale), cells, bits) for _ in range(12_000)]
     for draws in (exact, fast_zero_sum_laplace(scale, 12_000, cells, np.random.default_rng(7))):
@@ -51,7 +51,7 @@ def test_a_coin_that_always_lands_heads_is_found_out(monkeypatch):
     monkeypatch.setattr(zero_sum, "_kept", lambda *_: True)
     bits = Bits(5)
     draws = [zero_sum_laplace(Fraction(2), 3, bits) for _ in range(12_000)]
-    assert p_value(draws, law(3, 2.0, 30)) < LEVEL
+    assert p_value(draws, distribution(3, 2.0, 30)) < LEVEL
 
 
 @pytest.mark.parametrize(("total", "cells"), [(0, 3), (1, 4), (2, 4), (3, 3), (5, 2), (4, 3)])

@@ -17,8 +17,8 @@ from pymc_dirdp.counting.counts import Counts
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
-def promises() -> None:
-    """What is promised, and one promise put into the terms of another."""
+def guarantees() -> None:
+    """What is guaranteed, and one guarantee put into the terms of another."""
     guarantees: list[dirdp.Guarantee] = [
         TARGET,
         dirdp.RenyiDP(order=8.0, epsilon=0.5),

@@ -1,4 +1,4 @@
-"""The tables of the page on what is new, from figures that other programs and pages hold."""
+"""The tables of the page that compares, from figures that other programs and pages hold."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ def pairs() -> str:
 def floored(epsilon: str = "1", n_records: str = "1e3") -> str:
     """Errors of a Dirichlet draw, of one with a floor and of estimates, from the page on who wins where."""
     kept = []
-    for row in _markdown((HERE / "utility_table.md").read_text(encoding="utf-8")):
+    for row in _markdown((HERE / "figures" / "utility_table.md").read_text(encoding="utf-8")):
         if (row["epsilon"], row["N"]) == (epsilon, n_records):
             draws, best = (row["Dirichlet draw"], row["floored draw"]), row["geometric"]
             kept.append([row["data"], row["d"], *draws, f"{float(draws[0]) / float(draws[1]):.1f}", best])
@@ -32,13 +32,13 @@ def floored(epsilon: str = "1", n_records: str = "1e3") -> str:
 
 
 def coverage() -> str:
-    """How often intervals at 95 % hold the truth, from the table of the page on conclusions."""
-    text = (HERE / "conclude.md").read_text(encoding="utf-8")
+    """How often intervals at 95 % hold the truth, from the table that full runs wrote."""
+    text = (HERE / "figures" / "coverage.md").read_text(encoding="utf-8")
     rows = [row for row in _markdown(text) if "p r + 20 %" in row]
     kept = [
         [row["case"], row["data sets"], *(_percent(row[reading]) for reading in ("exact", "naive"))] for row in rows
     ]
-    return table(["case", "data sets", "given the release", "read as data"], kept)
+    return table(["case", "data sets", "given the release", "treated as the data"], kept)
 
 
 def bandits(horizon: str = "100000000") -> str:

@@ -8,16 +8,23 @@ from scipy.special import betaln, gammaln, logsumexp
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws, product_of
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 
-__all__ = ["CELLS", "block_laws", "cut", "dirichlet_laws", "normal_laws", "urn_laws"]
+__all__ = [
+    "CELLS",
+    "block_distributions",
+    "cut",
+    "dirichlet_distributions",
+    "normal_distributions",
+    "urn_distributions",
+]
 
 # Densities on the line as probabilities of cells: what audits need of continuous distributions.
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-# A law is cut into about so many cells, and into so many times fewer if several parts of the output change, because
-# their products are summed over.
+# A distribution is cut into about so many cells, and into so many times fewer if several parts of the output change,
+# because their products are summed over.
 CELLS, _FEWER_OF_SEVERAL = 6_000, 10
 # A reach of so many standard deviations gets the cells that are asked for; a wider one gets more, up to a limit.
 _PER_REACH = 12
@@ -33,18 +40,18 @@ def cut(log_density: Callable[[Array], Array], edges: Array) -> Array:
     return np.asarray(logsumexp(log_density(z), b=_WEIGHTS, axis=1) + np.log(half))
 
 
-def normal_laws(ratio: float, cells: int = CELLS) -> FiniteLaws:
+def normal_distributions(ratio: float, cells: int = CELLS) -> FiniteDistributions:
     """The distributions Normal(ratio, 1) and Normal(0, 1), cut into cells."""
     reach = 13 + 35 * ratio
     edges = np.linspace(-reach, ratio + reach, min(round(cells * reach / _PER_REACH), _MOST_CELLS))
 
-    def law(mean: float) -> Array:
+    def distribution(mean: float) -> Array:
         return cut(lambda z: -((z - mean) ** 2) / 2 - math.log(2 * math.pi) / 2, edges)
 
-    return FiniteLaws(law(ratio), law(0.0))
+    return FiniteDistributions(distribution(ratio), distribution(0.0))
 
 
-def dirichlet_laws(u: Array, v: Array, cells: int = CELLS) -> FiniteLaws:
+def dirichlet_distributions(u: Array, v: Array, cells: int = CELLS) -> FiniteDistributions:
     """Two tables of Dirichlet distributions, with parameters u and v of shape (..., d).
 
     Rows are independent, and in a row the likelihood ratio depends on one Beta variable: the share of the cell that
@@ -67,18 +74,18 @@ def dirichlet_laws(u: Array, v: Array, cells: int = CELLS) -> FiniteLaws:
             raise ArgumentError("Expected data sets between which one cell of a row changes, or a record moves in it.")
         rest = math.fsum(np.delete(p, i)) if changed.size == 1 else 0.0
         first, second = ((p[i], rest), (q[i], rest)) if changed.size == 1 else ((p[i], p[j]), (q[i], q[j]))
-        parts.append(_beta_laws(first, second, cells))
+        parts.append(_beta_distributions(first, second, cells))
     return product_of(parts)
 
 
-def _beta_laws(u: tuple[float, float], v: tuple[float, float], cells: int) -> FiniteLaws:
+def _beta_distributions(u: tuple[float, float], v: tuple[float, float], cells: int) -> FiniteDistributions:
     """The logit of a Beta variable under two distributions. Cells are narrow around both centres and widen outwards."""
     edges = np.union1d(_logit_edges(*u, u, v, cells // 2), _logit_edges(*v, u, v, cells // 2))
 
-    def law(a: float, b: float) -> Array:
+    def distribution(a: float, b: float) -> Array:
         return cut(lambda z: a * z - (a + b) * np.logaddexp(0, z) - float(betaln(a, b)), edges)
 
-    return FiniteLaws(law(*u), law(*v))
+    return FiniteDistributions(distribution(*u), distribution(*v))
 
 
 def _logit_edges(a: float, b: float, u: tuple[float, float], v: tuple[float, float], cells: int) -> Array:
@@ -95,7 +102,7 @@ def _logit_edges(a: float, b: float, u: tuple[float, float], v: tuple[float, flo
 _MOST_STEPS = 256
 
 
-def urn_laws(u: Array, v: Array, steps: int) -> FiniteLaws:
+def urn_distributions(u: Array, v: Array, steps: int) -> FiniteDistributions:
     """Two tables of urns, with parameters u and v of shape (..., d) and the same number of steps in every row.
 
     Of each row in which something changes, the counts of the first cell that changes are listed, and for up to 256
@@ -118,11 +125,11 @@ def urn_laws(u: Array, v: Array, steps: int) -> FiniteLaws:
     parts = []
     for p, q, changed in rows:
         listed = changed[: 2 if d > 2 and steps <= _MOST_STEPS else 1]
-        parts.append(FiniteLaws(*(_law(parameters, listed, steps) for parameters in (p, q))))
+        parts.append(FiniteDistributions(*(_distribution(parameters, listed, steps) for parameters in (p, q))))
     return product_of(parts)
 
 
-def _law(parameters: Array, listed: Integers, steps: int) -> Array:
+def _distribution(parameters: Array, listed: Integers, steps: int) -> Array:
     """Logarithms of the probabilities of the counts of the listed cells; the other cells are taken together."""
     counts = np.stack(np.meshgrid(*[np.arange(steps + 1)] * len(listed), indexing="ij"), axis=-1)
     counts = counts.reshape(-1, len(listed))
@@ -137,10 +144,10 @@ def _law(parameters: Array, listed: Integers, steps: int) -> Array:
 
 
 # The characteristic function is taken at so many points for each standard deviation of a sum, and so many in all.
-_ZERO_SUM_LAWS_REACH, _MOST_POINTS = 80.0, 2_000_000
+_ZERO_SUM_DISTRIBUTIONS_REACH, _MOST_POINTS = 80.0, 2_000_000
 
 
-def block_laws(scale: float, cells: int, shifts: Array) -> FiniteLaws:
+def block_distributions(scale: float, cells: int, shifts: Array) -> FiniteDistributions:
     """The distributions of the loss of noise that adds up to 0 over one block, cut into cells of equal loss.
 
     Parameters
@@ -164,24 +171,30 @@ def block_laws(scale: float, cells: int, shifts: Array) -> FiniteLaws:
     """
     # At most as wide as independent noise; all sums beyond the number of points are negligible.
     spread = math.sqrt(2) * (scale + 1)
-    points = math.ceil(_ZERO_SUM_LAWS_REACH * spread * math.sqrt(cells)) + 2 * round(float(np.abs(shifts).sum())) + 1
+    points = (
+        math.ceil(_ZERO_SUM_DISTRIBUTIONS_REACH * spread * math.sqrt(cells))
+        + 2 * round(float(np.abs(shifts).sum()))
+        + 1
+    )
     losses = round(float(np.abs(shifts).sum())) + 1
     if points * losses > _MOST_POINTS:
-        raise ArgumentError(f"The law of noise of scale {scale:.4g} has too many cells to be summed over.")
+        raise ArgumentError(f"The distribution of noise of scale {scale:.4g} has too many cells to be summed over.")
     turn = np.exp(2j * np.pi * np.arange(points) / points)
     q = math.exp(-1 / scale)
     each = -math.expm1(-2 / scale) / ((1 - q * turn) * (1 - q / turn))
     # Relative to independent noise, so that no power is large.
     share = math.tanh(1 / (2 * scale))
-    law = [(share * each) ** (cells - len(shifts))]
+    distribution = [(share * each) ** (cells - len(shifts))]
     for shift in shifts.tolist():
-        law = _times(law, [share * part for part in _by_loss(abs(round(shift)), turn if shift > 0 else 1 / turn, q)])
-    masses = np.array([part.mean().real for part in law])
+        distribution = _times(
+            distribution, [share * part for part in _by_loss(abs(round(shift)), turn if shift > 0 else 1 / turn, q)]
+        )
+    masses = np.array([part.mean().real for part in distribution])
     masses = np.maximum(masses / masses.sum(), 0.0)
-    loss = (2 * np.arange(len(law)) - (len(law) - 1)) / scale
+    loss = (2 * np.arange(len(distribution)) - (len(distribution) - 1)) / scale
     possible = masses > 0
     log = np.log(masses[possible])
-    return FiniteLaws(log, log - loss[possible])
+    return FiniteDistributions(log, log - loss[possible])
 
 
 def _by_loss(shift: int, turn: Array, q: float) -> list[Array]:

@@ -1,4 +1,4 @@
-"""Laws that are cut into cells never lose more than those they come from, and little less."""
+"""Distributions that are cut into cells never lose more than those they come from, and little less."""
 
 import math
 
@@ -7,14 +7,14 @@ import pytest
 from scipy.stats import norm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.audit_laws import normal_laws
+from pymc_dirdp.mechanisms.audit_distributions import normal_distributions
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 
 
 def test_merging_cells_loses_little_and_gains_nothing():
-    laws = normal_laws(0.5)
-    product = laws.merged(600).times(laws.merged(600))
+    distributions = normal_distributions(0.5)
+    product = distributions.merged(600).times(distributions.merged(600))
     merged = product.merged(800)
     assert len(merged.log_p) <= 800
     assert np.exp(merged.log_p).sum() == pytest.approx(1, rel=1e-9)
@@ -27,8 +27,8 @@ def test_merging_cells_loses_little_and_gains_nothing():
 
 
 def test_impossible_cells_stay_impossible_when_cells_are_merged():
-    laws = FiniteLaws(np.log([0.5, 0.25, 0.25]), np.array([-math.inf, math.log(0.5), math.log(0.5)]))
-    assert laws.merged(2).delta(5.0) == pytest.approx(0.5)
+    distributions = FiniteDistributions(np.log([0.5, 0.25, 0.25]), np.array([-math.inf, math.log(0.5), math.log(0.5)]))
+    assert distributions.merged(2).delta(5.0) == pytest.approx(0.5)
 
 
 def test_a_record_in_each_of_many_rows_is_a_composition():
@@ -37,51 +37,51 @@ def test_a_record_in_each_of_many_rows_is_a_composition():
     table = dirdp.mechanisms.DirichletMechanism(np.ones((rows, 3)), 0.2)
     x, y = np.zeros((2, rows, 3))
     x[:, 0], y[:, 1] = 1, 1
-    laws, whole = table.output_laws(x, y, cells=3_000), Composition(((row, rows),))
+    distributions, whole = table.output_distributions(x, y, cells=3_000), Composition(((row, rows),))
     for order in (1.0, 2.0):
-        assert laws.renyi(order) <= whole.renyi(order) * (1 + 1e-9)
-        assert laws.renyi(order) == pytest.approx(rows * row.renyi(order), rel=5e-3)
-    assert laws.delta(0.5) <= whole.delta(0.5)
-    assert laws.delta(0.5) == pytest.approx(whole.delta(0.5), rel=2e-2)
+        assert distributions.renyi(order) <= whole.renyi(order) * (1 + 1e-9)
+        assert distributions.renyi(order) == pytest.approx(rows * row.renyi(order), rel=5e-3)
+    assert distributions.delta(0.5) <= whole.delta(0.5)
+    assert distributions.delta(0.5) == pytest.approx(whole.delta(0.5), rel=2e-2)
 
 
 @pytest.mark.parametrize("scale", [0.3, 2.0, 1e20])
-def test_geometric_laws_are_summed_from_their_masses(scale):
+def test_geometric_distributions_are_summed_from_their_masses(scale):
     """Oracle: the masses themselves where they can be listed, and the limit of small losses."""
-    laws = dirdp.mechanisms.GeometricMechanism([1.0, 1.0], scale).output_laws(
+    distributions = dirdp.mechanisms.GeometricMechanism([1.0, 1.0], scale).output_distributions(
         np.array([3.0, 0.0]), np.array([0.0, 0.0])
     )
-    assert np.exp(laws.log_p).sum() == pytest.approx(1, rel=1e-12)
-    assert laws.pure_epsilon == pytest.approx(3 / scale, rel=1e-12, abs=1e-15)
+    assert np.exp(distributions.log_p).sum() == pytest.approx(1, rel=1e-12)
+    assert distributions.pure_epsilon == pytest.approx(3 / scale, rel=1e-12, abs=1e-15)
     if scale < 10:
         g = np.arange(-200, 201)
         masses = np.exp(-np.abs(g) / scale)
         p, q = masses / masses.sum(), np.exp(-np.abs(g - 3) / scale) / masses.sum()
-        assert laws.delta(0.1) == pytest.approx(np.maximum(p - math.exp(0.1) * q, 0).sum(), rel=1e-9)
+        assert distributions.delta(0.1) == pytest.approx(np.maximum(p - math.exp(0.1) * q, 0).sum(), rel=1e-9)
 
 
 @pytest.mark.parametrize("shifts", [[1.0], [1.0, -1.0], [3.0, -3.0]])
-def test_discrete_normal_laws_are_those_of_the_masses(shifts):
-    """Oracle: all pairs of whole numbers, listed."""
+def test_discrete_normal_distributions_are_those_of_the_masses(shifts):
+    """Oracle: all pairs of integers, listed."""
     sigma, g = 1.7, np.arange(-40, 41)
     cells = np.meshgrid(*[g] * len(shifts), indexing="ij")
     q = np.exp(-sum(c**2 for c in cells) / (2 * sigma**2))
     p = np.exp(-sum((c - s) ** 2 for c, s in zip(cells, shifts, strict=True)) / (2 * sigma**2))
     p, q = p / p.sum(), q / q.sum()
     x = np.array([*shifts, 0.0])
-    laws = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), sigma).output_laws(x, 0 * x)
+    distributions = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), sigma).output_distributions(x, 0 * x)
     for epsilon in (0.0, 0.5, 1.5):
         expected = np.maximum(p - math.exp(epsilon) * q, 0).sum()
-        assert laws.delta(epsilon) == pytest.approx(expected, rel=1e-9)
+        assert distributions.delta(epsilon) == pytest.approx(expected, rel=1e-9)
     # Wide noise is nearly normal.
-    wide = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), 20.0).output_laws(x, 0 * x)
+    wide = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), 20.0).output_distributions(x, 0 * x)
     ratio = math.sqrt(sum(s**2 for s in shifts)) / 20.0
     assert wide.renyi(2.0) == pytest.approx(ratio**2, rel=1e-6)
 
 
 def test_simple_noise_has_its_closed_forms():
-    laplace = dirdp.mechanisms.LaplaceMechanism([1.0, 1.0], 1.0).output_laws(np.array([1.0, 0.0]), np.zeros(2))
-    assert normal_laws(1.0).delta(0.0) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=1e-4)
+    laplace = dirdp.mechanisms.LaplaceMechanism([1.0, 1.0], 1.0).output_distributions(np.array([1.0, 0.0]), np.zeros(2))
+    assert normal_distributions(1.0).delta(0.0) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=1e-4)
     assert laplace.delta(0.0) == pytest.approx(-math.expm1(-0.5), rel=1e-4)
     assert laplace.pure_epsilon == pytest.approx(1.0)
 
@@ -89,10 +89,10 @@ def test_simple_noise_has_its_closed_forms():
 def test_what_is_not_known_is_refused():
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.3)
     with pytest.raises(dirdp.errors.ArgumentError, match="moves in it"):
-        mechanism.output_laws(np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
+        mechanism.output_distributions(np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
     with pytest.raises(dirdp.errors.ArgumentError, match="two data sets that differ"):
-        mechanism.output_laws(np.ones(4), np.ones(4))
+        mechanism.output_distributions(np.ones(4), np.ones(4))
     with pytest.raises(dirdp.errors.ArgumentError, match="too many cells"):
-        dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(2), 1e20).output_laws(
+        dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(2), 1e20).output_distributions(
             np.array([1.0, 0.0]), np.array([0.0, 1.0])
         )

@@ -1,4 +1,4 @@
-"""Noisy margins of one table: each is a noisy table of its own, and their losses add up."""
+"""Noisy marginals of one table: each is a noisy table of its own, and their losses add up."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from pymc_dirdp.mechanisms.table import TableMechanism, moved
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.loss_distribution import FiniteLaws, product_of
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed, generator
 
@@ -33,19 +33,19 @@ NOISES = ("gaussian", "geometric")
 
 @dataclass(frozen=True, eq=False)
 class MarginalsMechanism(CurvesOf, TableMechanism):
-    """Release some margins of a table of counts, each with independent whole noise of its own.
+    """Release some marginals of a table of counts, each with independent whole noise of its own.
 
     Parameters
     ----------
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     margins : sequence of sequences of int
-        The axes that each margin keeps, in rising order; its counts are summed over all others. No margin stands there
-        twice, or all of its axes have the length 1.
+        The axes that each marginal keeps, in rising order; its counts are summed over all others. No marginal stands
+        there twice, or all of its axes have the length 1.
     parameters : sequence of float
-        The parameter of the noise of each margin: sigma, or the scale.
+        The parameter of the noise of each marginal: sigma, or the scale.
     noise : {"gaussian", "geometric"}, default "gaussian"
-        The discrete Gaussian law, or the discrete Laplace law.
+        The discrete Gaussian distribution, or the discrete Laplace distribution.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
     contribution : int or Contribution, default 1
@@ -54,19 +54,19 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     Raises
     ------
     ArgumentError
-        If a number is outside its domain, or a margin is none of the table.
+        If a number is outside its domain, or a marginal is none of the table.
 
     Notes
     -----
-    A record that moves changes at most two cells of each margin by 1, and one that appears changes one. So each margin
-    is released by a mechanism for one row of counts, with its own curves, and the curves of all are those of their
-    composition. Where a person has records in each entry of an axis, a margin that keeps the axis has a block of cells
-    for each entry, and a margin that sums over it has all of these records in one block.
+    A record that moves changes at most two cells of each marginal by 1, and one that appears changes one. So each
+    marginal is released by a mechanism for one row of counts, with its own curves, and the curves of all are those of
+    their composition. Where a person has records in each entry of an axis, a marginal that keeps the axis has a block
+    of cells for each entry, and a marginal that sums over it has all of these records in one block.
 
     References
     ----------
     McKenna, Miklau and Sheldon (2021), Winning the NIST contest, https://doi.org/10.29012/jpc.778, for measured
-    margins. The proof page of this class.
+    marginals. The proof page of this class.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     kind = "marginals"
     publishes = "noisy_counts"
-    formula = "shares fitted to the noisy counts of margins of all tables"
+    formula = "shares fitted to the noisy counts of marginals of all tables"
     output_kind = Marginals
     facts = (
         Fact("prior", "prior", "table"),
@@ -100,55 +100,55 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
-        one_of(self._laws(), noise=self.noise)
+        one_of(self._distributions(), noise=self.noise)
         adds = Contribution.of(self.contribution).fitted(self.prior.shape)
         if self.needs_public_totals and set(adds.axes) - {"any"}:
             raise ArgumentError(
-                "Expected a contribution of records that may lie anywhere in the table, because a margin adds up rows. "
-                "Use MarginalsMechanism, whose noise is independent in each cell."
+                "Expected a contribution of records that may lie anywhere in the table, because a marginal adds up "
+                "rows. Use MarginalsMechanism, whose noise is independent in each cell."
             )
         object.__setattr__(self, "contribution", adds)
-        object.__setattr__(self, "margins", self._checked_margins())
+        object.__setattr__(self, "margins", self._checked_marginals())
         if len(self.parameters) != len(self.margins):
             raise ArgumentError(
-                f"Expected a parameter for each of {len(self.margins)} margins, got {len(self.parameters)}."
+                f"Expected a parameter for each of {len(self.margins)} marginals, got {len(self.parameters)}."
             )
-        # What is used is what the mechanism of a margin makes of it: a scale is rounded up.
+        # What is used is what the mechanism of a marginal makes of it: a scale is rounded up.
         object.__setattr__(self, "parameters", tuple(map(float, self.parameters)))
         object.__setattr__(self, "parameters", tuple(part.parameter for part in self.parts))
 
-    def _checked_margins(self) -> tuple[tuple[int, ...], ...]:
+    def _checked_marginals(self) -> tuple[tuple[int, ...], ...]:
         axes = self.prior.ndim
         margins = tuple(tuple(integer(0, axis=axis) for axis in margin) for margin in self.margins)
         if not margins or len(set(margins)) < len(margins):
-            raise ArgumentError("Expected margins to name at least one margin, and none of them twice.")
+            raise ArgumentError("Expected margins= to name at least one marginal, and none of them twice.")
         for margin in margins:
             if list(margin) != sorted(set(margin)) or not all(axis < axes for axis in margin):
-                raise ArgumentError(f"Expected each margin to list axes below {axes} in rising order, got {margin}.")
+                raise ArgumentError(f"Expected each marginal to list axes below {axes} in rising order, got {margin}.")
             if self._cells(margin) < 2:
-                raise ArgumentError(f"Expected each margin to have at least two cells, got the axes {margin}.")
+                raise ArgumentError(f"Expected each marginal to have at least two cells, got the axes {margin}.")
         return margins
 
     @classmethod
-    def _laws(cls) -> dict[str, type[NoisyCounts]]:
-        """The mechanism of a margin, by the kind of its noise."""
+    def _distributions(cls) -> dict[str, type[NoisyCounts]]:
+        """The mechanism of a marginal, by the kind of its noise."""
         return {"gaussian": DiscreteGaussianMechanism, "geometric": GeometricMechanism}
 
     @classmethod
     def part(
         cls, cells: int, parameter: float, *, noise: str, adjacency: str, records: int, blocks: int = 1
     ) -> NoisyCounts:
-        """The mechanism of one margin, as a table of one row of cells, or of one row for each block of cells."""
+        """The mechanism of one marginal, as a table of one row of cells, or of one row for each block of cells."""
         if blocks == cells:
-            # A margin of these axes alone: the records of all entries, taken as if they lay anywhere in it.
+            # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.
             records, blocks = records * blocks, 1
         shape, axes = (cells, ()) if blocks == 1 else ((blocks, cells // blocks), ("each",))
         facts = {"prior": np.ones(shape), "adjacency": adjacency, "contribution": Contribution(records, axes)}
-        return cls._laws()[noise].from_facts(facts | {"parameter": parameter})
+        return cls._distributions()[noise].from_facts(facts | {"parameter": parameter})
 
     @cached_property
     def parts(self) -> tuple[NoisyCounts, ...]:
-        """The mechanism of each margin. The noise of all cells is alike, so rows are blocks in any order of cells."""
+        """The mechanism of each marginal. The noise of all cells is alike, so rows are blocks in any order of cells."""
         adds = [self.contributed.in_margin(self.prior.shape, margin) for margin in self.margins]
         return tuple(
             self.part(
@@ -187,24 +187,24 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     @property
     def noise_sds(self) -> tuple[float, ...]:
-        """The standard deviation of the noise in one cell of each margin."""
+        """The standard deviation of the noise in one cell of each marginal."""
         return tuple(part.noise_sd for part in self.parts)
 
     @property
     @override
-    def margins_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+    def marginals_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
         return tuple(zip(self.margins, self.noise_sds, strict=True))
 
     @property
     @override
     def in_short(self) -> str:
         least, most = min(self.noise_sds), max(self.noise_sds)
-        many = f"{len(self.margins)} margins" if len(self.margins) > 1 else "1 margin"
+        many = f"{len(self.margins)} marginals" if len(self.margins) > 1 else "1 marginal"
         spread = f"{least:.4g}" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
-        return f"{many} with {self._law_in_short} noise of standard deviation {spread}"
+        return f"{many} with {self._distribution_in_short} noise of standard deviation {spread}"
 
     @property
-    def _law_in_short(self) -> str:
+    def _distribution_in_short(self) -> str:
         return self.noise.capitalize()
 
     @property
@@ -213,7 +213,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return {f"{self.publishes}_{'_'.join(map(str, margin))}": margin for margin in self.margins}
 
     def margins_of(self, counts: Array) -> list[Array]:
-        """The counts of each margin in the shape of its part; leading axes stay."""
+        """The counts of each marginal in the shape of its part; leading axes stay."""
         lead = counts.ndim - self.prior.ndim
         found = []
         for margin, part in zip(self.margins, self.parts, strict=True):
@@ -239,15 +239,15 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return table
 
     def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> dict[str, Array]:
-        """The noisy counts of each margin by the name that a release gives them; arguments as for noisy tables."""
-        # A generator moves on, so no two margins share their noise.
+        """The noisy counts of each marginal by the name that a release gives them; arguments as for noisy tables."""
+        # A generator moves on, so no two marginals share their noise.
         rng = None if random_seed is None else generator(random_seed)
         table = self._checked(counts)
         found = {}
-        for part, of_margin, (name, axes) in zip(
+        for part, of_marginal, (name, axes) in zip(
             self.parts, self.margins_of(table), self.published_axes.items(), strict=True
         ):
-            noisy = part.release(of_margin, sampler=sampler, random_seed=rng)
+            noisy = part.release(of_marginal, sampler=sampler, random_seed=rng)
             found[name] = noisy.reshape([self.prior.shape[axis] for axis in axes])
         return found
 
@@ -274,16 +274,16 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     def releases(
         self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
-        """The noisy counts of all margins side by side: shape `(n, cells)`."""
+        """The noisy counts of all marginals side by side: shape `(n, cells)`."""
         rng = generator(random_seed)
         each = zip(self.parts, self.margins_of(np.asarray(counts, dtype=np.float64)), strict=True)
-        drawn = [part.releases(of_margin, n, sampler=sampler, random_seed=rng) for part, of_margin in each]
+        drawn = [part.releases(of_marginal, n, sampler=sampler, random_seed=rng) for part, of_marginal in each]
         return np.concatenate([noisy.reshape(n, -1) for noisy in drawn], axis=-1)
 
     @override
     def worst_pair(self) -> tuple[Array, Array]:
         # The two cells of a block lie apart along every axis where they may, so a record that moves from one to the
-        # other changes every margin. All of a person's records move in the same way, which adds up.
+        # other changes every marginal. All of a person's records move in the same way, which adds up.
         kinds = (*self.contributed.axes, "any")
         ends = [n if kind == "each" else 1 for kind, n in zip(kinds, self.shape, strict=True)]
         moves = []
@@ -297,7 +297,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         return self._over_parts(
             np.asarray(output, dtype=np.float64),
-            lambda part, seen, of_margin: part.log_likelihood(seen, of_margin),
+            lambda part, seen, of_marginal: part.log_likelihood(seen, of_marginal),
             np.asarray(counts, dtype=np.float64),
         )
 
@@ -306,15 +306,15 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return self._over_parts(outputs, lambda part, seen, *both: part.log_likelihood_ratio(seen, *both), x, y)
 
     def _over_parts(self, outputs: Array, of: Callable[..., Array], *data: Array) -> Array:
-        """The sum over margins of a function of the mechanism, its outputs, and the margins of some data sets."""
+        """The sum over marginals of a function of the mechanism, its outputs, and the marginals of some data sets."""
         margins = [self.margins_of(counts) for counts in data]
         each = zip(self.separately(outputs), *margins, strict=True)
         return np.asarray(sum(of(part, seen, *tables) for (part, seen), *tables in each))
 
     @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
         pairs = zip(self.parts, self.margins_of(x), self.margins_of(y), strict=True)
-        return product_of([part.output_laws(a, b, cells) for part, a, b in pairs if np.any(a != b)])
+        return product_of([part.output_distributions(a, b, cells) for part, a, b in pairs if np.any(a != b)])
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:
@@ -332,8 +332,8 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @override
     def refuse_inference(self) -> NoReturn:
         raise ArgumentError(
-            "Margins of a table say something of sums of its cells, so the likelihood is no product over cells, and no "
-            "posterior is computed from it here. dirdp.releases.analyst_model(release) is a PyMC model of all "
+            "Marginals of a table say something of sums of its cells, so the likelihood is no product over cells, and "
+            "no posterior is computed from it here. dirdp.releases.analyst_model(release) is a PyMC model of all "
             "tables, for pm.sample; dirdp.fit(release) is one estimate."
         )
 
@@ -345,8 +345,8 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @override
     def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> NoReturn:
         raise ArgumentError(
-            "mechanism='marginals' divides one guarantee among margins of all tables of a model, so it is planned for "
-            "models alone: dirdp.plan(guarantee, model, mechanism='marginals')."
+            "mechanism='marginals' divides one guarantee among marginals of all tables of a model, so it is planned "
+            "for models alone: dirdp.plan(guarantee, model, mechanism='marginals')."
         )
 
     @classmethod
@@ -365,9 +365,9 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumMarginalsMechanism(MarginalsMechanism):
-    """Release some margins of a table, each with geometric noise that adds up to 0.
+    """Release some marginals of a table, each with geometric noise that adds up to 0.
 
-    It is for tables whose number of records is public: each noisy margin adds up to it. Parameters are those of
+    It is for tables whose number of records is public: each noisy marginal adds up to it. Parameters are those of
     :class:`MarginalsMechanism`, with `noise="geometric"`.
 
     Examples
@@ -385,10 +385,10 @@ class ZeroSumMarginalsMechanism(MarginalsMechanism):
 
     @classmethod
     @override
-    def _laws(cls) -> dict[str, type[NoisyCounts]]:
+    def _distributions(cls) -> dict[str, type[NoisyCounts]]:
         return {"geometric": ZeroSumGeometricMechanism}
 
     @property
     @override
-    def _law_in_short(self) -> str:
+    def _distribution_in_short(self) -> str:
         return "zero-sum geometric"

@@ -10,12 +10,12 @@ from scipy import stats
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.mechanisms.audit_laws import urn_laws
+from pymc_dirdp.mechanisms.audit_distributions import urn_distributions
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.exact import positive_frequencies
 
 EPSILONS, ORDERS = (0.0, 0.05, 0.2, 0.5, 1.0), (1.0, 2.0, 5.0, 50.0)
-# One row, uneven rows, add-remove, a promise on every cell, several records, and people with a record in each row.
+# One row, uneven rows, add-remove, a guarantee on every cell, several records, and people with a record in each row.
 MECHANISMS = [
     DirichletMechanism([1.0, 2.0], 0.4, urn_steps=30),
     DirichletMechanism([0.3, 1.0, 4.0], 1.0, urn_steps=12),
@@ -54,10 +54,12 @@ def test_no_neighbours_are_further_apart(mechanism):
     pairs = [mechanism.worst_pair(), *neighbours(mechanism)]
     assert len(pairs) > 3
     for x, y in pairs:
-        laws = mechanism.output_laws(x, y)
-        assert laws.pure_epsilon <= mechanism.pure_epsilon * (1 + 1e-11)
-        assert all(laws.delta(epsilon) <= mechanism.delta(epsilon) * (1 + 1e-11) + 1e-14 for epsilon in EPSILONS)
-        assert all(laws.renyi(order) <= mechanism.renyi(order) * (1 + 1e-10) for order in ORDERS)
+        distributions = mechanism.output_distributions(x, y)
+        assert distributions.pure_epsilon <= mechanism.pure_epsilon * (1 + 1e-11)
+        assert all(
+            distributions.delta(epsilon) <= mechanism.delta(epsilon) * (1 + 1e-11) + 1e-14 for epsilon in EPSILONS
+        )
+        assert all(distributions.renyi(order) <= mechanism.renyi(order) * (1 + 1e-10) for order in ORDERS)
 
 
 def test_the_curves_are_the_smaller_ones():
@@ -79,33 +81,35 @@ def test_the_curves_are_the_smaller_ones():
 
 
 @pytest.mark.parametrize("steps", [7, 300])
-def test_laws_are_those_of_the_likelihood(steps):
+def test_distributions_are_those_of_the_likelihood(steps):
     mechanism = DirichletMechanism([0.5, 1.5, 2.0], 0.8, urn_steps=steps)
     x, y = np.array([3, 0, 2]), np.array([2, 1, 2])
-    laws = mechanism.output_laws(x, y)
-    assert math.fsum(np.exp(laws.log_p)) == pytest.approx(1, rel=1e-12)
+    distributions = mechanism.output_distributions(x, y)
+    assert math.fsum(np.exp(distributions.log_p)) == pytest.approx(1, rel=1e-12)
     if steps == 7:
         seen = [c for c in itertools.product(range(8), repeat=3) if sum(c) == 7]
         outputs = positive_frequencies(np.array(seen), 7)
         p, q = (mechanism.log_likelihood(outputs, counts) for counts in (x, y))
         assert np.exp(p).sum() == pytest.approx(1, rel=1e-12)
-        assert np.sort(p - q) == pytest.approx(np.sort(laws.log_p - laws.log_q), abs=1e-11)
+        assert np.sort(p - q) == pytest.approx(np.sort(distributions.log_p - distributions.log_q), abs=1e-11)
         assert mechanism.log_likelihood_ratio(outputs, x, y) == pytest.approx(p - q, abs=1e-12)
 
 
-def test_the_sampler_has_this_law_and_another_number_of_steps_has_not():
+def test_the_sampler_has_this_distribution_and_another_number_of_steps_has_not():
     mechanism, counts, n = DirichletMechanism([1.0, 0.5], 0.7, urn_steps=6), np.array([4, 1]), 20_000
     draws = mechanism.sample(counts, draws=n, random_seed=5)
     seen = np.bincount(np.rint(((2 * 6 + 2) * draws[:, 0] - 1) / 2).astype(int), minlength=7)
-    law = np.exp(mechanism.log_likelihood(positive_frequencies(np.array([[i, 6 - i] for i in range(7)]), 6), counts))
-    assert stats.chisquare(seen, n * law / law.sum()).pvalue > 1e-6
+    distribution = np.exp(
+        mechanism.log_likelihood(positive_frequencies(np.array([[i, 6 - i] for i in range(7)]), 6), counts)
+    )
+    assert stats.chisquare(seen, n * distribution / distribution.sum()).pvalue > 1e-6
     other = DirichletMechanism([1.0, 0.5], 0.9, urn_steps=6)
     wrong = np.exp(other.log_likelihood(positive_frequencies(np.array([[i, 6 - i] for i in range(7)]), 6), counts))
     assert stats.chisquare(seen, n * wrong / wrong.sum()).pvalue < 1e-6
     assert np.all(mechanism.releases(counts, 50, sampler="fast", random_seed=1) * 14 % 1 < 1e-9)
 
 
-def test_only_these_steps_of_the_exact_sampler_keep_the_promise():
+def test_only_these_steps_of_the_exact_sampler_keep_the_guarantee():
     mechanism, counts = DirichletMechanism([1.0, 1.0], 0.5, urn_steps=50), [3, 4]
     assert mechanism.default_steps(10**6) == mechanism.default_steps(None) == 50
     assert mechanism.steps("exact", 7) == 50
@@ -130,17 +134,21 @@ def test_one_category_loses_nothing():
     assert DirichletMechanism([[1.0], [2.0]], 0.5, urn_steps=3).pure_epsilon == 0
 
 
-def test_equal_data_sets_have_no_laws():
+def test_equal_data_sets_have_no_distributions():
     u = np.array([[1.0, 2.0]])
     with pytest.raises(ArgumentError, match="differ"):
-        urn_laws(u, u, 5)
+        urn_distributions(u, u, 5)
 
 
-def test_laws_of_several_rows_are_products():
+def test_distributions_of_several_rows_are_products():
     u, v = np.array([[1.0, 2.0], [1.5, 1.0]]), np.array([[1.5, 2.0], [1.0, 1.0]])
     divergences = [
-        float(np.exp(laws.log_p) @ (laws.log_p - laws.log_q))
-        for laws in (urn_laws(u, v, 4), urn_laws(u[:1], v[:1], 4), urn_laws(u[1:], v[1:], 4))
+        float(np.exp(distributions.log_p) @ (distributions.log_p - distributions.log_q))
+        for distributions in (
+            urn_distributions(u, v, 4),
+            urn_distributions(u[:1], v[:1], 4),
+            urn_distributions(u[1:], v[1:], 4),
+        )
     ]
     assert divergences[0] == pytest.approx(divergences[1] + divergences[2], rel=1e-12)
 

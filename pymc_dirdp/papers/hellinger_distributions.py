@@ -18,7 +18,7 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess
 __all__ = [
     "AffinityRows",
     "Candidates",
-    "HellingerLaws",
+    "HellingerDistributions",
     "affinity_loss",
     "all_counts",
     "distance_of",
@@ -352,7 +352,7 @@ _STEEP = 30.0
 
 
 @final
-class HellingerLaws:
+class HellingerDistributions:
     """For each data set x the distribution `P[r] ~ exp(-exponent * H(x, r) / S(x))` on all posteriors r.
 
     Parameters
@@ -380,7 +380,7 @@ class HellingerLaws:
             return local_sensitivities(prior, counts)
         return smooth_sensitivities(prior, counts, self._smoothness)
 
-    def log_law(self, counts: Integers, exponent: float) -> tuple[Array, Array]:
+    def log_distribution(self, counts: Integers, exponent: float) -> tuple[Array, Array]:
         """Logarithms of the probabilities of all candidates, and their distances. Shape `(size,)` each."""
         distances = self.candidates.distances(counts)
         return _normalised(exponent / self.sensitivities(counts[None])[0] * distances), distances
@@ -406,7 +406,7 @@ class HellingerLaws:
             )
         before = np.empty((0, size))
         for layer, (first, second) in zip(self.candidates.layers(), self.candidates.neighbours, strict=True):
-            now = np.array([self.log_law_at(i, exponent) for i in layer])
+            now = np.array([self.log_distribution_at(i, exponent) for i in layer])
             start = layer.start - len(before)
             both = np.concatenate([before, now])
             parts = math.ceil(len(first) * size / _AT_ONCE)
@@ -415,7 +415,7 @@ class HellingerLaws:
                     yield some, others, both[some - start], both[others - start]
             before = now
 
-    def log_law_at(self, index: int, exponent: float) -> Array:
+    def log_distribution_at(self, index: int, exponent: float) -> Array:
         """The same logarithms for the counts of a candidate; fast for many of them."""
         distances = self.candidates.distances(self.candidates.counts[index])
         return _normalised(exponent / self._all[index] * distances)
@@ -464,7 +464,9 @@ class HellingerLaws:
 
     def _loss(self, where: tuple[int, int, int], exponent: float) -> float:
         x, y, candidate = where
-        return float(abs(self.log_law_at(x, exponent)[candidate] - self.log_law_at(y, exponent)[candidate]))
+        return float(
+            abs(self.log_distribution_at(x, exponent)[candidate] - self.log_distribution_at(y, exponent)[candidate])
+        )
 
     def renyi(self, exponent: float, order: float) -> float:
         """The largest Rényi divergence of neighbours at an order >= 1."""
@@ -484,7 +486,7 @@ class HellingerLaws:
     def _largest(self, exponent: float, divergences: Callable[[Array, Array], Array]) -> float:
         """The largest divergence of neighbours, in either order."""
         pairs = ((p, q) for _, _, p, q in self.neighbours(exponent))
-        largest = (float(divergences(*laws).max()) for p, q in pairs for laws in ((p, q), (q, p)))
+        largest = (float(divergences(*distributions).max()) for p, q in pairs for distributions in ((p, q), (q, p)))
         return max(0.0, max(largest, default=0.0))
 
 
@@ -502,5 +504,5 @@ def _divergences(u: Array, v: Array, order: float) -> Array:
 
 def _normalised(energies: Array) -> Array:
     """`-energies`, less the logarithm of the sum of their exponentials. The least energy is 0."""
-    law: Array = -energies - math.log(float(np.exp(-energies).sum()))
-    return law
+    distribution: Array = -energies - math.log(float(np.exp(-energies).sum()))
+    return distribution

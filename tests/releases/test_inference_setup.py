@@ -1,4 +1,4 @@
-"""What nobody may conclude from, and priors that do not fit: each is one clear error."""
+"""What nobody may infer from, and priors that do not fit: each is one clear error."""
 
 import warnings
 
@@ -84,7 +84,7 @@ def test_a_public_number_of_records_takes_no_prior():
         dirdp.analyse(released(), n_prior=100)
 
 
-def test_a_promise_of_least_counts_needs_room():
+def test_a_guarantee_of_least_counts_needs_room():
     release = released(adjacency="add-remove", n_records=100, min_count=5)
     with pytest.raises(ArgumentError, match="reaches further"):
         dirdp.analyse(release, n_prior=14)
@@ -108,7 +108,7 @@ def test_a_prior_of_rows_is_for_several_rows():
     release = rates()
     strong = dirdp.analyse(release, 200, row_prior=[1e6, 1e6], random_seed=1)
     totals = strong["latent_counts"]["rate"].sum("rate_outcome")
-    # Half of 70 records, give or take those of a binomial law.
+    # Half of 70 records, give or take those of a binomial distribution.
     assert abs(float(totals.mean(("chain", "draw"))[0]) - 35) < 3
     assert float(totals.std(("chain", "draw"))[0]) < 6
     assert "your prior of the division" in strong.attrs["conditional_on"]

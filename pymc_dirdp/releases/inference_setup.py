@@ -22,7 +22,7 @@ from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.text import Deterministic
 from pymc_dirdp.releases.wording import told_totals
 
-__all__ = ["Conclusions", "PerTable", "Source", "Told", "checked", "conclusions", "told"]
+__all__ = ["Inferences", "PerTable", "Source", "Told", "checked", "inferences", "told"]
 
 type PerTable[T] = T | Mapping[str, T] | None
 
@@ -33,7 +33,7 @@ type Source = xr.DataTree | MechanismOutput
 @final
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What one or several releases put out.
+    """The outputs of one or several releases.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Told:
     same_people : bool
         Whether the records of all tables of a release may be those of the same people.
     has_own_prior : bool
-        Whether the prior of the tables is that of whoever concludes, and no model's.
+        Whether the prior of the tables is that of anyone who infers, and no model's.
     deterministics : tuple of Deterministic
         Formulas over the tables, of the first release.
     """
@@ -68,7 +68,7 @@ def told(source: Source | Sequence[Source]) -> Told:
     """
     sources = list(source) if isinstance(source, list | tuple) else [source]
     if not sources:
-        raise ArgumentError("Expected at least one release to conclude from, got an empty list.")
+        raise ArgumentError("Expected at least one release to infer from, got an empty list.")
     alone = [output for one in sources if (output := MechanismOutput.of(one)) is not None]
     if alone and len(alone) < len(sources):
         raise ArgumentError("Expected releases, or outputs of mechanisms, and not both in one list.")
@@ -85,7 +85,7 @@ def told(source: Source | Sequence[Source]) -> Told:
 
 def _of_outputs(given: list[MechanismOutput]) -> Told:
     for one, other in combinations(given, 2):
-        # Two noisy tables of whole numbers may be the same by chance.
+        # Two noisy tables of integers may be the same by chance.
         by_chance = one is not other and one.mechanism.output_kind.may_repeat
         if not by_chance and np.array_equal(one.values, other.values):
             raise _twice()
@@ -128,14 +128,14 @@ def checked(release: Any) -> Opened:
 
 def _twice() -> ArgumentError:
     return ArgumentError(
-        "The same release stands in the list twice. It says what it says once: whoever counts it twice is too sure. "
+        "The same release stands in the list twice. It says what it says once: anyone who counts it twice is too sure. "
         "Leave one of them out."
     )
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Conclusions:
+class Inferences:
     """What one or several releases say of their tables.
 
     Attributes
@@ -144,7 +144,7 @@ class Conclusions:
         The output of each.
     beliefs : dict of str to Beliefs
         What is taken for granted of each.
-    laws : SeparateLaws or ClassLaw
+    distributions : SeparateLaws or ClassLaw
         Of all tables.
     classes : str or None
         The table of classes, if all tables are taken together.
@@ -156,7 +156,7 @@ class Conclusions:
 
     tables: dict[str, Seen]
     beliefs: dict[str, Beliefs]
-    laws: SeparateLaws | ClassLaw
+    distributions: SeparateLaws | ClassLaw
     classes: str | None
     seeded: bool
     deterministics: tuple[Deterministic, ...]
@@ -195,19 +195,19 @@ class Conclusions:
             flat = "all divisions of the records among rows as likely as one another"
             parts.append(flat if beliefs.row_prior is None else "your prior of the division among rows")
         if seen.least:
-            parts.append(f"at least {seen.least} records in every cell, as was promised")
+            parts.append(f"at least {seen.least} records in every cell, as was guaranteed")
         if len(seen.observed) > 1:
             parts.append(f"{len(seen.observed)} releases of the same records")
         return "; ".join(parts)
 
 
-def conclusions(
+def inferences(
     source: Source | Sequence[Source],
     prior: PerTable[ArrayLike] | SparsePrior,
     n_prior: PerTable[int | ArrayLike],
     row_prior: PerTable[ArrayLike],
     jointly: bool,
-) -> Conclusions:
+) -> Inferences:
     """The distributions of all tables of a release, or of several releases of the same records.
 
     Raises
@@ -240,9 +240,9 @@ def conclusions(
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
     beliefs = {name: _with_number(held, tables[classes or name]) for name, held in beliefs.items()}
     if classes is None:
-        return Conclusions(tables, beliefs, SeparateLaws(tables, beliefs), None, found.seeded, found.deterministics)
-    laws = ClassLaw(tables, classes, beliefs)
-    return Conclusions(tables, beliefs, laws, classes, found.seeded, found.deterministics)
+        return Inferences(tables, beliefs, SeparateLaws(tables, beliefs), None, found.seeded, found.deterministics)
+    distributions = ClassLaw(tables, classes, beliefs)
+    return Inferences(tables, beliefs, distributions, classes, found.seeded, found.deterministics)
 
 
 def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_number: bool) -> dict[str, Beliefs]:

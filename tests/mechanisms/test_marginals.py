@@ -1,4 +1,4 @@
-"""Noisy margins of one table: brute force over all moves, mutants of the sensitivity, audits, and files."""
+"""Noisy marginals of one table: brute force over all moves, mutants of the sensitivity, audits, and files."""
 
 import itertools
 import math
@@ -13,16 +13,16 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.people import Contribution
 
-SHAPE, MARGINS = (2, 3), ((0,), (1,), (0, 1))
+SHAPE, MARGINALS = (2, 3), ((0,), (1,), (0, 1))
 EPSILONS = (0.0, 0.4, 1.1)
 
 
-def loss_law(part, change):
-    """The losses of one noisy margin whose counts change, and their probabilities: listed over the noise itself."""
+def loss_distribution(part, change):
+    """The losses of one noisy marginal whose counts change, and their probabilities: listed over the noise itself."""
     if isinstance(part, ZeroSumGeometricMechanism):
         reach = np.arange(-12, 13)
         some = np.stack(np.meshgrid(*[reach] * (len(change) - 1), indexing="ij"), axis=-1).reshape(-1, len(change) - 1)
@@ -30,7 +30,7 @@ def loss_law(part, change):
         mass = np.exp(-np.abs(noise).sum(axis=1) / part.scale)
         loss = (np.abs(noise + change).sum(axis=1) - np.abs(noise).sum(axis=1)) / part.scale
         return merged(loss, mass / mass.sum())
-    laws = []
+    distributions = []
     for shift in change[change != 0]:
         # The tail beyond weighs less than 1e-17.
         reach = math.ceil(40 * part.parameter if isinstance(part, GeometricMechanism) else 9 * part.parameter + 1)
@@ -40,8 +40,8 @@ def loss_law(part, change):
         else:
             v = float(part.variance)
             mass, loss = np.exp(-(k**2) / (2 * v)), (shift**2 + 2 * shift * k) / (2 * v)
-        laws.append(merged(loss, mass / mass.sum()))
-    return reduce(both, laws, (np.zeros(1), np.ones(1)))
+        distributions.append(merged(loss, mass / mass.sum()))
+    return reduce(both, distributions, (np.zeros(1), np.ones(1)))
 
 
 def merged(loss, mass):
@@ -55,7 +55,7 @@ def both(one, other):
 
 
 def exact_delta(parts, changes, epsilon):
-    loss, mass = reduce(both, [loss_law(part, change) for part, change in zip(parts, changes, strict=True)])
+    loss, mass = reduce(both, [loss_distribution(part, change) for part, change in zip(parts, changes, strict=True)])
     return math.fsum(mass * np.maximum(-np.expm1(np.minimum(epsilon - loss, 700)), 0))
 
 
@@ -81,14 +81,14 @@ def worst(mechanism, epsilon, **options):
 
 
 CASES = {
-    "gaussian": MarginalsMechanism(np.ones(SHAPE), MARGINS, (1.7, 1.9, 2.1)),
-    "small noise": MarginalsMechanism(np.ones(SHAPE), MARGINS, (0.5, 0.8, 0.7)),
-    "gaussian add-remove": MarginalsMechanism(np.ones(SHAPE), MARGINS, (1.2, 0.9, 1.6), adjacency="add-remove"),
+    "gaussian": MarginalsMechanism(np.ones(SHAPE), MARGINALS, (1.7, 1.9, 2.1)),
+    "small noise": MarginalsMechanism(np.ones(SHAPE), MARGINALS, (0.5, 0.8, 0.7)),
+    "gaussian add-remove": MarginalsMechanism(np.ones(SHAPE), MARGINALS, (1.2, 0.9, 1.6), adjacency="add-remove"),
     "geometric add-remove": MarginalsMechanism(
-        np.ones(SHAPE), MARGINS, (2.0, 3.0, 4.0), "geometric", adjacency="add-remove"
+        np.ones(SHAPE), MARGINALS, (2.0, 3.0, 4.0), "geometric", adjacency="add-remove"
     ),
-    "geometric": MarginalsMechanism(np.ones(SHAPE), MARGINS, (3.0, 3.0, 5.0), "geometric"),
-    "zero-sum": ZeroSumMarginalsMechanism(np.ones((2, 2)), MARGINS, (0.8, 1.1, 0.9)),
+    "geometric": MarginalsMechanism(np.ones(SHAPE), MARGINALS, (3.0, 3.0, 5.0), "geometric"),
+    "zero-sum": ZeroSumMarginalsMechanism(np.ones((2, 2)), MARGINALS, (0.8, 1.1, 0.9)),
 }
 
 
@@ -141,7 +141,7 @@ def tied_worst(mechanism, epsilon, kinds):
     return max(exact_delta(mechanism.parts, change, epsilon) for change in distinct.values())
 
 
-# The rows, the shape, the margins, the records in a block, and whether the bound is attained.
+# The rows, the shape, the marginals, the records in a block, and whether the bound is attained.
 TIED = {
     "items": (("each",), (2, 2), ((1,), (0, 1)), 1, True),
     "two records of each item": (("each",), (2, 2), ((1,), (0, 1)), 2, True),
@@ -157,7 +157,7 @@ TIED = {
 def tied(name, noise="gaussian", adjacency="replace-one"):
     kinds, shape, margins, records, _ = TIED[name]
     adds = Contribution(records, kinds)
-    # Losses of margins with the same noise are on one lattice, so that they can be listed.
+    # Losses of marginals with the same noise are on one lattice, so that they can be listed.
     return MarginalsMechanism(
         np.ones(shape), margins, [2.0] * len(margins), noise, adjacency=adjacency, contribution=adds
     )
@@ -183,13 +183,13 @@ def test_records_in_rows_lose_no_more_than_the_curve(name, noise):
 
 
 def test_records_that_come_together_in_a_sum_are_counted_together(monkeypatch):
-    """A mutant: the margin over all items is protected as if it held the records of one item."""
+    """A mutant: the marginal over all items is protected as if it held the records of one item."""
     monkeypatch.setattr(Contribution, "in_margin", lambda self, shape, kept: (self.records, 1))
     mutant = tied("items")
     assert tied_worst(mutant, 0.4, ("each",)) > 1.2 * mutant.delta(0.4)
 
 
-def test_a_margin_that_no_neighbour_changes_costs_nothing():
+def test_a_marginal_that_no_neighbour_changes_costs_nothing():
     """How many answers each item or group has is public under replace-one, and is data under add-remove."""
 
     def half_rho(adjacency, margins=((0,), (0, 1)), kind="each"):
@@ -222,7 +222,7 @@ def test_divergences_are_those_of_the_sum_of_the_precisions():
 
 
 class Twice(CurvesOf, Mechanism):
-    """Each margin is measured twice, and counted once."""
+    """Each marginal is measured twice, and counted once."""
 
     def __init__(self, mechanism):
         self.mechanism = mechanism
@@ -254,7 +254,7 @@ class Twice(CurvesOf, Mechanism):
 
 @pytest.mark.thorough
 def test_mutants_lose_more_than_they_say():
-    """The sensitivity of add-remove used for replace-one, and a margin that is measured twice and counted once."""
+    """The sensitivity of add-remove used for replace-one, and a marginal that is measured twice and counted once."""
     added = CASES["gaussian add-remove"]
     moved = replace(added, adjacency="replace-one")
     for epsilon in EPSILONS:
@@ -283,7 +283,7 @@ def test_audits_pass_and_refute_the_mutants():
     assert refuted(Twice(mechanism), claim=mechanism._curves, random_seed=3)
 
 
-def test_the_worst_pair_changes_every_margin():
+def test_the_worst_pair_changes_every_marginal():
     for mechanism in CASES.values():
         x, y = mechanism.worst_pair()
         assert all((a != b).any() for a, b in zip(mechanism.margins_of(x), mechanism.margins_of(y), strict=True))
@@ -294,7 +294,7 @@ def test_the_worst_pair_changes_every_margin():
 
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
 @pytest.mark.parametrize("name", ["gaussian", "geometric", "zero-sum"])
-def test_each_margin_has_noise_of_its_own(name, sampler):
+def test_each_marginal_has_noise_of_its_own(name, sampler):
     mechanism = CASES[name]
     counts = np.arange(math.prod(mechanism.shape)).reshape(mechanism.shape)
     outputs = mechanism.releases(counts, 4000, sampler=sampler, random_seed=5)
@@ -303,13 +303,14 @@ def test_each_margin_has_noise_of_its_own(name, sampler):
     assert np.allclose(noise.mean(axis=0), 0, atol=6 * max(mechanism.noise_sds) / math.sqrt(4000))
     for (part, seen), sd in zip(mechanism.separately(noise), mechanism.noise_sds, strict=True):
         assert part.noise_sd == sd
-        # The fourth moment of a geometric law is 6 times its squared variance; 10 is above that of all of them.
+        # The fourth moment of a geometric distribution is 6 times its squared variance; 10 is above that of all of
+        # them.
         assert np.allclose(seen.var(axis=0), sd**2, rtol=6 * math.sqrt(10 / 4000))
     apart = np.corrcoef(noise[:, : mechanism.parts[0].prior.size].T, noise[:, -1])[-1, :-1]
     assert np.all(np.abs(apart) < 6 / math.sqrt(4000))
 
 
-def test_one_release_has_the_shapes_of_its_margins_and_one_seed():
+def test_one_release_has_the_shapes_of_its_marginals_and_one_seed():
     mechanism = CASES["gaussian"]
     counts = [[3, 1, 0], [2, 2, 9]]
     found = mechanism.release(counts, random_seed=3)
@@ -322,7 +323,7 @@ def test_one_release_has_the_shapes_of_its_margins_and_one_seed():
     assert all(np.array_equal(found[name], output.published[name]) for name in found)
     assert output.values.shape == (1, 11)
     assert any(not np.array_equal(found[name], noisy) for name, noisy in mechanism.release(counts).items())
-    # Two margins of one shape, and a seed: their noise differs nevertheless.
+    # Two marginals of one shape, and a seed: their noise differs nevertheless.
     square = MarginalsMechanism(np.ones((9, 9)), ((0,), (1,)), (5.0, 5.0))
     for seed in (None, 3):
         one, other = square.release(np.ones((9, 9)), random_seed=seed).values()
@@ -331,7 +332,7 @@ def test_one_release_has_the_shapes_of_its_margins_and_one_seed():
     assert totals == [15, 15, 15]
 
 
-def test_the_likelihood_is_the_product_over_margins():
+def test_the_likelihood_is_the_product_over_marginals():
     mechanism = CASES["gaussian"]
     counts = np.array([[3.0, 1, 0], [2, 2, 9]])
     output = mechanism.releases(counts, 7, random_seed=2)
@@ -350,12 +351,12 @@ def test_the_likelihood_is_the_product_over_margins():
     difference = mechanism.log_likelihood(output, counts) - mechanism.log_likelihood(output, other)
     np.testing.assert_allclose(ratio, difference, rtol=1e-9, atol=1e-9)
     x, y = mechanism.worst_pair()
-    assert mechanism.output_laws(x, y).delta(0.4) == pytest.approx(
+    assert mechanism.output_distributions(x, y).delta(0.4) == pytest.approx(
         exact_delta(mechanism.parts, mechanism.margins_of(x - y), 0.4), rel=1e-3
     )
 
 
-def test_no_posterior_is_made_up_from_margins():
+def test_no_posterior_is_made_up_from_marginals():
     mechanism = CASES["gaussian"]
     for reading in (
         lambda: mechanism.row_likelihoods(np.zeros(11)),
@@ -373,7 +374,7 @@ def test_no_posterior_is_made_up_from_margins():
         ({"margins": ((1, 0),), "parameters": (1.0,)}, "rising order"),
         ({"margins": ((0, 2),), "parameters": (1.0,)}, "below 2"),
         ({"margins": ((),), "parameters": (1.0,)}, "two cells"),
-        ({"parameters": (1.0,)}, "each of 3 margins"),
+        ({"parameters": (1.0,)}, "each of 3 marginals"),
         ({"parameters": (1.0, 1.0, math.nan)}, "sigma"),
         ({"parameters": (1.0, 1.0, 0.0)}, "sigma"),
         ({"noise": "laplace"}, "laplace"),
@@ -381,7 +382,7 @@ def test_no_posterior_is_made_up_from_margins():
 )
 def test_what_is_no_mechanism_is_refused(facts, message):
     with pytest.raises(ArgumentError, match=message):
-        MarginalsMechanism(**{"prior": np.ones(SHAPE), "margins": MARGINS, "parameters": (1.0, 2.0, 3.0)} | facts)
+        MarginalsMechanism(**{"prior": np.ones(SHAPE), "margins": MARGINALS, "parameters": (1.0, 2.0, 3.0)} | facts)
 
 
 @pytest.mark.parametrize(
@@ -396,11 +397,11 @@ def test_lists_of_a_file_hold_numbers(facts):
 
 def test_noise_that_adds_up_to_zero_is_for_public_numbers_of_records():
     with pytest.raises(ArgumentError, match="private"):
-        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINS, (1.0, 1.0, 1.0), adjacency="add-remove")
+        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINALS, (1.0, 1.0, 1.0), adjacency="add-remove")
     with pytest.raises(ArgumentError, match="gaussian"):
-        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINS, (1.0, 1.0, 1.0), "gaussian")
+        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINALS, (1.0, 1.0, 1.0), "gaussian")
     with pytest.raises(ArgumentError, match="independent in each cell"):
-        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINS, (1.0, 1.0, 1.0), contribution=Contribution(1, ("each",)))
+        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINALS, (1.0, 1.0, 1.0), contribution=Contribution(1, ("each",)))
 
 
 def test_counts_are_checked_and_never_shown():
