@@ -190,8 +190,8 @@ def crossing_point(step, theirs):
     best = 0
     for n in range(2, 42, 2):
         all_sets = posteriors(1.0, n)
-        law = all_sets.law(0.25, 1.0)[all_sets.at(balanced(n, 2))]
-        if law[all_sets.x[:, 0] == n // 2 + step].sum() > theirs:
+        distribution = all_sets.distribution(0.25, 1.0)[all_sets.at(balanced(n, 2))]
+        if distribution[all_sets.x[:, 0] == n // 2 + step].sum() > theirs:
             best = n
     return best
 
@@ -199,7 +199,7 @@ def crossing_point(step, theirs):
 def local_nearer(epsilon, n=100, far=0.2):
     """The same as `nearer` for the mechanism with the local sensitivity."""
     all_sets, at = posteriors(1.0, n), posteriors(1.0, n).at(balanced(n, 2))
-    return float(all_sets.law(epsilon / 2, "local")[at][all_sets.distance[at] <= far + 1e-12].sum())
+    return float(all_sets.distribution(epsilon / 2, "local")[at][all_sets.distance[at] <= far + 1e-12].sum())
 
 
 def sensitivity_at(kind, count, n=100):

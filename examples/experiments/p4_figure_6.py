@@ -10,7 +10,7 @@ import pandas as pd
 from common import STYLES, Experiment, Verdict, legend, panels, plot
 from hellinger_rivals import LABELS, balanced, rivals
 
-from pymc_dirdp.papers.hellinger_laws import hellinger_distance
+from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 
 SIZES = {3: (9, 30, 99, 150), 4: (8, 16, 28)}
 COMPARED = ("printed", "exact", "Laplace noise", "geometric noise, estimated")
@@ -20,10 +20,10 @@ QUANTILES = {"whislo": 0.01, "q1": 0.25, "med": 0.5, "q3": 0.75, "whishi": 0.99}
 
 def quantiles(mechanism, counts, prior):
     """Of the distance of the released posterior from the true one."""
-    outcomes, law = mechanism.law(counts)
+    outcomes, distribution = mechanism.distribution(counts)
     distance = hellinger_distance(counts + prior, outcomes + prior)
     order = np.argsort(distance)
-    reached = np.cumsum(law[order])
+    reached = np.cumsum(distribution[order])
     # A half of the probability that is summed with an error of 1e-15 is a half.
     places = np.searchsorted(reached, np.array(list(QUANTILES.values())) - 1e-12)
     return distance[order][places]

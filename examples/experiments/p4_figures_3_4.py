@@ -1,8 +1,8 @@
 """P4, Figures 3 and 4: how far the released posterior is from the true one, at epsilon 1 and 5.
 
-`uv run examples/experiments/p4_figures_3_4.py --out DIR [--quick]` sums the distributions of the mechanisms, for balanced data
-and flat priors of two, three and four categories: the probability of a posterior in each fortieth of the distances. P4
-does not print its numbers of records.
+`uv run examples/experiments/p4_figures_3_4.py --out DIR [--quick]` sums the distributions of the mechanisms, for
+balanced data and flat priors of two, three and four categories: the probability of a posterior in each fortieth of the
+distances. P4 does not print its numbers of records.
 """
 
 import numpy as np
@@ -23,7 +23,8 @@ def compute(given):
         for d in (2,) if given.quick else RECORDS:
             prior, counts = np.ones(d), balanced(RECORDS[d], d)
             found = {
-                line: each.distribution(counts) for line, each in rivals(prior, RECORDS[d], epsilon, smoothness=0.4).items()
+                line: each.distribution(counts)
+                for line, each in rivals(prior, RECORDS[d], epsilon, smoothness=0.4).items()
             }
             outcomes = found["printed"][0]
             local = dirdp.papers.p4_local_sensitivity(counts, prior=prior)

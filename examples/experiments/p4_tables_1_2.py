@@ -33,7 +33,9 @@ def steps(mechanism):
     n = mechanism.n_records
     outcomes, distribution = mechanism.distribution([n // 2, n - n // 2])
     shift = outcomes[:, 0] - n // 2
-    return [distribution[shift == step].sum() for step in (0, 1, 2)] + [distribution[abs(shift) == step].sum() for step in (1, 2)]
+    return [distribution[shift == step].sum() for step in (0, 1, 2)] + [
+        distribution[abs(shift) == step].sum() for step in (1, 2)
+    ]
 
 
 def compute(given):
