@@ -74,6 +74,11 @@ class Tabular(abc.ABC):
         return frame.set_index(frame.columns[0])
 
     @override
+    def __repr__(self) -> str:
+        (title, *_), rows, _ = self._told()
+        return f"<{type(self).__name__}: {clipped(title, _WIDTH)}; {len(rows)} rows, which print() shows>"
+
+    @override
     def __str__(self) -> str:
         above, rows, below = self._told()
         return "\n".join([*map(visible, above), *aligned(self._cells(rows)), *map(visible, below)])
@@ -99,6 +104,10 @@ class Labelled(abc.ABC):
     @abc.abstractmethod
     def _told(self) -> tuple[str, Sections]:
         """The title, and for each section its heading, which may be empty, and its lines: a label and a text."""
+
+    @override
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {clipped(self._told()[0], _WIDTH)}; print() shows it>"
 
     @override
     def __str__(self) -> str:

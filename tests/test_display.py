@@ -126,3 +126,11 @@ def test_what_can_be_seen_stays_as_it_is(text):
 )
 def test_what_cannot_be_seen_is_escaped(text, seen):
     assert visible(text) == seen
+
+
+def test_a_repr_is_one_line_whatever_the_result_holds():
+    assert repr(Prices([{"what": "bread", "price": 1}])) == "<Prices: prices; 1 rows, which print() shows>"
+    assert repr(Letter("dear reader", [("", [("a", "b")])])) == "<Letter: dear reader; print() shows it>"
+    for one in (Prices([], EVIL * 200), Letter(EVIL * 200, [])):
+        assert repr(one).isprintable()
+        assert len(repr(one)) < 140

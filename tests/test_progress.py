@@ -3,6 +3,7 @@
 import io
 import threading
 import time
+from importlib import import_module
 
 import numpy as np
 import pymc as pm
@@ -50,6 +51,26 @@ def test_a_bar_appears_while_something_takes_its_time_and_counts(monkeypatch):
     length = len(screen.getvalue())
     time.sleep(0.3)
     assert len(screen.getvalue()) == length
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_planning_has_a_bar(monkeypatch, shown):
+    """Also within `sample`, whose `progressbar=` decides for both."""
+    screen = terminal(monkeypatch)
+    module = import_module("pymc_dirdp.releases.plan")
+    waited, choose = [], module._chosen
+
+    def slow(*args, **options):
+        waited.append(wait_for(screen, "plan") if shown else time.sleep(0.2))
+        return choose(*args, **options)
+
+    monkeypatch.setattr(module, "_chosen", slow)
+    with pm.Model():
+        pm.Multinomial("x", n=5, p=pm.Dirichlet("p", np.ones(2)), observed=[2, 3])
+        dirdp.plan(dirdp.PureDP(epsilon=1.0), mechanism="geometric", progressbar=shown)
+        dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", progressbar=shown)
+    assert waited == [True if shown else None] * 2
+    assert bool(screen.getvalue()) == shown
 
 
 def test_nothing_is_written_before_its_time_or_where_none_is_wanted(monkeypatch):

@@ -47,7 +47,7 @@ class CurvePoint:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CurveCheck(Tabular):
     """A curve and a claim, compared with the distributions of the output at two neighbours. No random numbers are used.
 

@@ -261,7 +261,7 @@ class Bound:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit(Tabular):
     """The result of an attack. `print` it, or let a notebook show it.
 

@@ -30,7 +30,7 @@ __all__ = ["BanditReport", "BanditView", "told"]
 # What a bandit guarantees, in words.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BanditReport(Labelled):
     """Sections of labelled lines. `print` it, or let a notebook show it.
 

@@ -352,7 +352,8 @@ def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
     from pymc_dirdp.releases.plan import plan as planned
 
     options: dict[str, Any] = facts.options
-    return planned(facts.guarantee, model, contribution=facts.contribution, **options)
+    # The command shows a bar of its own.
+    return planned(facts.guarantee, model, progressbar=False, contribution=facts.contribution, **options)
 
 
 def _read_plan(path: Path, facts: Declaration) -> "Plan":

@@ -71,7 +71,7 @@ class Score:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
     """Scores of all mechanisms that can keep one guarantee. `print` it, let a notebook show it, or take `frame()`.
 
@@ -102,9 +102,12 @@ class Comparison(Tabular):
     baseline: Score
     unattainable: tuple[str, ...]
 
+    _columns = ("mechanism", "kl_posterior", "kl_draw", "kl_estimate")
+
     @override
     def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
-        notes = [f"not attainable: {', '.join(self.unattainable)}"] if self.unattainable else []
+        notes = ["KL in nats; frame() also has the parameters, l_inf, hellinger and pure"]
+        notes += [f"not attainable: {', '.join(self.unattainable)}"] if self.unattainable else []
         title = f"{self.guarantee}, {self.adjacency}; a priori, without data"
         return [title], [asdict(score) for score in (*self.scores, self.baseline)], notes
 

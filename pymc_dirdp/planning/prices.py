@@ -309,7 +309,7 @@ def least_records(
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Frontier(Tabular):
     """Expected errors of several mechanisms over a grid of guarantees.
 

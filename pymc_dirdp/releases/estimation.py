@@ -22,7 +22,7 @@ __all__ = ["Estimates", "estimate"]
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimates(Tabular):
     """Shares and counts with their errors, cell by cell. `print` it, let a notebook show it, or take the `frame()`.
 

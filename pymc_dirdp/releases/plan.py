@@ -25,6 +25,7 @@ from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, choose
 from pymc_dirdp.planning.margins import MEASURES
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import losses_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.measured import measured
@@ -44,7 +45,9 @@ _Mechanisms = dict[str, TableMechanism]
 
 
 @with_options
-def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack[Planning]) -> Plan:
+def plan(
+    guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Unpack[Planning]
+) -> Plan:
     """Calibrate the mechanisms for a model before any observation is counted.
 
     Observed values are compared with each other and with numbers of trials, to refuse a model that would publish them
@@ -56,6 +59,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         The guarantee of the whole release.
     model : pymc.Model, optional
         The model on the context stack by default. It holds Dirichlet or Beta priors with conjugate likelihoods.
+    progressbar : bool, default True
+        Whether to show a bar, if planning takes over a second.
     **planning
 
     Returns
@@ -114,7 +119,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         choice.refuse_other_people(wanted.adjacency, reading.label)
     refuse_all_spent(guarantee, wanted.choices)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
-    chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, whole=whole)
+    with Bar(1, "plan", shown=progressbar):
+        chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, whole=whole)
     _warn_of_many_draws(chosen, wanted.draws)
     warn_if_weak(guarantee, max((size for size in sizes.values() if size is not None), default=None))
     return Plan(

@@ -193,7 +193,7 @@ def sample_sealed(
         refuse_second_planning(guarantee, planning)
         chosen = of_model(made_again(guarantee), model)
     else:
-        chosen = plan(guarantee, model, **planning)
+        chosen = plan(guarantee, model, progressbar=progressbar, **planning)
     composition = chosen.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):

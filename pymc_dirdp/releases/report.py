@@ -38,7 +38,7 @@ _NAMED = 4
 _TITLE = 80
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report(Labelled):
     """Sections of labelled lines. `print` it, or let a notebook show it.
 

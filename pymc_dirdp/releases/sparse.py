@@ -242,7 +242,7 @@ _SHOWN = 20
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SparseEstimates(Tabular):
     """Counts with their errors: of each listed cell, of any other cell, and of all together.
 

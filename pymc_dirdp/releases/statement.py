@@ -34,7 +34,7 @@ type Lines = tuple[tuple[str, str], ...]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Statement:
     """What a published table should say of its privacy: `print` gives Markdown, a notebook shows HTML.
 

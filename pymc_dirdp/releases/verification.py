@@ -48,7 +48,7 @@ class Check:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification(Labelled):
     """The results of all checks of a release. `print` it, let a notebook show it, or use it as a truth value.
 

@@ -227,3 +227,10 @@ def test_every_function_answers_the_same_question_alike(question, kind):
 def test_what_is_compared_is_not_asked_for(name):
     with pytest.raises(dirdp.errors.ArgumentError, match=f"leave {name}= out"):
         compare(TARGET, prior=[1, 1], n_records=10, **{name: "geometric"})
+
+
+def test_it_fits_a_terminal_and_the_frame_has_the_rest():
+    table = str(SIX).splitlines()
+    assert max(map(len, table[:-1])) <= 80
+    assert {"parameters", "l_inf", "hellinger", "pure"} <= set(SIX.frame().columns)
+    assert len(repr(SIX)) <= 140
