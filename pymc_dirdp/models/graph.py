@@ -33,6 +33,7 @@ __all__ = [
     "chosen_structure",
     "compiled_plainly",
     "evaluate",
+    "formula",
     "is_random",
     "lowered",
     "operation",
@@ -196,6 +197,30 @@ def operation(variable: Node) -> str:
     op: Any = variable.owner.op
     inner = op.scalar_op if isinstance(op, Elemwise) else op
     return type(inner).__name__.removesuffix("RV")
+
+
+# What a modeller calls the operations of PyTensor that occur in probabilities.
+_CALLED = {
+    "Add": "a sum",
+    "Sub": "a difference",
+    "Mul": "a product",
+    "TrueDiv": "a quotient",
+    "Pow": "a power",
+    "Exp": "an exponential",
+    "Log": "a logarithm",
+    "Sigmoid": "an inverse logit",
+    "Softmax": "a softmax",
+    "Dot": "a matrix product",
+    "BatchedDot": "a matrix product",
+    "Sum": "a sum",
+    "Max": "a maximum",
+    "Switch": "a choice by pm.math.switch",
+}
+
+
+def formula(variable: Node) -> str:
+    """What a modeller calls the operation behind the variable, with its article; or "a function"."""
+    return _CALLED.get(operation(variable), "a function")
 
 
 # What a model was built for and from, where this library built it: its objective, and a structure that was chosen.

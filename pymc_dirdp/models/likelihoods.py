@@ -255,7 +255,7 @@ def stored_observations(observed: Node, model: pm.Model) -> Node:
     source = stored_array(value, through_rounding=True)
     # A computation may count one record many times, or (pm.Minibatch) draw records at random.
     if source is None:
-        raise refusal("computed observations", observed.name, operation=operation(value))
+        raise refusal("computed observations", observed.name)
     return source
 
 

@@ -35,7 +35,7 @@ _CONJUGATES = (
     "Supported are Multinomial, Categorical and DirichletMultinomial for a Dirichlet prior, Binomial, Bernoulli and "
     "BetaBinomial for a Beta prior."
 )
-_ANY_MODEL = " A model of any discrete data is released by dirdp.private_model(guarantee, model)."
+_ANY_MODEL = "dirdp.private_model(guarantee, model) releases the records of any discrete model. "
 _PUBLIC_RECORDS = 'Use adjacency="replace-one", where the number of records is public.'
 
 REFUSALS = MappingProxyType(
@@ -67,16 +67,16 @@ REFUSALS = MappingProxyType(
         "hyperparameter": Refusal(
             "is an unobserved {operation} variable in the prior of {children}: the posterior is then a mixture of "
             "Dirichlet or Beta distributions, over all its values",
-            "Only Dirichlet and Beta variables can be released; write its value as a number.",
+            _ANY_MODEL + "For dirdp.sample write its value as a number.",
         ),
         "other parameter": Refusal(
             "is an unobserved {operation} variable behind {children}, and neither Dirichlet nor Beta",
-            "Give {children} a Dirichlet or Beta variable as probability. Where there is none, as for measurements, "
-            "take {children} out of this model together with {name!r}.",
+            _ANY_MODEL + "For dirdp.sample give {children} a Dirichlet or Beta variable as probability. Measurements "
+            "have none: take {children} out of this model together with {name!r}.",
         ),
         "other variable": Refusal(
             "is an unobserved {operation} variable",
-            "Only Dirichlet and Beta variables can be released; take it out of the model." + _ANY_MODEL,
+            _ANY_MODEL + "For dirdp.sample take it out of the model.",
         ),
         "uniform bounds": Refusal(
             "is a Uniform variable with other bounds than 0 and 1, which cuts the posterior off",
@@ -113,16 +113,16 @@ REFUSALS = MappingProxyType(
         "hidden component": Refusal(
             "is observed through {operation}, which is not supported: no record says which component it comes from, so "
             "the posterior is no Dirichlet or Beta",
-            "Observe the component and choose the row by it, as in p[component]. " + _CONJUGATES + _ANY_MODEL,
+            _ANY_MODEL + "Or observe the component and choose the row by it, as in p[component]. " + _CONJUGATES,
         ),
         "hidden values": Refusal(
             "is observed through {operation}, which is not supported: some values are hidden or left out, so the "
             "posterior is no Dirichlet or Beta",
-            "Observe whole counts through the distribution inside. " + _CONJUGATES + _ANY_MODEL,
+            _ANY_MODEL + "Or observe whole counts through the distribution inside. " + _CONJUGATES,
         ),
         "not conjugate": Refusal(
             "is observed through {operation}, which is not supported",
-            _CONJUGATES + " Take what is observed through another distribution out of this model." + _ANY_MODEL,
+            _ANY_MODEL + "Poisson counts are Multinomial given their total. " + _CONJUGATES,
         ),
         "chain": Refusal(
             "is a DiscreteMarkovChain with {what}",
@@ -131,7 +131,7 @@ REFUSALS = MappingProxyType(
         "total size": Refusal("is rescaled by total_size", "Leave total_size out and observe all records."),
         "transformed observations": Refusal("has a transform", "Observe the variable itself, without `transform=`."),
         "computed observations": Refusal(
-            "has observations that are computed in the model ({operation})",
+            "has observations that are computed in the model",
             "Pass an array or a pm.Data that holds the counts or records themselves, or a slice of one.",
         ),
         "random trials": Refusal("has a number of trials that is random", "Write `n` as numbers or pm.Data."),
@@ -141,9 +141,9 @@ REFUSALS = MappingProxyType(
             "Give it one as `p=`; leave observed variables without one out of the model.",
         ),
         "formula": Refusal(
-            "uses {names} through {operation}, not as it is: its probability {why}",
-            "The posterior is then no Dirichlet or Beta. Give the probability a Dirichlet or Beta variable of its own: "
-            "shares may be selected, reordered, stacked, taken from 1, or chosen by codes." + _ANY_MODEL,
+            "has a probability that is computed from {names}: it {why}, so the posterior is no Dirichlet or Beta",
+            _ANY_MODEL + "For dirdp.sample give the probability a Dirichlet or Beta variable of its own: shares may be "
+            "selected, reordered, stacked, taken from 1, or chosen by codes.",
         ),
         "some categories": Refusal(
             "takes {taken} of the {categories} categories of {names} as its own: what is observed among them says "

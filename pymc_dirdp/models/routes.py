@@ -128,7 +128,7 @@ def _routed(
     for codes in (axis for axis in axes if isinstance(axis, Codes)):
         parent = parent_of(codes.moved(moved), model)
         if parent is None:
-            called = codes.index.name or ("an array" if codes.index.owner is None else operation(codes.index))
+            called = codes.index.name or ("an array" if codes.index.owner is None else "a formula")
             raise refusal("computed codes", observed.name, names=_listed(whole), parent=called)
         parents.append(parent)
     rows = tuple(None if isinstance(axis, Codes) else moved[axis] for axis in axes)
@@ -173,7 +173,7 @@ def _by_codes(inside: NDArray[np.bool_], axes: tuple[int | Codes, ...]) -> bool:
 
 def _no_route(observed: Node, probability: Node, used: list[Node], reason: str) -> UnsupportedModelError:
     names = _listed(sorted(str(rv.name) for rv in used))
-    return refusal("formula", observed.name, names=names, operation=operation(origin(probability)[0]), why=reason)
+    return refusal("formula", observed.name, names=names, why=reason)
 
 
 def _listed(names: list[str]) -> str:

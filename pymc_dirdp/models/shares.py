@@ -32,7 +32,7 @@ from pymc_dirdp.models.cells import (
     taken,
     with_inputs,
 )
-from pymc_dirdp.models.graph import Node, evaluate, operation, values_read
+from pymc_dirdp.models.graph import Node, evaluate, formula, values_read
 
 __all__ = ["reading_of"]
 
@@ -112,7 +112,7 @@ class _Reader:
         else:
             rule = next((found for kind, found in _RULES.items() if type(op) is kind), None)
         if rule is None:
-            raise UnreadableError(f"is {_article(operation(node))} of shares, which is no share")
+            raise UnreadableError(f"is {formula(node)} of shares, which is no share")
         return rule(self, node)
 
     # Entries taken, moved and put together
@@ -352,10 +352,6 @@ def _lifted(value: _Value) -> _Value:
 
 def _axis_first(inputs: list[Node]) -> tuple[int, list[Node]]:
     return int(public_value(inputs[0])[0]), inputs[1:]
-
-
-def _article(name: str) -> str:
-    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
 
 
 _Rule = Callable[[_Reader, Node], _Value]

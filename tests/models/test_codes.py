@@ -99,7 +99,7 @@ def test_a_matrix_of_records():
     ("use", "words"),
     [
         (lambda t: t[A, :, B], ["categories from several rows"]),
-        (lambda t: t[A, pt.cumsum(B)], ["computed in the model", "CumOp"]),
+        (lambda t: t[A, pt.cumsum(B)], ["computed in the model", "a formula"]),
         (lambda t: t[A, pytensor.shared(0, name="base") + B], ["computed in the model"]),
         (lambda t: t[A, pm.Categorical("hidden", p=[0.5, 0.5], shape=N)], ["hidden"]),
         (lambda t: t[A, B] ** 2, ["through"]),
