@@ -102,7 +102,7 @@ def test_a_matrix_of_records():
         (lambda t: t[A, pt.cumsum(B)], ["computed in the model", "a formula"]),
         (lambda t: t[A, pytensor.shared(0, name="base") + B], ["computed in the model"]),
         (lambda t: t[A, pm.Categorical("hidden", p=[0.5, 0.5], shape=N)], ["hidden"]),
-        (lambda t: t[A, B] ** 2, ["through"]),
+        (lambda t: t[A, B] ** 2, ["is a power of shares"]),
         (lambda t: t[A, B][:-1], ["cut along an axis whose rows are chosen by codes"]),
         (lambda t: t[A, B].reshape((N, 4)), ["reshaped after codes"]),
     ],

@@ -477,7 +477,7 @@ def test_logit_p():
     with pm.Model():
         b = pm.Beta("b", 1, 1)
         pm.Bernoulli("y", logit_p=b, observed=[0, 1])
-        refused("'y'", "'b'", "is an inverse logit of shares")
+        refused("'y'", "'b'", "is a logistic function")
 
 
 @pytest.mark.parametrize(

@@ -1503,7 +1503,7 @@ def a_regression():
     return model
 
 
-@is_refused("'penalty' is a pm.Potential", "Remove it")
+@is_refused("'penalty' is a pm.Potential", "Survey weights")
 def a_potential():
     with pm.Model() as model:
         b = pm.Beta("b", 1, 1)

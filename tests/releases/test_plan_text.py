@@ -158,9 +158,9 @@ def test_the_file_is_for_people(tmp_path):
     dirdp.save(dirdp.plan(TARGET, two_tables()), tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text(encoding="utf-8")
     lines = [line.strip() for line in text.splitlines()]
-    for line in ('"guarantee": "(1, 1e-06)-differential privacy",', '"k": ["a", "b", "c"]', "[1.0, 1.0, 0.1],"):
+    for line in ('"statement": "(1, 1e-06)-differential privacy",', '"k": ["a", "b", "c"]', "[1.0, 1.0, 0.1],"):
         assert line in lines
-    assert "every record: each observation" in text
+    assert "with one record in each of" in text
     assert max(map(len, lines)) < 300
 
 
