@@ -185,8 +185,8 @@ def _directed(
 # How much noise a structure is chosen with, so that it takes a stated share of a guarantee.
 
 
-# The margins take this share of what the structure may lose, and the choices take the rest.
-_MARGINS = 0.3
+# The marginals take this share of what the structure may lose, and the choices take the rest.
+_MARGINALS = 0.3
 # The noise is the least that keeps the part of the guarantee, up to this share of it.
 _TIGHT = 1e-4
 
@@ -249,9 +249,9 @@ def tree_within(
         choices = max(variables - 1, 1)
         width = min(2, choices) * relation.delta_1 / scale
         if guarantee.is_pure:
-            noise, parameter = "geometric", relation.delta_1 * variables / (choices * width) * (1 / _MARGINS - 1)
+            noise, parameter = "geometric", relation.delta_1 * variables / (choices * width) * (1 / _MARGINALS - 1)
         else:
-            spent = choices * width**2 / 8 / (1 / _MARGINS - 1)
+            spent = choices * width**2 / 8 / (1 / _MARGINALS - 1)
             noise, parameter = "gaussian", math.sqrt(variables * relation.delta_2_squared / (2 * spent))
         return TreeMechanism(tuple(lengths), scale, parameter, noise, adjacency=adjacency, contribution=contribution)
 

@@ -354,7 +354,7 @@ def zero_sum(shape, scale, **options):
 
 
 @lru_cache(maxsize=1000)
-def joint_law(mechanism, change):
+def joint_distribution(mechanism, change):
     """Probabilities of all noise of a joint mechanism, and the loss at each if the counts differ so; listed."""
     (cells, m), *others = mechanism.own_blocks
     reach = math.ceil(35 * mechanism.scale * m)
@@ -376,12 +376,12 @@ def joint_law(mechanism, change):
 
 
 def joint_renyi(mechanism, order, x, y):
-    mass, loss = joint_law(mechanism, tuple((x - y).ravel().tolist()))
+    mass, loss = joint_distribution(mechanism, tuple((x - y).ravel().tolist()))
     return math.log(math.fsum(mass * np.exp((order - 1) * loss))) / (order - 1)
 
 
 def joint_delta(mechanism, epsilon, x, y):
-    mass, loss = joint_law(mechanism, tuple((x - y).ravel().tolist()))
+    mass, loss = joint_distribution(mechanism, tuple((x - y).ravel().tolist()))
     return math.fsum(mass * np.maximum(-np.expm1(epsilon - loss), 0))
 
 
