@@ -121,7 +121,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         axes = self.prior.ndim
         margins = tuple(tuple(integer(0, axis=axis) for axis in margin) for margin in self.margins)
         if not margins or len(set(margins)) < len(margins):
-            raise ArgumentError("Expected margins= to name at least one marginal, and none of them twice.")
+            raise ArgumentError("Expected marginals= to name at least one marginal, and none of them twice.")
         for margin in margins:
             if list(margin) != sorted(set(margin)) or not all(axis < axes for axis in margin):
                 raise ArgumentError(f"Expected each marginal to list axes below {axes} in rising order, got {margin}.")

@@ -15,7 +15,7 @@ from pymc_dirdp.bandits.categories import ShareBelief, sampled_counts
 from pymc_dirdp.inference.noisy_rows import NoisyRows
 
 STARS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
-PROMISE = dirdp.PureDP(epsilon=1.0)
+GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
 
 def tables(size, cells):
@@ -51,8 +51,8 @@ def test_sampled_counts_have_the_enumerated_distribution(batches, scale, prior):
     observed = dict(zip(map(tuple, keys.tolist()), seen, strict=True))
     assert set(observed) <= set(exact)
 
-    def p_value(law):
-        expected = np.array([law.get(key, 0.0) for key in exact]) * seen.sum()
+    def p_value(distribution):
+        expected = np.array([distribution.get(key, 0.0) for key in exact]) * seen.sum()
         counted = np.array([observed.get(key, 0) for key in exact], dtype=float)
         often = expected >= 5
         pooled = [np.append(one[often], one[~often].sum()) for one in (counted, expected)]
@@ -103,7 +103,7 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
 
 def test_a_reward_that_is_replaced_costs_what_is_stated():
     """Brute force over all outputs that matter, for each pair of categories."""
-    mechanism = BatchCounts.for_guarantee(PROMISE, worths=(0.0, 0.3, 1.0))
+    mechanism = BatchCounts.for_guarantee(GUARANTEE, worths=(0.0, 0.3, 1.0))
     assert mechanism.pure_epsilon <= 1
     size, most, delta = 2, 0.0, 0.0
     outputs = [(a, b, size - a - b) for a in range(-60, 62) for b in range(-60, 62)]
@@ -125,13 +125,13 @@ def test_a_reward_that_is_replaced_costs_what_is_stated():
 
 
 def test_several_rewards_of_a_person_share_the_guarantee():
-    one, three = (BatchCounts.for_guarantee(PROMISE, worths=(0.0, 0.5, 1.0), rewards=m) for m in (1, 3))
+    one, three = (BatchCounts.for_guarantee(GUARANTEE, worths=(0.0, 0.5, 1.0), rewards=m) for m in (1, 3))
     assert three.scale == pytest.approx(3 * one.scale, rel=1e-9)
     assert three.pure_epsilon <= 1
 
 
 def test_noise_is_drawn_in_integers_that_keep_the_size():
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, utilities=STARS, mechanism="counts", first_batch=50)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, utilities=STARS, mechanism="counts", first_batch=50)
     bandit.update(["a"] * 50, ["five"] * 30 + ["two"] * 20)
     released = bandit.released
     assert released["noisy_counts"].dims == ("batch", "worth")
@@ -144,7 +144,7 @@ def test_noise_is_drawn_in_integers_that_keep_the_size():
 def test_categories_of_the_same_worth_are_one():
     utilities = {"gone": 0, "left": 0, "bought": 10, "read": 5}
     bandit = dirdp.ThompsonSampler(
-        ["a"], PROMISE, prior=[1, 2, 3, 4], utilities=utilities, mechanism="counts", first_batch=4
+        ["a"], GUARANTEE, prior=[1, 2, 3, 4], utilities=utilities, mechanism="counts", first_batch=4
     )
     assert bandit.design.mechanism.worths == (0.0, 0.5, 1.0)
     assert bandit.design.prior == (3.0, 4.0, 3.0)
@@ -154,7 +154,7 @@ def test_categories_of_the_same_worth_are_one():
 
 
 def test_means_are_in_the_units_of_the_worth():
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, utilities=STARS, mechanism="counts", first_batch=400)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts", first_batch=400)
     bandit.update(["a"] * 400, ["four"] * 400)
     tree = bandit.posterior(draws=500)
     assert tree["decision"]["mean"].sel(arm="a") == pytest.approx(4, abs=0.1)
@@ -169,7 +169,7 @@ def test_means_are_in_the_units_of_the_worth():
 def test_the_model_holds_the_probability_of_what_was_released():
     """Oracle: the sum over all true counts of each batch."""
     utilities = {"low": 0, "middle": 1, "high": 4}
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, utilities=utilities, mechanism="counts", first_batch=3)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=utilities, mechanism="counts", first_batch=3)
     assert bandit.log_likelihood(np.full((2, 3), 1 / 3)).eval() == 0
     bandit.update(["a"] * 6 + ["b"] * 3, ["low", "high", "high"] * 3)
     shares, noise = np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]]), bandit.design.mechanism.noise
@@ -190,7 +190,7 @@ def test_the_model_holds_the_probability_of_what_was_released():
 
 def test_a_transcript_and_a_file_hold_the_counts(tmp_path):
     path = tmp_path / "run.db"
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, utilities=STARS, mechanism="counts", first_batch=5, path=path)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts", first_batch=5, path=path)
     bandit.update(["a"] * 13, ["five", "one", "two"] * 4 + ["four"])
     bandit.save()
     dirdp.save(bandit.transcript(), tmp_path / "run.json")
@@ -206,7 +206,7 @@ def test_a_transcript_and_a_file_hold_the_counts(tmp_path):
     "output", ["3", "[1, 1, 1, 1]", "[1, 1, 1, 1, 2]", "[1, 1, 1, 1, 1.0]", "[true, 1, 1, 1, 1]", "[1e9, 0, 0, 0, 0]"]
 )
 def test_counts_that_a_batch_cannot_have_are_refused(tmp_path, output):
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, utilities=STARS, mechanism="counts", first_batch=5)
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, utilities=STARS, mechanism="counts", first_batch=5)
     bandit.update(["a"] * 5, ["five"] * 5)
     path = tmp_path / "run.json"
     dirdp.save(bandit.transcript(), path)
@@ -222,10 +222,10 @@ def test_counts_that_a_batch_cannot_have_are_refused(tmp_path, output):
 
 def test_what_cannot_be_counted_is_refused():
     with pytest.raises(dirdp.errors.ArgumentError, match="pass utilities="):
-        dirdp.ThompsonSampler(["a"], PROMISE, mechanism="counts")
+        dirdp.ThompsonSampler(["a"], GUARANTEE, mechanism="counts")
     with pytest.raises(dirdp.errors.ArgumentError, match="5 positive numbers"):
-        dirdp.ThompsonSampler(["a"], PROMISE, prior=(1, 1), utilities=STARS, mechanism="counts")
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, utilities=STARS, mechanism="counts")
+        dirdp.ThompsonSampler(["a"], GUARANTEE, prior=(1, 1), utilities=STARS, mechanism="counts")
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts")
     with pytest.raises(dirdp.DirdpError, match="one of"):
         bandit.update("a", "six")
     with pytest.raises(dirdp.errors.ArgumentError, match="pass the shares"):
@@ -253,7 +253,7 @@ def test_counts_lose_less_than_the_coin():
     """Five stars at epsilon 1: the median regret of the counts is about half of the coin's."""
     median = {}
     for mechanism in ("geometric", "counts"):
-        bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, utilities=STARS, mechanism=mechanism)
+        bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism=mechanism)
         runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 5000, 25, random_seed=1, progressbar=False)
         assert (runs.pulls.sum(axis=1) == 5000).all()
         median[mechanism] = np.median(runs.regret[:, -1])
@@ -267,7 +267,7 @@ def test_the_simulation_is_the_sampler():
     rng = np.random.default_rng(3)
     names, played = list(STARS), []
     for _ in range(60):
-        bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, utilities=STARS, mechanism="counts")
+        bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts")
         pulls = 0
         for _ in range(150):
             arm = bandit.select()
