@@ -5,12 +5,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.joint import uniform_point
@@ -160,6 +162,24 @@ def test_where_gaussian_noise_takes_over(cells):
 
     assert joint_wins(first - 1)
     assert not joint_wins(first)
+
+
+@pytest.mark.parametrize(("cells", "number", "groups"), [(2, 24, 2), (2, 48, 3), (4, 12, 2), (2, 96, 24)])
+def test_no_division_into_groups_is_better_than_one_noise_and_gaussian_noise(cells, number, groups):
+    """Joint noise of each group, composed: the least scale that keeps (1, 1e-6) has more variance than the better."""
+    target = ApproxDP(epsilon=1, delta=1e-6)
+    whole = ZeroSumJointMechanism.for_guarantee(target, cells=[cells] * number)
+    shape, adds = np.ones((number, cells)), Contribution(1, ("each",))
+    gaussian = DiscreteGaussianMechanism.for_guarantee(target, prior=shape, contribution=adds)
+
+    def divided(scale):
+        return ZeroSumJointMechanism([cells] * (number // groups), scale)
+
+    best = min(whole.free_variance, gaussian.noise_sd**2)
+    # At the scale at which its variance would be that of the best, the groups lose more than the guarantee allows.
+    scale = brentq(lambda scale: math.log(divided(scale).free_variance / best), 0.1, 100)
+    assert not Composition(((divided(scale), groups),)).satisfies(target)
+    assert Composition(((divided(2 * scale), groups),)).satisfies(target)
 
 
 @pytest.mark.parametrize("name", ["different tables", "unequal records", "added", "two records added"])

@@ -1,5 +1,6 @@
 """The optimum of all mechanisms: closed forms, another linear programme, and mechanisms that stay behind it."""
 
+import itertools
 import math
 
 import numpy as np
@@ -161,3 +162,110 @@ def test_a_solver_that_gives_up_is_reported(monkeypatch):
     monkeypatch.setattr(optimal, "_TOLERANCE", {"time_limit": 0.0})
     with pytest.raises(ArgumentError, match="no result"):
         optimal_error(ApproxDP(epsilon=0.1, delta=1e-6), prior=[1, 1], n_records=40)
+
+
+# Tables of few records in three cells: the exact optimum over all mechanisms, by a linear program over extreme rays.
+
+
+def tables_of(n, d):
+    return [x for x in itertools.product(range(n + 1), repeat=d) if sum(x) == n]
+
+
+def half_distance(x, z):
+    return int(np.abs(np.subtract(x, z)).sum()) / 2
+
+
+def extreme_rays(tables):
+    """The integers f of all rays `exp(epsilon f)`: neighbours differ by 1 at most, and those that do connect all."""
+    pairs = itertools.combinations(range(len(tables)), 2)
+    edges = [(i, j) for i, j in pairs if half_distance(tables[i], tables[j]) == 1]
+    found = set()
+
+    def grow(f):
+        if len(f) == len(tables):
+            tight = [(i, j) for i, j in edges if abs(f[i] - f[j]) == 1]
+            reached = {0}
+            for _ in tables:
+                reached |= {b for i, j in tight for a, b in ((i, j), (j, i)) if a in reached}
+            if len(reached) == len(tables):
+                found.add(tuple(value - min(f) for value in f))
+            return
+        near = [f[i] for i, j in edges if j == len(f)]
+        for value in range(max(near) - 1, min(near) + 2):
+            grow((*f, value))
+
+    grow((0,))
+    return found
+
+
+def divergence(columns, tables):
+    """The expected divergence of the mean from the frequencies if the outputs have these columns, with a flat prior."""
+    shares = np.array(tables) / sum(tables[0])
+    joint = columns / len(tables)
+    means = joint.T @ shares / joint.sum(axis=0)[:, None]
+    logs = np.where(shares[:, None] > 0, shares[:, None] * np.log(np.where(shares > 0, shares, 1)[:, None] / means), 0)
+    return np.sum(joint * logs.sum(axis=2), axis=0)
+
+
+def zero_sum_columns(tables, epsilon, reach=30):
+    """Those of zero-sum geometric noise, with equal outcomes taken together: centres beyond the tables are as near."""
+    n, d = sum(tables[0]), len(tables[0])
+    found = {}
+    noise = [z for z in itertools.product(range(-reach, reach + 1), repeat=d - 1) if abs(sum(z)) <= reach]
+    mass = np.array([math.exp(-epsilon * half_distance((*z, -sum(z)), [0] * d)) for z in noise]).sum()
+    for z in noise:
+        centre = (*z, n - sum(z))
+        column = np.array([math.exp(-epsilon * half_distance(x, centre)) / mass for x in tables])
+        clipped = tuple(np.clip(centre, 0, n).tolist())
+        found[clipped] = found.get(clipped, 0) + column
+    return np.stack(list(found.values()), axis=1)
+
+
+def kernel_columns(tables, epsilon):
+    kernel = np.exp(-epsilon * np.array([[half_distance(x, z) for z in tables] for x in tables]))
+    return kernel * np.linalg.solve(kernel, np.ones(len(tables)))
+
+
+@pytest.mark.parametrize(("n", "epsilon", "ratio"), [(2, 0.3, 1.001), (2, 1.0, 1.018), (2, 3.0, 1.068)])
+def test_three_cells_have_an_exact_optimum_that_zero_sum_noise_nearly_attains(n, epsilon, ratio):
+    """JOINT, section C: how far zero-sum noise is from the best of all mechanisms, by a linear program."""
+    tables = tables_of(n, 3)
+    rays = extreme_rays(tables)
+    assert len(rays) == 56
+    columns = np.exp(epsilon * np.array(sorted(rays), dtype=float)).T
+    best = linprog(divergence(columns, tables), A_eq=columns, b_eq=np.ones(len(tables)))
+    assert best.status == 0
+    noise = zero_sum_columns(tables, epsilon, reach=math.ceil(20 / epsilon) if epsilon > 0.5 else 60)
+    np.testing.assert_allclose(noise.sum(axis=1), 1, atol=1e-6)
+    assert divergence(noise, tables).sum() / best.fun == pytest.approx(ratio, abs=6e-4)
+    # No mechanism that keeps the guarantee is better, so neither is the kernel mechanism.
+    assert divergence(kernel_columns(tables, epsilon), tables).sum() >= best.fun * (1 - 1e-9)
+
+
+def test_neither_the_kernel_mechanism_nor_zero_sum_noise_follows_from_the_other():
+    """From three cells on there is no universal optimum: both are made of extreme rays, and of different ones."""
+    tables, epsilon = tables_of(2, 3), 1.0
+    rays = extreme_rays(tables)
+    kernel, noise = kernel_columns(tables, epsilon), zero_sum_columns(tables, epsilon)
+    assert np.all(kernel > 0)
+
+    def of(columns):
+        logs = np.log(columns) / epsilon
+        return {tuple(np.rint(f - f.min()).astype(int).tolist()) for f in logs.T}
+
+    assert of(kernel) < of(noise) <= rays
+    for first, second in ((kernel, noise), (noise, kernel)):
+        # A row of the map for each output of the first, whose rows add up to 1, and which makes the second of it.
+        k, m = first.shape[1], second.shape[1]
+        makes = np.kron(first, np.eye(m))
+        adds = np.kron(np.eye(k), np.ones(m))
+        right = np.concatenate([second.ravel(), np.ones(k)])
+        found = linprog(np.zeros(k * m), A_eq=np.vstack([makes, adds]), b_eq=right)
+        assert found.status == 2
+        # Each follows from itself.
+        itself = linprog(
+            np.zeros(k * k),
+            A_eq=np.vstack([np.kron(first, np.eye(k)), np.kron(np.eye(k), np.ones(k))]),
+            b_eq=np.concatenate([first.ravel(), np.ones(k)]),
+        )
+        assert itself.status == 0
