@@ -12,7 +12,7 @@ from pymc_dirdp.bandits.beliefs import GridBelief, expected_losses
 from pymc_dirdp.bandits.categories import believed
 from pymc_dirdp.bandits.design import BatchMechanism, Design
 from pymc_dirdp.bandits.every_round import EveryRound
-from pymc_dirdp.bandits.settings import Worth
+from pymc_dirdp.bandits.settings import Settings, Worth
 from pymc_dirdp.bandits.store import OpenBatch, State, StateFile
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import Bits
@@ -97,19 +97,35 @@ class BatchRun:
         For noise and coins.
     rng : numpy Generator
         For choices, which are made of what was released.
+    places : sequence of int
+        The arms that are chosen.
     """
 
-    def __init__(self, design: Design, state: State, bits: Bits, rng: np.random.Generator) -> None:
-        self.design, self.state, self._bits, self._rng = design, state, bits, rng
+    def __init__(
+        self, design: Design, state: State, bits: Bits, rng: np.random.Generator, places: Sequence[int]
+    ) -> None:
+        self.design, self.state, self._bits, self._rng, self._chosen = design, state, bits, rng, list(places)
         self.file: StateFile | None = None
         self._beliefs = [believed(design.prior, design.mechanism, tuple(one)) for one in state.released]
         self._ahead: list[int] = []
 
+    def settle(self, settings: Settings[Design]) -> None:
+        """Choose among other arms from now on; those that are new have no rewards yet."""
+        if self.file is not None:
+            self.file.settle(settings.to_json())
+        cells = len(self.design.mechanism.worths)
+        for _ in settings.arms[len(self._beliefs) :]:
+            self.state.released.append([])
+            self.state.open.append(OpenBatch((0,) * cells))
+            self._beliefs.append(believed(self.design.prior, self.design.mechanism, ()))
+        self._chosen = settings.places
+        self._ahead.clear()
+
     def choose(self, size: int) -> list[int]:
         """The arms of the next visitors, each by a draw of all mean rewards from their posteriors."""
         while len(self._ahead) < size:
-            theta = np.stack([belief.draw(max(_AHEAD, size), self._rng) for belief in self._beliefs])
-            self._ahead += theta.argmax(axis=0).tolist()
+            theta = np.stack([self._beliefs[place].draw(max(_AHEAD, size), self._rng) for place in self._chosen])
+            self._ahead += [self._chosen[best] for best in theta.argmax(axis=0).tolist()]
         return [self._ahead.pop() for _ in range(size)]
 
     def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:
@@ -153,8 +169,8 @@ class BatchRun:
         return [(arm, len(released), size, output)]
 
     def beliefs(self) -> Sequence[GridBelief]:
-        """The posterior of each arm."""
-        return tuple(self._beliefs)
+        """The posterior of each arm that is chosen."""
+        return tuple(self._beliefs[place] for place in self._chosen)
 
     def table(self, arms: Sequence[Hashable], worth: Worth) -> "xr.Dataset":
         """What was released, batch by batch."""

@@ -5,9 +5,9 @@ import json
 import math
 import secrets
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -130,18 +130,20 @@ def _in_unit_interval(reward: object) -> Fraction:
 REWARD = "reward"
 """The unit of a guarantee about single rewards, in a ledger. Any other unit is a name for people."""
 
-_FACTS = {"arms", "guarantee", "design", "unit", "utilities", "seeded", "key"}
+_FACTS = {"arms", "retired", "guarantee", "design", "unit", "utilities", "seeded", "key"}
+_KINDS = {"arms": list, "retired": list, "seeded": bool}
 _KEY_BYTES = 32
 
 
 @final
 @dataclass(frozen=True)
 class Settings[Rules: Design | EveryRound]:
-    """All that a run keeps for ever.
+    """All that a run keeps for ever, and its public set of arms.
 
     Attributes
     ----------
     arms : tuple of labels
+        All that there ever were; new ones come at the end.
     guarantee : Guarantee
     design : Design or EveryRound
         The public rules, which keep the guarantee.
@@ -153,6 +155,8 @@ class Settings[Rules: Design | EveryRound]:
         Whether the run can be computed again.
     key : bytes
         Makes the fingerprints of people: a secret.
+    retired : tuple of labels
+        The arms that are not chosen any more, sorted by their place among the arms.
     """
 
     arms: tuple[Hashable, ...]
@@ -162,10 +166,32 @@ class Settings[Rules: Design | EveryRound]:
     utilities: dict[str, float] | None = None
     seeded: bool = False
     key: bytes = field(default_factory=lambda: secrets.token_bytes(_KEY_BYTES), repr=False)
+    retired: tuple[Hashable, ...] = ()
 
     def __post_init__(self) -> None:
+        # True is 1 in Python, and not the same in a text.
+        if [repr(label) for label in self.retired] != [repr(label) for label in self.arms if label in self.retired]:
+            raise ArgumentError("Retired arms are some of the arms, each once, in their order.")
+        if len(self.retired) == len(self.arms):
+            raise ArgumentError("At least one arm must be left. Add another one first.")
         if isinstance(self.design, Design) and self.design.mechanism.worths not in ((0.0, 1.0), self.worth.levels):
             raise ArgumentError("The worths of the mechanism are not those of the utilities.")
+
+    @property
+    def places(self) -> list[int]:
+        """The places of the arms that are chosen, among all arms."""
+        return [place for place, label in enumerate(self.arms) if label not in self.retired]
+
+    def with_arm(self, label: Hashable) -> Self:
+        """The settings with one more arm, or with one that was retired."""
+        (label,) = checked_labels([label])
+        if label in self.retired:
+            return replace(self, retired=tuple(one for one in self.retired if one != label))
+        return replace(self, arms=checked_labels([*self.arms, label]))
+
+    def without_arm(self, label: Hashable) -> Self:
+        """The settings without an arm, whose place stays."""
+        return replace(self, retired=tuple(one for one in self.arms if one in self.retired or one == label))
 
     @property
     def worth(self) -> Worth:
@@ -194,6 +220,7 @@ class Settings[Rules: Design | EveryRound]:
         """The settings as a file holds them."""
         facts = {
             "arms": list(self.arms),
+            "retired": list(self.retired),
             "guarantee": written(self.guarantee),
             "design": self.design.to_json(),
             "unit": self.unit,
@@ -213,7 +240,7 @@ class Settings[Rules: Design | EveryRound]:
             If a fact is not what it should be. Errors of wrong types and of missing facts are raised as they come.
         """
         facts: dict[str, Any] = json.loads(text)
-        if set(facts) != _FACTS or not isinstance(facts["arms"], list) or not isinstance(facts["seeded"], bool):
+        if set(facts) != _FACTS or any(not isinstance(facts[name], kind) for name, kind in _KINDS.items()):
             raise ArgumentError("These are no settings of a bandit.")
         key = bytes.fromhex(facts["key"])
         settings = Settings(
@@ -224,6 +251,7 @@ class Settings[Rules: Design | EveryRound]:
             checked_utilities(facts["utilities"]),
             facts["seeded"],
             key,
+            tuple(facts["retired"]),
         )
         # A shorter key could be guessed, and several rewards of somebody are not the guarantee about single ones.
         if len(key) != _KEY_BYTES or (settings.unit == REWARD and settings.rewards > 1):

@@ -152,6 +152,12 @@ class StateFile:
             self._refuse_another_owner(connection)
             self._write(connection, state)
 
+    def settle(self, settings: str) -> None:
+        """Write other settings. If it fails the file has the old ones or the new ones, and both go with its batches."""
+        with self._opened() as connection:
+            self._refuse_another_owner(connection)
+            connection.execute("UPDATE bandit SET settings = ?", (settings,))
+
     def release(self, state: State, finished: Sequence[tuple[int, int, int, Output]]) -> None:
         """Make releases durable, with all that they rest on; or raise an error, and then the file is as it was.
 

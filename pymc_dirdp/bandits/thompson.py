@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.accounting.budget import refuse_other
 from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.bandits.runs import BatchRun
 from pymc_dirdp.bandits.settings import Settings, Worth, checked_labels, checked_utilities, listed, rules_of, unit_of
 from pymc_dirdp.bandits.store import State, StateFile
 from pymc_dirdp.bandits.transcript import Transcript
@@ -197,7 +199,7 @@ class ThompsonSampler(BanditView):
         wanted = 1 if size is None else integer(1, size=size)
         with self._lock:
             self._refuse_copies()
-            chosen = [self.arms[place] for place in self._run.choose(wanted)]
+            chosen = [self._settings.arms[place] for place in self._run.choose(wanted)]
         return chosen[0] if size is None else chosen
 
     def update(self, arm: Any, reward: Any, *, person: Any = None) -> None:
@@ -232,6 +234,68 @@ class ThompsonSampler(BanditView):
             values = [self._worth.checked(value) for value in rewards]
             fingerprints = [self._settings.fingerprint(one) for one in people]
             self._run.add(zip(places, values, fingerprints, strict=True))
+
+    def add_arm(self, arm: Hashable) -> None:
+        """Choose among one more arm from now on: a new one, or one that was retired, with all that is known of it.
+
+        The set of arms is public, and so is the moment at which it changes. The guarantee stays as it is, if that was
+        decided by what was released, or for reasons that have nothing to do with rewards.
+
+        Parameters
+        ----------
+        arm : label
+            A text or an integer.
+
+        Raises
+        ------
+        ArgumentError
+            If it is one of `arms`, or with `schedule="every-round"`.
+        ReleaseError
+            If the file cannot be written. Then the arms are as they were; try again.
+
+        Examples
+        --------
+        >>> import pymc_dirdp as dirdp
+        >>> bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+        >>> bandit.add_arm("c")
+        >>> bandit.retire_arm("a")
+        >>> bandit.arms, bandit.retired
+        (('b', 'c'), ('a',))
+        """
+        with self._lock:
+            self._settle(self._settings.with_arm(arm))
+
+    def retire_arm(self, arm: Hashable) -> None:
+        """Do not choose an arm any more. Rewards of visitors for whom it was chosen before are still counted.
+
+        Its open batch stays a secret until it is full, and for ever if that never happens. Never retire an arm
+        because of rewards that are not released: everybody sees that it is gone.
+
+        Parameters
+        ----------
+        arm : label
+            One of `arms`, but not the only one.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such arm, or no other one, or with `schedule="every-round"`.
+        ReleaseError
+            If the file cannot be written. Then the arms are as they were; try again.
+        """
+        with self._lock:
+            self._place(arm)
+            if arm in self.retired:
+                raise ArgumentError(f"The arm {arm!r} is retired already.")
+            self._settle(self._settings.without_arm(arm))
+
+    def _settle(self, settings: Settings[Design | EveryRound]) -> None:
+        self._refuse_copies()
+        if not isinstance(self._run, BatchRun):
+            raise ArgumentError("With schedule='every-round' the arms stay the same. Leave schedule= out for batches.")
+        self._run.settle(cast(Settings[Design], settings))
+        self._settings = settings
+        self._places = {label: place for place, label in enumerate(settings.arms)}
 
     def _place(self, label: Any) -> int:
         if not isinstance(label, str | int) or label not in self._places:

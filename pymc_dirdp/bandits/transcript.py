@@ -70,6 +70,7 @@ class Transcript(BanditView, Text):
             "guarantee": guarantee_facts(settings.guarantee),
             "unit": settings.unit,
             "arms": list(settings.arms),
+            "retired": list(settings.retired),
             "utilities": settings.utilities,
             "design": settings.design.to_json(),
             "seeded": settings.seeded,
@@ -89,6 +90,7 @@ class Transcript(BanditView, Text):
             one_line(unit=facts["unit"]),
             checked_utilities(facts["utilities"]),
             seeded=facts["seeded"] is True,
+            retired=tuple(facts["retired"]),
         )
         released = facts["released"]
         if len(released) != len(settings.arms):

@@ -123,13 +123,20 @@ class BanditView:
         self._rng = generator(seed)
         bits, design = Bits(None if seed is None else np.random.SeedSequence([seed, 1])), settings.design
         self._run: BatchRun | RoundRun = (
-            BatchRun(design, state, bits, self._rng) if isinstance(design, Design) else RoundRun(design, state, bits)
+            BatchRun(design, state, bits, self._rng, settings.places)
+            if isinstance(design, Design)
+            else RoundRun(design, state, bits)
         )
 
     @property
     def arms(self) -> tuple[Hashable, ...]:
-        """The labels of the arms."""
-        return self._settings.arms
+        """The labels of the arms that are chosen."""
+        return tuple(self._settings.arms[place] for place in self._settings.places)
+
+    @property
+    def retired(self) -> tuple[Hashable, ...]:
+        """The labels of the arms that are not chosen any more."""
+        return self._settings.retired
 
     @property
     def guarantee(self) -> Guarantee:
@@ -151,14 +158,14 @@ class BanditView:
 
     @property
     def released(self) -> "xr.Dataset":
-        """What was released: it may be published.
+        """What was released, also of arms that are retired: it may be published.
 
         Dims `batch`; variables `arm`, `number` (of the batch of its arm), `size`, and `noisy_sum` or `urn_successes`;
         or `noisy_counts` with dims `batch` and `worth`.
         With `schedule="every-round"` dims `round` and `arm`, and the variable `draw`.
         """
         with self._lock:
-            data = self._run.table(self.arms, self._worth)
+            data = self._run.table(self._settings.arms, self._worth)
         data.attrs = {"guarantee": str(self.guarantee), **dict(self.design.facts())}
         if self._settings.seeded:
             data.attrs["reproducible"] = "drawn with a seed, so not private"
@@ -224,4 +231,7 @@ class BanditView:
     def report(self) -> BanditReport:
         """What a run guarantees to whom, what breaks the guarantee, and how far it has come."""
         with self._lock:
-            return told(self._settings, self._run.so_far(self.arms))
+            state = list(self._run.so_far(self._settings.arms))
+            if self.retired:
+                state.append(("retired", ", ".join(map(str, self.retired))))
+            return told(self._settings, state)
