@@ -54,8 +54,8 @@ def test_a_draw_of_ones_own_model_is_for_the_arms_that_are_left():
     ("change", "message"),
     [
         (lambda bandit: bandit.add_arm("a"), "different from one another"),
-        (lambda bandit: bandit.add_arm(0.5), "a text or a whole number"),
-        (lambda bandit: bandit.add_arm(True), "a text or a whole number"),
+        (lambda bandit: bandit.add_arm(0.5), "a text or an integer"),
+        (lambda bandit: bandit.add_arm(True), "a text or an integer"),
         (lambda bandit: bandit.retire_arm("x"), "Unknown arm"),
         (lambda bandit: bandit.retire_arm(["a"]), "Unknown arm"),
         (lambda bandit: (bandit.retire_arm("a"), bandit.retire_arm("a")), "retired already"),
