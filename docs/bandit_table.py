@@ -12,7 +12,7 @@ def told(horizon: int) -> str:
         rows = [row for row in csv.DictReader(file) if row["horizon"] == str(horizon)]
     settings: dict[tuple[str, str, str], dict[str, dict[str, str]]] = {}
     for row in rows:
-        name = row["policy"].replace(" (reconstruction)", "").replace("private Thompson sampling (geometric)", "ours")
+        name = row["policy"].replace("private Thompson sampling (geometric)", "ours")
         settings.setdefault((row["means"], f"{float(row['epsilon']):g}", row["lower_bound"]), {})[name] = row
     lines = [_line("th", ["means", "epsilon", "lower bound", *next(iter(settings.values()))])]
     for setting, policies in settings.items():
