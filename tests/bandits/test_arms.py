@@ -21,6 +21,7 @@ LABELS = ("a", "b", "c")
 def test_arms_come_and_go_and_come_back():
     bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=4)
     bandit.update(["a"] * 6, [1] * 6)
+    assert "a" in bandit.select(size=200)  # Arms are drawn ahead, and these draws are thrown away.
     bandit.retire_arm("a")
     bandit.add_arm("d")
     assert bandit.arms == ("b", "d")
