@@ -70,6 +70,13 @@ def test_what_is_no_change_is_refused(change, message):
     assert set(bandit.select(size=200)) <= set(bandit.arms)
 
 
+def test_true_is_not_the_arm_1():
+    bandit = dirdp.ThompsonSampler(["a", 1], PROMISE)
+    bandit.retire_arm(1)
+    with pytest.raises(dirdp.errors.ArgumentError, match="a text or an integer"):
+        bandit.add_arm(True)
+
+
 def test_arms_of_draws_in_every_round_stay():
     bandit = dirdp.ThompsonSampler(
         ["a", "b"], dirdp.ApproxDP(epsilon=1.0, delta=1e-6), schedule="every-round", horizon=9
