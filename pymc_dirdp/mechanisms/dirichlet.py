@@ -203,7 +203,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         default they hold for any number of records.
     urn_steps : int, optional
         The public number of steps of the exact sampler in each row, which is then the only sampler. The counts that it
-        puts out keep pure differential privacy, which the continuous draw does not, and the curves are the smaller ones
+        returns keep pure differential privacy, which the continuous draw does not, and the curves are the smaller ones
         of the draw's and of what the pure epsilon implies. By default the curves are those of the continuous draw,
         which hold for every sampler and number of steps.
 

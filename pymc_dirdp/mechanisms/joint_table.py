@@ -178,7 +178,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     @override
     def draw_together(
         self,
-        others: Sequence["JointTableMechanism"],  # type: ignore[override]  # Whoever shares its noise is of its class.
+        others: Sequence["JointTableMechanism"],  # type: ignore[override]  # Anyone who shares its noise is of its class.
         counts: Sequence[ArrayLike],
         *,
         sampler: str,

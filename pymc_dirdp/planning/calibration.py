@@ -114,7 +114,7 @@ class Boundary:
         """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `near`."""
         if self.excess(r, 0.0) <= 0:
             return 0.0
-        # In terms of 1 / s the promise holds up to the root, as it does in terms of r.
+        # In terms of 1 / s the guarantee holds up to the root, as it does in terms of r.
         return 1.0 / _outermost(
             lambda inverse: self.excess(r, 1.0 / inverse),
             start=1 / near,

@@ -1,4 +1,4 @@
-"""A comparison of all mechanisms that can keep one promise, by their expected errors. No data are used."""
+"""A comparison of all mechanisms that can keep one guarantee, by their expected errors. No data are used."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ _MOST_EXACT = 1_200
 @final
 @dataclass(frozen=True)
 class Score:
-    """What one mechanism would do to data sets from the model's own prior predictive law.
+    """What one mechanism would do to data sets from the model's own prior predictive distribution.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Comparison(Tabular):
     Attributes
     ----------
     guarantee : Guarantee
-        What each of them promises.
+        What each of them guarantees.
     adjacency : str
         What one person can change.
     scores : tuple of Score

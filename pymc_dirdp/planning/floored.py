@@ -129,7 +129,7 @@ def calibrate_floored(
     data = predicted_data(parameters, sum(numbers), max(_CELLS // parameters.size, _FEWEST))
 
     def trial(loss: float, some: Integers, floor: float) -> _Trial:
-        # The largest divergence of order 1 for a small r hardly depends on the floor where a promise is kept.
+        # The largest divergence of order 1 for a small r hardly depends on the floor where a guarantee is kept.
         r = min(math.sqrt(loss / largest_variance(floor)[1]), STEPS[1])
         return _best_shift(FlooredDirichletMechanism(alpha, r, floor, **facts), some)
 
@@ -149,7 +149,10 @@ def calibrate_floored(
 def _below_a_ceiling(
     guarantee: Guarantee, alpha: Array, data: Integers, of_row: float, facts: dict[str, Any], floor: float
 ) -> _Trial:
-    """The best ceiling for a pure promise, a few times what all records of a row count, of which there are `of_row`."""
+    """The best ceiling for a pure guarantee.
+
+    It is a few times what all records of a row count, of which there are `of_row`.
+    """
     trials = []
     for times in _CEILINGS:
         ceiling = max(of_row, 2 * floor)

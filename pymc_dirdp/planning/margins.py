@@ -1,4 +1,4 @@
-"""Which margins of the tables of a model are measured, and with how much noise, so that all keep one guarantee."""
+"""Which marginals of the tables of a model are measured, and with how much noise, so that all keep one guarantee."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +75,7 @@ def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ..
         own = axes[-1][0]
         if not any(margin.table == name and own in margin.names for margin in found.values()):
             raise ArgumentError(
-                f"measure lists no margin of {name!r} with {own!r}, so nothing would be known of its shares. Add "
+                f"measure lists no marginal of {name!r} with {own!r}, so nothing would be known of its shares. Add "
                 f"{tuple(axis for axis, _ in axes)!r} to it, or take measure='levels'."
             )
     return tuple(found.values())
@@ -110,38 +110,41 @@ def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]
         each = names if isinstance(names, tuple | list) else ()
         found = [one_of(known, **{"variable in measure": name}) for name in each]
         if not found or len(set(found)) < len(found):
-            raise ArgumentError("Expected each margin in measure to be a name, or a tuple of different names.")
+            raise ArgumentError("Expected each marginal in measure to be a name, or a tuple of different names.")
         listed.append(tuple(found))
     return listed
 
 
 def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Margin:
-    """The margin of the table of one of its variables; there is one such table at most, if the tables have an order."""
+    """The marginal of the table of one of its variables.
+
+    There is one such table at most, if the tables have an order.
+    """
     holding = {table: axes for table, axes in tables.items() if set(names) <= {name for name, _ in axes}}
     if not holding:
         raise ArgumentError(
-            f"No table has all axes of the margin {names!r} in measure, so it cannot be summed from one. Take names of "
-            "one variable and its parents."
+            f"No table has all axes of the marginal {names!r} in measure, so it cannot be summed from one. Take names "
+            "of one variable and its parents."
         )
     table, axes = min(holding.items(), key=lambda one: (one[1][-1][0] not in names, len(one[1])))
     margin = _margin(table, axes, (axis for axis, (name, _) in enumerate(axes) if name in names))
     if margin.cells < 2:
-        raise ArgumentError(f"The margin {names!r} in measure has one cell, which says nothing. Leave it out.")
+        raise ArgumentError(f"The marginal {names!r} in measure has one cell, which says nothing. Leave it out.")
     return margin
 
 
-# The noise is the least that keeps the promise, up to this share of it.
+# The noise is the least that keeps the guarantee, up to this share of it.
 _TIGHT = 1e-6
 # A cell counts as visible from so many standard deviations of the noise.
 _VISIBLE = 4.0
-# The weights of two margins differ by no more than this factor.
+# The weights of two marginals differ by no more than this factor.
 _MOST_RATIO = 1e30
 
 
 @final
 @dataclass(frozen=True)
 class Protected:
-    """Who is protected, as all margins of a model have to know it.
+    """Who is protected, as all marginals of a model have to know it.
 
     Attributes
     ----------
@@ -169,11 +172,11 @@ class Protected:
         return ZeroSumMarginalsMechanism if summed else MarginalsMechanism
 
     def is_fixed(self, margin: Margin) -> bool:
-        """Whether a margin is the same for all neighbours, so that it loses nothing."""
+        """Whether a marginal is the same for all neighbours, so that it loses nothing."""
         return Contribution.of(self.records[margin.table]).fixes_margin(margin.axes, self.adjacency)
 
     def part(self, margin: Margin, noise: str, parameter: float) -> NoisyCounts:
-        """The mechanism of one margin."""
+        """The mechanism of one marginal."""
         adds, blocks = Contribution.of(self.records[margin.table]), 1
         records = adds.records
         if adds.axes:
@@ -186,48 +189,50 @@ class Protected:
 def weights_of(
     margins: Sequence[Margin], weights: Mapping[Any, float] | None, noise_sd: float, n_records: int | None
 ) -> list[float]:
-    """Relative precisions of the margins: 1 over the variance of the noise.
+    """Relative precisions of the marginals: 1 over the variance of the noise.
 
     The error of fitted shares grows with the variance of the noise times the number of cells that it leaves visible,
     which is no more than that of all cells, nor of those that can hold four times `noise_sd`. Its sum is least where
-    the precision is in proportion to the root of that number, here rounded to a power of 2, so that few margins differ
-    in their noise.
+    the precision is in proportion to the root of that number, here rounded to a power of 2, so that few marginals
+    differ in their noise.
 
     Parameters
     ----------
     margins : sequence of Margin
     weights : mapping of str or tuple of str to float, or None
-        What the user wants, by the names of a margin in any order; 1 for those that are not named.
+        What the user wants, by the names of a marginal in any order; 1 for those that are not named.
     noise_sd : float
-        A standard deviation of the noise if all margins had the same.
+        A standard deviation of the noise if all marginals had the same.
     n_records : int or None
-        The public number of records, or that to plan for; None gives all margins the same weight.
+        The public number of records, or that to plan for; None gives all marginals the same weight.
     """
     if weights is None:
         visible = math.inf if noise_sd == 0 else (n_records or 0) / (_VISIBLE * noise_sd)
         seen = [min(margin.cells, visible) for margin in margins]
         return [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
     if not isinstance(weights, Mapping):
-        raise ArgumentError(f"Expected weights to map margins to numbers, got {type_name(weights)}.")
+        raise ArgumentError(f"Expected weights to map marginals to numbers, got {type_name(weights)}.")
     given = {}
     for names in weights:
         if not isinstance(names, str | tuple):
-            raise ArgumentError(f"Expected weights to name margins by texts or tuples of them, got {type_name(names)}.")
+            raise ArgumentError(
+                f"Expected weights to name marginals by texts or tuples of them, got {type_name(names)}."
+            )
         given[frozenset([names] if isinstance(names, str) else names)] = names
     known = {frozenset(margin.names): margin for margin in margins}
     for asked, names in given.items():
         if asked not in known:
             listed = ", ".join(repr(margin.names) for margin in margins[:8])
             raise ArgumentError(
-                f"weights names the margin {names!r}, which is not measured. Those measured are {listed}"
+                f"weights names the marginal {names!r}, which is not measured. Those measured are {listed}"
                 f"{' and others' * (len(margins) > 8)}."
             )
     by_margin = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
     found = [by_margin.get(frozenset(margin.names), 1.0) for margin in margins]
     if max(found) / _MOST_RATIO > min(found):
         raise ArgumentError(
-            f"Expected weights within a factor of {_MOST_RATIO:g} of each other, where a margin without one has 1. To "
-            "leave a margin out, list the others in measure."
+            f"Expected weights within a factor of {_MOST_RATIO:g} of each other, where a marginal without one has 1. "
+            "To leave a marginal out, list the others in measure."
         )
     return found
 
@@ -241,13 +246,13 @@ def chosen_noise(
     weights: Mapping[Any, float] | None,
     n_records: int | None,
 ) -> tuple[str, list[float]]:
-    """The kind of noise, and its parameter for each margin, with the least error that keep a guarantee together.
+    """The kind of noise, and its parameter for each marginal, with the least error that keep a guarantee together.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What all margins together have to keep.
-    margins, weights, n_records
+        What all marginals together have to keep.
+    margins, weights, n_records : optional
         As for :func:`weights_of`.
     people : Protected
     noise : {"auto", "gaussian", "geometric"}
@@ -278,7 +283,7 @@ def chosen_noise(
 
 
 def _log_variance(margins: Sequence[Margin], people: Protected, kind: str, parameters: Sequence[float]) -> float:
-    """The sum over margins of the logarithm of what the noise leaves of a cell's variance once the total is known."""
+    """The sum over marginals of the logarithm of what the noise leaves of a cell's variance once the total is known."""
     variances = []
     for margin, parameter in zip(margins, parameters, strict=True):
         part = people.part(margin, kind, parameter)
@@ -317,11 +322,11 @@ def _least_noise(
 def by_table(
     margins: Sequence[Margin], noise: str, parameters: Sequence[float], people: Protected, priors: Mapping[str, Any]
 ) -> dict[str, MarginalsMechanism]:
-    """The mechanism of each table, with its own margins.
+    """The mechanism of each table, with its own marginals.
 
     Parameters
     ----------
-    margins, noise, parameters, people
+    margins, noise, parameters, people : Any
         As of :func:`chosen_noise`.
     priors : mapping of str to array
         The model's own prior of each table.

@@ -54,28 +54,28 @@ class MechanismOptions:
         takes it where it errs least.
 
         `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
-        network: it measures margins of all tables once, with whole noise under one guarantee, and fits the shares of
-        all tables to them. The release holds the noisy margins, and one estimate in the place of draws. See `measure`,
-        `noise` and `weights`.
+        network: it measures marginals of all tables once, with whole noise under one guarantee, and fits the shares of
+        all tables to them. The release holds the noisy marginals, and one estimate in the place of draws. See
+        `measure`, `noise` and `weights`.
 
         `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw
-        is closer to the frequencies than a Dirichlet draw at the same promise, and keeps `ZeroCDP`, and `PureDP` with
+        is closer to the frequencies than a Dirichlet draw at the same guarantee, and keeps `ZeroCDP`, and `PureDP` with
         a public ceiling; its exact sampler takes ``pip install python-flint``. It has one setting, so
         `strategy`, `objective` and `min_count` change nothing, and it plans for `n_records`. `"auto"` never takes it:
         what is estimated from noise is closer.
 
-        `"truncated-geometric"` and `"hellinger"` release the counts of a whole posterior, whole numbers between 0 and a
+        `"truncated-geometric"` and `"hellinger"` release the counts of a whole posterior, integers between 0 and a
         public number of records, for a table of one row; `"hellinger"` for two or three categories and at most 10,000
         possible tables, and one record of a person. `"auto"` never takes them: truncation only throws away a part of
-        what `"geometric"` publishes at the same promise, and the Hellinger mechanism chooses by the distance of
-        posteriors, and not by what can be concluded from its choice. `"continuous-gaussian"` and `"laplace"` are the
+        what `"geometric"` publishes at the same guarantee, and the Hellinger mechanism chooses by the distance of
+        posteriors, and not by what can be inferred from its choice. `"continuous-gaussian"` and `"laplace"` are the
         papers' baselines, which `sampler="fast"` alone can draw.
     strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
     objective : {"posterior", "estimate", "prediction"}, default "posterior"
         What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is
         for models with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted
-        best, which are noisy margins of all tables, or those of each table by itself. Networks of the same shape are
+        best, which are noisy marginals of all tables, or those of each table by itself. Networks of the same shape are
         simulated for that, which takes about as long again as `"auto"` itself. Models that
         :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` have built are planned for it under
         `"auto"`, and for `"estimate"` otherwise.

@@ -98,7 +98,7 @@ def test_algorithm_1_is_p1s():
     mechanism = calibrate(target, prior=[7, 7], strategy="algorithm-1")
     np.testing.assert_allclose(mechanism.alpha, 1 + 8 * mechanism.r)
     assert mechanism.satisfies(target)
-    # P1's setters used alpha = prior + (order - 1) r: that breaks the promise, and the exact curve sees it.
+    # P1's setters used alpha = prior + (order - 1) r: that breaks the guarantee, and the exact curve sees it.
     assert not DirichletMechanism(np.full(2, 1 + 2 * mechanism.r), mechanism.r).satisfies(target)
     with pytest.raises(UnattainableError, match="RenyiDP targets"):
         calibrate(TARGETS[0], prior=[1, 1], strategy="algorithm-1")

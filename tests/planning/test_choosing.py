@@ -173,7 +173,7 @@ def test_the_release_and_the_report_name_the_choice_and_its_margin():
     assert [loss for _, loss in ranking] == sorted(loss for _, loss in ranking)
     text = " ".join(str(dirdp.report(release, full=True)).split())
     assert f"{ranking[0][0]} by auto: next is {ranking[1][0]} with" in text
-    # Algorithm 1 is for another kind of promise, so no draw is calibrated.
+    # Algorithm 1 is for another kind of guarantee, so no draw is calibrated.
     noise = dirdp.plan(dirdp.PureDP(epsilon=1), hair(), mechanism="auto", strategy="algorithm-1")
     only = " ".join(str(dirdp.report(noise, full=True)).split())
     assert "geometric by auto, nothing else can keep the guarantee" in only

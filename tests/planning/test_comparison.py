@@ -1,4 +1,4 @@
-"""The same promise for every mechanism: scores against closed forms, and what the errata say."""
+"""The same guarantee for every mechanism: scores against closed forms, and what the errata say."""
 
 import math
 
@@ -126,7 +126,7 @@ def test_noise_on_one_cell_is_the_most_accurate_for_two_categories():
     # By the l-infinity error: the divergence has heavy tails, and a hundred data sets do not settle it.
     truncated = row(two, "Truncated geometric").l_inf
     assert truncated < 0.8 * row(two, "Laplace, clip-and-smooth").l_inf
-    # Noise that adds up to 0 has the same law in a table of two cells.
+    # Noise that adds up to 0 has the same distribution in a table of two cells.
     assert row(two, "Geometric, clip").l_inf == pytest.approx(truncated, rel=0.3)
     assert row(two, "Hellinger, smooth").l_inf > 2 * truncated
     assert "exact" in row(two, "Hellinger, smooth").parameters

@@ -173,7 +173,7 @@ def test_an_urn_of_two_cells_against_all_its_outputs(steps):
 
 
 def test_shares_are_estimated_from_one_simulated_table():
-    """With hardly any noise they are those of the posterior; a mechanism of margins is fitted elsewhere."""
+    """With hardly any noise they are those of the posterior; a mechanism of marginals is fitted elsewhere."""
     prior, counts = np.array([[1.0, 2.0], [0.5, 0.5]]), np.array([[30, 10], [4, 16]])
     rng = np.random.default_rng(0)
     found = estimated_shares(GeometricMechanism(prior, 0.01), prior, counts, public=True, rng=rng)

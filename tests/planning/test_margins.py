@@ -1,4 +1,4 @@
-"""Which margins of the tables of a model are measured, and with how much noise."""
+"""Which marginals of the tables of a model are measured, and with how much noise."""
 
 import itertools
 import math
@@ -63,9 +63,9 @@ def test_a_margin_is_summed_from_the_table_of_one_of_its_variables():
         ([()], "a name, or a tuple"),
         ([("a", "a")], "different names"),
         (["d", "a"], "'d'"),
-        (["a", "b"], "no margin of 'p_c' with 'c'"),
-        ([("b", "c"), ("a", "b"), ("a", "c")], "no margin of 'p_a' with 'a'"),
-        ([], "no margin of 'p_a'"),
+        (["a", "b"], "no marginal of 'p_c' with 'c'"),
+        ([("b", "c"), ("a", "b"), ("a", "c")], "no marginal of 'p_a' with 'a'"),
+        ([], "no marginal of 'p_a'"),
     ],
 )
 def test_margins_that_cannot_be_measured(measure, message):
@@ -75,7 +75,7 @@ def test_margins_that_cannot_be_measured(measure, message):
 
 def test_no_table_holds_the_margin():
     tables = {"p_a": (A,), "p_b": (B,)}
-    with pytest.raises(ArgumentError, match="No table has all axes of the margin"):
+    with pytest.raises(ArgumentError, match="No table has all axes of the marginal"):
         margins_of(tables, ["a", "b", ("a", "b")])
 
 
@@ -128,7 +128,7 @@ def test_the_guarantee_is_kept_and_used_up_whatever_the_weights(guarantee, noise
 
 
 def test_two_records_of_a_person_take_twice_the_noise_or_little_more():
-    """The curve of several records in one margin is a bound, which composition makes a little wider."""
+    """The curve of several records in one marginal is a bound, which composition makes a little wider."""
     _, _, one = planned(noise="gaussian")
     _, _, two = planned(protected=people(records=2), noise="gaussian")
     assert np.all(two > 1.999 * np.array(one))
@@ -136,7 +136,10 @@ def test_two_records_of_a_person_take_twice_the_noise_or_little_more():
 
 
 def test_the_noise_is_that_of_one_gaussian_and_smaller_by_root_two_under_add_remove():
-    """Balle and Wang's exact curve, at the precision of the sum; the discrete law is hardly apart from it here."""
+    """Balle and Wang's exact curve.
+
+    At the precision of the sum; the discrete distribution is hardly apart from it here.
+    """
     margins, _, parameters = planned(noise="gaussian", weights={"c": 4.0})
     weights = np.array([4.0 if margin.names == ("c",) else 1.0 for margin in margins])
     single = GaussianMechanism.for_guarantee(TARGET, prior=[1, 1], adjacency="add-remove").sigma

@@ -1,4 +1,4 @@
-"""Draws for promises that only the counts of an urn keep."""
+"""Draws for guarantees that only the counts of an urn keep."""
 
 import math
 
