@@ -176,7 +176,9 @@ def written(
             lines.append(f"given = [{', '.join(map(_quoted, parents[name]))}]")
     facts = [] if counts is None else [f"counts = {_quoted(counts)}"]
     facts += [] if records is None else [f"records = {records}"]
-    lines += ["", "[options]", 'mechanism = "auto"', *(["", "[data]", *facts] if facts else [])]
+    # The least error of a prediction would be that of marginals, from which `dirdp analyse` has no intervals.
+    options = ['mechanism = "auto"', 'objective = "estimate"']
+    lines += ["", "[options]", *options, *(["", "[data]", *facts] if facts else [])]
     return "\n".join([*lines, ""])
 
 

@@ -33,6 +33,16 @@ _ARGUMENT = re.compile(
 )
 
 
+# The last line of a report, as a command says it.
+_NEXT = {
+    "dirdp.sample(plan) draws the release; full=True says more": "dirdp release draws it",
+    "dirdp.analyse(release): posterior draws, credible intervals": "dirdp analyse: estimates with credible intervals",
+    "release['posterior'] holds one estimate; full=True says more": "dirdp statement; dirdp report --full says more",
+    "release['posterior'] holds the draws; full=True says more": "dirdp statement; dirdp report --full says more",
+    "print(dirdp.verify(release)) says why": "dirdp verify says why",
+}
+
+
 class _Parser(argparse.ArgumentParser):
     @override
     def error(self, message: str) -> NoReturn:
@@ -66,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with Bar(1, name, shown=True) as bar:
                 result = command(**given)
                 bar.advance()
-            print(result, flush=True)
+            print(_as_commands(str(result)), flush=True)
         except BrokenPipeError:
             # The reader has left. Python would complain about it once more at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -91,6 +101,12 @@ def _told(error: Exception) -> tuple[int, str]:
         f"{type(error).__name__} in this library or in one that it uses. Report it with the declaration, and without "
         "the data."
     )
+
+
+def _as_commands(text: str) -> str:
+    for of_python, of_command in _NEXT.items():
+        text = text.replace(of_python, of_command)
+    return text
 
 
 def _in_a_declaration(message: str) -> str:

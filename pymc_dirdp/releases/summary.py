@@ -53,6 +53,10 @@ def _fitted(label: str, text: str) -> tuple[str, str]:
     return clipped(label, _LABEL), clipped(text, _TEXT, lines=lines)
 
 
+def _more(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number > 1)}"
+
+
 def _shares(stored: Opened) -> Lines:
     """The shares of the first table, if it is a row that fits into a line."""
     if stored.release is None:
@@ -61,7 +65,7 @@ def _shares(stored: Opened) -> Lines:
     posterior = stored.tree.children["posterior"].to_dataset()
     if name not in posterior:
         return ()
-    more = f"; {len(others)} more tables" * bool(others)
+    more = f"; {_more(len(others), 'more table')}" * bool(others)
     shares = posterior[name].mean([dim for dim in ("chain", "draw") if dim in posterior[name].dims])
     if shares.ndim > 1 or shares.size > _MOST_SHARES:
         return ((name, f"shape {shares.shape}, see release['posterior'][{name!r}]{more}"),)
@@ -82,7 +86,7 @@ def _advised(stored: Opened, better: Lines) -> Lines:
     if not better:
         return ()
     (_, advice), *others = better
-    return (("better", advice + f"; {len(others)} more tables" * bool(others)),)
+    return (("better", advice + f"; {_more(len(others), 'more table')}" * bool(others)),)
 
 
 def _guaranteed(stored: Opened, utility: xr.Dataset) -> Lines:
@@ -143,7 +147,7 @@ def _failed(verification: Verification) -> Lines:
 
 def _mechanism(stored: Opened) -> str:
     distributions = list(dict.fromkeys(map(_distribution, stored.tables.values())))
-    more = f" and {len(distributions) - 1} others" if len(distributions) > 1 else ""
+    more = f" and {_more(len(distributions) - 1, 'other')}" if len(distributions) > 1 else ""
     sampler = "" if stored.release is None else f"; {stored.release.sampler} sampler"
     return f"{clipped(distributions[0], _TEXT - len(more) - len(sampler))}{more}{sampler}"
 
