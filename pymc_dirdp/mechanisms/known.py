@@ -65,14 +65,17 @@ def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
     return found
 
 
-def noises(*, exact: bool = False, public_totals: bool = False) -> dict[str, type[NoisyCounts]]:
-    """Mechanisms that add noise to any table, by kind; with `exact` only those that are drawn in integers."""
+def noises(*, exact: bool = False, public_totals: bool = False, joint: bool = False) -> dict[str, type[NoisyCounts]]:
+    """Mechanisms that add noise to any table, by kind; with `exact` only those that are drawn in integers.
+
+    With `joint` they are those of which several tables, or several rows, can share one noise.
+    """
     found = {kind: by_kind(kind, public_totals=public_totals) for kind in dict.fromkeys(kind for kind, _ in _KNOWN)}
     return {
         kind: mechanism
         for kind, mechanism in found.items()
         if issubclass(mechanism, NoisyCounts)
-        and not mechanism.is_joint
+        and mechanism.is_joint == joint
         and (not exact or "exact" in mechanism.samplers)
     }
 

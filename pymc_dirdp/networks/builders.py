@@ -35,11 +35,12 @@ def naive_bayes(
     *,
     categories: Categories,
     target: str | None = None,
+    structure: Mapping[str, Iterable[str]] | None = None,
     alpha: Alpha = 1.0,
     unit: str | None = None,
     contribution: int | None = None,
 ) -> pm.Model:
-    """A naive Bayes classifier: the class, and each feature given the class.
+    """A naive Bayes classifier: the class, and each feature given the class and perhaps other features.
 
     Parameters
     ----------
@@ -54,6 +55,10 @@ def naive_bayes(
         A feature with one value is kept, and costs nothing.
     target : str, optional
         The name of the class in `categories`; the name of `y` by default, or "class".
+    structure : mapping of str to iterable of str, optional
+        Parents of features among the features, beside the class: what :func:`choose_structure` has chosen from the
+        features alone, or what is public. Features that depend on each other are then not counted as independent
+        evidence. Pass a chosen structure as `after=` to :func:`pymc_dirdp.plan` or :func:`pymc_dirdp.sample`, too.
     alpha : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
     unit, contribution : optional
@@ -72,7 +77,8 @@ def naive_bayes(
 
     References
     ----------
-    P1 section 5.1, with `Pr[feature | class]` for each class (ERRATA P1.2).
+    P1 section 5.1, with `Pr[feature | class]` for each class (ERRATA P1.2). Friedman, Geiger and Goldszmidt (1997),
+    Bayesian network classifiers, https://doi.org/10.1023/A:1007465528199, for a tree beside the class.
 
     Examples
     --------
@@ -81,6 +87,13 @@ def naive_bayes(
     >>> model = naive_bayes(records, ["cat", "dog", "hen"], categories=yes_no | {"class": ["cat", "dog", "hen"]})
     >>> [variable.name for variable in model.free_RVs]
     ['p_class', 'p_fur', 'p_eggs']
+
+    Of features that depend on each other, each is given the class and another feature:
+
+    >>> both = yes_no | {"class": ["cat", "dog", "hen"]}
+    >>> model = naive_bayes(records, ["cat", "dog", "hen"], categories=both, structure={"eggs": ["fur"]})
+    >>> model.named_vars_to_dims["p_eggs"]
+    ('fur', 'class', 'eggs')
     """
     named = target or (y if isinstance(y, str) else getattr(y, "name", None)) or "class"
     if isinstance(y, str) and named != y:
@@ -92,13 +105,20 @@ def naive_bayes(
     features = [name for name in categories if name != named]
     if not features:
         raise ArgumentError("Expected categories to declare at least one feature.")
+    beside = dict(structure or {})
+    if unknown := [name for name in beside if name not in features]:
+        raise ArgumentError(
+            f"structure has {unknown[0]!r}, which is no feature. Choose it from the features alone; each of them has "
+            "the class as a parent anyway."
+        )
     columns: Any = X
     if not isinstance(y, str):
         columns = {name: column_of(X, name) for name in (*features, *([] if unit is None else [unit]))} | {named: y}
-    structure: dict[str, list[str]] = {named: []} | {name: [named] for name in features}
-    return bayesian_network(
-        columns, structure, categories=categories, alpha=alpha, unit=unit, contribution=contribution
-    )
+    parents: dict[str, list[str]] = {named: []}
+    parents |= {name: [*_names(name, beside.get(name, ())), named] for name in features}
+    model = bayesian_network(columns, parents, categories=categories, alpha=alpha, unit=unit, contribution=contribution)
+    _build(model, structure)
+    return model
 
 
 def bayesian_network(
@@ -180,9 +200,13 @@ def bayesian_network(
             cells = _stored(Counts.of(table, bound=bound))
             p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
             pm.Multinomial(f"n_{name}", n=np.asarray(cells).sum(axis=-1), p=p, observed=cells, dims=dims)
-    # Nobody reads the draw of a network as a posterior: it predicts.
-    build_for(model, objective="prediction", structure=structure if isinstance(structure, Structure) else None)
+    _build(model, structure)
     return model
+
+
+def _build(model: pm.Model, structure: object) -> None:
+    """Remember what the model is for, and what it is from. Nobody reads the draw of a network as a posterior."""
+    build_for(model, objective="prediction", structure=structure if isinstance(structure, Structure) else None)
 
 
 def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -1,8 +1,9 @@
 """From a guarantee to the mechanisms of all tables. Under `"auto"` whole plans are compared, and no data decide.
 
 A candidate is a kind of mechanism for every table. Its parameters are solved so that the composition that a release
-states keeps the guarantee, and it is judged by what the tables' estimates are expected to be off by. Where all tables
-take one kind, these are the first candidates; then tables change their kind while that makes the whole better.
+states keeps the guarantee, and it is judged by what the user will have in the end: the tables' estimates, or the next
+record of a model that predicts. Where all tables take one kind, these are the first candidates, and so are marginals of
+all tables; then tables change their kind while that makes the whole better.
 """
 
 import math
@@ -13,13 +14,14 @@ from functools import cached_property
 from typing import Any, final
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.known import by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate_dirichlet
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.floored import calibrate_floored
+from pymc_dirdp.planning.margins import MEASURES, Axes, Measured, Protected, measured, refuse_unlike_network
 from pymc_dirdp.planning.options import MechanismOptions
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -28,6 +30,12 @@ from pymc_dirdp.privacy.people import Contribution
 __all__ = ["Choice", "TableFacts", "Terms", "choose", "noise_instead", "of_kind"]
 
 type Mechanisms = dict[str, TableMechanism]
+# The expected errors of all tables by these mechanisms; None if they are not known.
+type Judge = Callable[[Mechanisms], dict[str, float] | None]
+
+# The kind of mechanism that measures marginals of all tables, and its candidates by the marginals that are measured.
+_MARGINALS = "marginals"
+_MEASURED = {f"{_MARGINALS} ({measure})": measure for measure in MEASURES}
 
 # Candidates that are tried at most, each of which takes up to a second.
 _MOST_TRIED = 16
@@ -77,12 +85,15 @@ class TableFacts:
         What one person adds to it.
     weight : float
         Its relative share of the divergence.
+    axes : tuple of (str, int)
+        The name and the length of each of its axes, where tables may be those of a network.
     """
 
     prior: Array
     n_records: int | None
     contribution: Contribution | int = 1
     weight: float = 1.0
+    axes: Axes = ()
 
 
 @final
@@ -104,6 +115,11 @@ class Terms:
         What the same people have lost before, and how often.
     calibration : mapping
         The options `strategy`, `objective` and `min_count` of kinds that have strategies.
+    measured : Measured
+        The options of `mechanism="marginals"`.
+    judge : callable, optional
+        What decides under `"auto"`: the expected error of each table by the mechanisms of all, and None if that is not
+        known. By default it is that of :func:`pymc_dirdp.estimate`, which marginals have no known one of.
     """
 
     groups: Sequence[tuple[str, ...]]
@@ -112,6 +128,8 @@ class Terms:
     draws: int = 1
     before: Sequence[tuple[PrivacyCurves, int]] = ()
     calibration: Mapping[str, Any] = field(default_factory=dict)
+    measured: Measured = field(default_factory=Measured)
+    judge: Judge | None = None
 
     @classmethod
     def of(cls, wanted: MechanismOptions, **known: Any) -> "Terms":
@@ -284,12 +302,16 @@ class _Plans:
         self._calibrated: dict[Hashable, TableMechanism] = {}
         self._shared: dict[Hashable, list[TableMechanism]] = {}
         self._tried: dict[tuple[str, ...], _Candidate | None] = {}
-        self._refused: UnattainableError | None = None
+        self._refused: DirdpError | None = None
 
     def mechanisms(self, kinds: Mapping[str, str]) -> Mechanisms:
         """The mechanisms of these kinds that keep the guarantee together. All tables with joint noise share one."""
+        in_network = all(facts.axes for facts in self._tables.values())
+        if in_network and (kind := next(iter(kinds.values()))) in (_MARGINALS, *_MEASURED):
+            return self._of_marginals(kind)
         draws, weights = self._terms.draws, {name: facts.weight for name, facts in self._tables.items()}
-        joint = [name for name, kind in kinds.items() if by_kind(kind).is_joint]
+        shares_noise = noises(joint=True, public_totals=self._terms.public_totals)
+        joint = [name for name, kind in kinds.items() if kind in shares_noise]
         if joint and not any(set(joint) <= set(group) for group in self._groups):
             raise ArgumentError(
                 f"Joint noise is for tables of the same people, and nobody feeds all of {', '.join(joint)}. Take "
@@ -302,7 +324,7 @@ class _Plans:
         def of(name: str, share: Guarantee) -> TableMechanism:
             if name not in first:
                 return self._of(kinds[name], name, share)
-            tables = self._sharing(joint, share)
+            tables = self._sharing(shares_noise[kinds[name]], joint, share)
             shared[tables[0]] = tables
             return tables[0]
 
@@ -317,15 +339,49 @@ class _Plans:
         )
         return found | {name: one for stands in first for name, one in zip(joint, shared[found[stands]], strict=True)}
 
-    def _sharing(self, names: Sequence[str], share: Guarantee) -> list[TableMechanism]:
+    def _sharing(self, kind: type[TableMechanism], names: Sequence[str], share: Guarantee) -> list[TableMechanism]:
         """Tables that share a noise."""
         tables = [self._tables[name] for name in names]
-        problem = share, *map(_problem, tables)
+        problem = kind, share, *map(_problem, tables)
         if problem not in self._shared:
-            self._shared[problem] = by_kind("joint", public_totals=self._terms.public_totals).sharing(
+            self._shared[problem] = kind.sharing(
                 share, [(facts.prior, facts.contribution) for facts in tables], adjacency=self._terms.adjacency
             )
         return self._shared[problem]
+
+    def _of_marginals(self, kind: str) -> Mechanisms:
+        """The mechanisms of all tables with marginals that are measured once."""
+        tables, terms = self._tables, self._terms
+        if terms.draws != 1:
+            raise ArgumentError(
+                "mechanism='marginals' publishes noisy marginals, and one estimate that is fitted to them, so draws "
+                "stays 1. Whatever is computed from the marginals costs nothing more."
+            )
+        if len(self._groups) > 1 or len(terms.groups) > 1:
+            raise UnsupportedModelError(
+                "The groups of disjoint hold different people, so a marginal of one table says nothing of another. "
+                "Release each group as a model of its own. Or take mechanism='gaussian', which releases each table by "
+                "itself."
+            )
+        numbers = {facts.n_records for facts in tables.values()}
+        if len(numbers) > 1 and terms.public_totals:
+            raise UnsupportedModelError(
+                f"The tables {', '.join(map(repr, tables))} hold different numbers of records, so they are not tables "
+                "of the same people. Release them as models of their own. Or take mechanism='gaussian', which releases "
+                "each table by itself."
+            )
+        refuse_unlike_network({name: facts.axes for name, facts in tables.items()})
+        people = Protected(
+            terms.adjacency,
+            {name: facts.contribution for name, facts in tables.items()},
+            terms.public_totals,
+            tuple(terms.before),
+            {name: facts.prior.shape for name, facts in tables.items()},
+        )
+        wanted = Measured(measure=_MEASURED[kind]) if kind in _MEASURED else terms.measured
+        known = [number for number in numbers if number is not None]
+        axes = {name: (facts.axes, facts.prior) for name, facts in tables.items()}
+        return dict(measured(self._guarantee, axes, people, wanted, n_records=max(known) if known else None))
 
     def _of(self, kind: str, name: str, share: Guarantee) -> TableMechanism:
         facts, terms = self._tables[name], self._terms
@@ -346,6 +402,9 @@ class _Plans:
 
     def judged(self, kinds: dict[str, str], mechanisms: Mechanisms) -> _Candidate | None:
         """Mechanisms with their expected errors; None if one is not known."""
+        if self._terms.judge is not None:
+            found = self._terms.judge(mechanisms)
+            return None if found is None else _Candidate(kinds, mechanisms, found)
         errors = {}
         for name, facts in self._tables.items():
             error = estimate_error(
@@ -362,19 +421,26 @@ class _Plans:
 
     @cached_property
     def _joint(self) -> dict[str, set[str]]:
-        """The kind of joint noise, with the tables that it is for: the most that the same people feed, if any."""
-        joint = by_kind("joint")
-        blocks = {
-            name: number
-            for name, facts in self._tables.items()
-            if joint.suits(facts.prior.shape, facts.contribution)
-            # Those of more cells take long to read.
-            and facts.prior.size <= _FEW_CELLS * (number := _blocks(facts))
-        }
-        most = max((set(blocks) & set(group) for group in self._groups), key=len)
-        # The joint noise of one block is that of "geometric".
-        several = sum(blocks[name] for name in most) > 1
-        return {"joint": most} if several else {}
+        """The kinds of joint noise, with the tables that each is for: the most that the same people feed, if any."""
+        found: dict[str, set[str]] = {}
+        for kind, joint in noises(exact=True, joint=True, public_totals=self._terms.public_totals).items():
+            blocks = {
+                name: number
+                for name, facts in self._tables.items()
+                if joint.suits(facts.prior.shape, facts.contribution)
+                # Those of more cells take long to read.
+                and facts.prior.size <= _FEW_CELLS * (number := _blocks(facts))
+            }
+            most = max((set(blocks) & set(group) for group in self._groups), key=len)
+            # The joint noise of one block is that of "geometric".
+            if sum(blocks[name] for name in most) > 1:
+                found[kind] = most
+        return found
+
+    @property
+    def _marginals(self) -> tuple[str, ...]:
+        """The kinds that measure marginals of all tables, where a judge knows what is fitted to them."""
+        return () if self._terms.judge is None else tuple(_MEASURED)
 
     def _try(self, wanted: Mapping[str, str]) -> _Candidate | None:
         """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known.
@@ -390,7 +456,10 @@ class _Plans:
             self._tried[key] = None
             try:
                 self._tried[key] = self.judged(kinds, self.mechanisms(kinds))
-            except UnattainableError as error:
+            except (ArgumentError, UnattainableError, UnsupportedModelError) as error:
+                # What a kind is not for, such as marginals of several draws, is no candidate.
+                if not (isinstance(error, UnattainableError) or set(self._marginals) & set(kinds.values())):
+                    raise
                 self._refused = error
         return self._tried[key]
 
@@ -408,8 +477,13 @@ class _Plans:
         for facts in self._tables.values():
             _refuse_without_records(facts.n_records)
         # Continuous noise cannot be drawn exactly, and is never chosen. On ties, the first kind is kept.
-        uniform = self.uniform(("dirichlet", *noises(exact=True, public_totals=self._terms.public_totals)))
+        noisy = noises(exact=True, public_totals=self._terms.public_totals)
+        uniform = self.uniform((*self._marginals, "dirichlet", *noisy))
         best = min(uniform.values(), key=lambda plan: plan.error)
+        # Marginals are of all tables, and a judge takes long.
+        uniform = {kind: plan for kind, plan in uniform.items() if kind not in self._marginals}
+        if not uniform or self._terms.judge is not None:
+            return best
         # Each table with the kind that suits it, and then one set of alike tables after the other.
         alone = {name: min(uniform, key=lambda kind: uniform[kind].errors[name]) for name in self._tables}
         best, improved = self._better(best, alone), True

@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, final
 
 from pymc_dirdp.checks import one_of, positive
-from pymc_dirdp.errors import ArgumentError, UnattainableError, type_name
+from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError, type_name
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
@@ -16,7 +17,20 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 
-__all__ = ["MEASURES", "Axes", "Margin", "Measure", "Protected", "by_table", "chosen_noise", "margins_of", "weights_of"]
+__all__ = [
+    "MEASURES",
+    "Axes",
+    "Margin",
+    "Measure",
+    "Measured",
+    "Protected",
+    "by_table",
+    "chosen_noise",
+    "margins_of",
+    "measured",
+    "refuse_unlike_network",
+    "weights_of",
+]
 
 MEASURES = ("levels", "families")
 
@@ -343,3 +357,97 @@ def by_table(
             contribution=people.records[name],
         )
     return found
+
+
+# Shares are fitted to tables of this many cells, and no larger ones: the fit of such a table takes minutes.
+_MOST_CELLS = 10**5
+_OTHERWISE = "Or take mechanism='gaussian', which releases each table by itself."
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Which marginals are asked for, and with which noise: the options of `mechanism="marginals"`.
+
+    Attributes
+    ----------
+    measure, weights, noise
+        As for :func:`margins_of`, :func:`weights_of` and :func:`chosen_noise`.
+    """
+
+    measure: Measure = "levels"
+    noise: str = "auto"
+    weights: Mapping[Any, float] | None = None
+
+
+def measured(
+    guarantee: Guarantee,
+    tables: Mapping[str, tuple[Axes, Any]],
+    people: Protected,
+    wanted: Measured,
+    *,
+    n_records: int | None,
+) -> dict[str, MarginalsMechanism]:
+    """The mechanism of each table, with the marginals that are measured of it.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What all of them together have to keep.
+    tables : mapping of str to (Axes, array)
+        The axes and the prior of each; those with two categories and more, of one network.
+    people : Protected
+    wanted : Measured
+    n_records : int or None
+        The public number of records, or that to plan for.
+
+    Raises
+    ------
+    ArgumentError
+        If an option does not fit, or a table is too large.
+    UnattainableError
+        If no noise keeps the guarantee.
+    """
+    axes = {name: own for name, (own, _) in tables.items()}
+    margins = margins_of(axes, wanted.measure)
+    noise, parameters = chosen_noise(
+        guarantee, margins, people, noise=wanted.noise, weights=wanted.weights, n_records=n_records
+    )
+    return by_table(margins, noise, parameters, people, {name: prior for name, (_, prior) in tables.items()})
+
+
+def refuse_unlike_network(tables: Mapping[str, Axes]) -> None:
+    """Refuse tables that are not those of one network, or too large to be fitted.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If two tables hold shares of one variable, the tables depend on each other in a circle, or an axis occurs twice.
+    ArgumentError
+        If a table is too large.
+    """
+    own: dict[str, str] = {}
+    for name, axes in tables.items():
+        if len({axis for axis, _ in axes}) < len(axes):
+            raise UnsupportedModelError(
+                f"Two axes of {name!r} have the same name, so its marginals are not told apart. Give each axis its own "
+                f"dim. {_OTHERWISE}"
+            )
+        cells = math.prod(length for _, length in axes)
+        if cells > _MOST_CELLS:
+            raise ArgumentError(
+                f"The table {name!r} has {cells} cells, and shares are fitted to at most {_MOST_CELLS}. Give "
+                f"{axes[-1][0]!r} fewer parents, or variables fewer categories."
+            )
+        if (other := own.setdefault(axes[-1][0], name)) != name:
+            raise UnsupportedModelError(
+                f"{other!r} and {name!r} both hold shares of {axes[-1][0]!r}, so they are not tables of the same "
+                f"records. Make them models of their own, or give their last axes different dims. {_OTHERWISE}"
+            )
+    try:
+        TopologicalSorter({axes[-1][0]: {name for name, _ in axes[:-1]} for axes in tables.values()}).prepare()
+    except CycleError as error:
+        cycle = " -> ".join(reversed(error.args[1]))
+        raise UnsupportedModelError(
+            f"The tables depend on each other in a circle: {cycle}. Take one of these axes out. {_OTHERWISE}"
+        ) from None

@@ -74,11 +74,11 @@ class MechanismOptions:
         Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
     objective : {"posterior", "estimate", "prediction"}, default "posterior"
         What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is
-        for models with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted
-        best, which are noisy marginals of all tables, or those of each table by itself. Networks of the same shape are
-        simulated for that, which takes about as long again as `"auto"` itself. Models that
-        :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` have built are planned for it under
-        `"auto"`, and for `"estimate"` otherwise.
+        for networks with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted
+        best, noisy marginals of all tables among them. Networks of the same shape are simulated for that, which takes
+        about as long again as `"auto"` itself. Models that :func:`pymc_dirdp.naive_bayes` and
+        :func:`pymc_dirdp.bayesian_network` have built are planned for it under `"auto"`, and for `"estimate"`
+        otherwise.
     draws : int, default 1
         Number of posterior draws. They compose: more draws from the same data lose more privacy.
     min_count : float, default 0.0

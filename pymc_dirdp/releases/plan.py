@@ -1,9 +1,8 @@
 """From a model and a guarantee to mechanisms, by public numbers only. No observed value is counted in this file."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from operator import itemgetter
 from typing import Unpack
 
@@ -21,17 +20,16 @@ from pymc_dirdp.models.reading import public_totals, read
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.planning.calibration import untouched
-from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, choose
-from pymc_dirdp.planning.margins import MEASURES
+from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
+from pymc_dirdp.planning.margins import Measured, refuse_unlike_network
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import losses_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
 from pymc_dirdp.releases.grammar import library_version
-from pymc_dirdp.releases.measured import measured
 from pymc_dirdp.releases.options import Options, Planning, predicts, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable
-from pymc_dirdp.releases.predicting import best_for_prediction
+from pymc_dirdp.releases.predicting import axes_of, judge_of
 from pymc_dirdp.releases.warned import warn_if_weak
 from pymc_dirdp.releases.wording import assumed
 
@@ -163,67 +161,44 @@ def _chosen(
         for name, table in tables.items()
         if table.n_categories == 1
     }
-    several = {name: table for name, table in tables.items() if name not in constant}
-    if wanted.mechanism == "marginals":
-        return constant | measured(guarantee, several, sizes, reading, wanted), {}
-    if whole:
-        found, choices = _for_prediction(guarantee, several, sizes, reading, wanted)
-        return constant | dict(found), choices
-    by_table, choices = _by_table(guarantee, several, sizes, reading, wanted)
-    return constant | by_table, choices
-
-
-def _by_table(
-    guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
-) -> tuple[_Mechanisms, dict[str, Choice]]:
-    """The mechanism of each table by itself, and what the choice between kinds rested on, where there was one."""
-    weights = _weights(wanted.weights, dict(reading.shapes))
+    of_marginals = wanted.mechanism == "marginals"
+    weights = _weights(None if of_marginals else wanted.weights, dict(reading.shapes))
     facts = {
-        name: TableFacts(table.prior, sizes[name], reading.contribution(name), weights[name])
+        name: TableFacts(table.prior, sizes[name], reading.contribution(name), weights[name], axes_of(table))
         for name, table in tables.items()
+        if name not in constant
     }
+    judge = _judge(facts, reading) if whole and wanted.draws == 1 else None
     terms = Terms.of(
-        wanted, groups=reading.groups, public_totals=reading.sizes_are_public, before=losses_of(wanted.choices)
+        wanted,
+        groups=reading.groups,
+        public_totals=reading.sizes_are_public,
+        before=losses_of(wanted.choices),
+        measured=Measured(measure=wanted.measure, noise=wanted.noise, weights=wanted.weights if of_marginals else None),
+        judge=judge,
     )
-    return choose(guarantee, facts, terms, mechanism=wanted.mechanism)
+    found, choices = choose(guarantee, facts, terms, mechanism=wanted.mechanism)
+    return constant | found, choices
 
 
-def _for_prediction(
-    guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
-) -> tuple[Mapping[str, TableMechanism], dict[str, Choice]]:
-    """The mechanisms by which the next record is predicted best: marginals of all tables, or each table by itself."""
-    candidates: dict[str, Callable[[], Mapping[str, TableMechanism]]] = {
-        f"marginals ({measure})": partial(
-            measured,
-            guarantee,
-            tables,
-            sizes,
-            reading,
-            replace(wanted, mechanism="marginals", measure=measure, weights=None),
-        )
-        for measure in MEASURES
-    }
-    alone: dict[str, Choice] = {}
-
-    def by_table() -> Mapping[str, TableMechanism]:
-        mechanisms, choices = _by_table(guarantee, tables, sizes, reading, wanted)
-        alone.update(choices)
-        return mechanisms
-
-    candidates["table by table"] = by_table
-    mechanisms, choice = best_for_prediction(candidates, tables, _planned_for(sizes, tables), reading)
-    return mechanisms, alone if choice is None else dict.fromkeys(tables, choice)
-
-
-def _planned_for(sizes: _Sizes, tables: Mapping[str, Table]) -> int:
-    """The largest number of records of a table, or that to plan for."""
-    largest = max((sizes[name] or 0 for name in tables), default=0)
+def _judge(facts: Mapping[str, TableFacts], reading: Reading) -> Judge | None:
+    """How well mechanisms predict the next record of a network; None if the tables are no network."""
+    axes = {name: one.axes for name, one in facts.items()}
+    try:
+        refuse_unlike_network(axes)
+    except (ArgumentError, UnsupportedModelError):
+        return None
+    numbers = {one.n_records for one in facts.values()}
+    if len(reading.groups) > 1 or (len(numbers) > 1 and reading.sizes_are_public):
+        return None
+    priors = {name: one.prior for name, one in facts.items()}
+    largest = max((number or 0 for number in numbers), default=0)
     if not largest:
         raise ArgumentError(
             "Comparing what mechanisms predict takes a number of records above 0: pass n_records= (your guess, if the "
             "number is private)."
         )
-    return largest
+    return judge_of(axes, priors, largest, public=reading.sizes_are_public)
 
 
 def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:

@@ -12,19 +12,16 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.inference.effects import Effects
-from pymc_dirdp.mechanisms.outputs import Marginals
+from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.labels import dim_name, outcome_dim
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.margins import Axes
-from pymc_dirdp.releases.measured import axes_of
-from pymc_dirdp.releases.view import fitted_shares, shares_fitted
+from pymc_dirdp.releases.view import fitted_shares
 
-__all__ = ["SimulatedNetwork", "best_for_prediction", "fit_errors", "simulated_network"]
+__all__ = ["SimulatedNetwork", "axes_of", "fit_errors", "judge_of", "simulated_network"]
 
 type Mechanisms = Mapping[str, TableMechanism]
 Codes = NDArray[np.int64]
@@ -59,84 +56,71 @@ class SimulatedNetwork:
         return float(np.mean(np.log(self.shares[name][there]) - np.log(estimate[there])))
 
 
-def best_for_prediction(
-    candidates: Mapping[str, Callable[[], Mechanisms]],
-    tables: Mapping[str, Table],
-    n_records: int,
-    reading: Reading,
-) -> tuple[Mechanisms, Choice | None]:
-    """The mechanisms from which the next record is predicted best, over made-up networks of the same shape.
+def judge_of(
+    axes: Mapping[str, Axes], priors: Mapping[str, Array], n_records: int, *, public: bool
+) -> Callable[[Mechanisms], dict[str, float] | None]:
+    """How much worse the next record is predicted from a release than by the truth, over made-up networks.
+
+    All mechanisms see the same networks, and noise from the same seed, in whichever order they are asked for.
 
     Parameters
     ----------
-    candidates : mapping of str to callable
-        For each name the mechanisms of all tables that keep the guarantee together. One that cannot raises an error,
-        and is left out.
-    tables : mapping of str to Table
-        Those with two categories and more.
+    axes : mapping of str to Axes
+        Of tables of one network, each with two categories and more.
+    priors : mapping of str to array
+        The model's own prior of each.
     n_records : int
         The public number of records, or that to plan for, above 0.
-    reading : Reading
+    public : bool
+        Whether anyone who predicts knows it.
 
     Returns
     -------
-    mechanisms : mapping of str to TableMechanism
-    choice : Choice or None
-        The expected errors of all candidates; None if there is one alone.
-
-    Raises
-    ------
-    DirdpError
-        The error of the last candidate, if there is none that can be planned.
+    judge : callable
+        From the mechanisms of all tables to the expected loss of each in nats a record, at least 0; None where
+        nothing is estimated from a mechanism.
     """
-    made: dict[str, Mechanisms] = {}
-    refused: DirdpError | None = None
-    for name, mechanisms in candidates.items():
-        try:
-            made[name] = mechanisms()
-        except (ArgumentError, UnattainableError, UnsupportedModelError) as error:
-            refused = error
-    if not made and refused is not None:
-        raise refused
-    if len(made) == 1:
-        # Tables that are no network are not simulated.
-        return next(iter(made.values())), None
     rng = np.random.default_rng(_SEED)
-    axes = {name: axes_of(table) for name, table in tables.items()}
-    errors = dict.fromkeys(made, 0.0)
-    for _ in range(_MODELS):
-        simulated = simulated_network(axes, n_records, rng)
-        for name, chosen in made.items():
-            errors[name] += _error(simulated, chosen, tables, reading.sizes_are_public, rng) / _MODELS
-    ranked = sorted(((name, error) for name, error in errors.items() if error < np.inf), key=lambda one: one[1])
-    if not ranked:
-        return next(iter(made.values())), None
-    return made[ranked[0][0]], Choice(tuple((name, max(error, 0.0)) for name, error in ranked))
+    made = [simulated_network(axes, n_records, rng) for _ in range(_MODELS)]
+
+    def judge(mechanisms: Mechanisms) -> dict[str, float] | None:
+        noise = np.random.default_rng(_SEED)
+        errors = dict.fromkeys(axes, 0.0)
+        for one in made:
+            fitted = fitted_shares(_published(axes, mechanisms, one, noise), float(n_records) if public else None)
+            for name, mechanism in mechanisms.items():
+                estimate = fitted.get(name)
+                if estimate is None:
+                    estimate = estimated_shares(mechanism, priors[name], one.counts[name], public=public, rng=noise)
+                if estimate is None:
+                    return None
+                errors[name] += one.lost(name, estimate) / _MODELS
+        return {name: max(error, 0.0) for name, error in errors.items()}
+
+    return judge
 
 
-def _error(
-    simulated: SimulatedNetwork,
-    mechanisms: Mechanisms,
-    tables: Mapping[str, Table],
-    public: bool,
-    rng: np.random.Generator,
-) -> float:
-    """How much worse a record is predicted by what is estimated from one simulated release, in nats."""
-    published = {
-        name: mechanism.draw(simulated.counts[name], 1, sampler="fast", random_seed=rng)
+def _published(
+    axes: Mapping[str, Axes], mechanisms: Mechanisms, made: SimulatedNetwork, rng: np.random.Generator
+) -> dict[str, tuple[tuple[str, ...], TableMechanism, Output]]:
+    """The simulated marginals of the tables that are fitted together, with the names of the axes."""
+    return {
+        name: (
+            tuple(axis for axis, _ in axes[name]),
+            mechanism,
+            mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng),
+        )
         for name, mechanism in mechanisms.items()
         if mechanism.output_kind is Marginals
     }
-    total = simulated.counts[next(iter(simulated.counts))].sum() if public else None
-    fitted = shares_fitted(tables, mechanisms, published, total)
-    error = 0.0
-    for name, mechanism in mechanisms.items():
-        estimate = fitted.get(name)
-        if estimate is None:
-            prior, counts = tables[name].prior, simulated.counts[name]
-            estimate = estimated_shares(mechanism, prior, counts, public=public, rng=rng)
-        error += np.inf if estimate is None else simulated.lost(name, estimate)
-    return error
+
+
+def axes_of(table: Table) -> Axes:
+    """The name and the length of each axis of a table, that of the outcomes of a Beta included."""
+    dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+    names = [dim_name(table.name, axis, dim) for axis, dim in enumerate(dims)]
+    names += [outcome_dim(table.name)] * (table.family == "beta")
+    return tuple(zip(names, table.shape, strict=True))
 
 
 def simulated_network(axes: Mapping[str, Axes], n_records: int, rng: np.random.Generator) -> SimulatedNetwork:
@@ -181,7 +165,7 @@ def fit_errors(
 ) -> dict[str, EstimateError]:
     """The expected error of each table that is fitted to marginals, over made-up networks of the same shape.
 
-    Networks are made up as for :func:`best_for_prediction`: the effects on the logits fall with the number of parents.
+    Networks are made up as for :func:`judge_of`: the effects on the logits fall with the number of parents.
     Each is released, and fitted table by table. Errors are averaged over the records, so a row counts as much as it
     holds of them.
 
@@ -222,14 +206,7 @@ def _simulated(
     kl, squares = np.zeros(len(tables)), np.zeros(len(tables))
     for _ in range(networks):
         made = simulated_network(axes, n_records, rng)
-        published = {
-            name: (
-                tuple(axis for axis, _ in own),
-                mechanism,
-                mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng),
-            )
-            for name, own, mechanism in tables
-        }
+        published = _published(axes, {name: mechanism for name, _, mechanism in tables}, made, rng)
         found = fitted_shares(published, float(n_records) if public else None)
         for i, name in enumerate(found):
             p, q = made.shares[name], found[name]

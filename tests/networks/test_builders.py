@@ -371,3 +371,33 @@ def test_a_built_model_is_planned_for_the_estimate_unless_another_objective_is_g
 
 def _expected(plan):
     return (a_priori_kl(part.mechanism, part.table.prior, part.n_records).estimate for part in plan.parts)
+
+
+def test_a_tree_of_features_is_beside_the_arcs_from_the_class():
+    """The model is that of the network with these parents, and the cost of a chosen tree is asked for."""
+    rng = np.random.default_rng(4)
+    a = rng.integers(2, size=4000)
+    frame = {"a": a, "b": np.where(rng.random(4000) < 0.9, a, 1 - a), "c": rng.integers(3, size=4000)}
+    categories = {"a": [0, 1], "b": [0, 1], "c": [0, 1, 2]}
+    y = np.where(rng.random(4000) < 0.7, a, 1 - a)
+    guarantee, kinds = dirdp.ApproxDP(epsilon=4.0, delta=1e-6), categories | {"class": [0, 1]}
+    tree = dirdp.choose_structure(guarantee, frame, categories=categories)
+    assert dict(tree)["b"] == ("a",)
+    model = dirdp.naive_bayes(frame, y, categories=kinds, structure=tree)
+    parents = {"class": [], "a": ["class"], "b": ["a", "class"], "c": [*dict(tree)["c"], "class"]}
+    same = dirdp.bayesian_network(frame | {"class": y}, parents, categories=kinds)
+    assert dirdp.tables(model) == dirdp.tables(same)
+    with pytest.raises(dirdp.errors.ArgumentError, match="after=structure"):
+        dirdp.plan(guarantee, model, mechanism="marginals")
+    release = dirdp.sample(guarantee, model, mechanism="marginals", after=tree)
+    assert dirdp.verify(release)
+    log_proba = dirdp.predict_log_proba(release, frame, target="class")
+    assert log_proba["class"].values.tolist() == [0, 1]
+    # A copy of a feature says no more than the feature: the probability given both is that given the one.
+    seen = np.exp(log_proba.values[(frame["a"] == 1) & (frame["b"] == 1), 1].mean())
+    assert seen == pytest.approx(0.7, abs=0.05)
+    for wrong in ({"class": ["a"]}, {"d": ["a"]}):
+        with pytest.raises(dirdp.errors.ArgumentError, match="no feature"):
+            dirdp.naive_bayes(frame, y, categories=kinds, structure=wrong)
+    with pytest.raises(dirdp.errors.ArgumentError, match="parent"):
+        dirdp.naive_bayes(frame, y, categories=kinds, structure={"a": ["d"]})

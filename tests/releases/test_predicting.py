@@ -11,8 +11,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
 from pymc_dirdp.releases import predicting
 from pymc_dirdp.releases import release as release_module
-from pymc_dirdp.releases.measured import axes_of
-from pymc_dirdp.releases.predicting import _shares, best_for_prediction, fit_errors, simulated_network
+from pymc_dirdp.releases.predicting import _shares, axes_of, fit_errors, judge_of, simulated_network
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
 AUTO = {"mechanism": "auto", "objective": "prediction"}
@@ -51,8 +50,10 @@ def plan(model):
 def test_marginals_are_chosen_for_a_network_and_predict_better(model, plan):
     choice = plan.parts[0].choice
     assert choice.best.startswith("marginals")
-    assert choice.margin("table by table") > 1.2
-    assert {kind for kind, _ in choice.expected_kl} == {"marginals (levels)", "marginals (families)", "table by table"}
+    # Joint noise of so many cells takes long to read, so its error is not known.
+    tables = {"dirichlet", "gaussian", "geometric"}
+    assert min(choice.margin(kind) for kind in tables) > 1.2
+    assert {kind for kind, _ in choice.expected_kl} == tables | {"marginals (levels)", "marginals (families)"}
     assert "next is" in str(dirdp.report(plan, full=True))
     assert dirdp.verify(dirdp.sample(plan, model))
     others, _ = network(5000, seed=9)
@@ -113,16 +114,29 @@ def test_prediction_is_how_auto_compares(model, mechanism):
         dirdp.plan(TARGET, model, mechanism=mechanism, objective="prediction")
 
 
-def test_candidates_that_cannot_be_planned_are_left_out(plan):
-    def refused():
-        raise dirdp.errors.UnattainableError("too tight")
+@pytest.mark.thorough
+def test_the_comparison_that_is_told_is_the_one_that_decided(model, plan):
+    """Each candidate is planned by its name, and judged again: the same errors, and the least was taken."""
+    axes = {part.table.name: axes_of(part.table) for part in plan.parts}
+    judge = judge_of(axes, {part.table.name: part.table.prior for part in plan.parts}, 400, public=True)
 
-    tables = {part.table.name: part.table for part in plan.parts}
+    def judged(mechanism, **options):
+        chosen = dirdp.plan(TARGET, model, mechanism=mechanism, **options)
+        return np.mean(list(judge({part.table.name: part.mechanism for part in chosen.parts}).values()))
+
+    told = dict(plan.parts[0].choice.expected_kl)
+    for kind, error in told.items():
+        name, _, measure = kind.partition(" ")
+        options = {"measure": measure.strip("()")} if measure else {"objective": "estimate"}
+        assert judged(name, **options) == pytest.approx(error, rel=1e-12)
     mechanisms = {part.table.name: part.mechanism for part in plan.parts}
-    found = best_for_prediction({"no": refused, "yes": lambda: mechanisms}, tables, 400, plan.reading)
-    assert found == (mechanisms, None)
-    with pytest.raises(dirdp.errors.UnattainableError, match="too tight"):
-        best_for_prediction({"no": refused, "neither": refused}, tables, 400, plan.reading)
+    assert np.mean(list(judge(mechanisms).values())) == pytest.approx(min(told.values()), rel=1e-12)
+
+
+def test_marginals_that_cannot_be_planned_are_left_out(model):
+    """Several draws have no marginals."""
+    several = dirdp.plan(TARGET, model, mechanism="auto", draws=2)
+    assert {part.mechanism.kind for part in several.parts} <= {"dirichlet", "gaussian", "geometric", "joint"}
 
 
 def test_made_up_tables_have_effects_that_fall_with_their_order():
