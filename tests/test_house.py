@@ -32,7 +32,11 @@ BLAS = {"dot", "inner", "matmul", "multi_dot", "tensordot", "vdot"}
 
 MOST_PARAMETERS = 8
 # A function that is compiled takes arrays and no object that holds them; what is said of a model is said by name.
-LONG = {"sampling/exact.py": {"_walk"}, "releases/private_model.py": {"private_model"}}
+LONG = {
+    "sampling/exact.py": {"_walk"},
+    "releases/private_model.py": {"private_model"},
+    "releases/analysis.py": {"analyse"},
+}
 
 
 def names_in(node):

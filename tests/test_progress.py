@@ -147,7 +147,7 @@ RELEASE = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), heads())
 NETWORK = {"class": ["a", "b"], "x": ["a", "b"]}
 USES = {
     "sample": lambda **bar: dirdp.sample(dirdp.PureDP(epsilon=1.0), heads(), mechanism="geometric", **bar),
-    "analyse": lambda **bar: dirdp.analyse(RELEASE, 10, **bar),
+    "analyse": lambda **bar: dirdp.analyse(RELEASE, 10, chains=1, **bar),
     "estimate": lambda **bar: dirdp.estimate(RELEASE, **bar),
     "compare": lambda **bar: dirdp.compare(
         dirdp.PureDP(epsilon=1.0), prior=np.ones(2), n_records=20, simulations=10, **bar
@@ -203,7 +203,7 @@ def test_a_network_counts_its_tables(monkeypatch):
     monkeypatch.setattr("pymc_dirdp.releases.analysis.Bar", Counted)
     for jointly in (True, False):
         Counted.made = []
-        dirdp.analyse(release, 5, jointly=jointly)
+        dirdp.analyse(release, 5, chains=1, jointly=jointly)
         assert [(bar.done, bar.total) for bar in Counted.made] == [(2, 2)]
 
 

@@ -181,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     analyse = add("analyse", "estimates from a release, with credible intervals that account for the privacy noise")
     analyse.add_argument("path", type=Path, help="a release")
     analyse.add_argument("--out", type=Path, help="write draws of shares and counts to this netCDF file")
-    analyse.add_argument("--draws", type=int, default=4000, help="how many (%(default)s)")
+    analyse.add_argument("--draws", type=int, default=1000, help="how many in each of four chains (%(default)s)")
     analyse.add_argument("--n-prior", type=int, metavar="N", help="0 to N records, where their number is private")
     _add_force(analyse)
 

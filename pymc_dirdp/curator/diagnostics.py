@@ -228,7 +228,7 @@ def _posterior_given(
     """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
     try:
         numbers = planned_numbers(release, private)
-        found = analyse(release, draws, jointly=False, n_prior=numbers, random_seed=rng, progressbar=False)
+        found = analyse(release, draws, chains=1, jointly=False, n_prior=numbers, random_seed=rng, progressbar=False)
     except ArgumentError:
         return xr.Dataset()
     posterior = found["posterior"].to_dataset()

@@ -11,12 +11,22 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.posterior import Draws
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.numbers import CUT, Listed, NumberLaws
 from pymc_dirdp.inference.quantiles import Mixture, count_quantiles, share_mixture, share_quantiles
-from pymc_dirdp.inference.tree import Spread
+from pymc_dirdp.inference.rows import TiltedCells
+from pymc_dirdp.inference.tree import Cells, Group, Spread
+from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["Estimate", "KnownCounts", "RowGiven", "estimate", "estimate_of_rows", "interval_ends", "summarised"]
+__all__ = [
+    "Draws",
+    "Estimate",
+    "KnownCounts",
+    "RowGiven",
+    "draw_shares",
+    "estimate_of_rows",
+    "interval_ends",
+    "summarised",
+]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -28,6 +38,31 @@ _NEGLIGIBLE = 1e-13
 _ALL_PAIRS, _FEWEST_PAIRS, _MOST_PAIRS = 3_000_000, 30_000, 400_000
 # The length of a block of numbers, in deviations, and its points.
 _LENGTH, _NODES = 2.0, 14
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Independent draws from the distribution of a row given an output.
+
+    Attributes
+    ----------
+    counts : array of int, shape (draws, d)
+        Each row adds up to the total.
+    shares : array, shape (draws, d)
+        Each row is positive and adds up to 1.
+    acceptance : float
+        The share of proposals that was accepted, in (0, 1]; how many draws are worth one does not depend on it.
+    """
+
+    counts: Integers
+    shares: Array
+    acceptance: float
+
+
+def draw_shares(counts: Integers, alpha: Array, rng: np.random.Generator) -> Array:
+    """One draw of the shares for each row of counts: `Dirichlet(alpha + counts)`, shape of `counts`."""
+    shares: Array = dirichlet(alpha + counts, 1, rng)[0]
+    return shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,46 +100,6 @@ class Estimate:
         """Central intervals of the shares, shape (m, d, 2)."""
         low, high = np.split(self.share_quantiles(np.concatenate([(1 - self.prob) / 2, (1 + self.prob) / 2])), 2)
         return np.stack([low, high], axis=-1)
-
-
-def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estimate:
-    """Means, standard deviations and central intervals of the counts and the shares of a row, without sampling.
-
-    Parameters
-    ----------
-    law : ProductLaw
-        The row given an output.
-    prob : sequence of float
-        Probabilities of the intervals, in (0, 1).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> z = np.array([3.0, 12.0, 8.0])
-    >>> law = ProductLaw(alpha=[1, 1, 1], total=20, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2)
-    >>> found = estimate(law, prob=[0.95])
-    >>> found.share_means.round(3)
-    array([0.15 , 0.512, 0.339])
-    >>> found.count_intervals[0]
-    array([[ 0,  6],
-           [ 7, 14],
-           [ 3, 10]])
-    """
-    marginals = law.tilted.marginals
-    levels, ends = interval_ends(prob)
-    least, most = np.split(count_quantiles(marginals, ends), 2)
-    size = law.alpha.sum() + law.total
-    means = (law.alpha + marginals.means) / size
-    return Estimate(
-        share_means=means,
-        share_sds=np.sqrt((means * (1 - means) + marginals.variances / size) / (size + 1)),
-        count_means=marginals.means,
-        count_sds=np.sqrt(marginals.variances),
-        prob=levels,
-        count_intervals=np.stack([least, most], axis=-1),
-        log_evidence=law.log_evidence,
-        share_quantiles=lambda ends: share_quantiles(share_mixture(marginals, law.alpha, law.total), ends),
-    )
 
 
 class Summands(Protocol):
@@ -162,25 +157,43 @@ class RowGiven:
             Spread(self._total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
         )
 
-    def _moment(self, power: int) -> Array:
-        return np.array([cell.values[0] @ cell.numbers**power for cell in self._cells])
+    @cached_property
+    def _solved(self) -> TiltedCells | None:
+        """The cells of a row whose total is known, which need not be listed."""
+        group, is_known = self._group, len(self._total.values[0]) == 1
+        if not is_known or not isinstance(group, Group) or not isinstance(group.children, Cells):
+            return None
+        return group.solved(self._total.low)
+
+    @cached_property
+    def _counts(self) -> NumberLaws:
+        """The distributions of the counts."""
+        if self._solved is not None:
+            return self._solved.marginals
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.concatenate([cell.values[0] for cell in self._cells]))
+        widths = np.array([cell.values.shape[1] for cell in self._cells])
+        return Listed(np.array([cell.low for cell in self._cells]), widths, logs, 0.0, CUT)
 
     @cached_property
     def count_means(self) -> Array:
         """Expected counts."""
-        return self._moment(1)
+        return self._counts.means if self._solved is None else self._solved.count_means
 
     @property
     def count_sds(self) -> Array:
         """Standard deviations of the counts."""
-        each = zip(self._cells, self.count_means, strict=True)
-        return np.sqrt([cell.values[0] @ (cell.numbers - mean) ** 2 for cell, mean in each])
+        return np.sqrt(self._counts.variances)
 
     @cached_property
     def share_moments(self) -> tuple[Array, Array]:
         """Means and standard deviations of the shares."""
         if len(self._alpha) == 1:
             return np.ones(1), np.zeros(1)
+        if self._solved is not None:
+            size = self._alpha.sum() + self._total.low
+            mean = (self._alpha + self._counts.means) / size
+            return mean, np.sqrt((mean * (1 - mean) + self._counts.variances / size) / (size + 1))
         shapes = [cell.numbers + a for cell, a in zip(self._cells, self._alpha, strict=True)]
         mean = np.array([cell.values[1] @ u for cell, u in zip(self._cells, shapes, strict=True)])
         square = np.array([cell.values[2] @ (u * (u + 1)) for cell, u in zip(self._cells, shapes, strict=True)])
@@ -188,15 +201,12 @@ class RowGiven:
 
     def count_quantiles(self, levels: Array) -> Integers:
         """The least count with at least so much probability up to it, shape `(levels, d)`."""
-        found = []
-        for cell in self._cells:
-            cdf = np.cumsum(cell.values[0])
-            place = np.searchsorted(cdf, levels * cdf[-1] * (1 - 1e-14))
-            found.append(cell.low + np.minimum(place, len(cdf) - 1))
-        return np.stack(found, axis=1)
+        return count_quantiles(self._counts, levels)
 
     def share_quantiles(self, levels: Array, cells: int) -> Array:
         """Quantiles of the shares, shape `(levels, d)`; of so many cells in all rows."""
+        if self._solved is not None:
+            return share_quantiles(share_mixture(self._counts, self._alpha, self._total.low), levels)
         most = min(max(_ALL_PAIRS // cells, _FEWEST_PAIRS), _MOST_PAIRS)
         return np.concatenate([self._share(cell, levels, most) for cell in range(len(self._alpha))], axis=1)
 

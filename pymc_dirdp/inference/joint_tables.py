@@ -16,9 +16,16 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs, OfTotal, number_of, prior_of
-from pymc_dirdp.inference.estimates import Estimate, KnownCounts, RowGiven, estimate_of_rows, summarised
-from pymc_dirdp.inference.number_laws import ImpossibleError
-from pymc_dirdp.inference.posterior import Draws, draw_shares
+from pymc_dirdp.inference.estimates import (
+    Draws,
+    Estimate,
+    KnownCounts,
+    RowGiven,
+    draw_shares,
+    estimate_of_rows,
+    summarised,
+)
+from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.shells import IMPOSSIBLE, PrivateRow, Shells
 from pymc_dirdp.inference.tree import Spread

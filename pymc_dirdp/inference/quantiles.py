@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expit, logit, ndtr
 
 from pymc_dirdp.errors import InternalError
-from pymc_dirdp.inference.number_laws import NumberLaws
+from pymc_dirdp.inference.numbers import NumberLaws
 
 __all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles"]
 

@@ -17,8 +17,8 @@ __all__ = ["Labels", "Seen", "concluding"]
 Array = NDArray[np.float64]
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
-# Priors that are larger, or smaller than its reciprocal, are no prior of anybody's.
-_MOST_PRIOR = 1e100
+# Smaller priors are nobody's, and to larger ones a double cannot add a record.
+_LEAST_PRIOR, _MOST_PRIOR = 1e-100, 1e16
 
 
 class Seen(Protocol):
@@ -106,4 +106,4 @@ def concluding(seen: Seen) -> Iterator[None]:
 def _computable(seen: Seen) -> bool:
     """Whether all numbers are such that what follows from them must be computable."""
     small = all(np.all(np.abs(values) <= MOST_RECORDS) for values, _ in seen.observed)
-    return small and bool(np.all((seen.prior >= 1 / _MOST_PRIOR) & (seen.prior <= _MOST_PRIOR)))
+    return small and bool(np.all((seen.prior >= _LEAST_PRIOR) & (seen.prior <= _MOST_PRIOR)))

@@ -1,27 +1,26 @@
 """What a list of noisy counts above a threshold says of the counts: of listed cells, of all others, of their sum."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.numbers import LogWeight, NumberDraws, NumberLaws
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = ["CountLaw", "SparseLaw", "SparsePrior"]
+__all__ = ["SparseLaw", "SparsePrior", "occupied"]
 
-# A count whose probability is exp of minus this, relative to the largest one, is left out.
+# Beyond counts whose likelihood is exp of minus this of the largest there is nothing.
 _UNLIKELY = 60.0
-# A law is listed over so many counts at most.
-_MOST_COUNTS = 20_000_000
-# The prior is computed once for counts up to this one.
-_MOST_KEPT = 5_000_000
+# Below this count Gamma functions are looked at one by one.
+_FEW = 1000.0
 
 
 @final
@@ -94,60 +93,18 @@ class SparsePrior:
         empty = -concentration / self._cells * math.log1p(self.n_records / concentration)
         return -self._cells * math.expm1(empty)
 
-    def log_mass(self, counts: NDArray[np.int64]) -> Array:
+    def log_mass(self, counts: ArrayLike) -> Array:
         """Logarithm of the probability of counts of one cell. Elementwise."""
         from scipy.special import gammaln
 
         x, total = np.asarray(counts, dtype=np.float64), self.concentration
         a = total / self._cells
         log_ratio = -math.log1p(total / self.n_records)
-        ways = gammaln(x + a) - gammaln(a) - gammaln(x + 1)
+        # Of large counts without the cancellation of the logarithms of two factorials.
+        few = x < _FEW
+        ratio = np.where(few, gammaln(x + a) - gammaln(x + 1), _log_gamma_ratio(np.where(few, _FEW, x), a))
+        ways = ratio - gammaln(a)
         return np.asarray(ways - a * math.log1p(self.n_records / total) + x * log_ratio)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class CountLaw:
-    """The distribution of the count of one cell.
-
-    Attributes
-    ----------
-    counts : array of int, shape (n,)
-        In order.
-    weights : array, shape (n,)
-        Their probabilities.
-    """
-
-    counts: Integers
-    weights: Array
-
-    @property
-    def mean(self) -> float:
-        """The mean."""
-        return float(self.weights @ self.counts)
-
-    @property
-    def variance(self) -> float:
-        """The variance."""
-        return float(self.weights @ (self.counts - self.mean) ** 2)
-
-    @property
-    def occupied(self) -> float:
-        """The probability that the cell holds a record."""
-        return float(self.weights[self.counts > 0].sum())
-
-    def interval(self, prob: float) -> tuple[int, int]:
-        """Both ends of a central interval, which holds at least this probability."""
-        up, tail = np.cumsum(self.weights), (1 - prob) / 2
-        ends = np.searchsorted(up, [tail, 1 - tail]).clip(max=len(up) - 1)
-        return int(self.counts[ends[0]]), int(self.counts[ends[1]])
-
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
-        """Independent draws."""
-        up = np.cumsum(self.weights)
-        places = np.searchsorted(up, rng.random(shape) * up[-1], side="right").clip(max=len(up) - 1)
-        drawn: Integers = self.counts[places]
-        return drawn
 
 
 @final
@@ -172,22 +129,17 @@ class SparseLaw:
         """The number of cells that are not listed."""
         return self.mechanism.n_cells - len(self.noisy)
 
-    @property
-    def _reach(self) -> int:
-        """How far from a noisy count the counts are that are looked at first."""
-        return math.ceil(_UNLIKELY * self.mechanism.scale) + 50
-
     @cached_property
-    def other(self) -> CountLaw:
+    def other(self) -> NumberLaws:
         """The distribution of the count of each cell that is not listed."""
-        return self._listed(self._log_below, self.mechanism.threshold)
+        return self._settled(lambda x, _: self._log_below(x), np.array([self.mechanism.threshold]))
 
-    def given(self, z: int) -> CountLaw:
-        """The distribution of the count of a listed cell with this noisy count."""
-        u = 1 / self.mechanism.scale
-        return self._listed(lambda x: -u * np.abs(z - x), z)
+    def given(self, noisy: Integers) -> NumberLaws:
+        """The distributions of the counts of listed cells with these noisy counts."""
+        z, u = noisy.astype(np.float64), 1 / self.mechanism.scale
+        return self._settled(lambda x, i: -u * np.abs(z[i] - x), noisy)
 
-    def _log_below(self, counts: Integers) -> Array:
+    def _log_below(self, counts: Array) -> Array:
         """Logarithm of the probability that the noisy count is below the threshold."""
         u, room = 1 / self.mechanism.scale, self.mechanism.threshold - 1 - counts
         total = math.log1p(math.exp(-u))
@@ -195,53 +147,40 @@ class SparseLaw:
             inside = np.log1p(-np.exp(-u * (np.maximum(room, 0) + 1) - total))
         return np.where(room >= 0, inside, u * room - total)
 
-    def _listed(self, log_likelihood: Callable[[Integers], Array], middle: int) -> CountLaw:
-        """The distribution over the counts near 0 and near `middle`, as far as it is not negligible."""
-        reach = self._reach
-        while True:
-            if reach > _MOST_COUNTS // 3:
-                raise ArgumentError(
-                    "A count is left so open that its law cannot be listed. Take a larger n_records, or a smaller "
-                    "n_occupied: a noisy count far above what the prior expects contradicts it."
-                )
-            if middle <= 2 * reach:
-                counts, inner = np.arange(middle + reach + 1), []
-            else:
-                low, high = np.arange(reach + 1), np.arange(middle - reach, middle + reach + 1)
-                counts, inner = np.concatenate([low, high]), [reach, reach + 1]
-            logs = self._log_prior(counts) + log_likelihood(counts)
-            # Between the two parts the logarithm is convex if the prior's shape is below 1, and otherwise it has one
-            # peak. So if it is low at all ends, it is low between them.
-            if np.all(logs[[*inner, -1]] < logs.max() - _UNLIKELY / 2):
-                weights = np.exp(logs - logs.max())
-                return CountLaw(counts, weights / weights.sum())
-            reach *= 2
-
-    def _log_prior(self, counts: Integers) -> Array:
-        """The prior at counts in order, looked up where it was computed before."""
-        table = self._prior_table
-        return table[counts] if counts[-1] < len(table) else self.prior.log_mass(counts)
-
-    @cached_property
-    def _prior_table(self) -> Array:
-        most = int(self.noisy.max(initial=self.mechanism.threshold)) + 2 * self._reach
-        return self.prior.log_mass(np.arange(min(most, _MOST_KEPT)))
+    def _settled(self, log_likelihood: LogWeight, middle: Integers) -> NumberLaws:
+        """Distributions with a likelihood that falls like the noise from the middle on."""
+        prior, mean = self.prior, self.prior.n_records / self.prior.concentration
+        # Beyond its mode the prior falls, too.
+        mode = max(0.0, prior.concentration / self.mechanism.n_cells - 1) * mean
+        most = np.maximum(middle, math.ceil(mode)) + math.ceil(_UNLIKELY * self.mechanism.scale) + 50
+        laws = NumberLaws(lambda x, i: prior.log_mass(x) + log_likelihood(x, i), len(middle), 0, most)
+        laws.settle(0.0)
+        return laws
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[Integers, Integers]:
         """Draws of the counts of listed cells, shape `(draws, k)`, and of the sum over all others, shape `(draws,)`."""
         listed = np.empty((draws, len(self.noisy)), dtype=np.int64)
-        order = np.argsort(self.noisy)
-        values, starts = np.unique(self.noisy[order], return_index=True)
-        for z, here in zip(values.tolist(), np.split(order, starts[1:]), strict=True):
-            listed[:, here] = self.given(z).draw((draws, len(here)), rng)
+        values, place = np.unique(self.noisy, return_inverse=True)
+        if len(values):
+            numbers = NumberDraws(self.given(values))
+            for i in range(len(values)):
+                here = np.flatnonzero(place == i)
+                listed[:, here] = numbers.draw(i, draws * len(here), rng).reshape(draws, -1)
         return listed, self._others_drawn(draws, rng)
 
     def _others_drawn(self, draws: int, rng: np.random.Generator) -> Integers:
         """The sum over the cells that are not listed: how many hold 1, 2, ... records is multinomial."""
         left, sums = np.full(draws, self.n_others), np.zeros(draws, dtype=np.int64)
+        counts = np.arange(1, int(self.other.highs[0]) + 1)
+        weights = np.exp(self.other.log_pmf(counts.astype(np.float64), np.zeros(len(counts), dtype=np.int64)))
         remaining = 1.0
         # The largest count comes last, and the cells without records are those that are left.
-        for count, weight in zip(self.other.counts[1:].tolist(), self.other.weights[1:].tolist(), strict=True):
+        for count, weight in zip(counts.tolist(), weights.tolist(), strict=True):
             times = rng.binomial(left, min(weight / remaining, 1.0))
             sums, left, remaining = sums + count * times, left - times, remaining - weight
         return sums
+
+
+def occupied(laws: NumberLaws) -> Array:
+    """The probability of each of some counts that it is not 0. The first numbers are all nodes."""
+    return np.bincount(laws.node_law, laws.masses * (laws.nodes > 0.5), laws.size)

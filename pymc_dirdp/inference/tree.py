@@ -7,7 +7,7 @@ next to another until the weight of the number above has fallen by a factor of e
 gives the evidence; one down, of what is known of each total over what the sums say of it, the distribution of every
 count; and draws go down in the same way, each number given the one above.
 
-All that is needed from elsewhere is the distribution of a sum, :mod:`pymc_dirdp.inference.tilted`.
+All that is needed from elsewhere is the distribution of a sum, :mod:`pymc_dirdp.inference.rows`.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.inference.convolution import Convolution
-from pymc_dirdp.inference.drawing import draw_counts
-from pymc_dirdp.inference.fourier import Fourier
-from pymc_dirdp.inference.inversion import Inversion
-from pymc_dirdp.inference.listed import Listed
-from pymc_dirdp.inference.number_laws import ImpossibleError, refuse_no_weights
-from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.tilted import LITTLE_WORK, TiltedCells, summed
+from pymc_dirdp.inference.numbers import FEW, ImpossibleError, Listed, listed_numbers
+from pymc_dirdp.inference.rows import LITTLE_WORK, ProductLaw, TiltedCells, draw_counts, summed
+from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 
 __all__ = ["Cells", "Group", "Node", "Root", "Spread"]
 
@@ -38,12 +33,10 @@ CUT = 50.0
 _DIRECT, _DEEP = 150.0, 100.0
 _WHOLE, _ALL = 700.0, 600.0
 _SHALLOWER, _WAVES = 20.0, 9.0
-# Groups of children with so few numbers in all are listed whole.
-_FEW = 2**13
 # The next band lies so many standard deviations away, times the square root of how deep the sum is known.
 _STEP = 1.2
-# Bands that are tried before the totals beyond count as impossible, and points of each round of a search.
-_MOST_TRIALS, _PART = 80, np.arange(33)[:, None] / 32
+# Bands that are tried before the totals beyond count as impossible.
+_MOST_TRIALS = 80
 _STEEPEST = 1e15
 # A draw or a distribution takes no notice of less.
 _NEGLIGIBLE = 1e-18
@@ -90,64 +83,17 @@ class Cells:
     def __init__(self, law: ProductLaw) -> None:
         self.law, self.size = law, len(law.alpha)
         self.least, self.most = law.least * self.size, law.total
-        self._whole: Array | None = None
+        self._whole: Listed | None = None
 
     def listed(self, tilt: float, cut: float) -> Listed:
         """All numbers whose tilted weight is not below the largest of its cell by more than a factor of exp(cut)."""
-        law, cells = self.law, np.arange(self.size)
+        law = self.law
         ends = np.full(self.size, law.least), np.full(self.size, law.most)
-        if law.smooth and (law.most - law.least + 1) * self.size > _FEW:
-            lows, highs = _windows(lambda x: law.log_weight(x, cells) + tilt * x, *ends, cut)
-        else:
-            lows, highs = ends
-        widths = highs - lows + 1
-        cell = np.repeat(cells, widths)
-        x = (np.arange(widths.sum()) - (np.cumsum(widths) - widths - lows)[cell]).astype(np.float64)
-        if widths.sum() <= _FEW and self._whole is None and (lows == ends[0]).all() and (highs == ends[1]).all():
-            self._whole = law.log_weight(x, cell)
-        logs = self._whole if self._whole is not None and len(self._whole) == len(x) else law.log_weight(x, cell)
-        refuse_no_weights(logs)
-        return Listed(lows, widths, logs, tilt, cut)
-
-
-def largest(weight: Callable[[Array], Array], least: Integers, most: Integers) -> tuple[Integers, Array]:
-    """The numbers with the largest weights, and these: `weight` takes points, shape (k, laws), and rises to a mode."""
-    low, high, at = least, most, np.arange(len(least))
-    best, top = least, np.full(len(least), -np.inf)
-    while True:
-        x = np.rint(low + _PART * (high - low)).astype(np.int64)
-        values = weight(x.astype(np.float64))
-        place = values.argmax(axis=0)
-        better = values[place, at] > top
-        best, top = np.where(better, x[place, at], best), np.where(better, values[place, at], top)
-        if (high - low <= len(_PART)).all():
-            return best, top
-        low, high = x[np.maximum(place - 1, 0), at], x[np.minimum(place + 1, len(_PART) - 1), at]
-
-
-def _windows(
-    weight: Callable[[Array], Array], least: Integers, most: Integers, cut: float
-) -> tuple[Integers, Integers]:
-    """The first and the last number of each law that matters, or a few more.
-
-    Weights rise to a mode and fall after it. An end may be a mode of its own, as that of a count with a small prior.
-    """
-    best, top = largest(weight, least, most)
-    if np.isneginf(top).any():
-        # Nothing is seen between the points: every number is looked at.
-        return least, most
-    ends, at = [], np.arange(len(least))
-    for end in (least, most):
-        inner, outer = best, end
-        while True:
-            x = np.rint(inner + _PART * (outer - inner)).astype(np.int64)
-            inside = weight(x.astype(np.float64)) > top - cut
-            last = len(_PART) - 1 - inside[::-1].argmax(axis=0)
-            inner, outer = x[last, at], x[np.minimum(last + 1, len(_PART) - 1), at]
-            if (np.abs(outer - inner) <= 1 + np.abs(inner - best) // 8).all():
-                break
-        ends.append(outer)
-    return ends[0], ends[1]
+        if law.smooth and (law.most - law.least + 1) * self.size > FEW:
+            return listed_numbers(law.log_weight, *ends, smooth=True, tilt=tilt, cut=cut)
+        if self._whole is None:
+            self._whole = listed_numbers(law.log_weight, *ends, smooth=False, tilt=tilt, cut=cut)
+        return self._whole.tilted(tilt, cut)
 
 
 class Group:
@@ -167,6 +113,7 @@ class Group:
         self.most: int = children.most if isinstance(children, Cells) else sum(node.most for node in nodes)
         self.bands: list[TiltedCells] = []
         self._wide = False
+        self._solved: TiltedCells | None = None
         self._depths: list[float] = []
         self.low, self.high = 0, -1
         self._logs, self._depth = np.empty(0), np.empty(0)
@@ -183,8 +130,8 @@ class Group:
     def _band(self, tilt: float) -> tuple[TiltedCells, int, Array, float]:
         """The sum at a tilt, and where and how well it is known: logarithms of its probabilities from a number on."""
         span = self.most - self.least + 1
-        cut, depth = (_WHOLE, _ALL) if span * self.size <= _FEW else (_DIRECT, _DEEP)
-        if self._nodes or (span * self.size > _FEW and self._wide):
+        cut, depth = (_WHOLE, _ALL) if span * self.size <= FEW else (_DIRECT, _DEEP)
+        if self._nodes or (span * self.size > FEW and self._wide):
             # Each number of a node is itself a sum, and takes more time than it is worth if it is that improbable.
             cut, depth = CUT, _SHALLOWER
         cells = self._listed(tilt, cut)
@@ -240,6 +187,13 @@ class Group:
             return
         # At this tilt no total is possible: it is moved towards those that are.
         self.start(total=int(np.clip(band.cells.means.sum(), self.least, self.most)))
+
+    def solved(self, total: int) -> TiltedCells:
+        """The cells of a row whose total is known."""
+        assert isinstance(self.children, Cells)
+        if self._solved is None or self._solved.total != total:
+            self._solved = self.children.law.at(total).tilted
+        return self._solved
 
     def _tilt_for(self, total: int, tilt: float) -> float:
         """The tilt at which the sum is `total` on average, to half of its deviation."""
@@ -344,6 +298,8 @@ class Group:
 
     def draw(self, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
         """One draw of all numbers for each of some totals, shape `(len(totals), size)`, and the share accepted."""
+        if self._solved is not None and (totals == self._solved.total).all():
+            return draw_counts(self._solved, totals, rng)
         self.cover(int(totals.min()), int(totals.max()))
         counts = np.empty((len(totals), self.size), dtype=np.int64)
         waiting, kept = np.argsort(totals, kind="stable"), 0.0
@@ -473,9 +429,13 @@ class Root:
     def law(self) -> tuple[float, Spread]:
         """The logarithm of the sum of all weights, and the distribution of the number, shape (1, n)."""
         if self.total is not None:
-            self.group.start(total=self.total)
-            logs = self.group.logs(self.total, self.total) + self.log_weight(np.array([float(self.total)]))
-            window = Spread(self.total, logs)
+            own = self.log_weight(np.array([float(self.total)]))
+            if isinstance(self.group.children, Cells):
+                logs = np.array([self.group.solved(self.total).log_sum_of_products])
+            else:
+                self.group.start(total=self.total)
+                logs = self.group.logs(self.total, self.total)
+            window = Spread(self.total, logs + own)
         else:
             window = Node([self.group], self.log_weight, most=self.most).window(0.0, CUT)
         peak = window.values.max()

@@ -112,7 +112,7 @@ def _table(
 def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree:
     """An analysis of a release, or an error that says who can make one."""
     try:
-        return analyse(release, draws, random_seed=random_seed, progressbar=False)
+        return analyse(release, draws, chains=1, random_seed=random_seed, progressbar=False)
     except ReleaseError:
         raise
     except ArgumentError as error:

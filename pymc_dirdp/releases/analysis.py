@@ -30,8 +30,9 @@ type _Array = tuple[NDArray[Any], Labels]
 
 def analyse(
     release: Source | Sequence[Source],
-    draws: int = 4000,
+    draws: int = 1000,
     *,
+    chains: int = 4,
     prior: ArrayLike | Mapping[str, ArrayLike] | SparsePrior | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
@@ -52,8 +53,11 @@ def analyse(
         mechanism output alone. A list holds several releases of the same tables **of the same records**, and is read as
         all that is known of these. Releases of other data, such as another year's, are not for one list: analyse each
         by itself. In either case what the people lose adds up over all releases that they are in.
-    draws : int, default 4000
-        How many; they are independent, so as many are worth as many.
+    draws : int, default 1000
+        How many of each chain.
+    chains : int, default 4
+        The number of chains, as ArviZ expects them. All draws are independent of one another, whichever chain they are
+        in, so as many are worth as many.
     prior : array_like, mapping from table to array_like, or SparsePrior, optional
         Your own prior of the shares, in the shape of the table, which for a Beta ends in (success, failure). By
         default that of the model. Of a release of a sparse table, which has none, a
@@ -120,24 +124,26 @@ def analyse(
     ...     students = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
     >>> dirdp.analyse(release)["posterior"]["p"].shape
-    (1, 4000, 4)
+    (4, 1000, 4)
     """
-    draws = integer(1, draws=draws)
+    draws, chains = integer(1, draws=draws), integer(1, chains=chains)
     sparse = sparse_release(release)
     if sparse is not None:
         refuse_options(n_prior=n_prior, row_prior=row_prior)
-        return drawn_cells(sparse, prior, draws, random_seed)
+        return drawn_cells(sparse, prior, draws, chains, random_seed)
     found = inferences(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
-        drawn = found.distributions.draw(draws, generator(random_seed), bar)
+        drawn = found.distributions.draw(chains * draws, generator(random_seed), bar)
     evidence = found.distributions.log_evidence
     stats = {
         "acceptance": ("table", [drawn[name].acceptance for name in found.tables]),
         "log_evidence": (("table",) if isinstance(evidence, list) else (), evidence),
     }
     groups = {
-        "/posterior": _posterior(found, {name: draws.shares for name, draws in drawn.items()}),
-        "/latent_counts": {name: _drawn(drawn[name].counts, seen.cell_labels) for name, seen in found.tables.items()},
+        "/posterior": _posterior(found, {name: each.shares for name, each in drawn.items()}, chains),
+        "/latent_counts": {
+            name: _drawn(drawn[name].counts, chains, seen.cell_labels) for name, seen in found.tables.items()
+        },
         **_published(found.tables),
     }
     tree = tree_of(
@@ -148,27 +154,28 @@ def analyse(
     return tree
 
 
-def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]]) -> dict[str, _Array]:
+def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]], chains: int) -> dict[str, _Array]:
     """The draws of the shares, and of the Deterministics that are functions of them."""
-    arrays = {name: _shares(seen, drawn[name]) for name, seen in found.tables.items()}
+    flat = {name: _shares(seen, drawn[name]) for name, seen in found.tables.items()}
+    arrays = {name: _drawn(flat[name], chains, seen.share_labels) for name, seen in found.tables.items()}
     coords = {dim: labels for seen in found.tables.values() for dim, labels in seen.share_labels}
-    shares = {name: values[0] for name, (values, _) in arrays.items()}
-    values, _ = values_of(found.deterministics, shares)
+    values, _ = values_of(found.deterministics, flat)
     for one in found.deterministics:
         if one.name in values:
             value = values[one.name]
             dims = [dim_name(one.name, i, dim) for i, dim in enumerate(one.dims or (None,) * (value.ndim - 1))]
-            arrays[one.name] = _drawn(value, tuple((dim, coords.get(dim)) for dim in dims))
+            arrays[one.name] = _drawn(value, chains, tuple((dim, coords.get(dim)) for dim in dims))
     return arrays
 
 
-def _shares(seen: Seen, shares: NDArray[np.float64]) -> _Array:
-    """Shares with the axes of the draws of the release; of a Beta those of success."""
-    return _drawn(shares[..., 0] if seen.family == "beta" else shares, seen.share_labels)
+def _shares(seen: Seen, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shares as the release shows them; of a Beta those of success."""
+    return shares[..., 0] if seen.family == "beta" else shares
 
 
-def _drawn(values: NDArray[Any], labels: Labels) -> _Array:
-    return values[None], (("chain", np.zeros(1, dtype=np.int64)), ("draw", np.arange(len(values))), *labels)
+def _drawn(values: NDArray[Any], chains: int, labels: Labels) -> _Array:
+    in_chains = values.reshape(chains, -1, *values.shape[1:])
+    return in_chains, (("chain", np.arange(chains)), ("draw", np.arange(in_chains.shape[1])), *labels)
 
 
 def _labelled(arrays: Mapping[str, _Array]) -> xr.Dataset:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.blocks import law_of
-from pymc_dirdp.inference.number_laws import ImpossibleError
+from pymc_dirdp.inference.numbers import ImpossibleError
+from pymc_dirdp.inference.tables import law_of
 from pymc_dirdp.releases.hierarchical import hierarchical_model
 from pymc_dirdp.releases.inference_setup import Inferences, Source, checked, inferences
 from pymc_dirdp.releases.likelihood import logp_of, owned

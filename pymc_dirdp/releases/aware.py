@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.inference.drawing import draw_row, refuse_undrawable
+from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.free_total import FreeTotal
-from pymc_dirdp.inference.inversion import TooManyNodesError
 from pymc_dirdp.inference.joint_tables import JointTables, SharedNoise, of_blocks
-from pymc_dirdp.inference.posterior import draw_shares
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.rows import ProductLaw, draw_row, refuse_undrawable
+from pymc_dirdp.inference.sums import TooManyNodesError
 from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 

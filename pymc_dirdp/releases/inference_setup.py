@@ -11,13 +11,11 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.blocks import rows_are_divided
-from pymc_dirdp.inference.class_law import ClassLaw, class_table
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
 from pymc_dirdp.inference.pooled import pooled
 from pymc_dirdp.inference.seen import Seen
-from pymc_dirdp.inference.separate_laws import SeparateLaws
 from pymc_dirdp.inference.sparse_law import SparsePrior
+from pymc_dirdp.inference.tables import ClassLaw, SeparateLaws, class_table, rows_are_divided
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.text import Deterministic
 from pymc_dirdp.releases.wording import told_totals

@@ -21,9 +21,9 @@ from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_fun
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.noisy_rows import NoisyRows, noisy_rows
 from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.inference.tables import law_of
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
 from pymc_dirdp.releases.inference_setup import Source, inferences
@@ -250,10 +250,11 @@ def release_logp(
     Notes
     -----
     For noisy counts of rows whose numbers of records are public an evaluation with its gradient takes about .01 ms for
-    a row of two cells, .2 ms for one of 5, and 3 ms for one of 100. Otherwise it is .05 ms for a row of two cells and a
-    public total of a thousand, 1 ms for 4 cells, 6 ms for 10 and 12 ms for 50. For several rows whose sizes are not
-    known it is about 1.5 ms (two rows of two cells, 300 records), 7 ms (six such rows, or 1000 records), and above
-    0.1 s for many records. There are no second derivatives. On the boundary of the simplex the value is right, and the
+    a row of two cells, .2 ms for one of 5, and 3 ms for one of 100. Otherwise it is .02 ms for a row of two cells and a
+    public total of a thousand, 1 ms for 4 cells, 4 ms for 10 and 14 ms for 50. For noisy counts of several rows whose
+    sizes are not known, with a public number of records or a private one, it is about 2 ms for two rows of two cells,
+    5 ms for four of five, and 20 ms for twenty of five. A draw says little about the sizes of rows, so for that it
+    takes longer. There are no second derivatives. On the boundary of the simplex the value is right, and the
     gradient in `p` itself is no number.
 
     JAX (`nuts_sampler="numpyro"` or `"blackjax"`) calls back into Python for each evaluation, on one core at a time.

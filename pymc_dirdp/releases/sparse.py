@@ -18,7 +18,8 @@ from pymc_dirdp.counting.sparse import SparseCounts
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, type_name
 from pymc_dirdp.inference.estimates import interval_ends
-from pymc_dirdp.inference.sparse_law import CountLaw, SparseLaw, SparsePrior
+from pymc_dirdp.inference.quantiles import count_quantiles
+from pymc_dirdp.inference.sparse_law import SparseLaw, SparsePrior, occupied
 from pymc_dirdp.mechanisms.outputs import Cells
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
@@ -343,43 +344,42 @@ def estimated(release: SparseRelease, prior: Any, prob: Sequence[float]) -> Spar
     They are exact sums, without sampling. A cell that is not listed is known to have a noisy count below the threshold,
     and is told by that.
     """
-    levels = tuple(interval_ends(prob) and prob)
+    _, ends = interval_ends(prob)
     distribution = _distribution(release, prior)
+    # Cells with the same noisy count have the same distribution; the threshold stands for them where none is listed.
     values, place = np.unique(release.output.noisy, return_inverse=True)
-    # One distribution at a time, because all of them may be too large for the memory.
-    rows = [_summary(distribution.given(z), levels) for z in values.tolist()]
-    numbers = np.array([row for row, _ in rows]).reshape(-1, 3)[place]
-    ends = np.array([ends for _, ends in rows], dtype=np.int64).reshape(-1, len(levels), 2)[place]
-    variance = float((numbers[:, 1] ** 2).sum()) + distribution.n_others * distribution.other.variance
+    listed = distribution.given(values if len(values) else np.array([release.mechanism.threshold]))
+    means, variances = listed.means[place], listed.variances[place]
+    intervals = np.stack(np.split(count_quantiles(listed, ends)[:, place], 2), axis=-1)
     return SparseEstimates(
         cells=tuple(release.names(release.output.cells)),
         noisy_counts=release.output.noisy,
-        means=numbers[:, 0],
-        sds=numbers[:, 1],
-        occupied=numbers[:, 2],
-        prob=levels,
-        intervals=np.moveaxis(ends, 1, 0),
-        other_mean=distribution.other.mean,
-        other_occupied=distribution.other.occupied,
-        total_mean=float(numbers[:, 0].sum()) + distribution.n_others * distribution.other.mean,
-        total_sd=math.sqrt(variance),
+        means=means,
+        sds=np.sqrt(variances),
+        occupied=occupied(listed)[place],
+        prob=tuple(prob),
+        intervals=intervals,
+        other_mean=float(distribution.other.means[0]),
+        other_occupied=float(occupied(distribution.other)[0]),
+        total_mean=float(means.sum() + distribution.n_others * distribution.other.means[0]),
+        total_sd=math.sqrt(variances.sum() + distribution.n_others * distribution.other.variances[0]),
         condition=_condition(distribution),
     )
 
 
-def drawn(release: SparseRelease, prior: Any, draws: int, random_seed: Seed) -> xr.DataTree:
+def drawn(release: SparseRelease, prior: Any, draws: int, chains: int, random_seed: Seed) -> xr.DataTree:
     """Independent draws of the counts of listed cells, and of the number of records in all others."""
-    draws = integer(1, draws=draws)
     distribution = _distribution(release, prior)
-    counts, others = distribution.draw(draws, generator(random_seed))
+    counts, others = distribution.draw(chains * draws, generator(random_seed))
+    counts, others = counts.reshape(chains, draws, -1), others.reshape(chains, draws)
     axes, cells = ("chain", "draw"), ("listed", release.output.cells)
     latent = xr.Dataset(
         {
-            "count": ((*axes, "listed"), counts[None]),
-            "others": (axes, others[None]),
-            "total": (axes, (counts.sum(axis=1) + others)[None]),
+            "count": ((*axes, "listed"), counts),
+            "others": (axes, others),
+            "total": (axes, counts.sum(axis=2) + others),
         },
-        {"chain": [0], "draw": np.arange(draws), "cell": cells},
+        {"chain": np.arange(chains), "draw": np.arange(draws), "cell": cells},
     )
     seen = xr.Dataset({"noisy_count": ("listed", release.output.noisy)}, {"cell": cells})
     tree = xr.DataTree.from_dict({"/latent_counts": latent, "/observed_data": seen})
@@ -400,12 +400,6 @@ def refuse_options(**given: object) -> None:
             f"{others[0]} is for tables of a model. What you expect of a sparse table is said by "
             "prior=dirdp.sparse.SparsePrior(n_records=..., n_occupied=...)."
         )
-
-
-def _summary(distribution: CountLaw, levels: Sequence[float]) -> tuple[list[float], list[tuple[int, int]]]:
-    return [distribution.mean, math.sqrt(distribution.variance), distribution.occupied], [
-        distribution.interval(level) for level in levels
-    ]
 
 
 def _distribution(release: SparseRelease, prior: Any) -> SparseLaw:

@@ -106,7 +106,7 @@ _FOLDERS: list[TemporaryDirectory[str]] = []
 tables_opened = _of_a_file(dirdp.load)
 tables_verified = _of_a_file(lambda path: dirdp.verify(dirdp.load(path)))
 tables_reported = _of_a_file(lambda path: str(dirdp.report(dirdp.load(path))))
-tables_analysed = _of_a_file(lambda path: dirdp.analyse(dirdp.load(path), 100, progressbar=False))
+tables_analysed = _of_a_file(lambda path: dirdp.analyse(dirdp.load(path), 100, chains=1, progressbar=False))
 
 
 def parts(n: int) -> Callable[[], object]:
@@ -128,7 +128,7 @@ def draws(n: int) -> Callable[[], object]:
         p = pm.Dirichlet("p", a=np.ones(4))
         pm.Multinomial("x", n=592, p=p, observed=[108, 286, 71, 127])
     release = dirdp.sample(TARGET, model, mechanism="geometric", progressbar=False)
-    return lambda: dirdp.analyse(release, draws=n, progressbar=False)
+    return lambda: dirdp.analyse(release, draws=n, chains=1, progressbar=False)
 
 
 def records_predicted(n: int) -> Callable[[], object]:

@@ -74,7 +74,7 @@ def draws_of_posteriors() -> Iterator[Pair]:
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
 
     def ours() -> object:
-        return dirdp.analyse(release, DRAWS, progressbar=False)
+        return dirdp.analyse(release, DRAWS, chains=1, progressbar=False)
 
     def nuts() -> object:
         private = dirdp.releases.analyst_model(release)

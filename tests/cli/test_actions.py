@@ -152,7 +152,7 @@ def test_analysis_in_a_file(alone, run):
     assert code == 0
     assert "p_hair[female, black]" in out
     analysis = xr.open_datatree("a.nc", engine="h5netcdf")
-    assert analysis["latent_counts"]["p_sex"].shape == (1, 50, 2)
+    assert analysis["latent_counts"]["p_sex"].shape == (4, 50, 2)
     for wrong in (["--draws", "0"], ["--n-prior", "-1"]):
         assert run("analyse", "r.json", *wrong, "--out", "b.nc")[0] == 2
         assert not Path("b.nc").exists()

@@ -35,7 +35,7 @@ def test_the_page_as_it_stands(survey, block):
     assert dirdp.verify(release)
     assert release["posterior"]["p_hair"].dims == ("chain", "draw", "sex", "hair")
     with xr.open_datatree("analysis.nc", engine="h5netcdf") as analysis:
-        assert analysis["posterior"]["p_hair"].shape == (1, 4000, 2, 4)
+        assert analysis["posterior"]["p_hair"].shape == (4, 1000, 2, 4)
 
 
 def test_the_page_lists_the_codes(page):

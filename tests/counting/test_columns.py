@@ -368,7 +368,7 @@ def test_prediction_reads_values_too():
     release = dirdp.sample(
         dirdp.ApproxDP(epsilon=9, delta=1e-6), dirdp.naive_bayes(records, records["class"], categories=categories)
     )
-    analysis = dirdp.analyse(release, 50)
+    analysis = dirdp.analyse(release, 50, chains=1)
     plain = dirdp.predict_log_proba(analysis, {"a": ["no", "yes"]})
     for engine in TEXTS.values():
         np.testing.assert_array_equal(dirdp.predict_log_proba(analysis, {"a": engine(["no", "yes"])}), plain)

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import norm
 
-from pymc_dirdp.inference.posterior import draw_shares
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.estimates import draw_shares
+from pymc_dirdp.inference.rows import ProductLaw
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 from .laws import dirichlet, draw, drawn, geometric, of_private_total, of_rows, simulated, together, urn

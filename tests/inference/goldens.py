@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.class_law import ClassLaw
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
-from pymc_dirdp.inference.separate_laws import SeparateLaws
+from pymc_dirdp.inference.tables import ClassLaw, SeparateLaws
 from pymc_dirdp.mechanisms import (
     DirichletMechanism,
     DiscreteGaussianMechanism,

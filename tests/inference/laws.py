@@ -5,9 +5,8 @@ import itertools
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, logsumexp
 
-from pymc_dirdp.inference.drawing import draw_counts
-from pymc_dirdp.inference.posterior import Draws, draw_shares
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.estimates import Draws, RowGiven, draw_shares, estimate_of_rows
+from pymc_dirdp.inference.rows import ProductLaw, draw_counts
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root
 
 ALPHA = np.array([1.0, 0.5, 0.01])
@@ -73,6 +72,14 @@ LIKELIHOODS = {
     "sharp": gaussian(np.array([4.0, 5.0, 3.0]), 0.05),
     "far away": geometric(np.array([-900.0, 1400.0, 50.0]), 2.0),
 }
+
+
+def estimate(law, prob=(0.5, 0.8, 0.95)):
+    """That of a row with a public total."""
+    group = Group(Cells(law))
+    root = Root(group, lambda totals: law.log_normaliser(totals) + law.log_factor, total=law.total)
+    evidence, number = root.law
+    return estimate_of_rows([RowGiven(law.alpha, group, number)], prob, evidence)
 
 
 def row(name, total=12, least=0, alpha=ALPHA, **options):

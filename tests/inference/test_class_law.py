@@ -9,9 +9,8 @@ from scipy.stats import chi2
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.class_law import ClassLaw, class_table
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
-from pymc_dirdp.inference.separate_laws import SeparateLaws
+from pymc_dirdp.inference.tables import ClassLaw, SeparateLaws, class_table
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from pymc_dirdp.inference.drawing import draw_counts, draw_row
-from pymc_dirdp.inference.inversion import Inversion
-from pymc_dirdp.inference.number_draws import NumberDraws
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.numbers import NumberDraws
+from pymc_dirdp.inference.rows import ProductLaw, draw_counts, draw_row
+from pymc_dirdp.inference.sums import Inversion
 
 from .laws import ALPHA, LIKELIHOODS, brute_force, dirichlet, draw, geometric, row, simulated, tabulated
 
@@ -41,7 +40,7 @@ def test_whole_tables_without_sums(name, monkeypatch):
     law = row(name, total=6)
     tables, logs, _ = brute_force(law)
     # Wherever one cell can take the rest, sums are not asked for.
-    monkeypatch.setattr("pymc_dirdp.inference.drawing._RARE", 0.0)
+    monkeypatch.setattr("pymc_dirdp.inference.rows._RARE", 0.0)
     monkeypatch.delattr(ProductLaw, "tilted")
     counts, acceptance = draw_row(law, DRAWS, np.random.default_rng(8))
     assert 0 < acceptance <= 1

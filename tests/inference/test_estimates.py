@@ -5,10 +5,9 @@ import pytest
 from scipy.special import betainc
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.estimates import estimate
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.rows import ProductLaw
 
-from .laws import LIKELIHOODS, brute_force, dirichlet, draw, row, simulated
+from .laws import LIKELIHOODS, brute_force, dirichlet, draw, estimate, row, simulated
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)

@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.free_total import FreeTotal, exponential_mixture
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.rows import ProductLaw
 
 from .laws import of_private_total
 

@@ -12,8 +12,8 @@ from scipy.stats import chisquare, multinomial
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.joint_tables import JointLaw, JointTables, SharedNoise
+from pymc_dirdp.inference.tables import law_of
 from pymc_dirdp.mechanisms import ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
 
@@ -216,7 +216,7 @@ def test_public_verbs_read_the_output_of_a_survey():
     shares = (means.reshape(2, 3) + PRIOR) / (means.reshape(2, 3) + PRIOR).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.tables["p"].share_means, shares.ravel(), rtol=1e-9)
     assert found.tables["p"].log_evidence == pytest.approx(evidence, abs=1e-9)
-    drawn = dirdp.analyse(OUTPUT, draws=4000, random_seed=2, progressbar=False)
+    drawn = dirdp.analyse(OUTPUT, draws=4000, chains=1, random_seed=2, progressbar=False)
     counts = drawn["latent_counts"]["p"].values.reshape(-1, 6)
     np.testing.assert_allclose(counts.mean(axis=0), means, atol=0.1)
     assert np.all(counts.reshape(-1, 2, 3).sum(axis=2) == [6, 4])

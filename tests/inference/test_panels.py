@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp.inference.panels import Panels
+from pymc_dirdp.inference.free_total import Panels
 
 
 class Counted:

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.rows import ProductLaw
 
 from .laws import ALPHA, LIKELIHOODS, Y, brute_force, dirichlet, geometric, log_probability, row, tabulated
 

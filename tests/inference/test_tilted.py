@@ -8,13 +8,9 @@ from scipy.special import gammaln
 from scipy.stats import nbinom
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.convolution import Convolution
-from pymc_dirdp.inference.fourier import Fourier
-from pymc_dirdp.inference.inversion import Inversion
-from pymc_dirdp.inference.number_laws import ImpossibleError, NumberLaws
-from pymc_dirdp.inference.pair import Pair
-from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.tilted import TiltedCells, solved
+from pymc_dirdp.inference.numbers import ImpossibleError, NumberLaws
+from pymc_dirdp.inference.rows import ProductLaw, TiltedCells, solved
+from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion, Pair
 
 from .laws import dirichlet, geometric, simulated
 

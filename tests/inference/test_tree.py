@@ -8,12 +8,10 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.convolution import Convolution
-from pymc_dirdp.inference.fourier import Fourier
-from pymc_dirdp.inference.inversion import Inversion
-from pymc_dirdp.inference.listed import Listed
-from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.tree import Cells, Group, Spread, largest
+from pymc_dirdp.inference.numbers import Listed, largest
+from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
+from pymc_dirdp.inference.tree import Cells, Group, Spread
 
 from . import goldens
 from .laws import PRIOR, brute_force, dirichlet, drawn, geometric, of_private_total, of_rows, row, simulated

@@ -105,7 +105,7 @@ def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     means = np.einsum("i,ijk->jk", weights / weights.sum(), (tables + 1) / 8)
     estimate = dirdp.estimate(release)
     np.testing.assert_allclose(np.ravel(estimate.tables["p"].share_means), means.ravel(), rtol=1e-9)
-    drawn = dirdp.analyse(release, draws=4000)["posterior"]["p"].values.mean(axis=(0, 1))
+    drawn = dirdp.analyse(release, draws=4000, chains=1)["posterior"]["p"].values.mean(axis=(0, 1))
     np.testing.assert_allclose(drawn, means, atol=0.03)
     dirdp.save(release, tmp_path / "release.json")
     back = dirdp.load(tmp_path / "release.json")
@@ -297,7 +297,7 @@ def test_a_release_of_several_tables_is_read_together(tmp_path):
     ]
     weights = np.exp(logs - np.logaddexp.reduce(logs))
     counts = [np.array([one[i][0] for one in every], dtype=float) for i in range(3)]
-    estimate, drawn = dirdp.estimate(release), dirdp.analyse(release, draws=20_000, random_seed=1)
+    estimate, drawn = dirdp.estimate(release), dirdp.analyse(release, draws=20_000, chains=1, random_seed=1)
     firsts = np.stack([x[:, 0] for x in counts])
     for i, name in enumerate("abc"):
         np.testing.assert_allclose(np.ravel(estimate.tables[name].count_means), weights @ counts[i], rtol=1e-8)

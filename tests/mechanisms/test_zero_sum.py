@@ -12,7 +12,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.curve_check import check_curve
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import estimate
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.rows import ProductLaw
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.planning.optimal import optimal_error
 from pymc_dirdp.privacy.composition import Composition

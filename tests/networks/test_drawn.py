@@ -250,7 +250,7 @@ def test_a_sampled_posterior_of_noisy_tables_scores_as_the_exact_one(made):
     assert np.all(np.abs(found - exact) < 4 * errors)
     assert np.max(errors / exact) < 0.1
     # Exact draws given the release say the same.
-    analysis = dirdp.analyse(release, 4000, prior=prior, jointly=False, random_seed=1)
+    analysis = dirdp.analyse(release, 4000, chains=1, prior=prior, jointly=False, random_seed=1)
     np.testing.assert_allclose(np.exp(dirdp.log_likelihood(analysis, data)), exact, rtol=0.05)
     # One draw of the release alone does not.
     assert np.max(np.abs(np.exp(dirdp.log_likelihood(release, data, draws="released")) - exact) / errors) > 10

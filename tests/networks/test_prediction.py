@@ -249,7 +249,7 @@ def test_beta_tables_predict(mechanism, draws):
     release = dirdp.sample(LOOSE, with_rates(), mechanism=mechanism, unit=0)
     values = ["success", "failure", "success"]
     X = {"size": ["small", "large", "huge"], "eggs_outcome": values}
-    source = release if draws == "released" else dirdp.analyse(release, draws, random_seed=3)
+    source = release if draws == "released" else dirdp.analyse(release, draws, chains=1, random_seed=3)
     found = dirdp.predict_log_proba(source, X, **({"draws": draws} if draws == "released" else {}))
     posterior = source["posterior"].to_dataset()
     rate = posterior["eggs"] if draws == "released" else posterior["eggs"].mean(["chain", "draw"])
@@ -288,7 +288,7 @@ def test_a_beta_itself_is_predicted_and_scores_whole_records():
     release = dirdp.sample(LOOSE, with_rates(), mechanism="geometric", unit=0)
     known = {"class": ["hen", "cat"]}
     found = np.exp(dirdp.predict_log_proba(release, known, target="eggs_outcome", draws=400))
-    rates = dirdp.analyse(release, 4000, random_seed=1)["posterior"]["eggs"]
+    rates = dirdp.analyse(release, 4000, chains=1, random_seed=1)["posterior"]["eggs"]
     np.testing.assert_allclose(found[:, 0], rates.mean(["chain", "draw"]).sel({"class": ["hen", "cat"]}), atol=0.02)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     records = {"class": ["hen"] * 2, "size": ["small"] * 2, "eggs_outcome": [True, False]}
@@ -306,7 +306,7 @@ def test_rates_of_groups_without_shares_predict_given_the_group():
     release = dirdp.sample(
         dirdp.PureDP(epsilon=2.0), model, mechanism="geometric", adjacency="add-remove", n_records=2000
     )
-    analysis = dirdp.analyse(release, 500, n_prior=4000, random_seed=2)
+    analysis = dirdp.analyse(release, 500, chains=1, n_prior=4000, random_seed=2)
     found = np.exp(dirdp.predict_log_proba(analysis, {"department": ["C", "A"]}))
     np.testing.assert_allclose(found[:, 0], analysis["posterior"]["rate"].mean(["chain", "draw"])[[2, 0]])
     with pytest.raises(dirdp.errors.ArgumentError, match="no table of 'department'"):
@@ -387,7 +387,7 @@ def test_predictions_are_averages_over_all_tables_given_the_release(mechanism):
     # Now and then what was drawn lies near the average, and such a release tells the two apart no more.
     for _ in range(20):
         release = small_release(mechanism)
-        joint = brute_force(release, jointly=is_joint(dirdp.analyse(release, 100, random_seed=1)))
+        joint = brute_force(release, jointly=is_joint(dirdp.analyse(release, 100, chains=1, random_seed=1)))
         by_hand = (joint / joint.sum(axis=0)).reshape(2, 4).T
         if np.abs(np.exp(own_proba(release, given)) - by_hand).max() > 0.02:
             break
@@ -430,7 +430,7 @@ def test_features_drawn_jointly_with_the_class_are_independent_given_its_count()
 def test_an_analysis_predicts_as_its_release_does():
     release = small_release("geometric")
     records = {"x": [0, 1], "y": [1, 1]}
-    analysis = dirdp.analyse(release, 500, random_seed=3)
+    analysis = dirdp.analyse(release, 500, chains=1, random_seed=3)
     np.testing.assert_array_equal(
         dirdp.predict_log_proba(analysis, records),
         dirdp.predict_log_proba(release, records, draws=500, random_seed=3),
@@ -454,7 +454,7 @@ def test_a_private_number_of_records_needs_an_analysis():
     release = small_release("dirichlet", adjacency="add-remove", n_records=6)
     with pytest.raises(dirdp.errors.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
         dirdp.predict_log_proba(release, {"x": [0], "y": [1]})
-    analysis = dirdp.analyse(release, 200, n_prior=30, random_seed=1)
+    analysis = dirdp.analyse(release, 200, chains=1, n_prior=30, random_seed=1)
     found = np.exp(dirdp.predict_log_proba(analysis, {"x": [0], "y": [1]}))
     np.testing.assert_allclose(found.sum(), 1.0)
 

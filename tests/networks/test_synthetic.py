@@ -57,7 +57,7 @@ def test_records_have_the_columns_labels_and_types_of_the_data(network):
 
 def test_each_cell_has_its_share_of_one_draw(network):
     """Oracle: the product of the draw's own shares, cell by cell, by chi-square; another draw does not pass."""
-    analysis = dirdp.analyse(network, 2, random_seed=2)
+    analysis = dirdp.analyse(network, 2, chains=1, random_seed=2)
     records = dirdp.synthetic(analysis, 60_000, random_seed=3)
     seen = dirdp.count(records, ["class", "legs", "wild"], categories=CATEGORIES)
 
@@ -83,7 +83,7 @@ def test_sets_differ_as_the_draws_given_the_release_do():
 
 def test_rows_without_shares_have_those_of_their_records():
     """Departments have no table, so theirs are drawn from a Dirichlet given how many records their rows have."""
-    analysis = dirdp.analyse(rates(), 1500, random_seed=1)
+    analysis = dirdp.analyse(rates(), 1500, chains=1, random_seed=1)
     records = dirdp.synthetic(analysis, 500, 1500, random_seed=2)
     assert list(records) == ["department", "rate_outcome"]
     in_a = records["department"].eq("A").groupby(level="set").mean().to_numpy()
@@ -107,7 +107,7 @@ def test_the_number_of_records():
         draw = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), adjacency="add-remove", n_records=50)
     with pytest.raises(dirdp.errors.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
         dirdp.synthetic(draw, 10)
-    analysis = dirdp.analyse(private, 20, n_prior=200, random_seed=1)
+    analysis = dirdp.analyse(private, 20, chains=1, n_prior=200, random_seed=1)
     sizes = dirdp.synthetic(analysis, n_sets=20).groupby(level="set").size()
     assert sizes.tolist() == analysis["latent_counts"]["p"].sum("p_dim_0").values[0].tolist()
     assert len(set(sizes)) > 1
@@ -166,7 +166,7 @@ def test_numbers_that_are_none(network, bad):
 
 def test_more_sets_than_draws(network):
     with pytest.raises(dirdp.errors.ArgumentError, match="are 3 draws"):
-        dirdp.synthetic(dirdp.analyse(network, 3), n_sets=4)
+        dirdp.synthetic(dirdp.analyse(network, 3, chains=1), n_sets=4)
 
 
 def damaged_counts(analysis):
@@ -193,7 +193,7 @@ def negative_counts(analysis):
     "damage", [damaged_counts, lost_draws, scaled_draws, fewer_draws, negative_counts], ids=lambda d: d.__name__
 )
 def test_a_damaged_analysis(network, damage):
-    tree = dirdp.analyse(network, 3)
+    tree = dirdp.analyse(network, 3, chains=1)
     kept = {path: tree[path].to_dataset().copy(deep=True) for path in ("posterior", "latent_counts")}
     analysis = xr.DataTree.from_dict(kept)
     damage(analysis)

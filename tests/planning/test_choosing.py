@@ -12,7 +12,7 @@ from scipy.special import digamma
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.rows import ProductLaw
 from pymc_dirdp.mechanisms.known import noises, registered
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, _Plans, choose, noise_instead

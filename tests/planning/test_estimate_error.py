@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import digamma, gammaln
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.rows import ProductLaw
 from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism

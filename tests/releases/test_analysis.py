@@ -5,6 +5,7 @@ import runpy
 import warnings
 from pathlib import Path
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
@@ -83,7 +84,10 @@ def test_draws_and_estimates_are_those_of_all_tables(kind):
     release = released(**KINDS[kind])
     tables, distribution, evidence = brute_force(release, least=KINDS[kind].get("min_count", 0))
     with registered(OWN):
-        analysis, estimates = dirdp.analyse(release, 20_000, random_seed=1), dirdp.estimate(release).tables["p"]
+        analysis, estimates = (
+            dirdp.analyse(release, 20_000, chains=1, random_seed=1),
+            dirdp.estimate(release).tables["p"],
+        )
     means = distribution @ tables
     np.testing.assert_allclose(estimates.count_means, means, rtol=1e-10)
     np.testing.assert_allclose(estimates.count_sds**2, distribution @ tables**2 - means**2, rtol=1e-8)
@@ -115,9 +119,9 @@ def test_the_tree_has_the_names_of_the_model_and_says_what_it_rests_on(mechanism
             warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
             release = dirdp.sample(APPROX, contribution=1, mechanism=mechanism, random_seed=1)
     before = release.copy(deep=True)
-    analysis = dirdp.analyse(release, 50, random_seed=3)
+    analysis = dirdp.analyse(release, 50, chains=1, random_seed=3)
     assert release.identical(before)
-    assert analysis.identical(dirdp.analyse(release, 50, random_seed=3))
+    assert analysis.identical(dirdp.analyse(release, 50, chains=1, random_seed=3))
     assert analysis["posterior"]["rate"].dims == ("chain", "draw", "department")
     assert analysis["posterior"]["p"].sizes == {"chain": 1, "draw": 50, "hair": 3}
     assert analysis["posterior"]["hair"].values.tolist() == ["black", "brown", "red"]
@@ -138,10 +142,12 @@ def test_the_tree_has_the_names_of_the_model_and_says_what_it_rests_on(mechanism
 
 def test_a_file_gives_what_the_release_gives(tmp_path):
     release = released(mechanism="geometric")
-    dirdp.analyse(release, 10, random_seed=1).to_netcdf(tmp_path / "analysis.nc", engine="h5netcdf")
+    dirdp.analyse(release, 10, chains=1, random_seed=1).to_netcdf(tmp_path / "analysis.nc", engine="h5netcdf")
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as again:
-        assert dirdp.analyse(again, 10, random_seed=1).equals(dirdp.analyse(release, 10, random_seed=1))
+        assert dirdp.analyse(again, 10, chains=1, random_seed=1).equals(
+            dirdp.analyse(release, 10, chains=1, random_seed=1)
+        )
 
 
 def rank(truth, drawn, rng):
@@ -179,7 +185,7 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind,
             read_as_data = rng.dirichlet(150 * put_out.values[0] + prior, size=99)
         else:
             read_as_data = mechanism.sample_from(put_out.published["noisy_counts"], draws=99, random_seed=rng)
-        analysis = dirdp.analyse(filled, 99, random_seed=rng)
+        analysis = dirdp.analyse(filled, 99, chains=1, random_seed=rng)
         shares.append(rank(truth, analysis["posterior"]["p"].values[0], rng))
         counts.append(rank(x, analysis["latent_counts"]["p"].values[0], rng))
         naive.append(rank(truth, read_as_data, rng))
@@ -196,14 +202,14 @@ def test_deterministics_are_evaluated_on_the_draws():
         pm.Deterministic("difference", rate[1] - rate[0])
         pm.Deterministic("odds", rate / (1 - rate), dims="arm")
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", contribution=1)
-    posterior = dirdp.analyse(release, 200, random_seed=1)["posterior"].to_dataset()
+    posterior = dirdp.analyse(release, 200, chains=1, random_seed=1)["posterior"].to_dataset()
     drawn = posterior["rate"].values
     np.testing.assert_allclose(posterior["difference"].values, drawn[..., 1] - drawn[..., 0], rtol=1e-12)
     np.testing.assert_allclose(posterior["odds"].values, drawn / (1 - drawn), rtol=1e-12)
     assert posterior["odds"].dims == ("chain", "draw", "arm")
     assert list(posterior["odds"]["arm"].values) == ["a", "b"]
     # Of several releases of the same records, too.
-    again = dirdp.analyse([release, release.copy(deep=True)][:1], 20)["posterior"]
+    again = dirdp.analyse([release, release.copy(deep=True)][:1], 20, chains=1)["posterior"]
     assert {"difference", "odds"} <= set(again.data_vars)
 
 
@@ -220,3 +226,15 @@ def test_a_number_of_records_is_not_negative():
     )
     with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
         dirdp.releases.sample_posterior_predictive(release, n_records=-1, random_seed=1)
+
+
+def test_chains_are_parts_of_the_same_independent_draws():
+    release = released()
+    one, four = dirdp.analyse(release, 400, chains=1, random_seed=1), dirdp.analyse(release, 100, random_seed=1)
+    for group in ("posterior", "latent_counts"):
+        assert four[group]["p"].shape == (4, 100, *one[group]["p"].shape[2:])
+        np.testing.assert_array_equal(four[group]["p"].values.reshape(one[group]["p"].shape), one[group]["p"].values)
+    summary = az.summary(dirdp.analyse(release, random_seed=1))
+    assert (summary["r_hat"].astype(float) < 1.02).all()
+    with pytest.raises(dirdp.errors.ArgumentError, match="chains"):
+        dirdp.analyse(release, chains=0)

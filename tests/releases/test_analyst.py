@@ -133,7 +133,7 @@ def test_nuts_agrees_with_exact_draws(prior, mechanism):
         idata = pm.sample(
             600, tune=300, chains=2, cores=2, random_seed=1, progressbar=False, compute_convergence_checks=False
         )
-    p, exact = idata["posterior"]["p"], dirdp.analyse(release, 40_000, random_seed=2)["posterior"]["p"]
+    p, exact = idata["posterior"]["p"], dirdp.analyse(release, 40_000, chains=1, random_seed=2)["posterior"]["p"]
     for function in (lambda x: x, lambda x: x**2, lambda x: x < 0.02):
         drawn, expected = function(p).astype(float), function(exact).astype(float)
         errors = monte_carlo_errors(drawn, expected.std(("chain", "draw")).values)
@@ -171,7 +171,7 @@ def test_counts_given_shares_have_the_distribution_of_all_tables():
 def test_counts_behind_the_draws_of_analyse_are_those_of_analyse():
     """Shares from the posterior, then counts given them: together they are what `analyse` draws."""
     release = two_tables()
-    analysis = dirdp.analyse(release, 1500, random_seed=1)
+    analysis = dirdp.analyse(release, 1500, chains=1, random_seed=1)
     counts = dirdp.releases.latent_counts(analysis, release, "p", random_seed=2)["p"]
     found, expected = (one.mean(("chain", "draw")).values for one in (counts, analysis["latent_counts"]["p"]))
     spread = counts.std(("chain", "draw")).values
@@ -185,13 +185,13 @@ def test_counts_behind_the_draws_of_analyse_are_those_of_analyse():
 
 def test_counts_of_rows_and_of_private_numbers():
     release = two_tables()
-    both = dirdp.releases.latent_counts(dirdp.analyse(release, 5), release, random_seed=1)
+    both = dirdp.releases.latent_counts(dirdp.analyse(release, 5, chains=1), release, random_seed=1)
     assert both["rate"].dims == ("chain", "draw", "department", "rate_outcome")
     assert np.all(both["rate"].sum(("department", "rate_outcome")) == 70)
     private = released(adjacency="add-remove", n_records=100)
-    totals = dirdp.releases.latent_counts(dirdp.analyse(private, 40, n_prior=200), private, n_prior=200)["p"].sum(
-        "hair"
-    )
+    totals = dirdp.releases.latent_counts(dirdp.analyse(private, 40, chains=1, n_prior=200), private, n_prior=200)[
+        "p"
+    ].sum("hair")
     assert totals.max() <= 200
     assert len(np.unique(totals)) > 5
 

@@ -64,7 +64,7 @@ def test_the_draws_have_the_distribution_of_an_analysis(name):
     own = release["posterior"]["p"].values[0].reshape(4000, -1)
     # All cells of the table have one Dirichlet prior.
     row_prior = [3.0, 3.0] if "rows" in name else None
-    analysed = dirdp.analyse(release, 4000, row_prior=row_prior)["posterior"]["p"].values[0].reshape(4000, -1)
+    analysed = dirdp.analyse(release, 4000, chains=1, row_prior=row_prior)["posterior"]["p"].values[0].reshape(4000, -1)
     for i in range(own.shape[1]):
         assert ks_2samp(own[:, i], analysed[:, i]).pvalue > 1e-5
     assert dirdp.verify(release)
@@ -142,7 +142,7 @@ def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts(
     possible = opened(release).tables["p"].mechanism.possible_records(group["noisy_counts"].values)
     assert (group.attrs["least_records"], group.attrs["most_records"]) == (possible[0], possible[-1])
     assert f"{possible[0]} to {possible[-1]} records" in " ".join(str(dirdp.report(release, full=True)).split())
-    assert f"{possible[0]} to {possible[-1]} records" in dirdp.analyse(release, 5).attrs["conditional_on"]
+    assert f"{possible[0]} to {possible[-1]} records" in dirdp.analyse(release, 5, chains=1).attrs["conditional_on"]
     group.attrs["most_records"] += 1
     assert not dirdp.verify(release)
 

@@ -44,7 +44,7 @@ def test_the_table_is_shown_and_given():
 
 def test_rows_have_their_labels_and_agree_with_draws():
     release = rates()
-    found, analysis = dirdp.estimate(release), dirdp.analyse(release, 20_000, random_seed=2)
+    found, analysis = dirdp.estimate(release), dirdp.analyse(release, 20_000, chains=1, random_seed=2)
     assert list(found.frame().index[:2]) == ["rate[A, success]", "rate[A, failure]"]
     assert "averages" not in str(found)
     frame = found.frame().iloc[::2]
@@ -59,7 +59,10 @@ def test_rows_have_their_labels_and_agree_with_draws():
 
 def test_private_numbers_are_summed_over_too():
     release = one_row(mechanism="geometric", adjacency="add-remove")
-    found, analysis = dirdp.estimate(release, n_prior=500), dirdp.analyse(release, 20_000, n_prior=500, random_seed=2)
+    found, analysis = (
+        dirdp.estimate(release, n_prior=500),
+        dirdp.analyse(release, 20_000, chains=1, n_prior=500, random_seed=2),
+    )
     drawn, frame = analysis["latent_counts"]["p"].values[0], found.frame()
     assert "averages" not in str(found)
     np.testing.assert_allclose(frame["count"], drawn.mean(axis=0), atol=5 * drawn.std(axis=0).max() / np.sqrt(20_000))
@@ -70,7 +73,10 @@ def test_private_numbers_are_summed_over_too():
 def test_a_number_that_next_to_nothing_is_known_of_is_summed_over():
     """A draw says next to nothing of a private number of records."""
     release = one_row(adjacency="add-remove", n_records=60)
-    found, analysis = dirdp.estimate(release, n_prior=5000), dirdp.analyse(release, 20_000, n_prior=5000, random_seed=2)
+    found, analysis = (
+        dirdp.estimate(release, n_prior=5000),
+        dirdp.analyse(release, 20_000, chains=1, n_prior=5000, random_seed=2),
+    )
     drawn, shares, frame = analysis["latent_counts"]["p"].values[0], analysis["posterior"]["p"].values[0], found.frame()
     assert "averages" not in str(found)
     assert np.all(np.abs(frame["count"] - drawn.mean(axis=0)) < 5 * drawn.std(axis=0) / np.sqrt(20_000))
@@ -82,7 +88,7 @@ def test_inferences_need_no_pymc(tmp_path):
     code = (
         "import sys, xarray, pymc_dirdp\n"
         f"with xarray.open_datatree({str(tmp_path / 'release.nc')!r}, engine='h5netcdf') as release:\n"
-        "    pymc_dirdp.analyse(release, 5), pymc_dirdp.estimate(release)\n"
+        "    pymc_dirdp.analyse(release, 5, chains=1), pymc_dirdp.estimate(release)\n"
         "assert not {'pymc', 'pytensor', 'arviz', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

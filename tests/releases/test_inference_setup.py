@@ -36,15 +36,15 @@ def test_a_seeded_release_is_read_and_marked():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         release = released(random_seed=1)
-    assert dirdp.analyse(release, 5).attrs["reproducible"] == "not private"
-    assert "reproducible" not in dirdp.analyse(released(), 5).attrs
+    assert dirdp.analyse(release, 5, chains=1).attrs["reproducible"] == "not private"
+    assert "reproducible" not in dirdp.analyse(released(), 5, chains=1).attrs
 
 
 @pytest.mark.parametrize("noisy", [[-1e6, 1e6, 60], [1e9, 60, -1e9], [-1e12, -1e12, 2e12 + 60]])
 def test_noisy_counts_far_outside_give_tables_of_the_public_total(noisy):
     release = released(mechanism="geometric")
     release["mechanism/p"]["noisy_counts"].values[:] = noisy
-    counts = dirdp.analyse(release, 20)["latent_counts"]["p"].values
+    counts = dirdp.analyse(release, 20, chains=1)["latent_counts"]["p"].values
     assert np.all(counts >= 0)
     assert np.all(counts.sum(axis=-1) == 60)
 
@@ -56,7 +56,7 @@ def test_a_failed_computation_is_our_error_where_the_numbers_are_those_of_a_rele
     def failing(*_):
         raise FloatingPointError("overflow encountered in divide")
 
-    monkeypatch.setattr("pymc_dirdp.inference.table_law.estimate_of_rows", failing)
+    monkeypatch.setattr("pymc_dirdp.inference.tables.estimate_of_rows", failing)
     with pytest.raises(dirdp.errors.InternalError, match=r"'rate' could not be computed.*report"):
         dirdp.estimate(release)
 
@@ -65,13 +65,13 @@ def test_a_private_number_of_records_needs_a_prior():
     release = released(adjacency="add-remove", n_records=100)
     with pytest.raises(ArgumentError, match=r"number of records of 'p' is private.*n_prior"):
         dirdp.analyse(release)
-    analysis = dirdp.analyse(release, 100, n_prior=200)
+    analysis = dirdp.analyse(release, 100, chains=1, n_prior=200)
     assert "0 to 200 records" in analysis.attrs["conditional_on"]
     totals = analysis["latent_counts"]["p"].sum("hair")
     assert totals.max() <= 200
     assert len(np.unique(totals)) > 10
     # All weight on one number is that number.
-    known = dirdp.analyse(release, 20, n_prior=np.arange(61) == 60.0)
+    known = dirdp.analyse(release, 20, chains=1, n_prior=np.arange(61) == 60.0)
     assert set(np.unique(known["latent_counts"]["p"].sum("hair"))) == {60}
     assert "your prior of the number" in known.attrs["conditional_on"]
     for wrong in (0, -3, 2.5, [1.0], [0.0, 0.0], [1.0, -1.0], [[1.0, 2.0]], [1.0, np.nan]):
@@ -88,7 +88,7 @@ def test_a_guarantee_of_least_counts_needs_room():
     release = released(adjacency="add-remove", n_records=100, min_count=5)
     with pytest.raises(ArgumentError, match="reaches further"):
         dirdp.analyse(release, n_prior=14)
-    assert dirdp.analyse(release, 20, n_prior=30)["latent_counts"]["p"].min() >= 5
+    assert dirdp.analyse(release, 20, chains=1, n_prior=30)["latent_counts"]["p"].min() >= 5
 
 
 def test_a_prior_of_ones_own_changes_the_answer_and_has_to_fit():
@@ -96,7 +96,7 @@ def test_a_prior_of_ones_own_changes_the_answer_and_has_to_fit():
     narrow = dirdp.estimate(release, prior=[1e4, 1e4, 1e4])
     np.testing.assert_allclose(narrow.tables["p"].share_means, 1 / 3, rtol=1e-2)
     assert "a prior of your own" in narrow.conditions[0]
-    assert dirdp.analyse(release, 5, prior={"p": [1, 1, 1]})["posterior"]["p"].shape == (1, 5, 3)
+    assert dirdp.analyse(release, 5, chains=1, prior={"p": [1, 1, 1]})["posterior"]["p"].shape == (1, 5, 3)
     for wrong in ([1, 1], [1, 1, 0], [[1, 1, 1]], "a"):
         with pytest.raises(ArgumentError, match="prior"):
             dirdp.analyse(release, prior=wrong)
@@ -106,7 +106,7 @@ def test_a_prior_of_ones_own_changes_the_answer_and_has_to_fit():
 
 def test_a_prior_of_rows_is_for_several_rows():
     release = rates()
-    strong = dirdp.analyse(release, 200, row_prior=[1e6, 1e6], random_seed=1)
+    strong = dirdp.analyse(release, 200, chains=1, row_prior=[1e6, 1e6], random_seed=1)
     totals = strong["latent_counts"]["rate"].sum("rate_outcome")
     # Half of 70 records, give or take those of a binomial distribution.
     assert abs(float(totals.mean(("chain", "draw"))[0]) - 35) < 3
@@ -117,7 +117,7 @@ def test_a_prior_of_rows_is_for_several_rows():
     with pytest.raises(ArgumentError, match="'p' has one"):
         dirdp.analyse(released(), row_prior=[1.0])
     with pytest.raises(ArgumentError, match="draws"):
-        dirdp.analyse(release, 0)
+        dirdp.analyse(release, 0, chains=1)
 
 
 def test_a_number_of_records_is_said_of_the_table_of_the_classes_or_of_all():
@@ -130,13 +130,13 @@ def test_a_number_of_records_is_said_of_the_table_of_the_classes_or_of_all():
         pm.Categorical("answer", p=theta[given], observed=answers)
         release = dirdp.sample(APPROX, adjacency="add-remove", n_records=7, mechanism="geometric", contribution=1)
     for n_prior in (30, {"share": 30}):
-        analysis = dirdp.analyse(release, 20, n_prior=n_prior)
+        analysis = dirdp.analyse(release, 20, chains=1, n_prior=n_prior)
         counts = analysis["latent_counts"].to_dataset()
         assert counts["theta"].sum(axis=(-2, -1)).equals(counts["share"].sum(axis=-1))
         assert counts["share"].sum(axis=-1).max() <= 30
     with pytest.raises(ArgumentError, match=r"n_prior is for that table alone. Leave 'theta' out"):
-        dirdp.analyse(release, 20, n_prior={"share": 30, "theta": 30})
-    assert dirdp.analyse(release, 20, n_prior={"share": 30, "theta": 20}, jointly=False)
+        dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 30})
+    assert dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 20}, jointly=False)
 
 
 def test_a_guarantee_that_does_not_follow_is_refused(edited):

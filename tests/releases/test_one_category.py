@@ -101,7 +101,7 @@ def test_from_the_plan_to_the_prediction(options, tmp_path):
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
         assert dirdp.verify(back), str(dirdp.verify(back))
         number = {"n_prior": 2 * N} if "adjacency" in options else {}
-        analysis = dirdp.analyse(back, 200, random_seed=1, **number)
+        analysis = dirdp.analyse(back, 200, chains=1, random_seed=1, **number)
         estimates = dirdp.estimate(back, **number)
     # Each class has as many eyes of the one kind as it has records.
     assert np.all(analysis["posterior"]["p_eyes"] == 1)
@@ -149,7 +149,7 @@ def test_it_may_stand_anywhere_in_a_network(structure, mechanism):
     release = dirdp.sample(TARGET, model, mechanism=mechanism, contribution=1)
     assert dirdp.verify(release)
     for jointly in (True, False):
-        analysis = dirdp.analyse(release, 50, jointly=jointly, random_seed=1)
+        analysis = dirdp.analyse(release, 50, chains=1, jointly=jointly, random_seed=1)
         assert np.all(analysis["posterior"]["p_eyes"] == 1)
         assert np.all(analysis["latent_counts"]["p_eyes"].values.reshape(50, -1).sum(axis=1) == N)
         X = {name: [values[0]] for name, values in RECORDS.items()}
@@ -163,7 +163,7 @@ def test_one_class_is_no_class_to_divide_by():
     one = {"class": ["cat"], "fur": ["yes", "no"]}
     model = dirdp.naive_bayes({"fur": FUR}, ["cat"] * N, categories=one)
     release = dirdp.sample(TARGET, model, mechanism="geometric", contribution=1)
-    assert dirdp.analyse(release, 20)["latent_counts"]["p_class"].values.ravel().tolist() == [N] * 20
+    assert dirdp.analyse(release, 20, chains=1)["latent_counts"]["p_class"].values.ravel().tolist() == [N] * 20
     np.testing.assert_array_equal(dirdp.predict_log_proba(release, {"fur": ["yes"]}), [[0.0]])
 
 

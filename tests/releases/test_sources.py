@@ -53,7 +53,7 @@ def test_likelihoods_of_releases_multiply(adjacency):
         released(**planned, mechanism="gaussian", draws=3),
     ]
     n_prior = None if public else 20
-    analysis = dirdp.analyse(releases, 20_000, n_prior=n_prior, random_seed=1)
+    analysis = dirdp.analyse(releases, 20_000, chains=1, n_prior=n_prior, random_seed=1)
     tables, distribution, evidence = brute_force(releases, n_prior or 12, public)
     assert float(analysis["sample_stats"]["log_evidence"][0]) == pytest.approx(evidence, abs=1e-7)
     counts = analysis["latent_counts"]["p"].values[0]
@@ -76,7 +76,9 @@ def test_likelihoods_of_releases_multiply(adjacency):
 
 def test_a_list_of_one_is_that_release():
     release = released(mechanism="geometric")
-    assert dirdp.analyse([release], 20, random_seed=1).identical(dirdp.analyse(release, 20, random_seed=1))
+    assert dirdp.analyse([release], 20, chains=1, random_seed=1).identical(
+        dirdp.analyse(release, 20, chains=1, random_seed=1)
+    )
 
 
 def test_the_same_release_twice_is_refused(tmp_path):
@@ -99,7 +101,7 @@ def test_noisy_counts_that_agree_by_chance_are_two_releases(edited):
 def test_all_guaranteed_least_counts_hold():
     releases = [released(min_count=1), released()]
     for given in (releases, releases[::-1]):
-        assert dirdp.analyse(given, 500, random_seed=1)["latent_counts"]["p"].min() == 1
+        assert dirdp.analyse(given, 500, chains=1, random_seed=1)["latent_counts"]["p"].min() == 1
 
 
 def two_tables(**options):
@@ -115,7 +117,7 @@ def two_tables(**options):
 def test_one_table_that_is_the_same_by_chance_does_not_make_two_releases_one():
     first, second = two_tables(sampler="fast"), two_tables(sampler="fast")
     second["posterior"]["q"].values[:] = first["posterior"]["q"].values
-    assert "2 releases" in dirdp.analyse([first, second], 5).attrs["conditional_on"]
+    assert "2 releases" in dirdp.analyse([first, second], 5, chains=1).attrs["conditional_on"]
 
 
 @pytest.mark.thorough
@@ -149,8 +151,8 @@ def test_a_seeded_one_marks_all():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         seeded = released(random_seed=1)
-    assert dirdp.analyse([released(), seeded], 5).attrs["reproducible"] == "not private"
-    assert "reproducible" not in dirdp.analyse([released(), released()], 5).attrs
+    assert dirdp.analyse([released(), seeded], 5, chains=1).attrs["reproducible"] == "not private"
+    assert "reproducible" not in dirdp.analyse([released(), released()], 5, chains=1).attrs
 
 
 def test_one_that_was_edited_spoils_all(edited):
@@ -172,7 +174,7 @@ def animals(**options):
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_classes_and_features_of_a_release_are_taken_together(mechanism):
     release = animals(mechanism=mechanism)
-    analysis = dirdp.analyse(release, 500, random_seed=1)
+    analysis = dirdp.analyse(release, 500, chains=1, random_seed=1)
     counts = analysis["latent_counts"]
     for name in ("p_fur", "p_eggs"):
         np.testing.assert_array_equal(counts[name].sum(counts[name].dims[-1]), counts["p_class"])
@@ -183,10 +185,10 @@ def test_classes_and_features_of_a_release_are_taken_together(mechanism):
     assert found.tables["p_fur"].log_evidence == float(analysis["sample_stats"]["log_evidence"])
     assert not any("averages" in one for one in found.conditions)
     # Of two releases, too.
-    both = dirdp.analyse([release, animals(mechanism=mechanism)], 50, random_seed=1)
+    both = dirdp.analyse([release, animals(mechanism=mechanism)], 50, chains=1, random_seed=1)
     np.testing.assert_array_equal(both["latent_counts"]["p_fur"].sum("fur"), both["latent_counts"]["p_class"])
     assert both.attrs["conditional_on"].count("2 releases of the same records") == 3
-    alone = dirdp.analyse(release, 500, jointly=False, random_seed=1)
+    alone = dirdp.analyse(release, 500, chains=1, jointly=False, random_seed=1)
     assert alone.attrs["consistency"].startswith("table by table")
     assert alone["sample_stats"]["log_evidence"].shape == (3,)
     assert not np.array_equal(alone["latent_counts"]["p_fur"].sum("fur"), alone["latent_counts"]["p_class"])
@@ -196,18 +198,18 @@ def test_classes_and_features_of_a_release_are_taken_together(mechanism):
 def test_a_private_number_is_that_of_all_tables():
     release = animals(mechanism="geometric", adjacency="add-remove", n_records=40)
     for given in (100, {"p_class": 100}):
-        analysis = dirdp.analyse(release, 100, n_prior=given, random_seed=1)
+        analysis = dirdp.analyse(release, 100, chains=1, n_prior=given, random_seed=1)
         assert analysis.attrs["conditional_on"].count("0 to 100 records") == 3
         assert analysis["latent_counts"]["p_class"].sum("class").max() <= 100
     with pytest.raises(ArgumentError, match=r"that table alone.*p_fur"):
         dirdp.analyse(release, n_prior={"p_class": 100, "p_fur": 90})
     with pytest.raises(ArgumentError, match="row_prior out, or pass jointly=False"):
         dirdp.analyse(release, n_prior=100, row_prior={"p_fur": [1, 1]})
-    apart = dirdp.analyse(release, 10, n_prior=100, row_prior={"p_fur": [1, 1]}, jointly=False)
+    apart = dirdp.analyse(release, 10, chains=1, n_prior=100, row_prior={"p_fur": [1, 1]}, jointly=False)
     assert "your prior of the division" in apart.attrs["conditional_on"]
     # Without a prior of one's own the numbers are those that the noisy classes leave open.
     said = release["mechanism/p_class"].attrs
-    analysis = dirdp.analyse(release, 100, random_seed=1)
+    analysis = dirdp.analyse(release, 100, chains=1, random_seed=1)
     assert f"{said['least_records']} to {said['most_records']} records" in analysis.attrs["conditional_on"]
     with pytest.raises(ArgumentError, match="is private"):
         dirdp.analyse(animals(adjacency="add-remove", n_records=40))
@@ -218,7 +220,7 @@ def test_other_networks_are_taken_table_by_table():
     chain = {"class": [], "fur": ["class"], "eggs": ["fur"]}
     with dirdp.bayesian_network(frame, chain, categories=CATEGORIES):
         release = dirdp.sample(APPROX, mechanism="geometric")
-    assert dirdp.analyse(release, 5).attrs["consistency"].startswith("table by table")
+    assert dirdp.analyse(release, 5, chains=1).attrs["consistency"].startswith("table by table")
 
 
 def test_tables_of_different_people_are_not_taken_together():
@@ -229,9 +231,9 @@ def test_tables_of_different_people_are_not_taken_together():
         pm.Multinomial("y", n=[15, 25], p=q, observed=[[10, 5], [5, 20]])
         apart = dirdp.sample(APPROX, mechanism="geometric", disjoint=[["p"], ["q"]])
         together = dirdp.sample(APPROX, mechanism="geometric", contribution=1)
-    assert dirdp.analyse(apart, 5).attrs["consistency"].startswith("table by table")
+    assert dirdp.analyse(apart, 5, chains=1).attrs["consistency"].startswith("table by table")
     # Nothing in this release says that the rows of q are not the cells of p.
-    assert dirdp.analyse(together, 5).attrs["consistency"].startswith("jointly")
+    assert dirdp.analyse(together, 5, chains=1).attrs["consistency"].startswith("jointly")
 
 
 def test_a_beta_given_the_class_is_a_feature():
@@ -241,7 +243,7 @@ def test_a_beta_given_the_class_is_a_feature():
         rate = pm.Beta("rate", 1, 1, dims="class")
         pm.Binomial("y", n=[20, 10, 10], p=rate, observed=[10, 5, 9])
         release = dirdp.sample(APPROX, mechanism="geometric", contribution=1)
-    analysis = dirdp.analyse(release, 50)
+    analysis = dirdp.analyse(release, 50, chains=1)
     assert analysis.attrs["consistency"].startswith("jointly")
     assert analysis["posterior"]["rate"].dims == ("chain", "draw", "class")
     np.testing.assert_array_equal(analysis["latent_counts"]["rate"].sum("rate_outcome"), analysis["latent_counts"]["p"])

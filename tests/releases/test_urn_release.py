@@ -67,7 +67,7 @@ def test_the_whole_way(target, tmp_path):
     assert f"{group['urn_steps']} steps of an urn" in report
     assert str(target) in report
     np.testing.assert_allclose(dirdp.estimate(release).tables["p"].share_means.sum(), 1)
-    assert dirdp.analyse(release, draws=200)["posterior"]["p"].shape == (1, 200, 4)
+    assert dirdp.analyse(release, draws=200, chains=1)["posterior"]["p"].shape == (1, 200, 4)
 
 
 def test_only_the_exact_sampler_keeps_a_pure_guarantee():

@@ -148,7 +148,7 @@ def test_inferences_are_those_of_all_tables_weighed(name):
     np.testing.assert_allclose(found.tables["p"].count_means, count_means, rtol=0, atol=1e-10)
     np.testing.assert_allclose(found.tables["p"].share_means, share_means, rtol=0, atol=1e-10)
     assert found.tables["p"].log_evidence == pytest.approx(logsumexp(logs), abs=1e-10)
-    drawn = dirdp.analyse(release, 6000, random_seed=1)["latent_counts"]["p"].values.reshape(-1, len(counts))
+    drawn = dirdp.analyse(release, 6000, chains=1, random_seed=1)["latent_counts"]["p"].values.reshape(-1, len(counts))
     first = np.bincount(drawn[:, 0], minlength=n + 1)
     expected = np.bincount(tables[:, 0], weights=weights, minlength=n + 1)
     kept = expected > 1e-9
@@ -160,7 +160,7 @@ def test_inferences_are_those_of_all_tables_weighed(name):
 def test_the_draws_are_from_the_exact_posterior(name):
     kind, counts = CASES[name]
     release = released(kind, counts, draws=4000)
-    given = dirdp.analyse(release, 4000, random_seed=2)["posterior"]["p"].values[0]
+    given = dirdp.analyse(release, 4000, chains=1, random_seed=2)["posterior"]["p"].values[0]
     drawn = release["posterior"]["p"].values[0]
     assert kstest(drawn[:, 0], given[:, 0]).pvalue > 1e-6
     # A reader of counts as data would be surer, and wrong.

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.table_law import TableLaw
+from pymc_dirdp.inference.tables import TableLaw
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.releases.opened import opened
 
@@ -118,3 +118,64 @@ def test_noise_that_is_known_at_whole_numbers_only_is_not_summed_over_too_many(m
     assert not NoisyCounts.smooth_noise
     with pytest.raises(ArgumentError, match="set smooth_noise = True in its class"):
         dirdp.analyse(release)
+
+
+def noisy(z, n_records, scale=1.0, prior=None):
+    prior = np.ones(np.shape(z)) if prior is None else np.asarray(prior, dtype=float)
+    known = {} if n_records is None else {"n_records": n_records}
+    adjacency = "add-remove" if n_records is None else "replace-one"
+    mechanism = dirdp.mechanisms.GeometricMechanism(prior, scale, adjacency=adjacency)
+    return dirdp.mechanisms.MechanismOutput(mechanism, np.asarray(z, dtype=float), prior=prior, **known)
+
+
+UNLIKELY = {
+    "a prior of many records against the noisy counts": ([0, 0, 500], 500, 1.0, [1e5, 1e5, 1e5]),
+    "no records": ([0, 1, -1], 0, 1.0, None),
+    "a row that is empty": ([[3, 2], [-30, -30]], 5, 1.0, None),
+    "noise wider than the number of records": ([40_000, -20_000, 3], 10, 1e4, None),
+    "counts far beyond the number of records": ([10**6, -(10**6)], 100, 1.0, None),
+    "a prior that is nearly certain": ([5, 3], 8, 0.01, [1e15, 1e-3]),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKELY)
+def test_outputs_that_nearly_contradict_what_is_known_have_their_distribution(case):
+    """Against all tables, with logarithms of every one."""
+    z, n, scale, prior = UNLIKELY[case]
+    output = noisy(z, n, scale, prior)
+    found = dirdp.estimate(output, prob=[1e-300, 0.5, 1 - 1e-16], progressbar=False).tables["p"]
+    a = output.prior.reshape(-1, output.prior.shape[-1])
+    cells = np.meshgrid(*[np.arange(n + 1.0)] * (a.size - 1), indexing="ij")
+    last = n - sum(cells)
+    x = np.stack([*cells, last], axis=-1)[last >= 0].reshape(-1, *a.shape)
+    rows = x.sum(axis=2)
+    logs = output.mechanism.log_likelihood(np.asarray(z, dtype=float), x.reshape(-1, *np.shape(z)))
+    logs += np.sum(gammaln(x + a) - gammaln(a) - gammaln(x + 1), axis=(1, 2))
+    logs += np.sum(gammaln(rows + 1) + gammaln(a.sum(axis=1)) - gammaln(rows + a.sum(axis=1)), axis=1)
+    if len(a) > 1:
+        # Divisions of the records among rows are as likely as one another.
+        logs -= np.log(len(np.unique(rows, axis=0)))
+    evidence = logsumexp(logs)
+    masses = np.exp(logs - evidence)
+    # Logarithms of Gamma functions of the prior leave that many digits.
+    accuracy = max(1e-9, 1e-15 * a.max() * np.log(a.max() + 1) * max(n, 1) / 10)
+    assert found.log_evidence == pytest.approx(evidence, rel=1e-12, abs=accuracy)
+    np.testing.assert_allclose(found.count_means, np.tensordot(masses, x, 1).ravel(), rtol=accuracy, atol=accuracy)
+    assert np.all(np.diff(found.share_intervals, axis=2) >= 0)
+    assert np.all((found.share_intervals >= 0) & (found.share_intervals <= 1))
+    drawn = dirdp.analyse(output, 20, random_seed=1, progressbar=False)["latent_counts"]["p"].values
+    assert np.all(drawn.reshape(80, -1).sum(axis=1) == n)
+
+
+@pytest.mark.parametrize(
+    ("output", "n_prior", "words"),
+    [
+        (noisy([5000, 4000], None), 10, "No table of counts"),
+        (noisy([3, 1], 4, prior=[1e30, 1.0]), None, "far too large"),
+        (noisy([3, 1], 4, prior=[1e99, 1e-99]), None, "far too large"),
+    ],
+)
+def test_what_nothing_explains_is_one_error(output, n_prior, words):
+    for verb in (dirdp.estimate, dirdp.analyse):
+        with pytest.raises(ArgumentError, match=words):
+            verb(output, n_prior=n_prior, progressbar=False)

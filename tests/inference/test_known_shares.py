@@ -1,4 +1,4 @@
-"""The likelihood of the shares of few records: against all tables, one after the other, and against the general law."""
+"""The likelihood of shares: against all tables one after the other, in many digits, and against the tree."""
 
 import itertools
 import math
@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.inference import all_counts, table_law
-from pymc_dirdp.inference.all_counts import AllCounts
-from pymc_dirdp.inference.blocks import law_of
-from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.releases.inference_setup import conclusions
+from pymc_dirdp.inference.known_shares import KnownShares
+from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.tables import law_of
+from pymc_dirdp.releases.inference_setup import inferences
 
 from .laws import tabulated
 
@@ -35,7 +34,9 @@ def rows_of(cells, rows, most, least=0):
 
 def table(rows, log_numbers):
     factors = [np.zeros_like, factor, np.zeros_like][: len(rows)]
-    return AllCounts(rows, log_numbers, row_prior=ROW_PRIOR[: len(rows)], log_factors=factors)
+    is_public = np.isfinite(log_numbers).sum() == 1
+    prior = None if is_public else (lambda totals: log_numbers[np.asarray(totals, dtype=np.int64)])
+    return KnownShares(rows, len(log_numbers) - 1, prior, row_prior=ROW_PRIOR[: len(rows)], log_factors=factors)
 
 
 def brute_force(rows, log_numbers, shares):
@@ -75,20 +76,10 @@ def test_it_is_the_sum_over_all_tables(kind, shape, least):
     log_numbers = NUMBERS[kind]
     rows = rows_of(shape[1], shape[0], 6 - least * shape[1] * (shape[0] - 1), least)
     shares = np.random.default_rng(4).dirichlet(np.ones(shape[1]), shape[0])
-    value, means = table(rows, log_numbers).given(np.log(shares))
+    value, means = table(rows, log_numbers).likelihood(np.log(shares))
     expected, expected_means = brute_force(rows, log_numbers, shares)
     assert value == pytest.approx(expected, rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(means, expected_means, rtol=1e-11)
-
-
-def test_totals_may_be_taken_in_parts(monkeypatch):
-    rows, log_numbers = rows_of(3, 3, 40), np.log(np.arange(1.0, 42))
-    shares = np.log(np.random.default_rng(4).dirichlet(np.ones(3), 3))
-    whole = table(rows, log_numbers).given(shares)
-    monkeypatch.setattr(all_counts, "_AT_A_TIME", 90)
-    parts = table(rows, log_numbers).given(shares)
-    assert parts[0] == pytest.approx(whole[0], rel=1e-13)
-    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-12)
 
 
 def test_empty_cells_and_what_is_impossible():
@@ -96,7 +87,7 @@ def test_empty_cells_and_what_is_impossible():
     rows = rows_of(2, 2, 4)
     with np.errstate(divide="ignore"):
         logs = np.log([[0.0, 1.0], [0.3, 0.7]])
-    value, means = table(rows, public).given(logs)
+    value, means = table(rows, public).likelihood(logs)
     expected, expected_means = brute_force(rows, public, np.exp(logs))
     assert value == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(means, expected_means, atol=1e-14)
@@ -104,17 +95,16 @@ def test_empty_cells_and_what_is_impossible():
     # A record in the first cell of the first row is certain, and its share is 0.
     certain = tabulated([[-np.inf, 0.0, 0.0, 0.0, 0.0], [0.0] * 5])
     one = table([replace(rows[0], log_likelihood=certain), rows[1]], public)
-    assert np.isfinite(one.given(np.log([[0.5, 0.5], [0.3, 0.7]]))[0])
-    value, means = one.given(logs)
+    assert np.isfinite(one.likelihood(np.log([[0.5, 0.5], [0.3, 0.7]]))[0])
+    value, means = one.likelihood(logs)
     assert value == -np.inf
     assert means.tolist() == [[0.0, 0.0], [0.0, 0.0]]
     nobody = table(rows_of(2, 2, 0), np.zeros(1))
-    assert nobody.given(np.log([[0.5, 0.5], [0.3, 0.7]]))[1].tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert nobody.likelihood(np.log([[0.5, 0.5], [0.3, 0.7]]))[1].tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def test_shares_and_outputs_that_are_too_improbable_for_doubles():
     """The weights of counts differ by far more than doubles can: the logarithms are those of one table."""
-    public = np.where(np.arange(51) == 50, 0.0, -np.inf)
     z = np.array([[20.0, 0.0], [10.0, 20.0]])
 
     def steep(own):
@@ -122,7 +112,9 @@ def test_shares_and_outputs_that_are_too_improbable_for_doubles():
 
     rows = [ProductLaw(alpha=[1, 1], total=50, log_likelihood=steep(own)) for own in z]
     log_shares = np.array([[-900.0, 0.0], [-1.0, np.log(-np.expm1(-1.0))]])
-    value, means = AllCounts(rows, public, row_prior=np.ones(2), log_factors=[np.zeros_like] * 2).given(log_shares)
+    value, means = KnownShares(rows, 50, None, row_prior=np.ones(2), log_factors=[np.zeros_like] * 2).likelihood(
+        log_shares
+    )
     np.testing.assert_allclose(means, z, atol=1e-12)
     # 20 records in one row of 50 are as likely as any other number.
     expected = -math.log(51) + 20 * -900.0 + math.log(math.comb(30, 10)) - 10 + 20 * log_shares[1, 1]
@@ -138,23 +130,82 @@ RELEASES = [
 
 
 @pytest.mark.parametrize("options", RELEASES, ids=lambda options: "-".join(map(str, options.values())))
-def test_it_is_the_general_law_of_a_release(options, monkeypatch):
+def test_it_is_the_tree_of_a_release(options):
     kinds = {"a": ["x", "y", "z"], "b": ["no", "yes"]}
     data = {"a": ["x"] * 30 + ["y"] * 20 + ["z"] * 10, "b": (["no"] * 4 + ["yes"]) * 12}
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories=kinds)
     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-4), model, **options)
     row_prior = {"p_b": [1.0, 2.0, 0.5]} if options["mechanism"] == "gaussian" else None
-    found = conclusions(release, None, None, row_prior, jointly=False)
+    found = inferences(release, None, None, row_prior, jointly=False)
     rng = np.random.default_rng(3)
     shares = {"p_a": np.log(rng.dirichlet(np.ones(3))), "p_b": np.log(rng.dirichlet(np.ones(2), 3))}
-    monkeypatch.setattr(table_law, "_MOST_TERMS", (10**9, 10**9))
-    laws = {name: law_of(found.tables[name], found.beliefs[name]) for name in shares}
-    small = {name: law.likelihood(shares[name]) for name, law in laws.items()}
-    assert all(law._all_counts is not None for law in laws.values())
-    monkeypatch.setattr(table_law, "_MOST_TERMS", (0, 0))
-    for name, (value, means) in small.items():
-        general = law_of(found.tables[name], found.beliefs[name])
-        expected, expected_means = general.likelihood(shares[name])
-        assert general._all_counts is None
-        assert value == pytest.approx(expected, rel=1e-9, abs=1e-9)
-        np.testing.assert_allclose(means, expected_means, rtol=1e-6, atol=1e-9)
+    for name, logs in shares.items():
+        table_of = law_of(found.tables[name], found.beliefs[name])
+        # A row whose draw says little of its total is summed by the tree.
+        assert options["mechanism"] == "dirichlet" or all(
+            tree._known_shares.likelihood(logs.reshape(-1, logs.shape[-1])[rows]) for rows, tree in table_of._trees
+        )
+        value, means = table_of.likelihood(logs)
+        tree = table_of.given(logs)
+        assert value == pytest.approx(tree.log_evidence, rel=1e-9, abs=1e-9)
+        np.testing.assert_allclose(means, tree.count_means, rtol=1e-6, atol=1e-9)
+
+
+TWO = np.array([3.2, 15.9])
+
+
+def noise_of_two(counts, cells):
+    return -np.abs(TWO[cells] - counts) / 2
+
+
+def law(total=20, log_likelihood=noise_of_two, **more):
+    return ProductLaw(alpha=[1, 1], total=total, log_likelihood=log_likelihood, **more)
+
+
+def pair(row, of_total=0.0):
+    factors = [lambda totals: np.full(totals.shape, of_total)]
+    return KnownShares([row], row.total, None, row_prior=np.ones(1), log_factors=factors)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.16, 1e-3, 1e-12, 1 - 1e-9])
+@pytest.mark.parametrize("least", [0, 3])
+@pytest.mark.parametrize("total", [6, 20, 3000])
+def test_two_cells_are_the_sum_over_all_counts(total, least, share):
+    row = law(total, least=least)
+    value, means = pair(row, -1.5).likelihood(np.log([[share, 1 - share]]))
+    with mpmath.workdps(50):
+        p = mpmath.mpf(np.log(share)), mpmath.mpf(np.log(1 - share))
+        counts = range(least, total - least + 1)
+        terms = [
+            mpmath.binomial(total, k)
+            * mpmath.exp(k * p[0] + (total - k) * p[1] - 1.5 + noise_of_two(k, 0) + noise_of_two(total - k, 1))
+            for k in counts
+        ]
+        whole = mpmath.fsum(terms)
+        expected = mpmath.fsum(k * term for k, term in zip(counts, terms, strict=True)) / whole
+        assert value == pytest.approx(float(mpmath.log(whole)), rel=1e-12)
+        assert means[0] == pytest.approx([float(expected), float(total - expected)], rel=1e-11)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.16, 1e-3, 0.0, 1.0])
+def test_two_cells_are_the_tree_of_any_row(share):
+    row = law()
+    with np.errstate(divide="ignore"):
+        logs = np.log([share, 1 - share])
+    value, means = pair(row).likelihood(logs[None])
+    other = ProductLaw(alpha=[1, 1], total=20, log_likelihood=noise_of_two, log_shares=logs)
+    assert value == pytest.approx(other.log_evidence, rel=1e-12)
+    assert means[0] == pytest.approx(other.means, rel=1e-11, abs=1e-300)
+
+
+def test_what_is_impossible_has_no_likelihood():
+    none = tabulated([[-np.inf] * 5, [0.0] * 5])
+    some = tabulated([[-np.inf, 0.0, 0.0, 0.0, 0.0], [0.0] * 5])
+    with np.errstate(divide="ignore"):
+        zero = np.log([[0.0, 1.0]])
+    assert pair(law(4, none)).likelihood(np.log([[0.5, 0.5]]))[0] == -np.inf
+    value, means = pair(law(4, some)).likelihood(zero)
+    assert value == -np.inf
+    assert means.tolist() == [[0.0, 0.0]]
+    assert pair(law(4, some)).likelihood(zero[:, ::-1]) == (0.0, pytest.approx(np.array([[4.0, 0.0]])))
+    assert pair(law(0)).likelihood(np.log([[0.5, 0.5]]))[1].tolist() == [[0.0, 0.0]]

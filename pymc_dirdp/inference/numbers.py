@@ -1,8 +1,15 @@
-"""Distributions of integers that are known up to a factor, summed by rules that are refined where the mass is."""
+"""Distributions of integers that are known up to a factor, independent of one another: sums over them, and draws.
 
-import copy
+Weights are tilted: multiplied by `exp(tilt * x)`. A distribution that is narrow, or follows no smooth curve, is
+*listed* number by number where it matters. That of a count among millions is summed by *rules*: its numbers are cut
+into blocks, each of which is replaced by Gauss nodes and halved until its halves give the same sum. Either has nodes
+with masses, of which moments and waves are sums, and logarithms of probabilities between the nodes. Draws are made by
+cumulative probabilities, or from wide blocks by rejection.
+"""
+
 from collections.abc import Callable
 from functools import lru_cache
+from typing import final, override
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +17,22 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import _block_rule
 
-__all__ = ["CUT", "ImpossibleError", "LogWeight", "NumberLaws", "refuse_no_weights"]
+__all__ = [
+    "CUT",
+    "FEW",
+    "ImpossibleError",
+    "Listed",
+    "LogWeight",
+    "NumberDraws",
+    "NumberLaws",
+    "largest",
+    "listed_numbers",
+    "refuse_no_weights",
+]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
 LogWeight = Callable[[Array, Integers], Array]
 
 # What is a factor of exp(-50) below the largest weight is left out.
@@ -88,26 +107,6 @@ class NumberLaws:
         self._settled = np.zeros(len(self._law), dtype=bool)
         # The tilt at which the rule of each block was found right.
         self._right_at = np.full(len(self._law), np.nan)
-
-    def shifted(self, log_weight: LogWeight, slopes: Array) -> "NumberLaws":
-        """Laws whose log-weights differ from those of these settled laws by `slopes * x`, on the same blocks.
-
-        Where slopes differ little, a rule that was right is not looked at again. The tilt stays where it is until the
-        distributions are settled. These distributions do not change.
-
-        Parameters
-        ----------
-        log_weight : callable
-            That of the distributions wanted.
-        slopes : array, shape (size,)
-            They may be `-inf`: then 0 is the only number.
-        """
-        found = copy.copy(self)
-        found._log_weight = log_weight
-        with np.errstate(invalid="ignore"):
-            found._values = self._values + np.where(self._points == 0, 0.0, slopes[self._law] * self._points)
-        found._right_at = self._right_at - slopes[self._law]
-        return found
 
     def log_weights(self, x: Array, law: Integers) -> Array:
         """The logarithms of the weights before the tilt."""
@@ -310,3 +309,244 @@ def _with_ends(length: int) -> tuple[Array, Array]:
     offsets = np.concatenate([[0.0], offsets, np.full(1 + missing, length - 1.0)])
     weights = np.concatenate([[0.0], weights, np.zeros(1 + missing)])
     return offsets, weights
+
+
+# Distributions with so few numbers in all are listed whole.
+FEW = 2**13
+# Points of each round of a search.
+_PART = np.arange(33)[:, None] / 32
+
+
+@final
+class Listed(NumberLaws):
+    """Independent distributions of integers with weights `exp(logs + tilt * x)`, of which every number is kept.
+
+    They are settled: nodes are all numbers, each a block of its own, and there are no rules to be refined.
+
+    Parameters
+    ----------
+    lows, widths : array of int, shape (size,)
+        The first number of each, and how many there are.
+    logs : array
+        Logarithms of the weights before the tilt, of one distribution after the other.
+    tilt, cut : float
+    """
+
+    def __init__(self, lows: Integers, widths: Integers, logs: Array, tilt: float, cut: float) -> None:
+        self.size, self.tilt, self.cut, self.smooth = len(lows), tilt, cut, False
+        self._widths, self._before = widths, logs
+        self.lows, self.highs = lows, lows + widths - 1
+        self.least, self.most = self.lows, self.highs
+        self._starts = np.cumsum(widths) - widths
+        self.node_law = np.repeat(np.arange(self.size), widths)
+        self.block_start = np.arange(len(logs)) - (self._starts - lows)[self.node_law]
+        self.nodes = self.block_start.astype(np.float64)
+        tilted = logs + tilt * self.nodes
+        peak = np.maximum.reduceat(tilted, self._starts)
+        if np.isneginf(peak).any():
+            raise ImpossibleError("The output is impossible for every count of some cell, or every total of some row.")
+        self._logs = tilted - peak[self.node_law]
+        masses = np.exp(self._logs)
+        total = np.add.reduceat(masses, self._starts)
+        self.log_totals = peak + np.log(total)
+        self.peaks = -np.log(total)
+        self._logs += self.peaks[self.node_law]
+        self.masses = masses / total[self.node_law]
+        self.means = np.add.reduceat(self.masses * self.nodes, self._starts)
+        centred = self.nodes - self.means[self.node_law]
+        self.variances = np.add.reduceat(self.masses * centred**2, self._starts)
+        self.block_law, self.block_mass, self.block_top = self.node_law, self.masses, self._logs
+        self.block_length = np.broadcast_to(np.int64(1), len(logs))
+
+    def tilted(self, tilt: float, cut: float) -> "Listed":
+        """The same numbers at another tilt."""
+        return Listed(self.lows, self._widths, self._before, tilt, cut)
+
+    def part(self, first: int, end: int) -> "Listed":
+        """Some of the distributions that follow one another."""
+        starts = np.append(self._starts, len(self.nodes))
+        logs = self._before[starts[first] : starts[end]]
+        return Listed(self.lows[first:end], self._widths[first:end], logs, self.tilt, self.cut)
+
+    def trimmed(self, cut: float) -> "Listed":
+        """Each from the first to the last number whose weight is not below the largest by a factor of exp(cut)."""
+        inside = self._logs - self.peaks[self.node_law] >= -cut
+        places = np.arange(len(self.nodes))
+        first = np.minimum.reduceat(np.where(inside, places, len(places)), self._starts)
+        last = np.maximum.reduceat(np.where(inside, places, -1), self._starts)
+        kept = (places >= first[self.node_law]) & (places <= last[self.node_law])
+        return Listed(self.lows + (first - self._starts), last - first + 1, self._before[kept], self.tilt, cut)
+
+    def pmf(self, law: int) -> Array:
+        """The probabilities of the numbers of one distribution."""
+        start = int(self._starts[law])
+        return self.masses[start : start + int(self.highs[law] - self.lows[law]) + 1]
+
+    @override
+    def log_pmf(self, x: Array, law: Integers) -> Array:
+        """Logarithm of the probability of whole numbers, elementwise."""
+        place = np.asarray(x, dtype=np.int64) - self.lows[law]
+        inside = (place >= 0) & (place <= (self.highs - self.lows)[law])
+        return np.where(inside, self._logs[self._starts[law] + np.where(inside, place, 0)], -np.inf)
+
+
+def listed_numbers(
+    log_weight: LogWeight, least: Integers, most: Integers, *, smooth: bool, tilt: float, cut: float
+) -> Listed:
+    """All numbers of some distributions whose tilted weight is not below the largest by a factor of exp(cut).
+
+    Parameters
+    ----------
+    log_weight : callable
+        As that of :class:`NumberLaws`.
+    least, most : array of int, shape (size,)
+        The first and the last number of each that is possible.
+    smooth : bool
+        Whether weights rise to a mode and fall after it, so that not all have to be looked at.
+    tilt, cut : float
+    """
+    cells, lows, highs = np.arange(len(least)), least, most
+    if smooth and (most - least + 1).sum() > FEW:
+        lows, highs = _windows(lambda x: log_weight(x, cells) + tilt * x, least, most, cut)
+    widths = highs - lows + 1
+    cell = np.repeat(cells, widths)
+    x = (np.arange(widths.sum()) - (np.cumsum(widths) - widths - lows)[cell]).astype(np.float64)
+    logs = log_weight(x, cell)
+    refuse_no_weights(logs)
+    return Listed(lows, widths, logs, tilt, cut)
+
+
+def largest(weight: Callable[[Array], Array], least: Integers, most: Integers) -> tuple[Integers, Array]:
+    """The numbers with the largest weights, and these: `weight` takes points, shape (k, laws), and rises to a mode."""
+    low, high, at = least, most, np.arange(len(least))
+    best, top = least, np.full(len(least), -np.inf)
+    while True:
+        x = np.rint(low + _PART * (high - low)).astype(np.int64)
+        values = weight(x.astype(np.float64))
+        place = values.argmax(axis=0)
+        better = values[place, at] > top
+        best, top = np.where(better, x[place, at], best), np.where(better, values[place, at], top)
+        if (high - low <= len(_PART)).all():
+            return best, top
+        low, high = x[np.maximum(place - 1, 0), at], x[np.minimum(place + 1, len(_PART) - 1), at]
+
+
+def _windows(
+    weight: Callable[[Array], Array], least: Integers, most: Integers, cut: float
+) -> tuple[Integers, Integers]:
+    """The first and the last number of each law that matters, or a few more.
+
+    Weights rise to a mode and fall after it. An end may be a mode of its own, as that of a count with a small prior.
+    """
+    best, top = largest(weight, least, most)
+    if np.isneginf(top).any():
+        # Nothing is seen between the points: every number is looked at.
+        return least, most
+    ends, at = [], np.arange(len(least))
+    for end in (least, most):
+        inner, outer = best, end
+        while True:
+            x = np.rint(inner + _PART * (outer - inner)).astype(np.int64)
+            inside = weight(x.astype(np.float64)) > top - cut
+            last = len(_PART) - 1 - inside[::-1].argmax(axis=0)
+            inner, outer = x[last, at], x[np.minimum(last + 1, len(_PART) - 1), at]
+            if (np.abs(outer - inner) <= 1 + np.abs(inner - best) // 8).all():
+                break
+        ends.append(outer)
+    return ends[0], ends[1]
+
+
+# Cumulative probabilities of all numbers are kept for laws up to this width, or if they are this many in all.
+_NARROW = 2048
+_MOST_DRAWN = 2**20
+# Within a block weights may be so much larger than at the nodes, on the logarithmic scale.
+_SLACK = 0.25
+
+
+class NumberDraws:
+    """Draws from settled laws, by cumulative probabilities, or block by block with rejection where a law is wide.
+
+    Parameters
+    ----------
+    laws : NumberLaws
+        Settled; not changed while this is used.
+    narrow : int, optional
+        Up to this width cumulative probabilities are kept; by default what pays for thousands of draws.
+    """
+
+    def __init__(self, laws: NumberLaws, narrow: int | None = None) -> None:
+        self._laws = laws
+        self._narrow = max(_NARROW, _MOST_DRAWN // laws.size) if narrow is None else narrow
+        self._logs: dict[int, Array] = {}
+        self._tables: dict[int, tuple[Array, NDArray[np.int32]]] = {}
+        self._starts = np.searchsorted(laws.block_law, np.arange(laws.size + 1))
+
+    def log_bound(self, law: int) -> float:
+        """Logarithm of the largest probability of a number, or a little more where the distribution is wide."""
+        if self._is_wide(law):
+            return float(self._laws.peaks[law]) + _SLACK
+        return float(np.max(self._log_table(law)))
+
+    def log_pmf(self, law: int, x: Integers) -> Array:
+        """Logarithm of the probability of numbers, which is looked up where cumulative probabilities are kept."""
+        if self._is_wide(law):
+            return self._laws.log_pmf(x.astype(np.float64), np.full(len(x), law))
+        low, high = int(self._laws.lows[law]), int(self._laws.highs[law])
+        found = self._log_table(law)[np.clip(x, low, high) - low]
+        outside = np.flatnonzero((x < low) | (x > high))
+        found[outside] = self._laws.log_pmf(x[outside].astype(np.float64), np.full(len(outside), law))
+        return found
+
+    def _is_wide(self, law: int) -> bool:
+        return int(self._laws.highs[law] - self._laws.lows[law]) >= self._narrow
+
+    def _log_table(self, law: int) -> Array:
+        """The logarithms of the probabilities of all numbers that matter."""
+        if law not in self._logs:
+            x = np.arange(self._laws.lows[law], self._laws.highs[law] + 1, dtype=np.float64)
+            self._logs[law] = self._laws.log_pmf(x, np.full(len(x), law))
+        return self._logs[law]
+
+    def draw(self, law: int, size: int, rng: np.random.Generator) -> Integers:
+        """Independent draws from one distribution, shape `(size,)`."""
+        if self._is_wide(law):
+            return self._from_blocks(law, size, rng)
+        if law not in self._tables:
+            cdf = np.cumsum(np.exp(self._log_table(law)))
+            # The first number for which a cell of a grid of uniform numbers may stand: few are left to be searched.
+            grid = np.arange(2.0 * len(cdf) + 1) / (2 * len(cdf))
+            self._tables[law] = cdf, np.searchsorted(cdf, grid * cdf[-1], side="right").astype(np.int32)
+        cdf, guide = self._tables[law]
+        u = rng.random(size)
+        place = (u * (len(guide) - 1)).astype(np.intp)
+        drawn = guide[place].astype(np.int64)
+        unclear = np.flatnonzero(guide[place + 1] > drawn)
+        drawn[unclear] = np.searchsorted(cdf, u[unclear] * cdf[-1], side="right")
+        return int(self._laws.lows[law]) + drawn
+
+    def _from_blocks(self, law: int, size: int, rng: np.random.Generator) -> Integers:
+        """A block by its mass, then a number in it: proposed uniformly, accepted with its share of the largest weight.
+
+        The largest weight is that of the nodes and the ends with some slack. Blocks are no longer than a standard
+        deviation and their sums are those of polynomials, so the slack is far more than is needed; a block in which a
+        weight exceeds it all the same starts again with a larger one, and so do all draws from it.
+        """
+        laws, blocks = self._laws, slice(self._starts[law], self._starts[law + 1])
+        start, length = laws.block_start[blocks], laws.block_length[blocks]
+        bound = laws.block_top[blocks] + _SLACK
+        cdf = np.cumsum(laws.block_mass[blocks])
+        block = np.searchsorted(cdf, rng.random(size) * cdf[-1], side="right")
+        drawn = np.empty(size, dtype=np.int64)
+        waiting = np.arange(size)
+        while len(waiting):
+            at = block[waiting]
+            x = start[at] + (rng.random(len(waiting)) * length[at]).astype(np.int64)
+            excess = laws.log_pmf(x.astype(np.float64), np.full(len(x), law)) - bound[at]
+            if np.any(excess > 0):
+                np.maximum.at(bound, at, bound[at] + excess + _SLACK)
+                waiting = np.flatnonzero(np.isin(block, at[excess > 0]) | np.isin(np.arange(size), waiting))
+                continue
+            accepted = np.log1p(-rng.random(len(waiting))) <= excess
+            drawn[waiting[accepted]] = x[accepted]
+            waiting = waiting[~accepted]
+        return drawn

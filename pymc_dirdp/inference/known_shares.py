@@ -1,0 +1,299 @@
+"""The likelihood of shares, counts summed out, with its gradient: for one evaluation after the other.
+
+Given the shares the counts of a cell have the weights `p^x / x! * L(x)`. The rows of a table are tilted, each so that
+its cells add up to its most probable total. The numbers of all cells that matter are then listed at once. What remains
+is one of three sums:
+
+* two cells with a public total: a single sum over the first;
+* one row with a public total: lists are folded to the length of their sum, and one Fourier transform of each gives the
+  probability of the total and the expected counts;
+* totals that are not known: lists are convolved, cells to rows and rows to the table, and the distribution of the
+  number of records goes down the same way. All terms are positive, so results have relative accuracy as far down as
+  numbers are listed, and what was needed of them is checked.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import final
+
+import numpy as np
+import scipy  # which loads scipy.fft where it is used, and not before
+from scipy.special import gammaln
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.inference.numbers import ImpossibleError, Listed, listed_numbers
+from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.sums import Convolution, Fourier
+
+__all__ = ["KnownShares"]
+
+OfTotal = Callable[[Array], Array]
+
+# Logarithms of likelihoods are kept for so many numbers of all cells.
+_MOST_KEPT = 2**21
+# A number with less than exp(-45) of the largest weight of its cell is left out; of cells whose total is not known
+# exp(-80), and more if the total is far from what its cells say by themselves.
+_CUT, _DEEP, _DEEPEST = 45.0, (80.0, 200.0), 700.0
+# What was left out must not matter to that part.
+_ACCURATE, _MASS = 35.0, 1e-13
+# Products of the convolutions of one row at most, and of all rows before Fourier transforms are taken.
+_MOST_WORK, _LITTLE_WORK = 3e7, 1e6
+_MOST_STEPS = 60
+# Waves are as long as what lies so many standard deviations on either side.
+_FAR = 9.0
+
+
+@final
+class KnownShares:
+    """The likelihood of known shares of rows that hold a known number of records together, or an unknown one.
+
+    Parameters
+    ----------
+    rows : sequence of ProductLaw
+        With the same number of cells. Their priors are not used.
+    most : int
+        The number of all records, or the largest that it may be.
+    log_number : callable or None
+        Logarithm of the prior of each number of records; None if it is public.
+    row_prior : array, shape (rows,)
+        A priori the rows have the shares `Dirichlet(row_prior)` of the records.
+    log_factors : sequence of callables
+        For each row, the logarithm of the factor of its likelihood that depends on its total alone.
+
+    Examples
+    --------
+    Noisy counts of ten records in two rows, and the shares of each row:
+
+    >>> def row(z):
+    ...     return ProductLaw(alpha=[1, 1], total=10, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts))
+    >>> rows = [row(np.array([3.0, 1.0])), row(np.array([2.0, 5.0]))]
+    >>> table = KnownShares(rows, 10, None, row_prior=np.ones(2), log_factors=[np.zeros_like] * 2)
+    >>> log_likelihood, means = table.likelihood(np.log([[0.5, 0.5], [0.2, 0.8]]))
+    >>> means.round(2)
+    array([[2.46, 1.12],
+           [1.57, 4.86]])
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[ProductLaw],
+        most: int,
+        log_number: OfTotal | None,
+        *,
+        row_prior: Array,
+        log_factors: Sequence[OfTotal],
+    ) -> None:
+        self._rows, self._most, self._log_number = rows, most, log_number
+        self._total = most if log_number is None else None
+        self._row_prior, self._log_factors = row_prior, log_factors
+        self._d, first = len(rows[0].alpha), rows[0]
+        self._ends = np.full(self._d * len(rows), first.least), np.full(self._d * len(rows), first.most)
+        self._smooth = all(row.smooth for row in rows)
+        self._kept: Array | None = None
+        if (first.most - first.least + 1) * self._ends[0].size <= _MOST_KEPT:
+            x = np.arange(first.least, first.most + 1, dtype=np.float64)
+            cells = np.arange(self._d)[:, None]
+            self._kept = np.concatenate([row.log_likelihood(x, cells) - gammaln(x + 1) for row in rows])
+
+    def likelihood(self, log_shares: Array) -> tuple[float, Array] | None:
+        """The logarithm of the likelihood and the expected counts, its gradient; None if that takes too long.
+
+        It is `-inf`, and the counts are 0, if the output is impossible.
+
+        Parameters
+        ----------
+        log_shares : array, shape (rows, d)
+            Logarithms of the shares; one may be `-inf`, so that its cell is empty.
+        """
+        logs = np.asarray(log_shares, dtype=np.float64).ravel()
+        if self._kept is None:
+            return None
+        if self._ends[0][0] > 0 and np.isneginf(logs).any():
+            return -np.inf, np.zeros(log_shares.shape)
+        if self._pairs is not None:
+            return self._of_two(self._pairs, logs)
+        try:
+            tilts, slope = self._tilts(logs)
+            if len(self._rows) == 1 and self._total is not None:
+                return self._of_total(logs, tilts)
+            for cut in _DEEP:
+                found = self._of_totals(logs, tilts, slope, cut)
+                if found is not None:
+                    return found[0], found[1].reshape(log_shares.shape)
+        except ImpossibleError:
+            return -np.inf, np.zeros(log_shares.shape)
+        return None
+
+    @cached_property
+    def _pairs(self) -> tuple[Array, Array] | None:
+        """Both counts of a row of two cells with a public total, and what is known without the shares."""
+        if self._kept is None or self._total is None or len(self._kept) != 2 or len(self._rows) > 1:
+            return None
+        counts = np.stack([np.arange(self._ends[0][0], self._ends[1][0] + 1), np.zeros(self._kept.shape[1])])
+        counts[1] = self._total - counts[0]
+        logs = self._kept[0] + self._kept[1, ::-1] + gammaln(self._total + 1)
+        logs += self._log_factors[0](np.array([float(self._total)]))[0]
+        possible = logs > -np.inf
+        return counts[:, possible], logs[possible]
+
+    @staticmethod
+    def _of_two(pairs: tuple[Array, Array], logs: Array) -> tuple[float, Array]:
+        counts, terms = pairs
+        for each, logarithm in zip(counts, logs.tolist(), strict=True):
+            # No records in a cell whose share is 0: the product would be no number.
+            terms = terms + (np.where(each == 0, 0.0, -np.inf) if logarithm == -np.inf else each * logarithm)
+        largest = terms.max(initial=-np.inf)
+        if largest == -np.inf:
+            return -np.inf, np.zeros((1, 2))
+        weights = np.exp(terms - largest)
+        total = weights.sum()
+        return float(largest + np.log(total)), (counts @ weights / total)[None]
+
+    def _listed(self, logs: Array, cut: float) -> Listed:
+        """All cells, with the logarithms of their shares tilted."""
+        kept = self._kept
+        assert kept is not None
+
+        def log_weight(x: Array, cell: Integers) -> Array:
+            with np.errstate(invalid="ignore"):
+                slope = np.where(x == 0, 0.0, x * logs[cell])
+            return np.asarray(kept[cell, x.astype(np.int64) - self._ends[0][0]] + slope)
+
+        return listed_numbers(log_weight, *self._ends, smooth=self._smooth, tilt=0.0, cut=cut)
+
+    def _tilts(self, logs: Array) -> tuple[Array, float]:
+        """For each row a tilt at which its total has its most probable value, about; and that of the rows' sum.
+
+        At the mode of all totals, the logarithm of `Gamma(n + a)` of a row rises by its tilt and falls by that of all.
+        """
+        rows, public = len(self._rows), self._total is not None
+        single, prior = rows == 1 and public, self._row_prior
+        room = self._ends[1][0] * (1.0 if single else 0.5 / rows)
+        slope, factors = 0.0, self._log_factors
+        tilts = np.full(rows, np.log(max(room, 1.0)))
+        low, high = -np.inf, np.inf
+        longest, before = np.full(rows, 2.0), np.zeros(rows)
+        for _ in range(_MOST_STEPS):
+            cells = self._listed(logs + np.repeat(tilts, self._d), _CUT)
+            means = cells.means.reshape(rows, -1).sum(axis=1)
+            variances = cells.variances.reshape(rows, -1).sum(axis=1) + 1e-12
+            if single:
+                assert self._total is not None
+                off = self._total - means[0]
+                if off**2 <= 0.1 * variances[0]:
+                    break
+                low, high = (tilts[0], high) if off > 0 else (low, tilts[0])
+                new = tilts[0] + np.clip(off / variances[0], -4, 4)
+                if not low < new < high:
+                    new = (low + high) / 2 if np.isfinite(high - low) else new
+                if new in (low, high):
+                    break
+                tilts = np.array([new])
+                continue
+            free = np.maximum(1 - variances / (means + prior), 0.05)
+            ends = np.stack([np.maximum(means - 0.5, 0.0), means + 0.5], axis=1)
+            with np.errstate(invalid="ignore"):
+                rises = [float(of(n)[1] - of(n)[0]) for of, n in zip(factors, ends, strict=True)]
+            off = (
+                np.log(means + np.maximum(prior - 0.5, 0.25))
+                + np.nan_to_num(rises, posinf=0.0, neginf=0.0)
+                + slope
+                - tilts
+            )
+            if public:
+                assert self._total is not None
+                missing = self._total - (means + variances * off / free).sum()
+                change = float(np.clip(missing / (variances / free).sum(), -2, 2))
+            else:
+                number, all_prior = means.sum(), prior.sum()
+                change = float(np.log(number + 0.5) - np.log(number + max(all_prior - 0.5, 0.25))) - slope
+            moves = (off + change) / free
+            # Where noise has a kink, Newton's steps would go to and fro.
+            longest = np.where(moves * before < 0, longest / 2, longest)
+            moves = before = np.clip(moves, -longest, longest)
+            slope, tilts = slope + change, tilts + moves
+            if (moves**2 * variances <= 0.1).all():
+                break
+        return tilts, slope
+
+    def _of_total(self, logs: Array, tilts: Array) -> tuple[float, Array]:
+        """One row with a public total."""
+        assert self._total is not None
+        cells = self._listed(logs + tilts[0], _CUT)
+        total, d = self._total, self._d
+        spare = float(np.abs(total - cells.means.sum())) + _FAR * float(np.sqrt(cells.variances.sum()))
+        widest = int((cells.highs - cells.lows).max())
+        length = min(int((cells.highs - cells.lows).sum()) + 1, 2 * int(spare + widest) + 2)
+        length = scipy.fft.next_fast_len(length, real=True)
+        # Each cell is counted from its mean on, whose sum the total is compared with.
+        centres = np.rint(cells.means).astype(np.int64)
+        offset = cells.nodes.astype(np.int64) - centres[cells.node_law]
+        place = cells.node_law * length + offset % length
+        lists = np.stack([cells.masses, cells.masses * offset])
+        folded = np.stack([np.bincount(place, one, d * length).reshape(d, length) for one in lists])
+        waves = scipy.fft.rfft(folded, axis=-1)
+        before, after = np.ones((d, waves.shape[-1]), dtype=complex), np.ones((d, waves.shape[-1]), dtype=complex)
+        np.cumprod(waves[0, :-1], axis=0, out=before[1:])
+        np.cumprod(waves[0, :0:-1], axis=0, out=after[1:])
+        others = before * after[::-1]
+        distance = total - int(centres.sum())
+        turn = np.exp(2j * np.pi * (np.arange(waves.shape[-1]) * distance % length) / length)
+        turn[1 : (length + 1) // 2] *= 2
+        probability = float((others[0] * waves[0, 0] * turn).real.sum()) / length
+        if not probability > 0:
+            return -np.inf, np.zeros((1, d))
+        means = centres + (others * waves[1] * turn).real.sum(axis=1) / length / probability
+        value = cells.log_totals.sum() - tilts[0] * total + np.log(probability) + gammaln(total + 1)
+        return float(value + self._log_factors[0](np.array([float(total)]))[0]), means[None]
+
+    def _of_totals(self, logs: Array, tilts: Array, slope: float, cut: float) -> tuple[float, Array] | None:
+        """Totals that are not known; None if more numbers matter than are listed, or too many."""
+        everything, d = self._listed(logs + np.repeat(tilts, self._d), cut), self._d
+        sums, lows, weights, depths = [], [], [], []
+        ends = (everything.lows == self._ends[0]) & (everything.highs == self._ends[1])
+        whole = ends.reshape(-1, d).all(axis=1)
+        for i, (tilt, prior) in enumerate(zip(tilts.tolist(), self._row_prior.tolist(), strict=True)):
+            cells = everything.part(i * d, (i + 1) * d)
+            if Convolution.work(cells) > _MOST_WORK:
+                return None
+            sums.append(Convolution(cells, 0))
+            lows.append(int(cells.lows.sum()))
+            n = np.arange(lows[-1], int(cells.highs.sum()) + 1)
+            known = sums[-1].log_sum(n)
+            depths.append(known - known.max())
+            weight = known + cells.log_totals.sum() - tilt * n + gammaln(n + prior) - gammaln(prior)
+            weights.append(weight + self._log_factors[i](n.astype(np.float64)))
+        widths = np.array([len(weight) for weight in weights])
+        rows = Listed(np.array(lows), widths, np.concatenate(weights), slope, _DEEPEST).trimmed(cut)
+        together = Convolution(rows, 0) if Convolution.work(rows) < _LITTLE_WORK else Fourier(rows, 0)
+        every = np.arange(int(rows.lows.sum()), int(rows.highs.sum()) + 1)
+        n = every[(every >= 0) & (every <= self._most)]
+        nothing = (-np.inf, np.zeros((len(tilts), d))) if whole.all() else None
+        if len(n) == 0:
+            return nothing
+        total, known = self._row_prior.sum(), together.log_sum(n)
+        weight = gammaln(n + 1) + gammaln(total) - gammaln(n + total) - slope * n
+        weight = weight + (
+            np.where(n == self._total, 0.0, -np.inf)
+            if self._log_number is None
+            else self._log_number(n.astype(np.float64))
+        )
+        peak = (known + weight).max()
+        if np.isneginf(peak):
+            return nothing
+        masses = np.exp(known + weight - peak)
+        value = float(peak + np.log(masses.sum()) + rows.log_totals.sum())
+        of_total = np.where(masses > 0, np.exp(np.minimum(weight - peak, _DEEPEST)), 0.0) / masses.sum()
+        means = np.zeros((len(tilts), d))
+        for i, found in enumerate(together.spread(int(n[0]), of_total[None])):
+            low = int(rows.lows[i]) - lows[i]
+            depth = depths[i][low : low + found.shape[1]]
+            # Beyond the ends of the lists there may be more, if these are not all numbers.
+            if found[0, depth < _ACCURATE - (_DEEPEST if whole[i] else cut)].sum() > _MASS:
+                return None
+            of_row = sums[i].log_sum(int(rows.lows[i]) + np.arange(found.shape[1]))
+            given = np.where(found > 0, found * np.exp(-np.maximum(of_row, -_DEEPEST)), 0.0)
+            cells = everything.part(i * d, (i + 1) * d)
+            for k, count in enumerate(sums[i].spread(int(rows.lows[i]), given)):
+                means[i, k] = count[0] @ (cells.lows[k] + np.arange(count.shape[1]))
+        return value, means

@@ -1,0 +1,483 @@
+"""From what was output of tables to trees of sums: the distributions of all counts and shares.
+
+A row is a group of cells. Rows that hold a known number of records together, or an unknown one with a prior, are one
+tree: its root is that number, its nodes are the row totals, and the leaves the counts. An output tells the numbers of
+several blocks of rows, or of the whole table; then a table has a tree for each block. A table of classes and tables of
+features given the class are one tree: a node is the count of a class, to which a row of each feature adds up.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.beliefs import Beliefs, OfTotal, number_of, prior_of, row_prior_of
+from pymc_dirdp.inference.estimates import Draws, Estimate, RowGiven, draw_shares, estimate_of_rows
+from pymc_dirdp.inference.joint_tables import JointLaw
+from pymc_dirdp.inference.known_shares import KnownShares
+from pymc_dirdp.inference.numbers import ImpossibleError, largest
+from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.seen import Seen, concluding
+from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.progress import QUIET, Bar
+
+__all__ = ["ClassLaw", "SeparateLaws", "TableLaw", "class_table", "law_of", "rows_are_divided"]
+
+# Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
+_MOST_LOOKED_AT = 10**7
+
+
+def rows_are_divided(seen: Seen) -> bool:
+    """Whether some rows share a number of records in a way that nothing tells."""
+    sizes = [len(rows) for rows, _ in seen.blocks] or [seen.prior.size // seen.prior.shape[-1]]
+    return max(sizes) > 1
+
+
+def law_of(seen: Seen, beliefs: Beliefs) -> "TableLaw | JointLaw":
+    """The distribution of a table given its output."""
+    return TableLaw(seen, beliefs) if seen.joint_rows is None else JointLaw(seen, seen.joint_rows, beliefs)
+
+
+@final
+class _Tree:
+    """Rows that hold a number of records together.
+
+    Parameters
+    ----------
+    laws : sequence of ProductLaw
+        Of the rows, with the largest total that each may have.
+    factors : sequence of callables
+        For each row, the logarithm of the factor of its likelihood that depends on its total.
+    most : int
+        The number of records, or the largest that it may be.
+    log_prior : callable or None
+        Of the number, if it is private.
+    row_prior : array or None
+        Dirichlet prior of the shares of the rows.
+    features : sequence of _Tree
+        Of other tables of the same records, each with a row for every cell of the only row of this one.
+    """
+
+    def __init__(
+        self,
+        laws: Sequence[ProductLaw],
+        factors: Sequence[OfTotal],
+        most: int,
+        log_prior: OfTotal | None,
+        row_prior: Array | None,
+        features: "Sequence[_Tree]" = (),
+    ) -> None:
+        self.laws, self._factors, self._features = laws, factors, features
+        self._most, self._log_prior, self._row_prior = most, log_prior, row_prior
+
+    def given(self, log_shares: Array) -> "_Tree":
+        """The same for known shares, shape (rows, d)."""
+        laws = [replace(law, log_shares=logs) for law, logs in zip(self.laws, log_shares, strict=True)]
+        return _Tree(laws, self._factors, self._most, self._log_prior, self._row_prior)
+
+    def likelihood(self, log_shares: Array) -> tuple[float, Array]:
+        """The logarithm of the likelihood of known shares, shape (rows, d), and the expected counts: its gradient."""
+        found = self._known_shares.likelihood(log_shares)
+        if found is not None:
+            return found
+        tree = self.given(log_shares)
+        try:
+            return tree.log_evidence, np.stack([row.count_means for row in tree.rows])
+        except ImpossibleError:
+            return -np.inf, np.zeros(log_shares.shape)
+
+    @cached_property
+    def _known_shares(self) -> KnownShares:
+        shares = np.ones(len(self.laws)) if self._row_prior is None else self._row_prior
+        return KnownShares(self.laws, self._most, self._log_prior, row_prior=shares, log_factors=self._factors)
+
+    # Sums are taken when they are asked for: numbers of a file may be such that no sum exists.
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The cells of each row, as a function of its total."""
+        return [Group(Cells(law)) for law in self.laws]
+
+    def log_weight_of_row(self, row: int, totals: Array) -> Array:
+        """What the likelihood and the prior of a row are multiplied by to be functions of its total."""
+        return np.asarray(self.laws[row].log_normaliser(totals) + self._factors[row](totals))
+
+    @property
+    def _has_nodes(self) -> bool:
+        return bool(self._features) or len(self.laws) > 1
+
+    @cached_property
+    def _above(self) -> ProductLaw:
+        """The numbers that the tree is made of next to its root: row totals, or counts of the classes."""
+        if self._features:
+            return self.laws[0]
+        shares = np.ones(len(self.laws)) if self._row_prior is None else self._row_prior
+        return ProductLaw(alpha=shares, total=self._most, log_likelihood=RowLikelihood.of_nothing().of_cells)
+
+    @cached_property
+    def root(self) -> Root:
+        """The number of all records, on top of the tree of all counts."""
+        total, most = (self._most, None) if self._log_prior is None else (None, self._most)
+        below = self.laws[0] if len(self.laws) == 1 else self._above
+        group = Group([self._node(i) for i in range(len(below.alpha))]) if self._has_nodes else self.groups[0]
+
+        def log_weight(totals: Array) -> Array:
+            found = below.log_normaliser(totals)
+            if len(self.laws) == 1:
+                found = found + self._factors[0](totals)
+            return np.asarray(found if self._log_prior is None else found + self._log_prior(totals))
+
+        return Root(group, log_weight, total=total, most=most)
+
+    def _node(self, cell: int) -> Node:
+        """One row total, or one count of a class, and all that is said of it."""
+        tables = self._features or [self]
+        at = np.array([cell])
+
+        def log_weight(totals: Array) -> Array:
+            own = self._above.log_weight(totals, np.full(totals.shape, cell))
+            return np.asarray(own + sum(table.log_weight_of_row(cell, totals) for table in tables))
+
+        def start(tilt: float) -> int:
+            law = self._above
+            ends = np.array([law.least]), np.array([law.most])
+            return int(largest(lambda x: law.log_weight(x, at) + tilt * x, *ends)[0][0])
+
+        groups = [table.groups[cell] for table in tables]
+        most = self._most - (self._above.least if self._features else 0)
+        return Node(groups, log_weight, most=most, start=start if self._features else None)
+
+    @cached_property
+    def numbers(self) -> list[Spread]:
+        """The distributions of the row totals, or of the counts if there are features; of one row that of its total."""
+        _, root = self.root.law
+        return self.root.group.given(root) if self._has_nodes else [root]
+
+    @cached_property
+    def rows(self) -> list[RowGiven]:
+        """All rows, given what is known of their totals."""
+        return self.rows_given([self.root.law[1]] if self._features else self.numbers)
+
+    def rows_given(self, totals: Sequence[Spread]) -> list[RowGiven]:
+        """All rows, given the distributions of their totals."""
+        groups = [self.root.group] if self._features else self.groups
+        rows = zip(self.laws, groups, totals, strict=True)
+        return [RowGiven(law.alpha, group, total) for law, group, total in rows]
+
+    @property
+    def log_evidence(self) -> float:
+        """Logarithm of the probability or density of the output, counts and shares summed out."""
+        return self.root.law[0]
+
+    def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+        """Independent draws of the counts, shape `(draws, rows, d)`, and the share of proposals that was accepted."""
+        numbers, acceptance = self.root.group.draw(self.root.draw(draws, rng), rng)
+        if not self._has_nodes or self._features:
+            return numbers[:, None], acceptance
+        counts, share = self.counts_given(numbers, rng)
+        return counts, min(acceptance, share)
+
+    def counts_given(self, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
+        """One draw of the counts for each draw of the row totals, shape `(draws, rows)`."""
+        rows = [group.draw(totals[:, row], rng) for row, group in enumerate(self.groups)]
+        return np.stack([one for one, _ in rows], axis=1), min(share for _, share in rows)
+
+
+@final
+class TableLaw:
+    """The counts and shares of a table given its output.
+
+    Parameters
+    ----------
+    output : Seen
+        Of the table.
+    beliefs : Beliefs
+        Of the analyst.
+    features : sequence of TableLaw
+        Of other tables of the same records, each with a row for every cell of this table, which has one row. Its counts
+        are their row totals, and with them all tables have one tree.
+
+    Attributes
+    ----------
+    prior : array, shape (..., d)
+        Of the shares.
+
+    Raises
+    ------
+    ArgumentError
+        If the beliefs do not fit the table.
+    ReleaseError
+        If the mechanism cannot have this output.
+    """
+
+    def __init__(self, output: Seen, beliefs: Beliefs, features: "Sequence[TableLaw]" = ()) -> None:
+        self.prior = prior_of(output, beliefs.prior)
+        most, log_prior = number_of(output, beliefs.n_prior)
+        row_prior = row_prior_of(output, beliefs.row_prior)
+        if row_prior is not None and not rows_are_divided(output):
+            raise ArgumentError(
+                f"The output of {output.name!r} tells how many records each row holds, so there is nothing that "
+                "row_prior could say. Leave it out."
+            )
+        d, likelihoods = self.prior.shape[-1], output.row_likelihoods()
+        whole = [(np.arange(len(likelihoods)), most)]
+        # Blocks of rows with known numbers of records are independent given the output.
+        blocks: Sequence[tuple[NDArray[np.intp], int]] = output.blocks if len(output.blocks) > 1 else whole
+        self._trees: list[tuple[NDArray[np.intp], _Tree]] = []
+        for rows, total in (*whole, *blocks):
+            if total < output.least * d * len(rows):
+                _refuse_too_few(output, total, is_public=log_prior is None)
+        for rows, total in blocks:
+            room, each = total - output.least * d * (len(rows) - 1), [likelihoods[row] for row in rows.tolist()]
+            alphas = self.prior.reshape(-1, d)[rows]
+            laws = [_row(alpha, room, said, output) for alpha, said in zip(alphas, each, strict=True)]
+            shares = None if row_prior is None else row_prior[rows]
+            below = [table._trees[0][1] for table in features]
+            factors = [_of_total(said) for said in each]
+            self._trees.append((rows, _Tree(laws, factors, total, log_prior, shares, below)))
+
+    @property
+    def _in_rows(self) -> tuple[int, int]:
+        return self.prior.size // self.prior.shape[-1], self.prior.shape[-1]
+
+    def given(self, log_shares: Array) -> "TableLaw":
+        """The distribution of the counts if the shares are known.
+
+        Its evidence is the likelihood of the shares, up to the beliefs about totals, and the gradient of that in
+        `log_shares` is `count_means` (Theory, section 16).
+
+        Parameters
+        ----------
+        log_shares : array, shape of the table
+            Logarithms of the shares.
+        """
+        table = copy.copy(self)
+        of_rows = log_shares.reshape(self._in_rows)
+        table._trees = [(rows, tree.given(of_rows[rows])) for rows, tree in self._trees]
+        return table
+
+    def likelihood(self, log_shares: Array) -> tuple[float, Array]:
+        """The logarithm of the likelihood of known shares, and its gradient in `log_shares`: the expected counts.
+
+        Parameters
+        ----------
+        log_shares : array, shape of the table
+            Logarithms of the shares; one may be `-inf`.
+
+        Returns
+        -------
+        log_likelihood : float
+            `-inf` where the output is impossible.
+        means : array, shape of the table
+            Zeros where it is impossible.
+        """
+        of_rows, means, value = log_shares.reshape(self._in_rows), np.zeros(self._in_rows), 0.0
+        for rows, tree in self._trees:
+            found, means[rows] = tree.likelihood(of_rows[rows])
+            value += found
+        return value, (means if value > -np.inf else np.zeros(means.shape)).reshape(self.prior.shape)
+
+    @property
+    def numbers(self) -> list[Spread]:
+        """The distributions of the counts of classes."""
+        return self._trees[0][1].numbers
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """Logarithm of the probability or density of the output, counts and shares summed out."""
+        return float(sum(tree.log_evidence for _, tree in self._trees))
+
+    @property
+    def _rows(self) -> list[RowGiven]:
+        """All rows in the order of the table."""
+        found = {row: given for rows, tree in self._trees for row, given in zip(rows.tolist(), tree.rows, strict=True)}
+        return [found[row] for row in sorted(found)]
+
+    @property
+    def count_means(self) -> Array:
+        """Expected counts, in the shape of the table: exact sums."""
+        return np.stack([row.count_means for row in self._rows]).reshape(self.prior.shape)
+
+    def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+        """Independent draws of the counts, shape `(draws, *shape)`, and the share of proposals that was accepted."""
+        counts, acceptance = np.empty((draws, *self._in_rows), dtype=np.int64), 1.0
+        for rows, tree in self._trees:
+            counts[:, rows], share = tree.counts(draws, rng)
+            acceptance = min(acceptance, share)
+        return counts.reshape(draws, *self.prior.shape), acceptance
+
+    def draw(self, draws: int, rng: np.random.Generator) -> Draws:
+        """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
+        counts, acceptance = self.counts(draws, rng)
+        return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
+
+    def draw_given(self, totals: Integers, rng: np.random.Generator) -> Draws:
+        """The same for several rows, one draw for each table of their totals, shape `(draws, rows)`."""
+        counts, acceptance = self._trees[0][1].counts_given(totals, rng)
+        counts = counts.reshape(len(totals), *self.prior.shape)
+        return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
+
+    def estimate(self, prob: list[float]) -> Estimate:
+        """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""
+        return estimate_of_rows(self._rows, prob, self.log_evidence)
+
+    def estimate_given(self, totals: Sequence[Spread], prob: list[float], log_evidence: float) -> Estimate:
+        """The same of a table whose row totals are the counts of another one, from their distributions."""
+        return estimate_of_rows(self._trees[0][1].rows_given(totals), prob, log_evidence)
+
+
+def _refuse_too_few(output: Seen, most: int, *, is_public: bool) -> None:
+    if is_public:
+        raise output.damaged("it was promised to hold more records in each cell than there are")
+    raise ArgumentError(
+        f"The table {output.name!r} was promised to hold at least {output.least} records in each cell, which "
+        f"is more than {most} in all. Pass an n_prior that reaches further."
+    )
+
+
+def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> ProductLaw:
+    smooth = all(likelihood.smooth for likelihood in each)
+    if not smooth and most * output.prior.size > _MOST_LOOKED_AT:
+        raise ArgumentError(
+            f"The law of {' or '.join(output.mechanism_names)} is known at whole numbers only, and {most} records in "
+            f"{output.prior.size} cells are too many to look at one by one. If it follows a smooth curve between "
+            "them, set smooth_noise = True in its class."
+        )
+
+    def log_likelihood(counts: Array, cells: Integers) -> Array:
+        found: Array = sum((one.of_cells(counts, cells) for one in each), start=np.zeros(()))
+        return found
+
+    return ProductLaw(alpha=alpha, total=most, log_likelihood=log_likelihood, least=output.least, smooth=smooth)
+
+
+def _of_total(each: list[RowLikelihood]) -> OfTotal:
+    def factor(totals: Array) -> Array:
+        found: Array = sum((one.of_total(totals) for one in each), start=np.zeros(()))
+        return found
+
+    return factor
+
+
+def class_table(tables: Mapping[str, Seen]) -> str | None:
+    """The table whose cells are the rows of all others, by its name; None if there is no such table."""
+    roots = [name for name, seen in tables.items() if seen.prior.ndim == 1 and seen.family == "dirichlet"]
+    if len(tables) < 2 or len(roots) != 1 or any(seen.joint_rows is not None for seen in tables.values()):
+        return None
+    root = tables[roots[0]]
+    if len(root.prior) == 1:
+        # With one class there is nothing that the tables could tell each other.
+        return None
+    for name, seen in tables.items():
+        if name != roots[0] and not (
+            seen.prior.ndim == 2
+            and seen.share_labels[0] == root.share_labels[0]
+            and len(seen.prior) == len(root.prior)
+            and seen.n_records == root.n_records
+            and len(seen.blocks) < 2
+        ):
+            return None
+    return roots[0]
+
+
+@final
+class ClassLaw:
+    """Counts and shares of the classes and the features given what was put out of all of them.
+
+    The rows of every feature add up to the counts of the classes. So what is put out of a feature has, for each class,
+    a likelihood of its count, and the counts of the classes still follow a product law; given them all rows are
+    independent (Theory, section 16).
+
+    Parameters
+    ----------
+    tables : mapping of str to Seen
+        All tables.
+    classes : str
+        The name of the table of the classes, from :func:`class_table`.
+    beliefs : mapping of str to Beliefs
+        By table. The number of records is the same for all.
+    """
+
+    def __init__(self, tables: Mapping[str, Seen], classes: str, beliefs: Mapping[str, Beliefs]) -> None:
+        self._names, self._root, self._seen = tuple(tables), classes, tables[classes]
+        self._features = {name: TableLaw(seen, beliefs[name]) for name, seen in tables.items() if name != classes}
+        self._classes = TableLaw(tables[classes], beliefs[classes], tuple(self._features.values()))
+
+    @property
+    def log_evidence(self) -> float:
+        """Logarithm of the probability or density of all that was put out, counts and shares summed out."""
+        with concluding(self._seen):
+            return self._classes.log_evidence
+
+    def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
+        """Independent draws of all tables, which agree: the rows of a feature add up to the counts of the classes."""
+        with concluding(self._seen):
+            drawn = {self._root: self._classes.draw(draws, rng)}
+            bar.advance()
+            for name, law in self._features.items():
+                drawn[name] = law.draw_given(drawn[self._root].counts, rng)
+                bar.advance()
+        return {name: drawn[name] for name in self._names}
+
+    def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
+        """Means, standard deviations and central intervals of shares and counts. The evidence is that of all tables."""
+        with concluding(self._seen):
+            found = {self._root: self._classes.estimate(prob)}
+            bar.advance()
+            for name, law in self._features.items():
+                found[name] = law.estimate_given(self._classes.numbers, prob, self._classes.log_evidence)
+                bar.advance()
+        return {name: found[name] for name in self._names}
+
+
+@final
+class SeparateLaws:
+    """Counts and shares of each table given the output of it, and of no other.
+
+    Parameters
+    ----------
+    tables : mapping of str to Seen
+    beliefs : mapping of str to Beliefs
+        By table.
+    """
+
+    def __init__(self, tables: Mapping[str, Seen], beliefs: Mapping[str, Beliefs]) -> None:
+        self._tables = dict(tables)
+        self._laws = {name: law_of(seen, beliefs[name]) for name, seen in tables.items()}
+
+    @property
+    def log_evidence(self) -> list[float]:
+        """For each table, the logarithm of the probability or density of the output of it."""
+        found = []
+        for name, law in self._laws.items():
+            with concluding(self._tables[name]):
+                found.append(law.log_evidence)
+        return found
+
+    def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
+        """Independent draws of all tables, which are counted in a bar."""
+        drawn = {}
+        # Tables that share a noise share the radius of each draw.
+        joint = {name: law for name, law in self._laws.items() if isinstance(law, JointLaw)}
+        uniforms = rng.random(draws) if joint else None
+        for name, law in self._laws.items():
+            with concluding(self._tables[name]):
+                drawn[name] = law.draw(draws, rng, uniforms) if isinstance(law, JointLaw) else law.draw(draws, rng)
+            bar.advance()
+        return drawn
+
+    def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
+        """Means, standard deviations and central intervals of shares and counts."""
+        found = {}
+        for name, law in self._laws.items():
+            with concluding(self._tables[name]):
+                found[name] = law.estimate(prob)
+            bar.advance()
+        return found
