@@ -115,7 +115,7 @@ class EveryRound:
     def to_json(self) -> dict[str, Any]:
         """Nothing: the rewards of all rounds are still to be drawn from, so a copy of a file would draw twice."""
         raise ArgumentError(
-            "A run with schedule='every-round' has no file: anyone who went on with an older copy would draw more "
+            "A run with schedule='every-round' has no file: somebody who went on with an older copy would draw more "
             "often than the guarantee allows. Use batches, which are released once."
         )
 

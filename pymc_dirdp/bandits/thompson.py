@@ -151,7 +151,7 @@ class ThompsonSampler(BanditView):
         if ledger is not None and ledger.adjacency != "replace-one":
             raise ArgumentError(
                 f"The ledger is for adjacency={ledger.adjacency!r}, and a bandit protects a reward that is replaced: "
-                "without its round all later batches would shift. Give anyone who asks to be left out the reward 0 "
+                "without its round all later batches would shift. Give a person who asks to be left out the reward 0 "
                 "instead, and keep a ledger for 'replace-one'."
             )
         if seed is not None:

@@ -42,7 +42,7 @@ def diagnose(
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """What a release has cost in accuracy, for the eyes of anyone who holds the data. **Confidential**.
+    """What a release has cost in accuracy, for the eyes of the curator. **Confidential**.
 
     Everything in the result is computed from the observed data, which are in it too. The guarantee of the release does
     not cover it: do not publish it and do not let it decide what to publish. Nothing is written to disk.

@@ -130,7 +130,7 @@ def at(place: str) -> Iterator[None]:
 
 
 def understood(content: bytes, *kinds: type[Text]) -> Text:
-    """What a text says, anyone who has written it.
+    """What a text says, whatever its author.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
         # A value that an error repeats may be as long as somebody has made it.
         problem = error.problem if len(error.problem) <= _LONGEST else f"{error.problem[:_LONGEST]}..."
         what = f"The {called} {'are' if called.endswith('s') else 'is'} damaged{inside}"
-        raise ReleaseError(f"{what}: {problem}. Ask anyone who published it for the text again.") from None
+        raise ReleaseError(f"{what}: {problem}. Ask its publisher for the text again.") from None
     found.refuse_unkept()
     return found
 

@@ -204,7 +204,7 @@ class ReleasedTable:
     def damaged(self, problem: str) -> ReleaseError:
         """The error about numbers that no mechanism can have returned."""
         return ReleaseError(
-            f"The release is damaged: of {self.name!r} {problem}. Read it again from anyone who published it."
+            f"The release is damaged: of {self.name!r} {problem}. Ask its publisher for the file again."
         )
 
     @property

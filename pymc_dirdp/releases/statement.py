@@ -140,7 +140,7 @@ def statement(release: xr.DataTree) -> Statement:
     if wrong:
         raise ReleaseError(
             f"There is no statement for a release that does not verify ({wrong[0].name}): {wrong[0].sentence} "
-            "print(dirdp.verify(release)) says more. Read it again from anyone who published it."
+            "print(dirdp.verify(release)) says more. Ask its publisher for the file again."
         )
     utility = stored.tree.children["utility"].to_dataset()
     entry = _entry(stored, verification)
