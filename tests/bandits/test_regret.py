@@ -63,17 +63,17 @@ def test_a_likelihood_has_one_maximum_and_fills_its_share_of_the_line(epsilon):
         assert parts[y < GRID].mean() >= 0.999 * of_nu * nu * (1 - (y / nu) ** (n + 1)) / (n + 1)
 
 
-def law_of_noise(epsilon, reach):
+def distribution_of_noise(epsilon, reach):
     k = np.arange(-reach, reach + 1)
     return np.tanh(epsilon / 2) * np.exp(-epsilon * np.abs(k))
 
 
-def law_of_sum(n, mean, batches, epsilon, reach=150):
+def distribution_of_sum(n, mean, batches, epsilon, reach=150):
     """Of the sum of all outputs, from -batches * reach on."""
-    law = stats.binom(n, mean).pmf(np.arange(n + 1))
+    distribution = stats.binom(n, mean).pmf(np.arange(n + 1))
     for _ in range(batches):
-        law = np.convolve(law, law_of_noise(epsilon, reach))
-    return np.arange(len(law)) - batches * reach, law
+        distribution = np.convolve(distribution, distribution_of_noise(epsilon, reach))
+    return np.arange(len(distribution)) - batches * reach, distribution
 
 
 def upper_tail(n, delta, batches, epsilon):
@@ -83,16 +83,16 @@ def upper_tail(n, delta, batches, epsilon):
 @pytest.mark.parametrize(("epsilon", "batches"), [(0.3, 1), (0.3, 3), (1.0, 2), (3.0, 2)])
 def test_the_tails_of_a_sum_of_outputs(epsilon, batches):
     for n in (16, 64):
-        z, law = law_of_sum(n, 0.3, batches, epsilon)
+        z, distribution = distribution_of_sum(n, 0.3, batches, epsilon)
         for delta in (0.05, 0.1, 0.2):
-            assert law[z > n * (0.3 + 2 * delta)].sum() <= upper_tail(n, delta, batches, epsilon)
-        z, law = law_of_sum(n, 0.6, batches, epsilon)
+            assert distribution[z > n * (0.3 + 2 * delta)].sum() <= upper_tail(n, delta, batches, epsilon)
+        z, distribution = distribution_of_sum(n, 0.6, batches, epsilon)
         for x in (0.1, 0.3, 0.5):
             bound = math.e * (n + 1) ** batches * math.exp(-n * divergence(np.array(x), 0.6, epsilon))
-            assert law[z <= n * x].sum() <= bound
+            assert distribution[z <= n * x].sum() <= bound
     # Without privacy's part the second tail is too small to hold.
-    z, law = law_of_sum(256, 0.6, 1, 0.3)
-    assert law[z <= 25.6].sum() > math.e * 257 * math.exp(-256 * divergence(np.array(0.1), 0.6, np.inf))
+    z, distribution = distribution_of_sum(256, 0.6, 1, 0.3)
+    assert distribution[z <= 25.6].sum() > math.e * 257 * math.exp(-256 * divergence(np.array(0.1), 0.6, np.inf))
 
 
 def rho(y, best, n, last, epsilon):

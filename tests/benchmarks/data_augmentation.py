@@ -16,10 +16,10 @@ import numpy as np
 from arviz_stats.base import array_stats
 from numba import njit
 from scipy.special import gammaln
+from tests.inference.distributions import dirichlet, draw, simulated
 
 from pymc_dirdp.inference.numbers import NumberLaws
 from pymc_dirdp.inference.rows import ProductLaw, draw_counts, solved
-from tests.inference.laws import dirichlet, draw, simulated
 
 DRAWS = 4000
 CASES = [(4, 1000, 1.0), (4, 1000, 0.1), (10, 10_000, 0.02)]
