@@ -28,9 +28,7 @@ _FOUND = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
 # Code, addresses and quotations are no text of ours: names of the library, titles of papers and outputs of programs.
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _NO_TEXT = re.compile(r"`[^`\n]*`|\]\([^)]*\)|https?://\S+|^> .*$", re.MULTILINE)
-# Rooms of the package with docstrings that still hold some of these words; a room is taken out once it is clean.
-NOT_YET = {"inference"}
-CLEAN = sorted({path.parent.name for path in (ROOT / "pymc_dirdp").glob("*/__init__.py")} - NOT_YET)
+ROOMS = sorted({path.parent.name for path in (ROOT / "pymc_dirdp").glob("*/__init__.py")})
 
 
 def found(text):
@@ -56,8 +54,8 @@ def docstrings(path):
             yield (ast.get_docstring(node) or "").partition("\nExamples\n")[0]
 
 
-@pytest.mark.parametrize("room", CLEAN)
-def test_docstrings_of_a_clean_room_use_the_words_of_the_field(room):
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_use_the_words_of_the_field(room):
     for path in sorted((ROOT / "pymc_dirdp" / room).rglob("*.py")):
         for text in docstrings(path):
             # A parameter may be called by another word than the text uses.

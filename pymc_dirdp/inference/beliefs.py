@@ -1,4 +1,4 @@
-"""What whoever concludes takes for granted of a table: checked, or taken from the model."""
+"""What the analyst takes for granted of a table: checked, or taken from the model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ type OfTotal = Callable[[Array], Array]
 @final
 @dataclass(frozen=True, kw_only=True)
 class Beliefs:
-    """What whoever concludes takes for granted about one table. Their own, and free: no privacy is spent.
+    """What the analyst takes for granted about one table. Their own, and free: no privacy is spent.
 
     Attributes
     ----------
     prior : array_like, optional
         Of the shares, in the shape of the table; by default that of the model.
     n_prior : int or array_like, optional
-        Of a private number of records. A whole number n makes 0 to n as likely as one another, a `range` each number in
+        Of a private number of records. An integer n makes 0 to n as likely as one another, a `range` each number in
         it; an array holds the weights of 0, 1, 2, ....
     row_prior : array_like, optional
         Dirichlet prior of the shares of the rows, in their shape; 1 for each row by default.
@@ -40,7 +40,7 @@ class Beliefs:
 
 
 def prior_of(output: Seen, prior: ArrayLike | None) -> Array:
-    """The prior of the shares: that of whoever concludes, or the model's own."""
+    """The prior of the shares: that of the analyst, or the model's own."""
     if prior is None:
         return output.prior
     given = positive_array(prior=prior, fewest=1)
@@ -76,7 +76,7 @@ def number_of(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[in
         return output.n_records, None
     if n_prior is None:
         raise ArgumentError(
-            f"The number of records of {output.name!r} is private, so a conclusion needs your own prior for it. Pass "
+            f"The number of records of {output.name!r} is private, so an inference needs your own prior for it. Pass "
             "n_prior=n, for 0 to n being as likely as one another, or the weights of 0, 1, 2, ... as an array."
         )
     if isinstance(n_prior, range):
@@ -86,7 +86,7 @@ def number_of(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[in
         most = integer(1, n_prior=n_prior)
         return most, lambda totals: np.full(np.shape(totals), -np.log(most + 1.0))
     if weights.ndim != 1 or len(weights) < 2 or not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
-        raise ArgumentError("Expected n_prior to be a whole number or a list of weights, at least 0 and not all 0.")
+        raise ArgumentError("Expected n_prior to be an integer or a list of weights, at least 0 and not all 0.")
     with np.errstate(divide="ignore"):
         logs = np.log(weights / weights.sum())
 
@@ -104,6 +104,6 @@ def number_of(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[in
 def _in_range(numbers: range) -> tuple[int, OfTotal]:
     """The largest of some numbers of records that are as likely as one another, and their prior."""
     if len(numbers) == 0 or numbers.step != 1 or numbers[0] < 0:
-        raise ArgumentError("Expected the range of n_prior to hold whole numbers from 0 on, in steps of 1.")
+        raise ArgumentError("Expected the range of n_prior to hold integers from 0 on, in steps of 1.")
     least, weight = numbers[0], -float(np.log(len(numbers)))
     return numbers[-1], lambda totals: np.where(totals >= least, weight, -np.inf)

@@ -160,7 +160,9 @@ class FamilyPosterior:
         return np.clip(sizes - self.effects.sums(variances), 0.0, sizes)
 
     def spread(self, mode: Array, scales: Array, rng: np.random.Generator, draws: int) -> Array:
-        """Draws from the normal law around the mode that has the Gauss-Newton curvature: shape `(draws, *shape)`.
+        """Draws from the normal distribution around the mode that has the Gauss-Newton curvature.
+
+        Shape `(draws, *shape)`.
 
         They come in pairs, as far above the mode as below it.
         """

@@ -33,7 +33,7 @@ _NEGLIGIBLE, _FAR = 1e-9, 12.0
 # Where more nodes than these are needed, the density is interpolated on panels, of which the widest are this wide.
 _MANY_NODES = 100
 _WIDEST = 1.0
-# Numbers of a law that are kept whole for draws that are few.
+# Numbers of a distribution that are kept whole for draws that are few.
 _NARROW = 2048
 _MANY = 10_000
 _MOST_ROUNDS = 1000
@@ -191,7 +191,7 @@ class FreeTotal:
         for rate, size in zip(rates.tolist(), sizes.tolist(), strict=True):
             if size:
                 self._cells.settle(-rate, tolerance=_PRECISE)
-                # Whole laws are looked up only where many draws are made from them.
+                # Whole distributions are looked up only where many draws are made from them.
                 numbers = NumberDraws(self._cells, narrow=_NARROW if size < _MANY else None)
                 tables.append(np.stack([numbers.draw(i, size, rng) for i in range(self._cells.size)], axis=1))
         return np.concatenate(tables)

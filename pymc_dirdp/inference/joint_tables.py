@@ -168,7 +168,7 @@ class SharedNoise:
     outputs : tuple of array
         The noisy counts of each table.
     priors : tuple of array
-        Those that the tables' shares have for whoever reads another table.
+        Those that the tables' shares have for anyone who reads another table.
     """
 
     mechanisms: tuple[Mechanism, ...]

@@ -1,4 +1,4 @@
-"""What a mechanism put out, handed over without a release."""
+"""The output of a mechanism, handed over without a release."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -23,17 +23,17 @@ Array = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class MechanismOutput:
-    """What a mechanism put out by its own `release` or `sample`, to be passed to `analyse` or `estimate`.
+    """The output of a mechanism, by its own `release` or `sample`, to be passed to `analyse` or `estimate`.
 
     Parameters
     ----------
     mechanism : Mechanism
-        What drew it. Its law is a product over cells for all mechanisms here, except a
+        What drew it. Its distribution is a product over cells for all mechanisms here, except a
         :class:`~pymc_dirdp.papers.HellingerMechanism` with more than two categories. Of a
         :class:`~pymc_dirdp.mechanisms.ZeroSumJointMechanism`, one output of tables of equal size, one in each row.
     values : array_like, shape `(..., d)` or `(k, ..., d)`
         One output, or k independent ones of the same counts: what the guarantee is about, such as noisy counts or
-        draws of a Dirichlet law. Draws that were made *from* noisy counts are not.
+        draws of a Dirichlet distribution. Draws that were made *from* noisy counts are not.
     prior : array_like, shape `(..., d)`
         Of the shares, positive; in the shape of the table. It is yours, and costs no privacy.
     n_records : int, optional
@@ -98,7 +98,7 @@ class MechanismOutput:
         object.__setattr__(self, "n_records", self.mechanism.public_records(self.n_records))
         object.__setattr__(self, "sampler", self.mechanism.checked_sampler(self.sampler))
         object.__setattr__(self, "steps", self.mechanism.checked_steps(self.steps, str(self.sampler)))
-        # Whoever hands over what cannot be read learns of it here.
+        # Anyone who hands over what cannot be read learns of it here.
         if self.joint_rows is None:
             self.row_likelihoods()
 
@@ -113,7 +113,7 @@ class MechanismOutput:
 
     @property
     def least(self) -> int:
-        """What every cell is promised to hold."""
+        """What every cell is guaranteed to hold."""
         return math.ceil(self.mechanism.min_count or 0)
 
     @property
@@ -160,7 +160,7 @@ class MechanismOutput:
         Raises
         ------
         ArgumentError
-            If the mechanism cannot have put this out, or its law is no product.
+            If this cannot come from the mechanism, or its distribution is no product.
         """
         return self._rows
 
@@ -175,5 +175,5 @@ class MechanismOutput:
         return [list(row) for row in zip(*each, strict=True)]
 
     def damaged(self, problem: str) -> ArgumentError:
-        """The error about numbers that no mechanism can have put out."""
+        """The error about numbers that cannot come from any mechanism."""
         return ArgumentError(f"{problem[:1].upper()}{problem[1:]}. Check the output, the mechanism and n_records.")

@@ -74,7 +74,7 @@ class NetworkMargins:
         self._joint: dict[int, frozenset[str]] = {
             self._number[family.variable]: frozenset(family.axes) for family in families if not family.parents
         }
-        # The largest margins come first, so that the others are sums of them.
+        # The largest marginals come first, so that the others are sums of them.
         made: dict[Axes, int] = {}
         for axes in sorted({*wanted}, key=lambda axes: (-len(axes), axes)):
             made[axes] = self._margin(axes)
@@ -126,7 +126,10 @@ class NetworkMargins:
     def slope_changes(
         self, made: Sequence[Array], moved: Sequence[Array], slopes: Sequence[Array], of_wanted: Sequence[Array]
     ) -> list[Array]:
-        """The derivative of :meth:`slopes` along the change `moved`, from that of the slopes in the wanted margins."""
+        """The derivative of :meth:`slopes` along the change `moved`.
+
+        It follows from that of the slopes in the wanted marginals.
+        """
         changes = self._seeded(of_wanted, len(made))
         for place, step in self._backwards():
             for i, input_ in enumerate(step.inputs):
@@ -140,7 +143,8 @@ class NetworkMargins:
         return list(enumerate(self._steps, start=first))[::-1]
 
     def _seeded(self, of_wanted: Sequence[Array], tables: int) -> list[Array]:
-        # There may be axes of several directions before those of the tables, also of tables that no margin depends on.
+        # There may be axes of several directions before those of the tables, also of tables that no marginal depends
+        # on.
         wanted = zip(self._wanted, of_wanted, strict=True)
         several = {slope.shape[: slope.ndim - len(self._axes[i])] for i, slope in wanted}
         slopes = [np.zeros((*max(several, default=()), *self._shape(self._axes[i]))) for i in range(tables)]
@@ -194,7 +198,7 @@ class NetworkMargins:
         return number
 
     def _eliminated(self, axes: Axes) -> int:
-        # A family that is wanted whole is its parents' margin times its own table.
+        # A family that is wanted whole is its parents' marginal times its own table.
         for family in self._families.values():
             if family.parents and set(family.axes) == set(axes):
                 return self._step((self._margin(family.parents), self._number[family.variable]), axes)
@@ -244,8 +248,8 @@ class NetworkMargins:
     def _step(self, inputs: tuple[int, ...], axes: Axes) -> int:
         if self._cells(inputs) > MOST_CELLS:
             raise EliminationError(
-                f"The margin of {', '.join(map(repr, axes))} needs a product of {self._cells(inputs)} cells, and at "
-                f"most {MOST_CELLS} are computed. Take consistency='tables', which needs no margins of the whole "
+                f"The marginal of {', '.join(map(repr, axes))} needs a product of {self._cells(inputs)} cells, and at "
+                f"most {MOST_CELLS} are computed. Take consistency='tables', which needs no marginals of the whole "
                 "network, or a structure with fewer parents."
             )
         self._steps.append(_Step(inputs, axes))

@@ -137,7 +137,9 @@ class NetworkPosterior:
     def spread(
         self, mode: Sequence[Array], scales: Sequence[Array], rng: np.random.Generator, draws: int
     ) -> list[list[Array]]:
-        """Draws from the normal law around the mode that has the Gauss-Newton curvature: coordinates for each draw.
+        """Draws from the normal distribution around the mode that has the Gauss-Newton curvature.
+
+        Coordinates for each draw.
 
         They come in pairs, as far above the mode as below it.
         """

@@ -42,7 +42,7 @@ _ROUGH = 1e-3
 _ROUGH_CUT = 15.0
 # A Gauss rule has 12 nodes; blocks of up to 12 numbers are summed number by number.
 _NODES = 12
-# So few numbers in all laws together are summed one by one, because that takes less time than any refinement.
+# So few numbers in all distributions together are summed one by one, because that takes less time than any refinement.
 _FEW = 4096
 # A block without a number whose weight is known is looked for in all numbers, if they are no more than this.
 _MOST_BLOCKS = 2**19
@@ -263,7 +263,7 @@ class NumberLaws:
         self.block_law, self.block_start, self.block_length = law, self._start[kept], self._length[kept]
         self.block_mass: Array = mass.sum(axis=0)
         self.block_top: Array = top[kept] - self.log_totals[law]
-        # Nodes in the order of their laws.
+        # Nodes in the order of their distributions.
         mass, points = mass.T, self._points[:, kept].T
         inside = mass > 0
         self.nodes: Array = points[inside]
@@ -384,7 +384,7 @@ class Listed(NumberLaws):
 
     @override
     def log_pmf(self, x: Array, law: Integers) -> Array:
-        """Logarithm of the probability of whole numbers, elementwise."""
+        """Logarithm of the probability of integers, elementwise."""
         place = np.asarray(x, dtype=np.int64) - self.lows[law]
         inside = (place >= 0) & (place <= (self.highs - self.lows)[law])
         return np.where(inside, self._logs[self._starts[law] + np.where(inside, place, 0)], -np.inf)
@@ -417,7 +417,10 @@ def listed_numbers(
 
 
 def largest(weight: Callable[[Array], Array], least: Integers, most: Integers) -> tuple[Integers, Array]:
-    """The numbers with the largest weights, and these: `weight` takes points, shape (k, laws), and rises to a mode."""
+    """The numbers with the largest weights, and these weights.
+
+    `weight` takes points, shape (k, distributions), and rises to a mode.
+    """
     low, high, at = least, most, np.arange(len(least))
     best, top = least, np.full(len(least), -np.inf)
     while True:
@@ -434,7 +437,7 @@ def largest(weight: Callable[[Array], Array], least: Integers, most: Integers) -
 def _windows(
     weight: Callable[[Array], Array], least: Integers, most: Integers, cut: float
 ) -> tuple[Integers, Integers]:
-    """The first and the last number of each law that matters, or a few more.
+    """The first and the last number of each distribution that matters, or a few more.
 
     Weights rise to a mode and fall after it. An end may be a mode of its own, as that of a count with a small prior.
     """
@@ -456,7 +459,7 @@ def _windows(
     return ends[0], ends[1]
 
 
-# Cumulative probabilities of all numbers are kept for laws up to this width, or if they are this many in all.
+# Cumulative probabilities of all numbers are kept for distributions up to this width, or if they are this many in all.
 _NARROW = 2048
 _MOST_DRAWN = 2**20
 # Within a block weights may be so much larger than at the nodes, on the logarithmic scale.
@@ -464,7 +467,9 @@ _SLACK = 0.25
 
 
 class NumberDraws:
-    """Draws from settled laws, by cumulative probabilities, or block by block with rejection where a law is wide.
+    """Draws from settled distributions.
+
+    They are made by cumulative probabilities, or block by block with rejection where a distribution is wide.
 
     Parameters
     ----------

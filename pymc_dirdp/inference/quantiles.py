@@ -1,4 +1,4 @@
-"""Quantiles of counts, and of shares that are mixtures of Beta laws over a count."""
+"""Quantiles of counts, and of shares that are mixtures of Beta distributions over a count."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,8 +29,8 @@ _MOST_STRIDES = 256
 _NODES = 12
 # With a larger error the sums are no sums over all counts.
 _TRAPEZOID = 1e-10
-# Above this logit a share is 1, and below its negative, where no double holds all digits, it is called 0. Beta laws
-# whose parameters are not below the second number have nothing there.
+# Above this logit a share is 1, and below its negative, where no double holds all digits, it is called 0. Beta
+# distributions whose parameters are not below the second number have nothing there.
 _FARTHEST, _SHALLOW = 708.0, 0.1
 # The search ends at so small a part of a level, or of what is above it: at first, and with exact distributions. After
 # so many steps each other one halves the range, and so many halve the longest to two neighbouring doubles.
@@ -40,27 +40,27 @@ _FEW_STEPS, _SURE_STEPS, _MOST_STEPS = 8, 6, 160
 _LARGEST_ERROR = 1e-8
 # Beyond so many deviations there is less than the error that is allowed.
 _FAR = 7.0
-# Below this parameter, deviations say too little of a Beta law's tails.
+# Below this parameter, deviations say too little of a Beta distribution's tails.
 _FEW = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Mixtures of Beta laws, one for each of `size` cells.
+    """Mixtures of Beta distributions, one for each of `size` cells.
 
     Attributes
     ----------
     first, second : array, shape (m,)
-        Parameters of the Beta laws. The second is 0 in a row of one category, whose share is 1.
+        Parameters of the Beta distributions. The second is 0 in a row of one category, whose share is 1.
     masses : array, shape (m,)
         Their masses, which add up to 1 for every cell.
     cell : array of int, shape (m,)
         The cell of each.
     size : int
     tails : array, shape (m,), optional
-        Where the Beta laws are runs of which the second parameter rises by 1: the mass of all that follow each in its
-        run, over its second parameter. As `I(a, b + 1) - I(a, b) = p**a (1 - p)**b / (b B(a, b))`, one distribution
-        function a run is enough.
+        Where the Beta distributions are runs of which the second parameter rises by 1: the mass of all that follow each
+        in its run, over its second parameter. As `I(a, b + 1) - I(a, b) = p**a (1 - p)**b / (b B(a, b))`, one
+        distribution function a run is enough.
     runs : array of bool, shape (m,), optional
         The first of each run.
     """
@@ -81,7 +81,7 @@ class Mixture:
         return cls(alpha[cell] + counts, rest[cell] + others, masses, cell, len(alpha))
 
     def part(self, kept: NDArray[np.bool_]) -> "Mixture":
-        """Some of the Beta laws."""
+        """Some of the Beta distributions."""
         tails, runs = (None, None) if self.tails is None or self.runs is None else (self.tails[kept], self.runs[kept])
         return Mixture(self.first[kept], self.second[kept], self.masses[kept], self.cell[kept], self.size, tails, runs)
 
@@ -140,12 +140,12 @@ def _inside(marginals: NumberLaws, block: Integers, mass: Array) -> Integers:
 
 
 def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
-    """Nodes of the counts that add up functions of the count which vary no faster than a Beta law's distribution.
+    """Nodes of the counts that add up functions which vary no faster than the distribution of a share.
 
     Away from the ends of the counts, equal steps do: the error of the trapezoid rule falls faster than any power of the
-    step. What is summed is the probability of the count times the distribution function of the Beta law. Its width is
-    that of the product of two normal functions, which is less than the deviation of either. Where the laws of the
-    counts have kinks, or counts near the ends matter, the blocks' nodes are taken.
+    step. What is summed is the probability of the count times the distribution function of the Beta distribution. Its
+    width is that of the product of two normal functions, which is less than the deviation of either. Where the
+    distributions of the counts have kinks, or counts near the ends matter, the blocks' nodes are taken.
     """
     low, high = marginals.lows.astype(np.float64), marginals.highs.astype(np.float64)
     concentration, sds = alpha.sum() + total, np.sqrt(marginals.variances)
@@ -172,7 +172,7 @@ def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
 
 
 def _shorten(marginals: NumberLaws, total: int, left: NDArray[np.bool_] | None = None) -> None:
-    """Blocks of counts no longer than some deviations of the Beta law of a share, given up to so many records.
+    """Blocks of counts no longer than some deviations of the Beta distribution of a share, given up to so many records.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def _shorten(marginals: NumberLaws, total: int, left: NDArray[np.bool_] | None =
     total : int
         The least number of records in the row: above it, and where few records are left, every count is a node.
     left : array of bool, shape (d,), optional
-        The laws that are left as they are.
+        The distributions that are left as they are.
     """
 
     def limit(law: Integers, start: Integers, end: Integers) -> Array:
@@ -208,7 +208,10 @@ def share_quantiles(mixture: Mixture, levels: Array) -> Array:
 
 
 def _quantiles(mixture: Mixture, levels: Array) -> Array:
-    """From the quantile of the Beta law with the mean and variance of the mixture; what is found is checked."""
+    """Quantiles, from that of the Beta distribution with the mean and variance of the mixture.
+
+    What is found is checked.
+    """
     mean, variance = mixture.moments
     # Whatever goes wrong here is seen by the check.
     with np.errstate(all="ignore"):
@@ -294,7 +297,7 @@ def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.boo
 
 
 def _of_runs(mixture: Mixture, tails: Array, runs: Integers, t: Array) -> _Values:
-    """The same of runs of Beta laws."""
+    """The same of runs of Beta distributions."""
     value, slope, curvature = np.zeros(t.shape), np.zeros(t.shape), np.zeros(t.shape)
     size, cell, x, y = mixture.size, mixture.cell, mixture.first, mixture.second
     whole = np.add.reduceat(mixture.masses, runs)

@@ -184,8 +184,8 @@ def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
     centre = total - float(cells.means[others].sum())
 
     def log_weight(x: Array, cell: Integers) -> Array:
-        # The normal law's tail is 1 up to the last bit until 9 standard deviations before its middle. With half as
-        # much again there is room for other totals, too.
+        # The normal distribution's tail is 1 up to the last bit until 9 standard deviations before its middle. With
+        # half as much again there is room for other totals, too.
         taper = log_ndtr(9 + (1.5 * reach - np.abs(x - centre)) / width)
         return cells.log_weights(x, cell) + np.where(cell == widest, taper, 0.0)
 
@@ -243,16 +243,16 @@ def tilt_for(cells: NumberLaws, total: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ProductLaw:
-    """The law of one row of counts given an output whose likelihood is a product over cells.
+    """The distribution of one row of counts given an output whose likelihood is a product over cells.
 
     A priori the shares are `p ~ Dirichlet(alpha)` and the counts `x ~ Multinomial(total, p)`. The output has the
     likelihood `exp(log_factor) * prod_i exp(log_likelihood(x_i, i))`. Then `p | x` is `Dirichlet(alpha + x)` whatever
-    was put out, and `P(x | output)` is proportional to a product of one weight for each cell (Theory, section 16).
+    was released, and `P(x | output)` is proportional to a product of one weight for each cell (Theory, section 16).
 
     Parameters
     ----------
     alpha : array, shape (d,)
-        Prior of whoever concludes; positive. It need not be the prior of the mechanism.
+        Prior of the analyst; positive. It need not be the prior of the mechanism.
     total : int
         Number of records, known.
     log_likelihood : callable
@@ -260,7 +260,7 @@ class ProductLaw:
         against each other, and returns the log-likelihood of each, elementwise; `-inf` where the output is impossible.
         With `smooth` it is also asked between whole counts. Log-likelihoods of several outputs add up.
     least : int
-        The promised least count of every cell, `min_count`.
+        The guaranteed least count of every cell, `min_count`.
     smooth : bool
         False if the log-likelihood is known at whole counts only; then all are looked at.
     log_factor : float
@@ -291,7 +291,7 @@ class ProductLaw:
         alpha = positive_array(alpha=self.alpha, fewest=1)
         if alpha.ndim != 1:
             raise ArgumentError(
-                f"Expected alpha to be one row, got shape {alpha.shape}. Give each row a law of its own."
+                f"Expected alpha to be one row, got shape {alpha.shape}. Give each row a distribution of its own."
             )
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "total", integer(0, total=self.total))
@@ -323,12 +323,12 @@ class ProductLaw:
         return known
 
     def cells(self) -> NumberLaws:
-        """Independent cells with the weights of this law, not tilted yet."""
+        """Independent cells with the weights of this distribution, not tilted yet."""
         return NumberLaws(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth)
 
     @cached_property
     def tilted(self) -> TiltedCells:
-        """Independent cells whose law given their total is this law."""
+        """Independent cells whose distribution given their total is this distribution."""
         return solved(self.cells(), self.total)
 
     def log_normaliser(self, totals: ArrayLike) -> Array:
@@ -438,7 +438,9 @@ class _Sampler:
 
 
 def _room(cells: NumberLaws) -> Array:
-    """The variance of a normal law with the same largest probability: how well a cell can take what others leave.
+    """The variance of a normal distribution with the same largest probability.
+
+    It says how well a cell can take what others leave.
 
     A cell that is probably empty may have a large variance, and yet nearly always refuse. It is rounded, so that the
     first of several cells with the same noise is taken on every machine, and a seed gives the same draws.

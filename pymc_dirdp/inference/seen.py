@@ -73,7 +73,7 @@ class Seen(Protocol):
 
     @property
     def cell_noise(self) -> CellNoise | None:
-        """The noise on each cell, where one noisy table is all that was put out; otherwise None."""
+        """The noise on each cell, where one noisy table is all that was released; otherwise None."""
 
     @property
     def joint_rows(self) -> JointLikelihoods | None:

@@ -143,7 +143,10 @@ def _running(pmfs: list[Array]) -> list[Array]:
 
 
 def _drawn(pmf: Array, before: Array, left: Integers, rng: np.random.Generator) -> Integers:
-    """One number of the law `pmf` for each of some sums, given that another number of the law `before` is the rest."""
+    """One number of the distribution `pmf` for each of some sums.
+
+    The rest of each sum is another number, of the distribution `before`.
+    """
     drawn = np.empty(len(left), dtype=np.int64)
     distinct, which = np.unique(left, return_inverse=True)
     if len(left) >= _ALIKE * len(distinct):

@@ -335,9 +335,9 @@ class TableLaw:
 
 def _refuse_too_few(output: Seen, most: int, *, is_public: bool) -> None:
     if is_public:
-        raise output.damaged("it was promised to hold more records in each cell than there are")
+        raise output.damaged("it was guaranteed to hold more records in each cell than there are")
     raise ArgumentError(
-        f"The table {output.name!r} was promised to hold at least {output.least} records in each cell, which "
+        f"The table {output.name!r} was guaranteed to hold at least {output.least} records in each cell, which "
         f"is more than {most} in all. Pass an n_prior that reaches further."
     )
 
@@ -346,8 +346,8 @@ def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> Pr
     smooth = all(likelihood.smooth for likelihood in each)
     if not smooth and most * output.prior.size > _MOST_LOOKED_AT:
         raise ArgumentError(
-            f"The law of {' or '.join(output.mechanism_names)} is known at whole numbers only, and {most} records in "
-            f"{output.prior.size} cells are too many to look at one by one. If it follows a smooth curve between "
+            f"The distribution of {' or '.join(output.mechanism_names)} is known at integers only, and {most} records "
+            f"in {output.prior.size} cells are too many to look at one by one. If it follows a smooth curve between "
             "them, set smooth_noise = True in its class."
         )
 
@@ -389,11 +389,11 @@ def class_table(tables: Mapping[str, Seen]) -> str | None:
 
 @final
 class ClassLaw:
-    """Counts and shares of the classes and the features given what was put out of all of them.
+    """Counts and shares of the classes and the features given the output of all of them.
 
-    The rows of every feature add up to the counts of the classes. So what is put out of a feature has, for each class,
-    a likelihood of its count, and the counts of the classes still follow a product law; given them all rows are
-    independent (Theory, section 16).
+    The rows of every feature add up to the counts of the classes. So the output of a feature has, for each class,
+    a likelihood of its count, and the counts of the classes still follow a product distribution; given them all rows
+    are independent (Theory, section 16).
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ class ClassLaw:
 
     @property
     def log_evidence(self) -> float:
-        """Logarithm of the probability or density of all that was put out, counts and shares summed out."""
+        """Logarithm of the probability or density of all that was released, counts and shares summed out."""
         with concluding(self._seen):
             return self._classes.log_evidence
 

@@ -348,7 +348,7 @@ class Node:
     groups : sequence of Group
         At least one.
     log_weight : callable
-        Logarithm of the weight of each of an array of whole numbers.
+        Logarithm of the weight of each of an array of integers.
     start : callable, optional
         `start(tilt)` is a number near the mode of the weight; by default that of the first group is looked for.
     """

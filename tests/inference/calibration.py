@@ -20,7 +20,7 @@ FINE = 8
 
 
 def rank(truth, drawn, rng):
-    """Where the truth lies among the draws, ties broken at random: uniform on (0, 1) if both have one law."""
+    """Where the truth lies among the draws, ties broken at random: uniform on (0, 1) if both have one distribution."""
     below = (drawn < truth).sum(axis=0) + rng.random(truth.shape) * ((drawn == truth).sum(axis=0) + 1)
     return below / (len(drawn) + 1)
 
@@ -72,7 +72,7 @@ def output_of(kind, x, r, rng):
 
 @dataclass(frozen=True)
 class Case:
-    """One row of a table: a mechanism, cells, records, its parameter, the prior, and the promised least count."""
+    """One row of a table: a mechanism, cells, records, its parameter, the prior, and the guaranteed least count."""
 
     kind: str
     d: int
@@ -82,7 +82,7 @@ class Case:
     least: int = 0
 
     def data(self, rng):
-        """Shares and counts from the prior, given that the promise is kept."""
+        """Shares and counts from the prior, given that the guarantee is kept."""
         while True:
             p, x = simulated(self.d, self.total, self.alpha, rng)
             if x.min() >= self.least:

@@ -16,7 +16,7 @@ NOTHING = 42.0
 
 
 def random_output(rng, most_records=10_000, most_rows=6):
-    """What a mechanism put out of random counts, and the largest private number of records; None if it is public."""
+    """What a mechanism released of random counts, and the largest private number of records; None if it is public."""
     kind = rng.choice(KINDS)
     rows = 1 if kind in ("truncated", "floored") else int(rng.integers(1, most_rows + 1))
     d = int(rng.integers(2, 6))
@@ -57,7 +57,9 @@ def random_output(rng, most_records=10_000, most_rows=6):
 
 
 def share_laws(output, most, means):
-    """For each row and cell the parameters of Beta laws and their masses, over all counts of the cell and the row.
+    """For each row and cell the parameters of Beta distributions and their masses.
+
+    Over all counts of the cell and the row.
 
     The expected counts `means` say where weights are large; what is found does not depend on them. It is None if
     doubles do not hold the weights of all totals that matter at once.

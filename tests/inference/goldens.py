@@ -61,7 +61,7 @@ def released(kind, counts, width, private, rng, prior):
 
 
 def cases():
-    """The name of each case, and what makes its law: all tables, the one of the classes, and beliefs."""
+    """The name of each case, and what makes its distribution: all tables, the one of the classes, and beliefs."""
     kinds = ("geometric", "laplace", "gaussian", "discrete gaussian", "draw", "urn", "truncated")
     for kind in kinds:
         for d, n, width, a in (
@@ -89,7 +89,7 @@ def cases():
 
 
 def law_of_case(kind, shape, n, width, a, private, seed=1):
-    """The law of all tables of a case."""
+    """The distribution of all tables of a case."""
     rng = np.random.default_rng(seed)
     shapes = shape if isinstance(shape, list) else [shape]
     tables, classes = {}, None
@@ -110,7 +110,7 @@ def law_of_case(kind, shape, n, width, a, private, seed=1):
 
 
 def told(law):
-    """What is kept of a law."""
+    """What is kept of a distribution."""
     found = law.estimate([0.8])
     tables = {}
     for name, one in found.items():

@@ -1,4 +1,4 @@
-"""Product laws for the tests, with the same written down by brute force."""
+"""Product distributions for the tests, with the same written down by brute force."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def gaussian(z, sigma):
 def floored(g, r, prior, floor):
     def log_likelihood(x, i):
         a = r * x + prior[i]
-        # The tail of the Gamma law from the side where it is small.
+        # The tail of the Gamma distribution from the side where it is small.
         return (
             a * np.log(g[i])
             - gammaln(a)
@@ -47,7 +47,10 @@ def floored(g, r, prior, floor):
 
 
 def truncated(z, scale, total):
-    """Noise of a law of two geometric sides that is bounded by what the count leaves: its normaliser depends on it."""
+    """Noise of a distribution of two geometric sides that is bounded by what the count leaves.
+
+    Its normaliser depends on it.
+    """
 
     def log_likelihood(x, i):
         q = np.exp(-1 / scale)

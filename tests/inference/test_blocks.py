@@ -92,7 +92,7 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
     unit = Contribution(1, ("any", "each"))
     mechanism = ZeroSumGeometricMechanism(np.ones((2, 3, 2)), 0.02, contribution=unit)
     counts = np.array([[[4, 9], [20, 3], [8, 8]], [[20, 7], [10, 7], [11, 13]]])
-    # Noise of this scale is always 0, so the law is that of the very counts.
+    # Noise of this scale is always 0, so the distribution is that of the very counts.
     noisy = mechanism.release(counts)
     released = output_of(survey(unit="person"))
     table = replace(released.part.table, prior=mechanism.prior, dims=None, coords={})

@@ -1,4 +1,7 @@
-"""The truth lies where the law says it does, over many data sets from the prior; other readings of them fail."""
+"""The truth lies where the distribution says it does.
+
+Over many data sets from the prior; other readings of them fail.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Draws have the law that they should, and a law that is a little off is told from it."""
+"""Draws have the distribution that they should, and a distribution that is a little off is told from it."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_draws_agree_with_the_exact_moments(d, total, r, alpha):
     wide = np.sqrt(law.variances) > 0.2
     ratio = counts.var(axis=0)[wide] / law.variances[wide]
     assert np.median(ratio) == pytest.approx(1, abs=0.06)
-    # The same draws are rejected as draws from a neighbouring law.
+    # The same draws are rejected as draws from a neighbouring distribution.
     shifted = counts + np.where(np.arange(d) == np.argmax(law.variances), 0.2 * np.sqrt(law.variances.max()), 0)
     assert np.abs(z_scores(law, shifted)).max() > 8
 
@@ -118,7 +118,7 @@ def test_many_cells_are_drawn_in_halves():
 
 
 def test_wide_laws_are_drawn_block_by_block():
-    """Block by block, and by cumulative probabilities, the same law; one that is 3 % wider is told from it."""
+    """Block by block, and by cumulative probabilities, the same distribution; one that is 3 % wider is told from it."""
     rng = np.random.default_rng(2)
     law = ProductLaw(alpha=[0.5, 0.7], total=200_000, log_likelihood=dirichlet([0.3, 0.7], 1e-3, [1, 1]))
     marginals = law.tilted.marginals

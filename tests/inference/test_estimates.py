@@ -39,7 +39,7 @@ def test_against_brute_force(name):
     [(10, 10_000, 0.02, 1.0), (30, 1000, 0.5, 0.2), (3, 100_000, 1e-3, 1.0), (2, 10**6, 0.01, 1)],
 )
 def test_intervals_are_those_of_draws(d, total, r, alpha):
-    """Wide and narrow laws of the counts, at the ends of the shares and inside."""
+    """Wide and narrow distributions of the counts, at the ends of the shares and inside."""
     rng = np.random.default_rng(d)
     _, x = simulated(d, total, alpha, rng)
     y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)

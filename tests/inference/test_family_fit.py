@@ -18,7 +18,7 @@ def joint(rng):
 
 
 def levels(p, n, variance, rng, spread=True):
-    """Noisy margins of n records, or of the expected counts."""
+    """Noisy marginals of n records, or of the expected counts."""
     counts = rng.multinomial(n, p.ravel()).reshape(p.shape) if spread else n * p
     margins = {"a": (1, 2), "b": (0, 2), "ab": (2,), "c": (0, 1), "ac": (1,), "bc": (0,), "abc": ()}
     return [
@@ -78,7 +78,7 @@ def test_what_the_noise_hides_is_left_out():
 
 
 def test_independence_is_found_where_it_is_true():
-    """The interactions of a product law are shrunk more than those of a law that has them."""
+    """The interactions of a product distribution are shrunk more than those of a distribution that has them."""
     rng = np.random.default_rng(4)
     product = np.einsum("a,b,c->abc", rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(2)))
     measured = levels(product, 5000, 900.0, rng)

@@ -11,7 +11,7 @@ COUNTS = RNG.multinomial(800, RNG.dirichlet(np.ones(24))).reshape(2, 3, 4).astyp
 
 
 def measured(variance, counts=COUNTS, rng=None):
-    """All of the table, a pair, a margin, and a margin of something that the family does not have."""
+    """All of the table, a pair, a marginal, and a marginal of something that the family does not have."""
     noise = (lambda shape: 0.0) if rng is None else (lambda shape: rng.normal(0, variance**0.5, shape))
     outer = np.stack([0.3 * counts.sum(axis=(0, 1)), 0.7 * counts.sum(axis=(0, 1))])
     exact = {"abc": counts, "ca": counts.sum(axis=1).T, "b": counts.sum(axis=(0, 2)), "xc": outer}

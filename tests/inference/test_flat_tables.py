@@ -1,4 +1,4 @@
-"""The tables of a network end to end: sums, effects and margins against the tables one by one."""
+"""The tables of a network end to end: sums, effects and marginals against the tables one by one."""
 
 import numpy as np
 import pytest

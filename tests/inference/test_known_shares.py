@@ -40,7 +40,10 @@ def table(rows, log_numbers):
 
 
 def brute_force(rows, log_numbers, shares):
-    """Over every table: the law of the totals of rows, the multinomial law of each row, and what was put out."""
+    """Over every table: the distribution of the totals of rows.
+
+    The multinomial distribution of each row, and the output.
+    """
     cells, found, least = shares.shape[1], [], rows[0].least
     with mpmath.workdps(40):
         prior = [mpmath.mpf(one) for one in ROW_PRIOR[: len(rows)].tolist()]

@@ -30,7 +30,7 @@ def test_a_measurement_of_other_variables_has_no_margin():
 
 
 def test_the_number_of_records_is_the_best_linear_estimate_from_the_totals():
-    """Against the simulated law: unbiased, with the variance of weighting by precision, and no less."""
+    """Against the simulated distribution: unbiased, with the variance of weighting by precision, and no less."""
     rng = np.random.default_rng(1)
     shapes, variances, found = [(2,), (3, 4)], [16.0, 1.0], []
     for _ in range(4000):

@@ -59,7 +59,7 @@ def discrete_gaussian(noise):
 
 
 def of_draws(parameters):
-    """Of a Dirichlet law, or of the urn."""
+    """Of a Dirichlet distribution, or of the urn."""
 
     def log_likelihood(output, x, steps):
         u = parameters(x)

@@ -28,7 +28,7 @@ def joint(tables):
 
 
 def measured_margins(tables, n, variances, rng):
-    """Noisy margins of n records, by the letters of the axes."""
+    """Noisy marginals of n records, by the letters of the axes."""
     p = joint(tables)
     counts = rng.multinomial(n, p.ravel()).reshape(p.shape)
     found = []

@@ -28,7 +28,7 @@ def network(seed):
 
 
 def brute_force(families, tables, wanted):
-    """Margins of the product of all tables."""
+    """Marginals of the product of all tables."""
     letters = {family.variable: chr(ord("a") + i) for i, family in enumerate(families)}
     spelled = [("".join(letters[axis] for axis in axes)) for axes in [family.axes for family in families]]
     return [np.einsum(f"{','.join(spelled)}->{''.join(letters[axis] for axis in axes)}", *tables) for axes in wanted]

@@ -109,9 +109,9 @@ def test_without_noise_and_without_shrinkage_the_tables_are_those_that_were_meas
 
 
 def test_noiseless_margins_of_a_chain_have_the_joint_counts_that_private_pgm_gives():
-    """Of `mbi` 2.0.0: `MirrorDescent().estimate` of these two margins, 400 records, 2000 iterations.
+    """Of `mbi` 2.0.0: `MirrorDescent().estimate` of these two marginals, 400 records, 2000 iterations.
 
-    Two margins that agree in what they share have one network through both: counts of ab times bc over those of b.
+    Two marginals that agree in what they share have one network through both: counts of ab times bc over those of b.
     """
     ab, bc = np.array([[120.0, 60, 20], [30, 90, 80]]), np.array([[100.0, 50], [30, 120], [90, 10]])
     of_mbi = [[[80, 40], [12, 48], [18, 2]], [[20, 10], [18, 72], [72, 8]]]
@@ -125,10 +125,10 @@ def test_noiseless_margins_of_a_chain_have_the_joint_counts_that_private_pgm_giv
 
 
 def test_noisy_margins_of_a_chain_have_the_fit_that_private_pgm_gives():
-    """Margins that contradict each other, with noise of different sizes: the network nearest to all of them.
+    """Marginals that contradict each other, with noise of different sizes: the network nearest to all of them.
 
-    Of `mbi` 2.0.0: `MirrorDescent().estimate` of these four margins, 400 records, 5000 iterations, in doubles. All
-    cells of the fit are positive, so least squares among margins that agree give the same.
+    Of `mbi` 2.0.0: `MirrorDescent().estimate` of these four marginals, 400 records, 5000 iterations, in doubles. All
+    cells of the fit are positive, so least squares among marginals that agree give the same.
     """
     noisy = {
         "ab": ([[121.3, 57.9, 24.6], [28.2, 93.4, 74.1]], 4.0),

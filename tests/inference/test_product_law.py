@@ -1,4 +1,4 @@
-"""Product laws against brute force over all tables."""
+"""Product distributions against brute force over all tables."""
 
 from dataclasses import replace
 

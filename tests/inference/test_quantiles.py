@@ -16,7 +16,7 @@ ENDS = np.array([0.025, 0.25, 0.5, 0.975])
 
 
 def mixture(alpha, counts):
-    """As many Beta laws for each cell as there are tables of counts, equally likely."""
+    """As many Beta distributions for each cell as there are tables of counts, equally likely."""
     counts = np.asarray(counts, dtype=float)
     cell = np.broadcast_to(np.arange(len(alpha)), counts.shape)
     others = counts.sum(axis=1, keepdims=True) - counts

@@ -65,7 +65,7 @@ def test_rows_have_the_law_of_all_tables(adjacency, options, monkeypatch):
         return chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1)
 
     assert p_value(probabilities) > 1e-6
-    # With other beliefs about the rows it is another law.
+    # With other beliefs about the rows it is another distribution.
     assert p_value(brute_force(output, most, np.array([1.5, 3.0]))[1]) < 1e-6
     estimates_are_those_of(tables, probabilities, law.estimate([0.8]))
 

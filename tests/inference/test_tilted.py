@@ -183,7 +183,10 @@ def test_a_total_is_not_called_impossible_before_the_counts_are_found():
 
 
 def test_many_cells_take_no_more_nodes_than_few():
-    """Equal cells with means of .4, whose sum is a negative binomial law: 20,000 rounded means miss 8,000 together."""
+    """Equal cells with means of .4.
+
+    Whose sum is a negative binomial distribution: 20,000 rounded means miss 8,000 together.
+    """
     d, q = 20_000, 2 / 7
     cells = NumberLaws(lambda x, cell: x * np.log(q), d, 0, 400)
     cells.settle(0.0)

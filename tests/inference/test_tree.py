@@ -103,7 +103,7 @@ def test_rows_that_share_a_total():
         return gammaln(0.5 * n + 2)
 
     root, groups = of_rows([first, second], MOST, [1.0, 2.0], [lambda n: 0 * n, second_factor])
-    # Dirichlet-multinomial law of the two totals with parameters 1 and 2.
+    # Dirichlet-multinomial distribution of the two totals with parameters 1 and 2.
     prior = np.log(TOTALS[::-1] + 1) - np.log((MOST + 1) * (MOST + 2) / 2)
     logs = prior + evidences(first) + (evidences(second) + second_factor(TOTALS))[::-1]
     mass = np.exp(logs - logsumexp(logs))
@@ -219,7 +219,7 @@ def test_what_is_said_of_a_sum_is_said_of_each_number(kind):
 
 
 def test_the_search_for_modes_and_windows():
-    """The modes of ten thousand laws with one mode, wherever it is."""
+    """The modes of ten thousand distributions with one mode, wherever it is."""
     rng = np.random.default_rng(7)
     modes, scales = rng.integers(0, 10**7, 10_000), np.exp(rng.uniform(0, 8, 10_000))
     least, most = np.zeros(10_000, dtype=np.int64), np.full(10_000, 10**7)
