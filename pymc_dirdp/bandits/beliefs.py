@@ -15,7 +15,8 @@ from scipy.special import betainc
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.bandits.batch_release import BatchCounts, BatchNumber
 from pymc_dirdp.bandits.design import BatchMechanism
-from pymc_dirdp.releases.likelihood import as_python, rows_term
+from pymc_dirdp.inference.noisy_rows import NoisyRows
+from pymc_dirdp.releases.likelihood import CountsLogp, as_python, tell_jax
 
 __all__ = ["CELLS", "Belief", "Grid", "GridBelief", "best_probabilities", "expected_losses", "log_likelihood"]
 
@@ -46,7 +47,10 @@ def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, me
         sizes = tuple(size for batches in released for size, _ in batches)
         shares, noise = pt.as_tensor_variable(means)[np.array(arms)], mechanism.noise.cell_noise
         assert noise is not None
-        return rows_term(pt.log(shares), noise, outputs, sizes, "released")
+        tell_jax()
+        rows = NoisyRows(noise, outputs, np.array(sizes, dtype=np.int64))
+        value, _ = CountsLogp(rows, "released", rows.shape).make_node(pt.log(shares)).outputs
+        return value
     return _Released(released, mechanism)(pt.as_tensor_variable(means))
 
 

@@ -49,7 +49,7 @@ from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-__all__ = ["NoisyRows", "noisy_rows"]
+__all__ = ["NoisyRows", "PublishedRows", "noisy_rows"]
 
 _SIGNATURE = "(boolean, float64, float64[:,:], float64[:,:], int64[:], float64[:,:])"
 
@@ -86,13 +86,53 @@ class NoisyRows:
             Logarithms of probabilities, or of expected numbers; `-inf` for 0.
         """
         shape = np.shape(log_weights)
-        logs = np.ascontiguousarray(log_weights, dtype=np.float64).reshape(self.noisy.shape)
+        # Copies, because what is compiled takes no arrays that must not be written to, as those of JAX.
+        logs = np.array(log_weights, dtype=np.float64).reshape(self.noisy.shape)
         means = np.zeros(self.noisy.shape)
         if np.isnan(logs).any() or np.isposinf(logs).any():
             return -math.inf, means.reshape(shape)
         totals = np.empty(0, dtype=np.int64) if self.totals is None else self.totals
-        value = _compiled()(self.noise.is_normal, self.noise.slope, logs, self.noisy, totals, means)
+        noisy = np.array(self.noisy, dtype=np.float64)
+        value = _compiled()(self.noise.is_normal, self.noise.slope, logs, noisy, totals, means)
         return value + self.noisy.size * self.noise.constant, means.reshape(shape)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PublishedRows:
+    """The likelihood of noisy counts that are arguments, so that one graph serves for many of them.
+
+    Attributes
+    ----------
+    totals : array of int, shape (rows,), or None
+        As in :class:`NoisyRows`.
+    """
+
+    totals: NDArray[np.int64] | None
+
+    def likelihood(self, log_weights: ArrayLike, noisy: Array, noise: Array) -> tuple[float, Array]:
+        """As :meth:`NoisyRows.likelihood`, given noisy counts and the three numbers of a :class:`CellNoise`."""
+        is_normal, slope, constant = noise.tolist()
+        return NoisyRows(CellNoise(bool(is_normal), slope, constant), noisy, self.totals).likelihood(log_weights)
+
+    def compiled(self) -> Callable[..., Any]:
+        """The same as a function that Numba calls from compiled code."""
+        from numba import njit  # Here, because it takes a second to import.
+
+        rows, known = _compiled(), np.empty(0, dtype=np.int64) if self.totals is None else self.totals
+
+        @njit
+        def likelihood(log_weights: Any, noisy: Any, noise: Any) -> Any:
+            means = np.zeros(log_weights.shape)
+            for log_weight in log_weights.flat:
+                if math.isnan(log_weight) or log_weight == math.inf:
+                    return np.asarray(-math.inf), means
+            # Copies, because samplers hand out arrays that must not be written to, and those are another type.
+            value = rows(noise[0] > 0, noise[1], log_weights.copy(), noisy.copy(), known.copy(), means)
+            return np.asarray(value + noisy.size * noise[2]), means
+
+        found: Callable[..., Any] = likelihood
+        return found
 
 
 def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | None:

@@ -1,5 +1,6 @@
 """What an output says of one row of a table: a factor for each cell, and one for the row's total."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, final
@@ -37,6 +38,11 @@ class CellNoise:
     is_normal: bool
     slope: float
     constant: float
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation of continuous noise of this slope; that of noise of integers is below it."""
+        return math.sqrt(0.5 / self.slope) if self.is_normal else math.sqrt(2) / self.slope
 
     def log_noise(self, noise: Array) -> Array:
         """Logarithm of the probability of noise, elementwise."""

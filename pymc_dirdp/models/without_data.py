@@ -17,7 +17,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_dirdp.errors import InternalError
-from pymc_dirdp.models.graph import Node, evaluate, is_random, stored_shape
+from pymc_dirdp.models.graph import Node, is_random, stored_shape
 from pymc_dirdp.models.outcomes import refused
 
 __all__ = ["check_nothing_left", "public_deterministics", "refuse_free_variables", "without_data"]
@@ -57,7 +57,7 @@ def refuse_free_variables(
             raise refused(
                 name,
                 "is a discrete free variable, which NUTS does not sample",
-                "Sum it out by pm.Mixture, or by pymc_extras.marginalize before this call.",
+                "Sum it out: a pm.Mixture has the probabilities of its states as weights.",
             )
         if any(dim in dims for dim in model.named_vars_to_dims.get(name, ()) if dim is not None) or any(
             length in records for length in model.rvs_to_values[rv].type.shape
@@ -138,15 +138,19 @@ def _is_harmless(node: Node, records: Collection[int], lengths: Collection[Node]
 
 
 def check_nothing_left(
-    model: pm.Model, secret: Sequence[NDArray[Any]], records: Collection[int], public: Collection[int]
+    model: pm.Model, secret: Sequence[Node], own: Sequence[Node], records: Collection[int], public: Collection[int]
 ) -> None:
     """Look at all that a model holds for data, and for arrays as long as the records.
+
+    No value is looked at, so that the answer tells nothing of the data, and may come before a charge.
 
     Parameters
     ----------
     model : pymc.Model
-    secret : sequence of array
-        Observations and covariates of records.
+    secret : sequence of Variable
+        The stored arrays of observations and covariates of records.
+    own : sequence of Variable
+        Those that hold what is published.
     records : collection of int
         The numbers of records.
     public : collection of int
@@ -160,15 +164,19 @@ def check_nothing_left(
     hidden = {length for length in records if length not in public and length > 1}
     lengths = {len(labels) for labels in model.coords.values() if labels is not None}
     held = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
+    memory = [_memory(node) for node in secret]
     for node in ancestors(held):
-        if node in model.observed_RVs or not _stored(node):
+        if not _stored(node) or any(node is one for one in own):
             continue
-        shape = stored_shape(node)
-        lengths |= set(shape)
-        if np.prod(shape) < 2:
-            continue
-        values = evaluate(node)
-        if any(one.size == values.size and np.array_equal(one.ravel(), values.ravel()) for one in secret):
+        lengths |= set(stored_shape(node))
+        if node.type.ndim and any(np.shares_memory(_memory(node), one) for one in memory):
             raise InternalError("A private model still held an array of its data.")
     if lengths & hidden:
         raise InternalError("A private model still held an array with an entry for each record.")
+
+
+def _memory(node: Any) -> NDArray[Any]:
+    """The array of a stored variable itself, or an empty one for what is computed."""
+    if isinstance(node, Constant):
+        return np.asarray(node.data)
+    return np.asarray(node.get_value(borrow=True)) if isinstance(node, SharedVariable) else np.empty(0)

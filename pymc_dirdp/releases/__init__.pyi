@@ -6,6 +6,7 @@ from pymc_dirdp.releases.analyst import latent_counts as latent_counts
 from pymc_dirdp.releases.choices import Bins as Bins
 from pymc_dirdp.releases.choices import Structure as Structure
 from pymc_dirdp.releases.estimation import Estimates as Estimates
+from pymc_dirdp.releases.model_plan import ModelPlan as ModelPlan
 from pymc_dirdp.releases.planned import Plan as Plan
 from pymc_dirdp.releases.private_model import release_of as release_of
 from pymc_dirdp.releases.report import Report as Report

@@ -1,47 +1,36 @@
 """The likelihood of shares given a release, as an operation of PyTensor: a part of any model."""
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Protocol, final, override
+from typing import Any, Protocol, final, override, runtime_checkable
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import ArrayLike
 from pymc.distributions.dist_math import check_parameters
-from pytensor.gradient import DisconnectedType, grad_not_implemented
+from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.noisy_rows import NoisyRows, noisy_rows
+from pymc_dirdp.inference.noisy_rows import noisy_rows
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.tables import law_of
-from pymc_dirdp.mechanisms.row_likelihood import CellNoise
-from pymc_dirdp.models.outcomes import Inputs, Outcomes
 from pymc_dirdp.releases.inference_setup import Source, inferences
 
 __all__ = [
     "CountsLogp",
     "ReleaseLogp",
     "as_python",
-    "counts_term",
-    "expected_name",
-    "in_model",
     "logp_of",
     "owned",
     "release_logp",
-    "rows_term",
-    "shares_name",
     "tell_jax",
-    "term_name",
 ]
 
 # Shares add up to 1 within this tolerance.
@@ -51,14 +40,25 @@ _ROUNDING = 1e-6
 class Likelihood(Protocol):
     """What an operation computes."""
 
-    def likelihood(self, log_weights: Array) -> tuple[float, Array]:
-        """A log-probability and its gradient in the logarithms of the weights of cells."""
+    @property
+    def likelihood(self) -> Callable[..., tuple[float, Array]]:
+        """A log-probability and its gradient in the logarithms of the weights of cells, which come first."""
+
+
+@runtime_checkable
+class Compiles(Protocol):
+    """A likelihood that compiled code may call."""
+
+    def compiled(self) -> Callable[..., Any]:
+        """A function of the same arrays, for Numba."""
 
 
 class CountsLogp(Op):
     """Log-probability of noisy counts, and its gradient, as functions of the logarithms of the weights of cells.
 
     Nothing is kept from one evaluation to the next, so several threads may share one.
+
+    Its inputs are the logarithms, and what was published where the likelihood does not hold that itself.
 
     Parameters
     ----------
@@ -71,32 +71,30 @@ class CountsLogp(Op):
     """
 
     def __init__(self, distribution: Likelihood, name: str, shape: tuple[int, ...]) -> None:
-        self._distribution, self.name, self.shape = distribution, name, shape
+        self.distribution, self.name, self.shape = distribution, name, shape
 
     @override
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.name})"
 
-    def evaluate(self, log_shares: ArrayLike) -> tuple[Array, Array]:
+    def evaluate(self, log_shares: ArrayLike, *published: Array) -> tuple[Array, Array]:
         """The log-probability, `-inf` where it is 0 or a share is no number, and the expected counts: its gradient."""
         logs = np.asarray(log_shares, dtype=np.float64)
         if logs.shape != self.shape:
             raise ValueError(f"Expected shares of {self.name!r} in the shape {self.shape}, got {logs.shape}.")
         if np.isnan(logs).any() or np.isposinf(logs).any():
             return np.asarray(-np.inf), np.zeros(self.shape)
-        value, means = self._distribution.likelihood(logs)
+        value, means = self.distribution.likelihood(logs, *map(np.asarray, published))
         return np.asarray(value), means
 
     @override
     def make_node(self, *inputs: Any) -> Apply[Any]:
-        (log_shares,) = inputs
-        return Apply(
-            self, [pt.as_tensor_variable(log_shares)], [pt.dscalar(), pt.tensor(dtype="float64", shape=self.shape)]
-        )
+        outputs = [pt.dscalar(), pt.tensor(dtype="float64", shape=self.shape)]
+        return Apply(self, list(map(pt.as_tensor_variable, inputs)), outputs)
 
     @override
     def perform(self, node: Apply[Any], inputs: Sequence[Any], output_storage: Sequence[list[Any]]) -> None:
-        output_storage[0][0], output_storage[1][0] = self.evaluate(inputs[0])
+        output_storage[0][0], output_storage[1][0] = self.evaluate(*inputs)
 
     @override
     def pullback(
@@ -104,7 +102,12 @@ class CountsLogp(Op):
     ) -> list[Variable[Any, Any]]:
         if not isinstance(cotangents[1].type, DisconnectedType):
             return [grad_not_implemented(self, 0, inputs[0], "A release has no second derivatives.")]
-        return [(cotangents[0] * outputs[1]).astype(inputs[0].type.dtype)]
+        gradient = (cotangents[0] * outputs[1]).astype(inputs[0].type.dtype)
+        return [gradient, *(disconnected_type() for _ in inputs[1:])]
+
+    def connection_pattern(self, node: Apply[Any]) -> list[list[bool]]:
+        """Nothing is differentiated in what was published."""
+        return [[True, True], *([False, False] for _ in node.inputs[1:])]
 
 
 def as_python(op: Any, node: Any = None, **options: Any) -> Callable[..., Any]:
@@ -139,7 +142,14 @@ class ReleaseLogp(CountsLogp):
         return ReleaseLogp, (self._output, self._beliefs)
 
 
-numba_funcify.register(CountsLogp)(as_python)
+def _as_numba(op: CountsLogp, node: Any = None, **options: Any) -> Callable[..., Any]:
+    """What the likelihood has compiled, or a call of Python."""
+    if not isinstance(op.distribution, Compiles):
+        return as_python(op, node, **options)
+    return op.distribution.compiled()
+
+
+numba_funcify.register(CountsLogp)(_as_numba)
 
 
 def tell_jax() -> None:
@@ -155,14 +165,19 @@ def tell_jax() -> None:
         double = np.dtype(np.float64)
         results = jax.ShapeDtypeStruct((), double), jax.ShapeDtypeStruct(op.shape, double)
 
-        def evaluated(log_shares: Any) -> Any:
-            return jax.pure_callback(op.evaluate, results, log_shares, vmap_method="sequential")
+        def evaluated(*inputs: Any) -> Any:
+            return jax.pure_callback(op.evaluate, results, *inputs, vmap_method="sequential")
 
-        def backward(gradient: Any, cotangents: Any) -> Any:
-            return (cotangents[0] * gradient,)
+        def forward(*inputs: Any) -> Any:
+            found = evaluated(*inputs)
+            return found, (found[1], [one * 0.0 for one in inputs[1:]])
+
+        def backward(kept: Any, cotangents: Any) -> Any:
+            gradient, others = kept
+            return cotangents[0] * gradient, *others
 
         logp = jax.custom_vjp(evaluated)
-        logp.defvjp(lambda log_shares: (found := evaluated(log_shares), found[1]), backward)
+        logp.defvjp(forward, backward)
         return logp
 
     dispatch.jax_funcify.register(CountsLogp)(as_callback)
@@ -288,75 +303,3 @@ def release_logp(
     if name not in names:
         raise ArgumentError(f"The release has no table {name!r}, but {', '.join(names)}.")
     return logp_of(found.tables[name], found.beliefs[name], p)
-
-
-# Noise of a probability of exp of minus this, beside that of none, is left out of sums over counts.
-_UNLIKELY = 45.0
-# Numbers of people from 0 on are all summed over if they are fewer than this.
-_FEW = 300
-
-
-def expected_name(name: str) -> str:
-    """The free variable of the expected numbers of records of an observed variable."""
-    return f"{name}_expected"
-
-
-def shares_name(name: str) -> str:
-    """The free variable of the shares of the rows of an observed variable."""
-    return f"{name}_shares"
-
-
-def term_name(name: str) -> str:
-    """The Potential of an observed variable."""
-    return f"{name}_release"
-
-
-def rows_term(log_weights: Any, noise: CellNoise, noisy: Array, totals: tuple[int, ...] | None, name: str) -> Any:
-    """The log-probability of noisy rows.
-
-    Parameters
-    ----------
-    log_weights : TensorVariable, shape (rows, cells)
-        Log-probabilities of the cells of each row; or, with private totals, logarithms of the expected counts.
-    noise : CellNoise
-    noisy : array, shape (rows, cells)
-    totals : tuple of int, or None
-        The public numbers of records of the rows; None if they are private.
-    name : str
-    """
-    tell_jax()
-    rows = NoisyRows(noise, noisy, None if totals is None else np.array(totals, dtype=np.int64))
-    value, _ = CountsLogp(rows, name, rows.shape).make_node(log_weights).outputs
-    return value if totals is not None else value - pt.exp(log_weights).sum()
-
-
-def counts_term(found: Outcomes, inputs: Inputs, noise: CellNoise, noisy: Array) -> Any:
-    """The log-probability of noisy observations, each of them a number of people, as a function of the inputs."""
-    assert found.value is not None
-    reach = _UNLIKELY / noise.slope if not noise.is_normal else math.sqrt(_UNLIKELY / noise.slope)
-    low, high = np.maximum(np.floor(noisy - reach), 0), np.ceil(np.maximum(noisy, 0) + reach)
-    low[low < _FEW] = 0
-    counts = low + np.arange(int((high - low).max()) + 1, dtype=np.float64)[:, None]
-    logs = np.where(counts <= high, noise.log_noise(noisy - counts), -np.inf)
-    log_p, value, shape = found.log_p, found.value, found.value.type.shape
-    math_of_graphs: Any = pt
-
-    def at(numbers: Array) -> Any:
-        grid = pt.constant(numbers.reshape(-1, *shape).astype(value.type.dtype))
-        each: Any = vectorize_graph(log_p, {value: grid})
-        return each.reshape((len(numbers), -1))
-
-    possible = np.any([np.isfinite(one) for one in inputs.at_points(at(counts))], axis=0) & np.isfinite(logs)
-    if not possible.any(axis=0).all():
-        raise ReleaseError(f"The release does not belong to this model: no value of {found.name!r} is near its number.")
-    # A number that the model cannot have stands for one that it can, with a probability of 0. So no gradient is taken
-    # where a log-probability has none.
-    first = np.take_along_axis(counts, possible.argmax(axis=0)[None], axis=0)
-    logs = np.where(possible, logs, -np.inf)
-    return math_of_graphs.logsumexp(at(np.where(possible, counts, first)) + logs, axis=0).sum()
-
-
-def in_model(graph: Any, inputs: Inputs, model: pm.Model) -> Any:
-    """A function of the inputs as one of the free variables of a copy of the model."""
-    places = {place: model[str(rv.name)] for rv, place in inputs.by_variable.items()}
-    return graph_replace([graph], places, strict=False)[0]

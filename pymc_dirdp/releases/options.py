@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, Required, TypedDict
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
@@ -12,9 +12,11 @@ from pymc_dirdp.mechanisms.marginals import NOISES
 from pymc_dirdp.models.stated import Stated, Unit, stated
 from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import PrivateChoice
+from pymc_dirdp.sampling.bits import Seed
 
-__all__ = ["Options", "Planning", "predicts", "refuse_unknown", "with_options"]
+__all__ = ["ModelPlanning", "Options", "Planning", "predicts", "refuse_unknown", "with_options"]
 
 
 class Planning(MechanismPlanning, total=False):
@@ -31,6 +33,28 @@ class Planning(MechanismPlanning, total=False):
     noise: str
     after: PrivateChoice | Sequence[PrivateChoice] | None
     disjoint: Iterable[Iterable[str]] | None
+
+
+class ModelPlanning(TypedDict, total=False):
+    """What :func:`pymc_dirdp.plan` takes beside a guarantee and a model of any discrete data."""
+
+    any_model: Required[Literal[True]]
+    public: Any
+    levels: Mapping[str, int] | None
+    counts: Any
+    jointly: Any
+    support: Mapping[str, Any] | None
+    unit: str | None
+    max_records_per_person: int
+    adjacency: str | None
+    mechanism: str
+    weights: Mapping[str, float] | None
+    disjoint: Any
+    max_cells: int
+    against: Sequence[Guarantee]
+    n_records: int | None
+    simulations: int
+    random_seed: Seed
 
 
 @dataclass(frozen=True, kw_only=True)

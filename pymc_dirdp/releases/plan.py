@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from operator import itemgetter
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pymc as pm
 
@@ -27,11 +27,14 @@ from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import losses_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
 from pymc_dirdp.releases.grammar import library_version
-from pymc_dirdp.releases.options import Options, Planning, predicts, refuse_unknown, with_options
+from pymc_dirdp.releases.options import ModelPlanning, Options, Planning, predicts, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
 from pymc_dirdp.releases.warned import warn_if_weak
 from pymc_dirdp.releases.wording import assumed
+
+if TYPE_CHECKING:
+    from pymc_dirdp.releases.model_plan import ModelPlan
 
 __all__ = ["of_model", "plan", "refuse_second_planning"]
 
@@ -42,14 +45,32 @@ _Sizes = Mapping[str, int | None]
 _Mechanisms = dict[str, TableMechanism]
 
 
-@with_options
+@overload
+def plan(
+    guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Unpack[ModelPlanning]
+) -> "ModelPlan": ...
+
+
+@overload
 def plan(
     guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Unpack[Planning]
-) -> Plan:
+) -> Plan: ...
+
+
+@with_options
+def plan(
+    guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any
+) -> "Plan | ModelPlan":
     """Calibrate the mechanisms for a model before any observation is counted.
 
     Observed values are compared with each other and with numbers of trials, to refuse a model that would publish them
     or that leaves open whose records it holds. No number of a plan depends on them.
+
+    With `any_model=True` it is the plan of :func:`pymc_dirdp.private_model`, of which it takes the options up to
+    `max_cells`, and a forecast: how many times as wide the interval of each parameter gets by the noise, for data that
+    are simulated from the prior. `against` is a list of other guarantees to forecast, `n_records` a guess where the
+    number of records is private, and `simulations` how many data sets (by default 20; 0 for no forecast). A data set
+    takes half a second for each guarantee and mechanism. `random_seed` and `progressbar` are for the forecast.
 
     Parameters
     ----------
@@ -63,8 +84,8 @@ def plan(
 
     Returns
     -------
-    plan : Plan
-        Pass it to :func:`pymc_dirdp.sample` in place of the guarantee.
+    plan : Plan or ModelPlan
+        Pass it to :func:`pymc_dirdp.sample`, or to :func:`pymc_dirdp.private_model`, in place of the guarantee.
 
     Raises
     ------
@@ -96,6 +117,10 @@ def plan(
     >>> round(chosen.parts[0].mechanism.r, 3)
     0.203
     """
+    if "any_model" in planning:
+        from pymc_dirdp.releases.model_plan import plan_of_model  # It needs this file.
+
+        return plan_of_model(guarantee, root_model(model), progressbar=progressbar, **planning)
     refuse_unknown("plan", planning)
     # The model comes first, so that swapped arguments are recognised.
     model = root_model(model)
@@ -103,7 +128,8 @@ def plan(
     if "objective" not in planning and (objective := built_for(model)) is not None:
         # One mechanism for all tables leaves nothing to compare by what it predicts.
         planning["objective"] = objective if planning.get("mechanism") == "auto" else "estimate"
-    whole = predicts(planning)
+    options: Any = planning
+    whole = predicts(options)
     wanted = Options(**planning)
     refuse_unpaid_structure(chosen_structure(model), wanted.choices)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}

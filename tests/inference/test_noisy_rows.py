@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp import mechanisms
-from pymc_dirdp.inference.noisy_rows import NoisyRows
+from pymc_dirdp.inference.noisy_rows import NoisyRows, PublishedRows
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 
 
@@ -102,3 +102,18 @@ def test_the_noise_of_a_cell_is_that_of_its_mechanism(kind, parameter):
     noise = np.array([-40.0, -1.0, 0.0, 3.0, 1000.0])
     np.testing.assert_allclose(mechanism.cell_noise.log_noise(noise), mechanism.log_noise(noise), rtol=1e-12)
     assert mechanisms.DirichletMechanism([1, 1, 1], 0.5).cell_noise is None
+
+
+def test_arrays_that_must_not_be_written_to():
+    """JAX and nutpie hand out such arrays."""
+    noise, noisy, logs = CellNoise(False, 0.5, -1.0), np.full((1, 3), 4.0), np.log(np.full((1, 3), 1 / 3))
+    expected = NoisyRows(noise, noisy, np.array([12])).likelihood(logs)
+    for array in (noisy, logs):
+        array.flags.writeable = False
+    numbers = np.array([0.0, noise.slope, noise.constant])
+    rows = PublishedRows(np.array([12]))
+    for found in (rows.likelihood(logs, noisy, numbers), rows.compiled()(logs, noisy, numbers)):
+        assert found[0] == expected[0]
+        assert np.array_equal(found[1], expected[1])
+    for bad in (np.nan, np.inf):
+        assert rows.compiled()(np.full((1, 3), bad), noisy, numbers)[0] == -np.inf

@@ -1,4 +1,4 @@
-"""Thirty-nine ordinary models of discrete data, as people write them: those that are accepted, and those that are not.
+"""Forty-two ordinary models of discrete data, as people write them: those that are accepted, and those that are not.
 
 Each function makes a model and what to say about it. The data are drawn anew in each.
 """
@@ -242,6 +242,23 @@ def two_answers():
     ability = pm.Normal("ability")
     pm.Bernoulli("y", logit_p=ability, observed=answers(2))
     pm.Categorical("z", p=pt.special.softmax(ability * np.arange(3.0)), observed=answers(3))
+
+
+@accepted(levels={"group": 3}, jointly=[["first", "second"]])
+def items_of_private_groups():
+    group, ability = pm.Data("group", codes(3)), pm.Normal("ability", shape=3)
+    pm.Bernoulli("first", logit_p=ability[group], observed=answers(2))
+    pm.Categorical("second", p=pt.special.softmax(ability[group][:, None] * np.arange(3.0), -1), observed=answers(3))
+
+
+@refused("jointly=", levels={"group": 3})
+def items_apart():
+    items_of_private_groups()
+
+
+@refused("pm.Multinomial", unit="trial")
+def overdispersed_table():
+    pm.DirichletMultinomial("y", n=[20, 30], a=pm.Gamma("a", 2, 1, shape=3), observed=[[5, 5, 10], [10, 10, 10]])
 
 
 @refused("real numbers")

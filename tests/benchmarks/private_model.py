@@ -1,0 +1,191 @@
+"""Coverage and widths of intervals of private models, by NUTS, over data sets from the prior: `private_model.csv`.
+
+    uv run python tests/benchmarks/private_model.py [model ...]
+
+For each of four models and each guarantee, data are drawn from the prior and released; NUTS draws from the posterior
+given the noisy counts ("aware"), given clipped noisy counts as if they were the data ("naive"), and given the counts
+themselves ("not private"). An interval covers if the parameter that the data were drawn with lies in it. The forecast
+of `dirdp.plan` stands beside the widths that came out.
+"""
+
+import csv
+import sys
+import time
+import warnings
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numba import njit
+from pymc.distributions.transforms import ordered
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.releases import model_terms
+from pymc_dirdp.releases.model_plan import KNOWN, Chain, noisy_data, prior_data
+from pymc_dirdp.releases.model_tables import ModelOptions, planned_tables, read_model
+
+FILE = Path(__file__).with_suffix(".csv")
+LEVELS = (0.5, 0.8, 0.95)
+EPSILONS = {0.2: 300, 0.5: 300, 1.0: 60, 3.0: 60}
+NAIVE = 60
+COLUMNS = ["model", "epsilon", "method", "data_sets", *(f"{level:.0%}" for level in LEVELS)]
+COLUMNS += [*(f"se {level:.0%}" for level in LEVELS), "widening", "forecast"]
+
+
+def answers():
+    """Ordered answers of people in three regions; regions and the number of people are private."""
+    region = pm.Data("region", np.arange(450) % 3)
+    cuts = pm.Normal("cuts", [-1.5, -0.5, 0.5, 1.5], 1, transform=ordered, initval=[-1.5, -0.5, 0.5, 1.5])
+    effect = pm.Normal("effect", 0, 0.5, shape=3)
+    pm.OrderedLogistic("y", eta=effect[region], cutpoints=cuts, compute_p=False, observed=np.zeros(450, dtype=int))
+    return {"levels": {"region": 3}, "adjacency": "add-remove"}, 450
+
+
+def diagnostic_test():
+    """A test without a gold standard."""
+    prevalence = pm.Beta("prevalence", 1, 4)
+    sensitivity, specificity = pm.Beta("sensitivity", 45, 5), pm.Beta("specificity", 95, 5)
+    p = prevalence * sensitivity + (1 - prevalence) * (1 - specificity)
+    pm.Bernoulli("y", p, observed=np.zeros(400, dtype=int))
+    return {}, None
+
+
+def log_linear_table():
+    """A 2 x 2 x 5 table with one interaction."""
+    first, second, both = (pm.Normal(name) for name in ("first", "second", "both"))
+    third = pm.Normal("third", shape=4)
+    i, j, k = np.meshgrid([0.0, 1.0], [0.0, 1.0], np.arange(5), indexing="ij")
+    logits = first * i + second * j + both * i * j + pt.concatenate([[0.0], third])[k]
+    pm.Multinomial("y", n=500, p=pt.special.softmax(logits.ravel()), observed=[500] + [0] * 19)
+    return {"unit": "trial"}, None
+
+
+def cases():
+    """Counts of events in ten weeks."""
+    level, slope = pm.Normal("level", 2, 1), pm.Normal("slope", 0, 0.2)
+    pm.Poisson("y", pm.math.exp(level + slope * (np.arange(10) - 4.5)), observed=np.zeros(10, dtype=int))
+    return {"counts": ["y"]}, None
+
+
+MODELS = {one.__name__: one for one in (diagnostic_test, cases, answers, log_linear_table)}
+
+
+class Naive:
+    """Clipped noisy counts, read as if they were the data."""
+
+    def __init__(self, totals):
+        self.totals = totals
+
+    def likelihood(self, log_weights, noisy, noise):
+        return float((noisy * log_weights).sum()), np.array(noisy)
+
+    def compiled(self):
+        @njit
+        def likelihood(log_weights, noisy, noise):
+            return np.asarray((noisy * log_weights).sum()), noisy.copy()
+
+        return likelihood
+
+
+def ranks(draws, truth):
+    """Where parameters lie among draws, as a uniform number."""
+    return ((draws < truth).sum(axis=0) + 0.5) / (len(draws) + 1)
+
+
+def width(draws):
+    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+    return high - low
+
+
+def row(name, epsilon, method, found, widening="", forecast=""):
+    u = np.array(found)
+    covered = [(np.abs(u - 0.5) < level / 2).mean(axis=1) for level in LEVELS]
+    shares = [f"{one.mean():.3f}" for one in covered]
+    errors = [f"{one.std(ddof=1) / np.sqrt(len(one)):.4f}" for one in covered]
+    return [name, epsilon, method, len(u), *shares, *errors, widening, forecast]
+
+
+def run(name, sets=None, forecast=True):
+    """The rows of one model, again and again while data sets are added."""
+    sets = EPSILONS if sets is None else sets
+    rng = np.random.default_rng(20261125)
+    with pm.Model() as model:
+        said, n_records = MODELS[name]()
+    options = ModelOptions(**said)
+    found = read_model(model, options)
+    guarantees = {epsilon: dirdp.PureDP(epsilon=epsilon) for epsilon in sets}
+    plans = {epsilon: planned_tables(one, found, options) for epsilon, one in guarantees.items()}
+    expected = forecasts(model, said, n_records, guarantees) if forecast else {}
+    terms = model_terms.with_terms(found, plans[min(sets)], None)
+    with mock.patch.object(model_terms, "PublishedRows", Naive):
+        naive_terms = model_terms.with_terms(found, plans[min(sets)], None)
+    aware, naive = Chain(terms, found), Chain(naive_terms, found)
+    simulate = prior_data(found, terms.model, n_records)
+    us = {(epsilon, how): [] for epsilon in sets for how in ("aware", "naive")}
+    open_u, widths = [], {epsilon: [] for epsilon in sets}
+    for k in range(max(sets.values())):
+        values, counts = simulate(rng)
+        truth = np.concatenate([np.ravel(values[str(rv.name)]) for rv in found.free])
+        if k < NAIVE:
+            terms.publish(dict.fromkeys(counts, KNOWN), counts)
+            draws = aware.draws(values, rng, 150, 300)
+            open_u.append(ranks(draws, truth))
+            open_width = width(draws)
+        for epsilon, planned in plans.items():
+            if k >= sets[epsilon]:
+                continue
+            noise, noisy = noisy_data(planned.parts, counts, rng)
+            terms.publish(noise, noisy)
+            draws = aware.draws(values, rng, 150, 300)
+            us[epsilon, "aware"].append(ranks(draws, truth))
+            if k < NAIVE:
+                widths[epsilon].append(width(draws) / open_width)
+                clipped = {key: np.maximum(np.round(one), 0) for key, one in noisy.items()}
+                naive_terms.publish(dict.fromkeys(counts, KNOWN), clipped)
+                us[epsilon, "naive"].append(ranks(naive.draws(values, rng, 150, 300), truth))
+        if k + 1 in (NAIVE, max(sets.values())) or (k + 1) % 50 == 0:
+            yield rows_of(name, open_u, us, widths, expected)
+
+
+def forecasts(model, said, n_records, guarantees):
+    """The widening of each guarantee before anything is drawn, as the median over parameters."""
+    first, *others = guarantees.values()
+    planned = dirdp.plan(first, model, any_model=True, **said, against=others, n_records=n_records, progressbar=False)
+    return {
+        epsilon: np.median([each[f"{guarantee}, geometric"] for each in planned.widening.values()])
+        for epsilon, guarantee in guarantees.items()
+    }
+
+
+def rows_of(name, open_u, us, widths, expected):
+    rows = [row(name, "", "not private", open_u)]
+    for epsilon, found in widths.items():
+        came = np.median(np.median(found, axis=0))
+        before = f"{expected[epsilon]:.2f}" if expected else ""
+        rows.append(row(name, epsilon, "aware", us[epsilon, "aware"], f"{came:.2f}", before))
+        rows.append(row(name, epsilon, "naive", us[epsilon, "naive"]))
+    return rows
+
+
+def write(name, rows):
+    known = []
+    if FILE.exists():
+        with FILE.open(encoding="utf-8", newline="") as file:
+            known = [one for one in list(csv.reader(file))[1:] if one[0] != name]
+    with FILE.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *known, *rows])
+
+
+def main(names):
+    for name in names or MODELS:
+        start = time.process_time()
+        for rows in run(name):
+            write(name, rows)
+        print(name, f"{time.process_time() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(sys.argv[1:])
