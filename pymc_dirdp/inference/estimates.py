@@ -166,7 +166,7 @@ class RowGiven:
         return group.solved(self._total.low)
 
     @cached_property
-    def _counts(self) -> NumberLaws:
+    def counts(self) -> NumberLaws:
         """The distributions of the counts."""
         if self._solved is not None:
             return self._solved.marginals
@@ -178,12 +178,12 @@ class RowGiven:
     @cached_property
     def count_means(self) -> Array:
         """Expected counts."""
-        return self._counts.means if self._solved is None else self._solved.count_means
+        return self.counts.means if self._solved is None else self._solved.count_means
 
     @property
     def count_sds(self) -> Array:
         """Standard deviations of the counts."""
-        return np.sqrt(self._counts.variances)
+        return np.sqrt(self.counts.variances)
 
     @cached_property
     def share_moments(self) -> tuple[Array, Array]:
@@ -192,8 +192,8 @@ class RowGiven:
             return np.ones(1), np.zeros(1)
         if self._solved is not None:
             size = self._alpha.sum() + self._total.low
-            mean = (self._alpha + self._counts.means) / size
-            return mean, np.sqrt((mean * (1 - mean) + self._counts.variances / size) / (size + 1))
+            mean = (self._alpha + self.counts.means) / size
+            return mean, np.sqrt((mean * (1 - mean) + self.counts.variances / size) / (size + 1))
         shapes = [cell.numbers + a for cell, a in zip(self._cells, self._alpha, strict=True)]
         mean = np.array([cell.values[1] @ u for cell, u in zip(self._cells, shapes, strict=True)])
         square = np.array([cell.values[2] @ (u * (u + 1)) for cell, u in zip(self._cells, shapes, strict=True)])
@@ -201,12 +201,12 @@ class RowGiven:
 
     def count_quantiles(self, levels: Array) -> Integers:
         """The least count with at least so much probability up to it, shape `(levels, d)`."""
-        return count_quantiles(self._counts, levels)
+        return count_quantiles(self.counts, levels)
 
     def share_quantiles(self, levels: Array, cells: int) -> Array:
         """Quantiles of the shares, shape `(levels, d)`; of so many cells in all rows."""
         if self._solved is not None:
-            return share_quantiles(share_mixture(self._counts, self._alpha, self._total.low), levels)
+            return share_quantiles(share_mixture(self.counts, self._alpha, self._total.low), levels)
         most = min(max(_ALL_PAIRS // cells, _FEWEST_PAIRS), _MOST_PAIRS)
         return np.concatenate([self._share(cell, levels, most) for cell in range(len(self._alpha))], axis=1)
 
@@ -283,12 +283,12 @@ def _block(size: int) -> tuple[Integers, Array]:
 def estimate_of_rows(rows: Sequence[RowGiven], prob: Sequence[float], log_evidence: float) -> Estimate:
     """The same summaries of rows whose totals are not known. Cells of all rows follow one another."""
     levels, ends = interval_ends(prob)
-    cells = sum(len(row.count_means) for row in rows)
+    cells = sum(row.counts.size for row in rows)
     least, most = np.split(np.concatenate([row.count_quantiles(ends) for row in rows], axis=1), 2)
     return Estimate(
         share_means=np.concatenate([row.share_moments[0] for row in rows]),
         share_sds=np.concatenate([row.share_moments[1] for row in rows]),
-        count_means=np.concatenate([row.count_means for row in rows]),
+        count_means=np.concatenate([row.counts.means for row in rows]),
         count_sds=np.concatenate([row.count_sds for row in rows]),
         prob=levels,
         count_intervals=np.stack([least, most], axis=-1),
