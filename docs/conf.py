@@ -78,4 +78,5 @@ html_theme_options = {
     "header_links_before_dropdown": 7,
     "show_toc_level": 2,
 }
-html_sidebars = {"**": []}
+# The pages of a section stand beside each page; the first page has none.
+html_sidebars = {"index": [], "**": ["sidebar-nav-bs"]}
