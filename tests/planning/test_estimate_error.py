@@ -143,7 +143,7 @@ def test_what_no_estimate_comes_from_has_the_error_of_its_posterior_mean(prior, 
     assert weights.sum() == pytest.approx(1)
     kl, squared = 0.0, 0.0
     for x, weight in zip(tables, weights, strict=True):
-        outcomes, probabilities = mechanism.law(x)
+        outcomes, probabilities = mechanism.distribution(x)
         for z, probability in zip(outcomes, probabilities, strict=True):
             found = errors(x + prior, (z + prior) / (n_records + size))
             kl, squared = kl + weight * probability * found[0], squared + weight * probability * found[1]
