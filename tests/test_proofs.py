@@ -76,6 +76,7 @@ def test_every_page_is_about_something_that_exists():
         "ProductLaw",
         "TableLaw",
         "ClassLaw",
+        "KnownShares",
         "FreeTotal",
     }
     for page in PAGES.values():
