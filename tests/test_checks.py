@@ -116,7 +116,7 @@ def test_checked_counts_are_an_array_of_their_own(counts):
         ([-math.inf, math.nan], "missing"),
         ([-1, 1], "negative"),
         (np.array([-1, 1]), "negative"),
-        ([0.5, 1], "not whole"),
+        ([0.5, 1], "not integers"),
         ([2.0**54, 1], r"above 2\*\*53"),
         (np.array([2**62, 1]), r"above 2\*\*53"),
         ([1, 2, 3], "another shape"),

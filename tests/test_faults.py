@@ -101,7 +101,9 @@ class Model:
         state = bandit._run.state
         same = state.released == list(self.released.values())
         same &= sorted(state.people.values()) == sorted(self.used.values())
-        return same and (not with_open or [[one.pulls, one.sum] for one in state.open] == list(self.open.values()))
+        return same and (
+            not with_open or [[one.pulls, one.counts[1]] for one in state.open] == list(self.open.values())
+        )
 
 
 def owner_of(path):

@@ -279,7 +279,7 @@ def trials_of(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | No
     if kind.trials is None:
         return None
     given = evaluated_input(trials_parameter(observed, kind), observed)
-    trials = whole_numbers(given, observed, "number of trials")
+    trials = whole_numbers(given, observed, "numbers of trials")
     # PyTensor may have more axes of length 1 than there are observations.
     aligned = (1,) * (len(batch) - trials.ndim) + trials.shape
     if len(aligned) != len(batch) or any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
@@ -312,7 +312,7 @@ def whole_numbers(values: NDArray[Any], observed: Node, what: str = "observation
         raise _wrong(observed, "are not all finite", what)
     if np.any(values < 0):
         missing = "; a missing value, such as the code -1 of pandas, needs a category of its own"
-        raise _wrong(observed, f"are not all >= 0{'' if what == 'number of trials' else missing}", what)
+        raise _wrong(observed, f"are not all >= 0{'' if what == 'numbers of trials' else missing}", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
         raise _wrong(observed, "are not all integers", what)
     if np.any(values > MOST_RECORDS):

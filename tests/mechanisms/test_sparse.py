@@ -172,7 +172,7 @@ def test_the_ends_of_the_domain():
         ([1, 2], [1], "one count for each"),
         ([1], [[1]], "one count for each"),
         ([1], [-1], "negative"),
-        ([1], [1.5], "not whole"),
+        ([1], [1.5], "not integers"),
         ([1], [np.nan], "missing"),
         ([1], [2.0**60], "above 2"),
         ([1], ["x"], "array of integers"),

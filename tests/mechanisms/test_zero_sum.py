@@ -11,7 +11,6 @@ from scipy.special import gammaln, xlogy
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.curve_check import check_curve
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.estimates import estimate
 from pymc_dirdp.inference.rows import ProductLaw
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.planning.optimal import optimal_error
@@ -147,7 +146,7 @@ def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms(n):
     for first in range(-25, n + 26):
         (row,) = mechanism.row_likelihoods(np.array([first, n - first], dtype=float))
         distribution = ProductLaw(alpha=[1.0, 1.0], total=n, log_likelihood=row.of_cells)
-        means[first] = estimate(distribution).count_means[0]
+        means[first] = distribution.means[0]
     reached = expected_kl(mechanism, n, means)
     assert reached == pytest.approx(OPTIMA[n], abs=6e-7)
     assert reached == pytest.approx(optimal_error(PureDP(epsilon=1.0), prior=[1, 1], n_records=n), rel=1e-5)

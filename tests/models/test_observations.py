@@ -485,8 +485,8 @@ BROKEN = {
     "negative successes": (lambda: tried(data([-7919]), 6007), ">= 0"),
     "half a success": (lambda: tried(data([6007.5]), 7919), "integers"),
     "negative trials": (lambda: tried([0], data([-7919], "n")), "trials of 'y' are not all >= 0"),
-    "half a trial": (lambda: tried([6007], data([7919.5], "n")), "trials of 'y' are not all whole"),
-    "half a trial of categories": (lambda: counted([7919, 0, 0], 7919.5), "trials of 'y' are not all whole"),
+    "half a trial": (lambda: tried([6007], data([7919.5], "n")), "trials of 'y' are not all integers"),
+    "half a trial of categories": (lambda: counted([7919, 0, 0], 7919.5), "trials of 'y' are not all integers"),
     "trials of another shape": (lambda: tried(data([7919, 7919]), data([7919] * 3, "n")), "shape"),
     "trials that cannot be computed": (
         lambda: tried(data([7919, 6007]), data([7919, 6007], "n") + data([4211] * 3, "m")),
@@ -592,7 +592,7 @@ def test_a_number_of_trials_in_a_short_float_is_refused():
     with pm.Model() as model:
         n = pytensor.shared(np.array([2.0**24], dtype="float32"), name="n")
         pm.Binomial("y", n=n, p=pm.Beta("b", 1, 1), observed=[5])
-    with pytest.raises(DataError, match="number of trials"):
+    with pytest.raises(DataError, match="numbers? of trials"):
         total_records(*tables(model), model)
 
 
