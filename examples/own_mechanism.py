@@ -8,8 +8,8 @@ import pymc as pm
 from scipy.special import gammaln
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.known import registered
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.registry import registered
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 
 

@@ -8,7 +8,7 @@ import pytest
 import pymc_dirdp
 from pymc_dirdp import mechanisms, papers
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.privacy.guarantees import KINDS
 
 PACKAGE = Path(pymc_dirdp.__file__).parent

@@ -40,7 +40,9 @@ def loaded_after(*stages):
 
 def test_the_mathematics_needs_numpy_and_scipy_alone():
     """Every module that is no model, anyone who adds it, also when it is put to work."""
-    assert {"privacy.curves", "planning.calibration", "mechanisms.dirichlet", "inference.seen"} <= set(MATHEMATICS)
+    assert {"privacy.curves", "planning.calibration", "mechanisms.dirichlet", "inference.observed_table"} <= set(
+        MATHEMATICS
+    )
     stages = [f"import pymc_dirdp.{name}" for name in MATHEMATICS]
     work = "import pymc_dirdp as p; p.calibrate(p.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1], n_records=9)"
     for stage, loaded in zip([*stages, work], loaded_after(*stages, work), strict=True):

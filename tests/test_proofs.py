@@ -73,9 +73,9 @@ def test_every_page_is_about_something_that_exists():
         "Counts",
         "LossDistribution",
         "ComposedLoss",
-        "ProductLaw",
-        "TableLaw",
-        "ClassLaw",
+        "RowPosterior",
+        "TablePosterior",
+        "ClassPosterior",
         "KnownShares",
         "FreeTotal",
     }

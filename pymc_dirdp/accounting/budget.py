@@ -25,10 +25,10 @@ __all__ = [
     "agreed_unit",
     "balance",
     "balances",
+    "check_ledger_type",
     "cost_of",
     "kept_rules",
     "largest_admitted",
-    "refuse_other",
     "tightest",
     "unit_at",
     "without_reservation",
@@ -312,7 +312,7 @@ def _leaking(
 _LEAST = 1e-9
 
 
-def refuse_other(ledger: object, *, reservation: object = None) -> None:
+def check_ledger_type(ledger: object, *, reservation: object = None) -> None:
     """Refuse what somebody passes in the place of a ledger, such as its limit or its path, or a reservation of none."""
     if reservation is not None and ledger is None:
         raise ArgumentError("reservation is the number of an entry of a ledger. Pass ledger= too, or leave it out.")

@@ -15,7 +15,7 @@ from typing import Any, Self, final
 from pymc_dirdp.checks import at_least, integer
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError, LedgerError, type_name
-from pymc_dirdp.numerics.roots import at_least_in_short
+from pymc_dirdp.numerics.roots import ceil_to_digits
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
 __all__ = [
@@ -183,7 +183,7 @@ class Terms:
         """What has to be true for the guarantee to hold, in words."""
         said = []
         if self.min_count:
-            said.append(f"every cell holds at least {at_least_in_short(self.min_count):g} records")
+            said.append(f"every cell holds at least {ceil_to_digits(self.min_count):g} records")
         if isinstance(self.contribution, str):
             said.append(f"a {self.unit or 'unit'} contributes no more than {self.contribution}")
         elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):

@@ -22,8 +22,8 @@ from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.mechanisms.whole_noise import geometric_noise, round_scale_up
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -323,13 +323,13 @@ class BatchNoise(CurvesOf):
     largest_batch: ClassVar[int] = 2**53
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", used_scale(self.scale))
+        object.__setattr__(self, "scale", round_scale_up(self.scale))
         object.__setattr__(self, "rewards", integer(1, rewards=self.rewards))
 
     @cached_property
     def _curves(self) -> RandomisedResponse:
         """No pair of distributions with pure privacy loses more; for one reward it is the pair of noisy sums itself."""
-        loss = not_below(self.rewards / Fraction(self.scale))
+        loss = round_up(self.rewards / Fraction(self.scale))
         return RandomisedResponse(loss, 1, loss)
 
     @classmethod
@@ -435,7 +435,7 @@ class BatchCounts(CurvesOf):
     largest_batch: ClassVar[int] = 2**53
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", used_scale(self.scale))
+        object.__setattr__(self, "scale", round_scale_up(self.scale))
         object.__setattr__(self, "rewards", integer(1, rewards=self.rewards))
         worths = tuple(float(worth) for worth in self.worths)
         if len(worths) < 2 or worths[0] != 0 or worths[-1] != 1 or not all(map(lt, worths, worths[1:])):
@@ -452,7 +452,7 @@ class BatchCounts(CurvesOf):
         """Exact for one reward. Several of a person lie in any batches; no pair with that pure epsilon loses more."""
         if self.rewards == 1:
             return self.noise
-        loss = not_below(2 * self.rewards / Fraction(self.scale))
+        loss = round_up(2 * self.rewards / Fraction(self.scale))
         return RandomisedResponse(loss, 1, loss)
 
     @classmethod

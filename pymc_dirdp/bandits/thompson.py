@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.accounting.budget import refuse_other
+from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.every_round import EveryRound
 from pymc_dirdp.bandits.runs import BatchRun
@@ -147,7 +147,7 @@ class ThompsonSampler(BanditView):
             # What a file cannot hold is refused before the charge.
             settings.to_json()
             StateFile(path).refuse_unless_free()
-        refuse_other(ledger)
+        check_ledger_type(ledger)
         if ledger is not None and ledger.adjacency != "replace-one":
             raise ArgumentError(
                 f"The ledger is for adjacency={ledger.adjacency!r}, and a bandit protects a reward that is replaced: "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pymc_dirdp.accounting.ledger import Ledger
     from pymc_dirdp.display import Tabular
-    from pymc_dirdp.releases.planned import Plan
+    from pymc_dirdp.releases.plan_types import Plan
     from pymc_dirdp.releases.report import Report
     from pymc_dirdp.releases.statement import Statement
     from pymc_dirdp.releases.verification import Verification
@@ -255,8 +255,8 @@ def release(
         # Without a ledger and a public number of records, the plan rests on the number in the data.
         first = budget is None and number is None and facts.adjacency == "replace-one"
         model = _model(facts, data, number) if first else _made_up(facts, number)
-        from pymc_dirdp.releases.charging import Sealed
         from pymc_dirdp.releases.files import save
+        from pymc_dirdp.releases.ledger_charge import Sealed
         from pymc_dirdp.releases.release import sample_sealed
 
         sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
@@ -358,7 +358,7 @@ def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
 
 def _read_plan(path: Path, facts: Declaration) -> "Plan":
     """A plan from a file, which has to state the guarantee that was declared."""
-    from pymc_dirdp.releases.planned import Plan
+    from pymc_dirdp.releases.plan_types import Plan
 
     given = _opened(path)
     if not isinstance(given, Plan):

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import CUT, Listed, NumberLaws
+from pymc_dirdp.inference.numbers import CUT, Distributions, Listed
 from pymc_dirdp.inference.quantiles import Mixture, count_quantiles, share_mixture, share_quantiles
 from pymc_dirdp.inference.rows import TiltedCells
 from pymc_dirdp.inference.tree import Cells, Group, Spread
@@ -166,7 +166,7 @@ class RowGiven:
         return group.solved(self._total.low)
 
     @cached_property
-    def counts(self) -> NumberLaws:
+    def counts(self) -> Distributions:
         """The distributions of the counts."""
         if self._solved is not None:
             return self._solved.marginals

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import loggamma
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import NumberDraws, NumberLaws
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.numbers import Distributions, NumberDraws
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = ["FreeTotal", "Panels", "exponential_mixture"]
@@ -69,7 +69,7 @@ class FreeTotal:
 
     Parameters
     ----------
-    law : ProductLaw
+    law : RowPosterior
         The row, with the largest total that is possible. A factor of the likelihood that depends on the total alone is
         not looked at.
     least_total : int
@@ -78,7 +78,7 @@ class FreeTotal:
     Examples
     --------
     >>> z = np.array([3.0, 12.0, 8.0])
-    >>> row = ProductLaw(
+    >>> row = RowPosterior(
     ...     alpha=[1, 1, 1], total=100, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2
     ... )
     >>> counts, _ = FreeTotal(row).draw(4000, np.random.default_rng(1))
@@ -86,11 +86,11 @@ class FreeTotal:
     22
     """
 
-    law: ProductLaw
+    law: RowPosterior
     least_total: int = 0
 
     @cached_property
-    def _cells(self) -> NumberLaws:
+    def _cells(self) -> Distributions:
         return self.law.cells()
 
     @cached_property
@@ -136,7 +136,7 @@ class FreeTotal:
         total = self._cells.means.sum() + _FAR * np.sqrt(self._cells.variances.sum())
         return bool(total > self.law.total or (self._cells.highs >= self.law.most).any())
 
-    def _log_density(self, cells: NumberLaws, u: float, tolerance: float) -> float:
+    def _log_density(self, cells: Distributions, u: float, tolerance: float) -> float:
         """Logarithm of the density of `u = log s` given the output, up to a constant."""
         s, excess = np.exp(u), float(self.law.alpha.sum()) - 1
         cells.settle(-s, tolerance=tolerance, short=False)

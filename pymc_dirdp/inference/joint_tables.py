@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.beliefs import Beliefs, OfTotal, number_of, prior_of
+from pymc_dirdp.inference.analyst_priors import Beliefs, OfTotal, number_of, prior_of
 from pymc_dirdp.inference.estimates import (
     Draws,
     Estimate,
@@ -26,13 +26,13 @@ from pymc_dirdp.inference.estimates import (
     summarised,
 )
 from pymc_dirdp.inference.numbers import ImpossibleError
-from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.inference.observed_table import Seen
 from pymc_dirdp.inference.shells import IMPOSSIBLE, PrivateRow, Shells
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 
-__all__ = ["JointLaw", "JointTables", "SharedNoise", "of_blocks"]
+__all__ = ["JointPosterior", "JointTables", "SharedNoise", "of_blocks"]
 
 # Draws that the summaries of rows that share their records are made from.
 _SUMMARISED, _SEED = 20_000, 20261124
@@ -204,8 +204,8 @@ def of_blocks(prior: Array, seen: JointLikelihoods) -> list[Array]:
 
 
 @final
-class JointLaw:
-    """The counts and shares of a table whose noise is part of a joint noise, as of a `TableLaw`.
+class JointPosterior:
+    """The counts and shares of a table whose noise is part of a joint noise, as of a `TablePosterior`.
 
     Parameters
     ----------
@@ -250,8 +250,8 @@ class JointLaw:
         """Expected counts, in the shape of the table: exact sums."""
         return np.stack(self._tables.count_means).reshape(self.prior.shape)
 
-    def given(self, log_shares: Array) -> "JointLaw":
-        """The distribution of the counts if the shares are known, as of :meth:`TableLaw.given`."""
+    def given(self, log_shares: Array) -> "JointPosterior":
+        """The distribution of the counts if the shares are known, as of :meth:`TablePosterior.given`."""
         if self._is_divided:
             raise ArgumentError(
                 "Under joint noise the likelihood of the shares of several rows needs the numbers of records of the "
@@ -266,7 +266,7 @@ class JointLaw:
         return JointTables(seen, of_blocks(self.prior, seen), log_shares, self._log_numbers)
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array]:
-        """The logarithm of the likelihood of known shares and its gradient, as of :meth:`TableLaw.likelihood`."""
+        """The logarithm of the likelihood of known shares and its gradient, as of :meth:`TablePosterior.likelihood`."""
         try:
             law = self.given(log_shares)
         except ImpossibleError:

@@ -22,7 +22,7 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.inference.numbers import ImpossibleError, Listed, listed_numbers
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.sums import Convolution, Fourier
 
 __all__ = ["KnownShares"]
@@ -49,7 +49,7 @@ class KnownShares:
 
     Parameters
     ----------
-    rows : sequence of ProductLaw
+    rows : sequence of RowPosterior
         With the same number of cells. Their priors are not used.
     most : int
         The number of all records, or the largest that it may be.
@@ -65,7 +65,7 @@ class KnownShares:
     Noisy counts of ten records in two rows, and the shares of each row:
 
     >>> def row(z):
-    ...     return ProductLaw(alpha=[1, 1], total=10, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts))
+    ...     return RowPosterior(alpha=[1, 1], total=10, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts))
     >>> rows = [row(np.array([3.0, 1.0])), row(np.array([2.0, 5.0]))]
     >>> table = KnownShares(rows, 10, None, row_prior=np.ones(2), log_factors=[np.zeros_like] * 2)
     >>> log_likelihood, means = table.likelihood(np.log([[0.5, 0.5], [0.2, 0.8]]))
@@ -76,7 +76,7 @@ class KnownShares:
 
     def __init__(
         self,
-        rows: Sequence[ProductLaw],
+        rows: Sequence[RowPosterior],
         most: int,
         log_number: OfTotal | None,
         *,
@@ -227,8 +227,8 @@ class KnownShares:
         length = scipy.fft.next_fast_len(length, real=True)
         # Each cell is counted from its mean on, whose sum the total is compared with.
         centres = np.rint(cells.means).astype(np.int64)
-        offset = cells.nodes.astype(np.int64) - centres[cells.node_law]
-        place = cells.node_law * length + offset % length
+        offset = cells.nodes.astype(np.int64) - centres[cells.node_distribution]
+        place = cells.node_distribution * length + offset % length
         lists = np.stack([cells.masses, cells.masses * offset])
         folded = np.stack([np.bincount(place, one, d * length).reshape(d, length) for one in lists])
         waves = scipy.fft.rfft(folded, axis=-1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.inference.seen import Labels
+from pymc_dirdp.inference.observed_table import Labels
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood

@@ -44,8 +44,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.inference.beliefs import Beliefs, number_of, row_prior_of
-from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.inference.analyst_priors import Beliefs, number_of, row_prior_of
+from pymc_dirdp.inference.observed_table import Seen
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.sampling.discrete_noise import compiled
 

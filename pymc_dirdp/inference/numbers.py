@@ -20,11 +20,11 @@ from pymc_dirdp.numerics.quadrature import _block_rule
 __all__ = [
     "CUT",
     "FEW",
+    "Distributions",
     "ImpossibleError",
     "Listed",
     "LogWeight",
     "NumberDraws",
-    "NumberLaws",
     "largest",
     "listed_numbers",
     "refuse_no_weights",
@@ -63,7 +63,7 @@ def refuse_no_weights(logs: Array) -> None:
         )
 
 
-class NumberLaws:
+class Distributions:
     """Independent distributions of integers on `least..most`, with weights `exp(log_weight(x, law) + tilt * x)`.
 
     The numbers are cut into blocks, and a block is replaced by a Gauss rule. A block is halved until its two halves
@@ -101,12 +101,12 @@ class NumberLaws:
         ends = list(zip(self.least.tolist(), self.most.tolist(), strict=True))
         coarse = smooth and sum(high - low + 1 for low, high in ends) > _FEW
         starts, lengths = zip(*(_first_blocks(low, high, coarse) for low, high in ends), strict=True)
-        self._law = np.repeat(np.arange(size), [len(start) for start in starts])
+        self._distribution = np.repeat(np.arange(size), [len(start) for start in starts])
         self._start, self._length = np.concatenate(starts), np.concatenate(lengths)
-        self._points, self._rule, self._values = self._evaluated(self._law, self._start, self._length)
-        self._settled = np.zeros(len(self._law), dtype=bool)
+        self._points, self._rule, self._values = self._evaluated(self._distribution, self._start, self._length)
+        self._settled = np.zeros(len(self._distribution), dtype=bool)
         # The tilt at which the rule of each block was found right.
-        self._right_at = np.full(len(self._law), np.nan)
+        self._right_at = np.full(len(self._distribution), np.nan)
 
     def log_weights(self, x: Array, law: Integers) -> Array:
         """The logarithms of the weights before the tilt."""
@@ -126,8 +126,8 @@ class NumberLaws:
         """Halve blocks until none that matters is longer than `limit(law, start, end)`, from its first to its last."""
         while True:
             _, top, peak = self._tilted()
-            long = (top > peak[self._law] - self.cut) & (
-                self._length > limit(self._law, self._start, self._start + self._length - 1)
+            long = (top > peak[self._distribution] - self.cut) & (
+                self._length > limit(self._distribution, self._start, self._start + self._length - 1)
             )
             split = long & (self._length > _NODES)
             if not split.any():
@@ -142,7 +142,7 @@ class NumberLaws:
         which nothing is seen yet may reach every number.
         """
         seen = np.isfinite(self._values).any(axis=0)
-        law, start = self._law[seen], self._start[seen]
+        law, start = self._distribution[seen], self._start[seen]
         known = np.bincount(law, minlength=self.size) > 0
         lows, highs = np.where(known, self.most, self.least), np.where(known, self.least, self.most)
         np.minimum.at(lows, law, start)
@@ -155,7 +155,7 @@ class NumberLaws:
         self._refine(_ROUGH, short=False)
         values, _, peak = self._tilted()
         level = np.where(np.isneginf(peak), 0.0, peak)
-        mean, variance = self._moments(self._rule * np.exp(values - level[self._law]))
+        mean, variance = self._moments(self._rule * np.exp(values - level[self._distribution]))
         return float(mean.sum()), float(variance.sum())
 
     def _refine(self, tolerance: float, short: bool) -> None:
@@ -167,25 +167,25 @@ class NumberLaws:
         values = self._values + self.tilt * self._points
         top = values.max(axis=0)
         peak = np.full(self.size, -np.inf)
-        np.maximum.at(peak, self._law, top)
+        np.maximum.at(peak, self._distribution, top)
         return values, top, peak
 
     def _unsettled(self, short: bool) -> NDArray[np.bool_]:
         values, top, peak = self._tilted()
         nowhere = np.isneginf(peak)
-        level = np.where(nowhere, 0.0, peak)[self._law]
+        level = np.where(nowhere, 0.0, peak)[self._distribution]
         high = top > level - self.cut
         # A peak may hide between the nodes of a block whose neighbours are lower.
-        before = np.concatenate([[-np.inf], np.where(np.diff(self._law) == 0, top[:-1], -np.inf)])
-        after = np.concatenate([np.where(np.diff(self._law) == 0, top[1:], -np.inf), [-np.inf]])
+        before = np.concatenate([[-np.inf], np.where(np.diff(self._distribution) == 0, top[:-1], -np.inf)])
+        after = np.concatenate([np.where(np.diff(self._distribution) == 0, top[1:], -np.inf), [-np.inf]])
         steps = np.abs(np.diff(np.maximum(values, -1e300), axis=0)).max(axis=0)
         hidden = (top >= before) & (top >= after) & (steps > 3) & ~np.isneginf(top)
-        wanted = hidden | (high & ~self._settled) | nowhere[self._law]
+        wanted = hidden | (high & ~self._settled) | nowhere[self._distribution]
         if short:
             mass = self._rule * np.exp(values - level)
             _, variance = self._moments(mass)
-            wanted |= high & (self._length > np.sqrt(variance)[self._law])
-        if nowhere.any() and len(self._law) > _MOST_BLOCKS:
+            wanted |= high & (self._length > np.sqrt(variance)[self._distribution])
+        if nowhere.any() and len(self._distribution) > _MOST_BLOCKS:
             raise ImpossibleError(
                 "No count was found for which the output of some cell is possible. Give the likelihood of every count "
                 "as a table."
@@ -194,26 +194,28 @@ class NumberLaws:
 
     def _moments(self, mass: Array) -> tuple[Array, Array]:
         """Means and variances from the masses of the points, which need no normalisation."""
-        total = np.bincount(self._law, mass.sum(axis=0), self.size)
+        total = np.bincount(self._distribution, mass.sum(axis=0), self.size)
         total = np.where(total > 0, total, 1.0)
-        mean = np.bincount(self._law, (mass * self._points).sum(axis=0), self.size) / total
-        spread = (mass * (self._points - mean[self._law]) ** 2).sum(axis=0)
-        return mean, np.bincount(self._law, spread, self.size) / total
+        mean = np.bincount(self._distribution, (mass * self._points).sum(axis=0), self.size) / total
+        spread = (mass * (self._points - mean[self._distribution]) ** 2).sum(axis=0)
+        return mean, np.bincount(self._distribution, spread, self.size) / total
 
     def _halve(self, split: NDArray[np.bool_], tolerance: float) -> None:
-        law, start, length = self._law[split], self._start[split], self._length[split]
+        law, start, length = self._distribution[split], self._start[split], self._length[split]
         half = (length + 1) // 2
-        child_law = np.repeat(law, 2)
+        child_distribution = np.repeat(law, 2)
         child_start = np.stack([start, start + half], axis=1).ravel()
         child_length = np.stack([half, length - half], axis=1).ravel()
-        points, rule, values = self._evaluated(child_law, child_start, child_length)
+        points, rule, values = self._evaluated(child_distribution, child_start, child_length)
         before, _, peak = self._tilted()
         tilted = values + self.tilt * points
-        np.maximum.at(peak, child_law, tilted.max(axis=0))
+        np.maximum.at(peak, child_distribution, tilted.max(axis=0))
         level = np.where(np.isneginf(peak), 0.0, peak)
-        mass = np.bincount(self._law, (self._rule * np.exp(before - level[self._law])).sum(axis=0), self.size)
+        mass = np.bincount(
+            self._distribution, (self._rule * np.exp(before - level[self._distribution])).sum(axis=0), self.size
+        )
         old = (self._rule[:, split] * np.exp(before[:, split] - level[law])).sum(axis=0)
-        new = (rule * np.exp(tilted - level[child_law])).sum(axis=0).reshape(-1, 2).sum(axis=1)
+        new = (rule * np.exp(tilted - level[child_distribution])).sum(axis=0).reshape(-1, 2).sum(axis=1)
         # The weights are rounded where their logarithms are large: no rule can do better than that.
         largest = np.max(np.where(np.isfinite(values), np.abs(values), 0.0) + np.abs(self.tilt * points), axis=0)
         noise = tolerance + 2e-16 * largest.reshape(-1, 2).max(axis=1)
@@ -224,7 +226,7 @@ class NumberLaws:
         # The halves take the place of their block, so the blocks stay in order.
         places = np.repeat(np.arange(len(split)), 1 + split)
         new_ones = split[places]
-        self._law = self._law[places]
+        self._distribution = self._distribution[places]
         self._start = _replaced(self._start[places], new_ones, child_start)
         self._length = _replaced(self._length[places], new_ones, child_length)
         self._settled = _replaced(self._settled[places], new_ones, settled)
@@ -250,8 +252,11 @@ class NumberLaws:
                 "The output is impossible for every count of some cell. Check that the output and the parameters of "
                 "the mechanism belong together."
             )
-        kept = top > peak[self._law] - self.cut
-        law, mass = self._law[kept], self._rule[:, kept] * np.exp(values[:, kept] - peak[self._law[kept]])
+        kept = top > peak[self._distribution] - self.cut
+        law, mass = (
+            self._distribution[kept],
+            self._rule[:, kept] * np.exp(values[:, kept] - peak[self._distribution[kept]]),
+        )
         total = np.bincount(law, mass.sum(axis=0), self.size)
         self.log_totals: Array = peak + np.log(total)
         self.peaks: Array = peak - self.log_totals
@@ -260,7 +265,7 @@ class NumberLaws:
         np.minimum.at(self.lows, law, self._start[kept])
         np.maximum.at(self.highs, law, self._start[kept] + self._length[kept] - 1)
         mass /= total[law]
-        self.block_law, self.block_start, self.block_length = law, self._start[kept], self._length[kept]
+        self.block_distribution, self.block_start, self.block_length = law, self._start[kept], self._length[kept]
         self.block_mass: Array = mass.sum(axis=0)
         self.block_top: Array = top[kept] - self.log_totals[law]
         # Nodes in the order of their distributions.
@@ -268,10 +273,10 @@ class NumberLaws:
         inside = mass > 0
         self.nodes: Array = points[inside]
         self.masses: Array = mass[inside]
-        self.node_law: Integers = np.broadcast_to(law[:, None], mass.shape)[inside]
-        self.means: Array = np.bincount(self.node_law, self.masses * self.nodes, self.size)
-        centred = self.nodes - self.means[self.node_law]
-        self.variances: Array = np.bincount(self.node_law, self.masses * centred**2, self.size)
+        self.node_distribution: Integers = np.broadcast_to(law[:, None], mass.shape)[inside]
+        self.means: Array = np.bincount(self.node_distribution, self.masses * self.nodes, self.size)
+        centred = self.nodes - self.means[self.node_distribution]
+        self.variances: Array = np.bincount(self.node_distribution, self.masses * centred**2, self.size)
 
     def log_pmf(self, x: Array, law: Integers) -> Array:
         """Logarithm of the probability of `x`, also where the rule has no node."""
@@ -318,7 +323,7 @@ _PART = np.arange(33)[:, None] / 32
 
 
 @final
-class Listed(NumberLaws):
+class Listed(Distributions):
     """Independent distributions of integers with weights `exp(logs + tilt * x)`, of which every number is kept.
 
     They are settled: nodes are all numbers, each a block of its own, and there are no rules to be refined.
@@ -338,24 +343,24 @@ class Listed(NumberLaws):
         self.lows, self.highs = lows, lows + widths - 1
         self.least, self.most = self.lows, self.highs
         self._starts = np.cumsum(widths) - widths
-        self.node_law = np.repeat(np.arange(self.size), widths)
-        self.block_start = np.arange(len(logs)) - (self._starts - lows)[self.node_law]
+        self.node_distribution = np.repeat(np.arange(self.size), widths)
+        self.block_start = np.arange(len(logs)) - (self._starts - lows)[self.node_distribution]
         self.nodes = self.block_start.astype(np.float64)
         tilted = logs + tilt * self.nodes
         peak = np.maximum.reduceat(tilted, self._starts)
         if np.isneginf(peak).any():
             raise ImpossibleError("The output is impossible for every count of some cell, or every total of some row.")
-        self._logs = tilted - peak[self.node_law]
+        self._logs = tilted - peak[self.node_distribution]
         masses = np.exp(self._logs)
         total = np.add.reduceat(masses, self._starts)
         self.log_totals = peak + np.log(total)
         self.peaks = -np.log(total)
-        self._logs += self.peaks[self.node_law]
-        self.masses = masses / total[self.node_law]
+        self._logs += self.peaks[self.node_distribution]
+        self.masses = masses / total[self.node_distribution]
         self.means = np.add.reduceat(self.masses * self.nodes, self._starts)
-        centred = self.nodes - self.means[self.node_law]
+        centred = self.nodes - self.means[self.node_distribution]
         self.variances = np.add.reduceat(self.masses * centred**2, self._starts)
-        self.block_law, self.block_mass, self.block_top = self.node_law, self.masses, self._logs
+        self.block_distribution, self.block_mass, self.block_top = self.node_distribution, self.masses, self._logs
         self.block_length = np.broadcast_to(np.int64(1), len(logs))
 
     def tilted(self, tilt: float, cut: float) -> "Listed":
@@ -370,11 +375,11 @@ class Listed(NumberLaws):
 
     def trimmed(self, cut: float) -> "Listed":
         """Each from the first to the last number whose weight is not below the largest by a factor of exp(cut)."""
-        inside = self._logs - self.peaks[self.node_law] >= -cut
+        inside = self._logs - self.peaks[self.node_distribution] >= -cut
         places = np.arange(len(self.nodes))
         first = np.minimum.reduceat(np.where(inside, places, len(places)), self._starts)
         last = np.maximum.reduceat(np.where(inside, places, -1), self._starts)
-        kept = (places >= first[self.node_law]) & (places <= last[self.node_law])
+        kept = (places >= first[self.node_distribution]) & (places <= last[self.node_distribution])
         return Listed(self.lows + (first - self._starts), last - first + 1, self._before[kept], self.tilt, cut)
 
     def pmf(self, law: int) -> Array:
@@ -398,7 +403,7 @@ def listed_numbers(
     Parameters
     ----------
     log_weight : callable
-        As that of :class:`NumberLaws`.
+        As that of :class:`Distributions`.
     least, most : array of int, shape (size,)
         The first and the last number of each that is possible.
     smooth : bool
@@ -473,43 +478,43 @@ class NumberDraws:
 
     Parameters
     ----------
-    laws : NumberLaws
+    laws : Distributions
         Settled; not changed while this is used.
     narrow : int, optional
         Up to this width cumulative probabilities are kept; by default what pays for thousands of draws.
     """
 
-    def __init__(self, laws: NumberLaws, narrow: int | None = None) -> None:
-        self._laws = laws
+    def __init__(self, laws: Distributions, narrow: int | None = None) -> None:
+        self._posteriors = laws
         self._narrow = max(_NARROW, _MOST_DRAWN // laws.size) if narrow is None else narrow
         self._logs: dict[int, Array] = {}
         self._tables: dict[int, tuple[Array, NDArray[np.int32]]] = {}
-        self._starts = np.searchsorted(laws.block_law, np.arange(laws.size + 1))
+        self._starts = np.searchsorted(laws.block_distribution, np.arange(laws.size + 1))
 
     def log_bound(self, law: int) -> float:
         """Logarithm of the largest probability of a number, or a little more where the distribution is wide."""
         if self._is_wide(law):
-            return float(self._laws.peaks[law]) + _SLACK
+            return float(self._posteriors.peaks[law]) + _SLACK
         return float(np.max(self._log_table(law)))
 
     def log_pmf(self, law: int, x: Integers) -> Array:
         """Logarithm of the probability of numbers, which is looked up where cumulative probabilities are kept."""
         if self._is_wide(law):
-            return self._laws.log_pmf(x.astype(np.float64), np.full(len(x), law))
-        low, high = int(self._laws.lows[law]), int(self._laws.highs[law])
+            return self._posteriors.log_pmf(x.astype(np.float64), np.full(len(x), law))
+        low, high = int(self._posteriors.lows[law]), int(self._posteriors.highs[law])
         found = self._log_table(law)[np.clip(x, low, high) - low]
         outside = np.flatnonzero((x < low) | (x > high))
-        found[outside] = self._laws.log_pmf(x[outside].astype(np.float64), np.full(len(outside), law))
+        found[outside] = self._posteriors.log_pmf(x[outside].astype(np.float64), np.full(len(outside), law))
         return found
 
     def _is_wide(self, law: int) -> bool:
-        return int(self._laws.highs[law] - self._laws.lows[law]) >= self._narrow
+        return int(self._posteriors.highs[law] - self._posteriors.lows[law]) >= self._narrow
 
     def _log_table(self, law: int) -> Array:
         """The logarithms of the probabilities of all numbers that matter."""
         if law not in self._logs:
-            x = np.arange(self._laws.lows[law], self._laws.highs[law] + 1, dtype=np.float64)
-            self._logs[law] = self._laws.log_pmf(x, np.full(len(x), law))
+            x = np.arange(self._posteriors.lows[law], self._posteriors.highs[law] + 1, dtype=np.float64)
+            self._logs[law] = self._posteriors.log_pmf(x, np.full(len(x), law))
         return self._logs[law]
 
     def draw(self, law: int, size: int, rng: np.random.Generator) -> Integers:
@@ -527,7 +532,7 @@ class NumberDraws:
         drawn = guide[place].astype(np.int64)
         unclear = np.flatnonzero(guide[place + 1] > drawn)
         drawn[unclear] = np.searchsorted(cdf, u[unclear] * cdf[-1], side="right")
-        return int(self._laws.lows[law]) + drawn
+        return int(self._posteriors.lows[law]) + drawn
 
     def _from_blocks(self, law: int, size: int, rng: np.random.Generator) -> Integers:
         """A block by its mass, then a number in it: proposed uniformly, accepted with its share of the largest weight.
@@ -536,7 +541,7 @@ class NumberDraws:
         deviation and their sums are those of polynomials, so the slack is far more than is needed; a block in which a
         weight exceeds it all the same starts again with a larger one, and so do all draws from it.
         """
-        laws, blocks = self._laws, slice(self._starts[law], self._starts[law + 1])
+        laws, blocks = self._posteriors, slice(self._starts[law], self._starts[law + 1])
         start, length = laws.block_start[blocks], laws.block_length[blocks]
         bound = laws.block_top[blocks] + _SLACK
         cdf = np.cumsum(laws.block_mass[blocks])

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expit, logit, ndtr
 
 from pymc_dirdp.errors import InternalError
-from pymc_dirdp.inference.numbers import NumberLaws
+from pymc_dirdp.inference.numbers import Distributions
 
 __all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles"]
 
@@ -106,16 +106,16 @@ class Mixture:
         return mean, np.bincount(self.cell, self.masses * spread, self.size) / whole
 
 
-def count_quantiles(marginals: NumberLaws, levels: Array) -> Integers:
+def count_quantiles(marginals: Distributions, levels: Array) -> Integers:
     """The least count with at least so much probability up to it, shape `(levels, d)`."""
     cumulative = np.cumsum(marginals.block_mass)
-    first = np.searchsorted(marginals.block_law, np.arange(marginals.size))
+    first = np.searchsorted(marginals.block_distribution, np.arange(marginals.size))
     before = (cumulative - marginals.block_mass)[first]
     ends = np.append(first[1:], len(cumulative)) - 1
     wanted = before + levels[:, None] * (cumulative[ends] - before)
     block = np.clip(np.searchsorted(cumulative, wanted), first, ends).ravel()
     short = (wanted.ravel() - (cumulative - marginals.block_mass)[block]) / (cumulative[ends] - before)[
-        marginals.block_law[block]
+        marginals.block_distribution[block]
     ]
     found = np.empty(len(block), dtype=np.int64)
     # Quantiles in the order of the lengths of their blocks, a few at a time.
@@ -126,20 +126,20 @@ def count_quantiles(marginals: NumberLaws, levels: Array) -> Integers:
     return found.reshape(wanted.shape)
 
 
-def _inside(marginals: NumberLaws, block: Integers, mass: Array) -> Integers:
+def _inside(marginals: Distributions, block: Integers, mass: Array) -> Integers:
     """In each block, the least number with so much mass from the start of the block up to it."""
     length = marginals.block_length[block]
     offsets = np.cumsum(length) - length
     which = np.repeat(np.arange(len(block)), length)
     x = marginals.block_start[block][which] + np.arange(length.sum()) - offsets[which]
-    cumulative = np.cumsum(np.exp(marginals.log_pmf(x.astype(np.float64), marginals.block_law[block][which])))
+    cumulative = np.cumsum(np.exp(marginals.log_pmf(x.astype(np.float64), marginals.block_distribution[block][which])))
     before = np.concatenate([[0.0], cumulative])[offsets]
     place = np.searchsorted(cumulative, before + mass * (1 - 1e-14))
     found: Integers = marginals.block_start[block] + np.clip(place - offsets, 0, length - 1)
     return found
 
 
-def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
+def share_mixture(marginals: Distributions, alpha: Array, total: int) -> Mixture:
     """Nodes of the counts that add up functions which vary no faster than the distribution of a share.
 
     Away from the ends of the counts, equal steps do: the error of the trapezoid rule falls faster than any power of the
@@ -164,19 +164,22 @@ def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
     fits &= (np.abs(off[0]) < _TRAPEZOID) & (np.abs(off[1]) < _TRAPEZOID * np.maximum(sds, 1))
     if not fits.all():
         _shorten(marginals, total, fits)
-    kept, rest = fits[cell] & (mass > _NEGLIGIBLE), ~fits[marginals.node_law] & (marginals.masses > _NEGLIGIBLE)
+    kept, rest = (
+        fits[cell] & (mass > _NEGLIGIBLE),
+        ~fits[marginals.node_distribution] & (marginals.masses > _NEGLIGIBLE),
+    )
     counts = np.concatenate([x[kept], marginals.nodes[rest]])
     masses = np.concatenate([mass[kept], marginals.masses[rest]])
-    cells = np.concatenate([cell[kept], marginals.node_law[rest]])
+    cells = np.concatenate([cell[kept], marginals.node_distribution[rest]])
     return Mixture.of_counts(alpha, counts, total - counts, masses, cells)
 
 
-def _shorten(marginals: NumberLaws, total: int, left: NDArray[np.bool_] | None = None) -> None:
+def _shorten(marginals: Distributions, total: int, left: NDArray[np.bool_] | None = None) -> None:
     """Blocks of counts no longer than some deviations of the Beta distribution of a share, given up to so many records.
 
     Parameters
     ----------
-    marginals : NumberLaws
+    marginals : Distributions
     total : int
         The least number of records in the row: above it, and where few records are left, every count is a node.
     left : array of bool, shape (d,), optional

@@ -15,7 +15,7 @@ from scipy.special import gammaln, log_ndtr
 
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import CUT, ImpossibleError, Listed, LogWeight, NumberDraws, NumberLaws
+from pymc_dirdp.inference.numbers import CUT, Distributions, ImpossibleError, Listed, LogWeight, NumberDraws
 from pymc_dirdp.inference.sums import (
     MOST_KEPT,
     Convolution,
@@ -30,7 +30,7 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = [
     "LITTLE_WORK",
-    "ProductLaw",
+    "RowPosterior",
     "TiltedCells",
     "draw_counts",
     "draw_row",
@@ -62,7 +62,7 @@ class TiltedCells:
 
     Attributes
     ----------
-    cells : NumberLaws
+    cells : Distributions
         Their distributions.
     total : int
         What they add up to in the distribution that is wanted.
@@ -70,7 +70,7 @@ class TiltedCells:
         The distribution of their sum.
     """
 
-    cells: NumberLaws
+    cells: Distributions
     total: int
     sums: Convolution | Fourier | Inversion | Pair
 
@@ -91,7 +91,7 @@ class TiltedCells:
         cells = self.cells
         if isinstance(self.sums, Inversion):
             # Between nodes nothing is lost: their rules add up every wave that the sum is made of.
-            x, cell, log_mass = cells.nodes, cells.node_law, np.log(cells.masses)
+            x, cell, log_mass = cells.nodes, cells.node_distribution, np.log(cells.masses)
         else:
             widths = cells.highs - cells.lows + 1
             cell = np.repeat(np.arange(cells.size), widths)
@@ -101,7 +101,7 @@ class TiltedCells:
         return np.bincount(cell, weights * x, cells.size)
 
     @cached_property
-    def marginals(self) -> NumberLaws:
+    def marginals(self) -> Distributions:
         """The distributions of the single counts given their total."""
 
         def log_weight(x: Array, cell: Integers) -> Array:
@@ -109,17 +109,17 @@ class TiltedCells:
 
         cells = self.cells
         smooth = cells.smooth and isinstance(self.sums, Inversion | Pair)
-        laws = NumberLaws(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth)
+        laws = Distributions(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth)
         laws.settle(0.0)
         return laws
 
 
-def solved(cells: NumberLaws, total: int) -> TiltedCells:
+def solved(cells: Distributions, total: int) -> TiltedCells:
     """Tilt cells so that they add up to a total on average, and find the distribution of their sum.
 
     Parameters
     ----------
-    cells : NumberLaws
+    cells : Distributions
         Their weights; the tilt that they have is where the search starts, and they are changed.
     total : int
         What they add up to.
@@ -158,7 +158,7 @@ def summed(cells: Listed, total: int) -> TiltedCells:
     return TiltedCells(cells, total, _transformed(cells, total))
 
 
-def _transformed(cells: NumberLaws, total: int) -> Fourier | Inversion:
+def _transformed(cells: Distributions, total: int) -> Fourier | Inversion:
     """The distribution of the sum by characteristic functions: at few points, or at all if few do not suffice."""
     try:
         return Inversion(cells, total, most_nodes=_FEW if Fourier.fits(cells) else _MANY)
@@ -168,7 +168,7 @@ def _transformed(cells: NumberLaws, total: int) -> Fourier | Inversion:
     return Fourier(cells, total)
 
 
-def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
+def _tapered(cells: Distributions, total: int) -> Distributions:
     """Take from a cell that is wide what the total leaves no room for.
 
     If one cell is far more uncertain than all others together, its count given the total is known nearly as well as
@@ -189,7 +189,7 @@ def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
         taper = log_ndtr(9 + (1.5 * reach - np.abs(x - centre)) / width)
         return cells.log_weights(x, cell) + np.where(cell == widest, taper, 0.0)
 
-    tapered = NumberLaws(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth)
+    tapered = Distributions(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth)
     tapered.settle(cells.tilt)
     return tapered
 
@@ -201,7 +201,7 @@ def _impossible() -> ImpossibleError:
     )
 
 
-def tilt_for(cells: NumberLaws, total: int) -> float:
+def tilt_for(cells: Distributions, total: int) -> float:
     """The tilt at which the means add up to the total: Newton's method between bounds.
 
     The sum of the means rises with the tilt. Its logit varies evenly where the sum itself varies by powers of ten.
@@ -242,7 +242,7 @@ def tilt_for(cells: NumberLaws, total: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductLaw:
+class RowPosterior:
     """The distribution of one row of counts given an output whose likelihood is a product over cells.
 
     A priori the shares are `p ~ Dirichlet(alpha)` and the counts `x ~ Multinomial(total, p)`. The output has the
@@ -274,7 +274,9 @@ class ProductLaw:
     Two-sided geometric noise of scale 2 on three counts with a total of 20:
 
     >>> z = np.array([3.0, 12.0, 8.0])
-    >>> law = ProductLaw(alpha=[1, 1, 1], total=20, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2)
+    >>> law = RowPosterior(
+    ...     alpha=[1, 1, 1], total=20, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2
+    ... )
     >>> law.means.round(2)
     array([ 2.44, 10.77,  6.79])
     """
@@ -301,7 +303,7 @@ class ProductLaw:
                 f"Expected total >= least * d = {self.least * len(alpha)}, because every cell holds `least` records."
             )
 
-    def at(self, total: int, log_factor: float = 0.0) -> "ProductLaw":
+    def at(self, total: int, log_factor: float = 0.0) -> "RowPosterior":
         """The same output for another total."""
         return replace(self, total=total, log_factor=log_factor)
 
@@ -322,9 +324,9 @@ class ProductLaw:
             known: Array = np.where(counts == 0, 0.0, counts * self.log_shares[cells]) - gammaln(counts + 1)
         return known
 
-    def cells(self) -> NumberLaws:
+    def cells(self) -> Distributions:
         """Independent cells with the weights of this distribution, not tilted yet."""
-        return NumberLaws(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth)
+        return Distributions(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth)
 
     @cached_property
     def tilted(self) -> TiltedCells:
@@ -437,7 +439,7 @@ class _Sampler:
         return inversion.log_sum(rest) - inversion.log_bound
 
 
-def _room(cells: NumberLaws) -> Array:
+def _room(cells: Distributions) -> Array:
     """The variance of a normal distribution with the same largest probability.
 
     It says how well a cell can take what others leave.
@@ -486,7 +488,7 @@ def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator)
     return counts, tally.accepted / tally.proposed if tally.proposed else 1.0
 
 
-def draw_row(law: ProductLaw, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+def draw_row(law: RowPosterior, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
     """Independent draws of the counts of a row with a known total, and the share of the proposals that was accepted.
 
     Sums of cells, which take long for wide noise on very many records, are looked at only if they are needed: if no
@@ -494,7 +496,7 @@ def draw_row(law: ProductLaw, draws: int, rng: np.random.Generator) -> tuple[Int
 
     Parameters
     ----------
-    law : ProductLaw
+    law : RowPosterior
         The row.
     draws : int
         How many.
@@ -517,7 +519,7 @@ def draw_row(law: ProductLaw, draws: int, rng: np.random.Generator) -> tuple[Int
     return draw_counts(law.tilted, np.full(draws, law.total), rng)
 
 
-def refuse_undrawable(law: ProductLaw) -> None:
+def refuse_undrawable(law: RowPosterior) -> None:
     """Raise an error about a row of so many cells, or with noise so wide, that :func:`draw_row` could not draw it.
 
     It looks at some of its cells, evenly spaced, so it takes no time.
@@ -536,7 +538,7 @@ def refuse_undrawable(law: ProductLaw) -> None:
     refuse_too_many(cells, d)
 
 
-def _by_pivot(cells: NumberLaws, numbers: NumberDraws, pivot: int, total: int, rng: np.random.Generator) -> Integers:
+def _by_pivot(cells: Distributions, numbers: NumberDraws, pivot: int, total: int, rng: np.random.Generator) -> Integers:
     """The accepted ones of some proposals: one cell takes what the others leave."""
     counts = np.zeros((_TRIAL, cells.size), dtype=np.int64)
     for cell in np.delete(np.arange(cells.size), pivot).tolist():

@@ -18,7 +18,7 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.beliefs import OfTotal
+from pymc_dirdp.inference.analyst_priors import OfTotal
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.joint import BlockLikelihood

@@ -13,7 +13,7 @@ import scipy  # which loads scipy.fft where it is used, and not before
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import Listed, NumberLaws
+from pymc_dirdp.inference.numbers import Distributions, Listed
 
 __all__ = [
     "MOST_KEPT",
@@ -47,14 +47,14 @@ class Convolution:
 
     Parameters
     ----------
-    cells : NumberLaws
+    cells : Distributions
         Settled.
     total : int
         The total that sums of all but one cell are compared with.
     """
 
     @staticmethod
-    def work(cells: NumberLaws) -> float:
+    def work(cells: Distributions) -> float:
         """The number of products that all sums take; infinite if they take too much memory."""
         widths = np.sort((cells.highs - cells.lows + 1).astype(np.float64))
         ends = np.cumsum(widths)
@@ -64,7 +64,7 @@ class Convolution:
         after = ends[-1] - ends
         return float(np.sum(widths * (before + after) + before * after))
 
-    def __init__(self, cells: NumberLaws, total: int) -> None:
+    def __init__(self, cells: Distributions, total: int) -> None:
         self._order = np.argsort(cells.highs - cells.lows, kind="stable")
         self._lows = cells.lows[self._order]
         self._pmfs = [_pmf(cells, int(i)) for i in self._order]
@@ -127,7 +127,7 @@ class Convolution:
         return counts
 
 
-def _pmf(cells: NumberLaws, i: int) -> Array:
+def _pmf(cells: Distributions, i: int) -> Array:
     if isinstance(cells, Listed):
         return cells.pmf(i)
     x = np.arange(cells.lows[i], cells.highs[i] + 1, dtype=np.float64)
@@ -206,7 +206,7 @@ def _too_many() -> TooManyNodesError:
     )
 
 
-def refuse_too_many(of_some: NumberLaws, cells: int) -> None:
+def refuse_too_many(of_some: Distributions, cells: int) -> None:
     """Raise the error of :class:`Inversion` for a table of so many cells, from settled distributions of some of them.
 
     The output later may need more nodes for each cell, so a quarter of the work has to suffice.
@@ -228,7 +228,7 @@ class Inversion:
 
     Parameters
     ----------
-    cells : NumberLaws
+    cells : Distributions
         Settled, at a tilt at which the cells add up to about the total.
     total : int
         The total that sums of all but one cell are compared with.
@@ -243,7 +243,7 @@ class Inversion:
         If the characteristic functions have not become small by then.
     """
 
-    def __init__(self, cells: NumberLaws, total: int, of: Integers | None = None, most_nodes: int = 2**14) -> None:
+    def __init__(self, cells: Distributions, total: int, of: Integers | None = None, most_nodes: int = 2**14) -> None:
         self._most_nodes = most_nodes
         self._cells = cells
         self._of = np.arange(cells.size) if of is None else np.sort(of)
@@ -273,12 +273,12 @@ class Inversion:
         self._product = product * self._weights
         self.log_bound = float(np.log(np.abs(self._product).sum()))
 
-    def _characteristic_functions(self, cells: NumberLaws) -> Complex:
+    def _characteristic_functions(self, cells: Distributions) -> Complex:
         """`E exp(i t (x - centre))` of each cell at the nodes, shape `(cells, nodes)`."""
-        chosen = self._place[cells.node_law] >= 0
-        x = (cells.nodes - self._centres[cells.node_law])[chosen]
+        chosen = self._place[cells.node_distribution] >= 0
+        x = (cells.nodes - self._centres[cells.node_distribution])[chosen]
         masses = cells.masses[chosen]
-        starts = np.searchsorted(cells.node_law[chosen], self._of)
+        starts = np.searchsorted(cells.node_distribution[chosen], self._of)
         turn = np.exp(1j * self._step * x)
         columns: list[Complex] = []
         small = 0
@@ -326,7 +326,7 @@ class Inversion:
         cells = self._cells
         t = self._step * np.arange(len(self._product))
         of_sum = known @ np.exp(-1j * np.outer(np.arange(known.shape[1]), t))
-        place, masses = cells.node_law, cells.masses
+        place, masses = cells.node_distribution, cells.masses
         turn = np.exp(1j * self._step * (cells.nodes + (self._centre - self._centres)[place] - low))
         value = np.zeros((len(known), len(place)), dtype=np.complex128)
         for j in range(len(self._product) - 1, -1, -1):
@@ -363,13 +363,13 @@ class _Columns:
         return row
 
 
-def reach_of_sum(cells: NumberLaws, of: Integers) -> int:
+def reach_of_sum(cells: Distributions, of: Integers) -> int:
     """How far from its mean the sum may be with a probability that matters: Chernoff's bound, or where numbers end."""
     chosen = np.zeros(cells.size, dtype=bool)
     chosen[of] = True
-    inside = chosen[cells.node_law]
-    law, masses = cells.node_law[inside], cells.masses[inside]
-    x = (cells.nodes - cells.means[cells.node_law])[inside]
+    inside = chosen[cells.node_distribution]
+    law, masses = cells.node_distribution[inside], cells.masses[inside]
+    x = (cells.nodes - cells.means[cells.node_distribution])[inside]
     deviation = np.sqrt(cells.variances[of].sum())
     ends = float(np.sum(cells.highs[of] - cells.lows[of])) + 1
     if deviation == 0:
@@ -400,18 +400,18 @@ class Fourier:
 
     Parameters
     ----------
-    cells : NumberLaws
+    cells : Distributions
         Settled, at a tilt at which the cells add up to about the total.
     total : int
         The total that sums of all but one cell are compared with.
     """
 
     @staticmethod
-    def fits(cells: NumberLaws, *, most: int = MUCH_KEPT) -> bool:
+    def fits(cells: Distributions, *, most: int = MUCH_KEPT) -> bool:
         """Whether all transforms hold no more than so many numbers."""
         return cells.size * _length(cells) <= most
 
-    def __init__(self, cells: NumberLaws, total: int) -> None:
+    def __init__(self, cells: Distributions, total: int) -> None:
         self._cells, self._total = cells, total
         self._size = _length(cells)
         self._factors = []
@@ -456,7 +456,7 @@ class Fourier:
         return parts
 
 
-def _length(cells: NumberLaws) -> int:
+def _length(cells: Distributions) -> int:
     return int(scipy.fft.next_fast_len(int(np.sum(cells.highs - cells.lows)) + 1, real=True))
 
 
@@ -472,20 +472,20 @@ class Pair:
 
     Parameters
     ----------
-    cells : NumberLaws
+    cells : Distributions
         Two distributions, settled.
     total : int
         The total that the rest is compared with.
     """
 
-    def __init__(self, cells: NumberLaws, total: int) -> None:
+    def __init__(self, cells: Distributions, total: int) -> None:
         self._cells, self._total = cells, total
 
     def log_sum(self, totals: Integers) -> Array:
         """Logarithm of the probability that both add up to each of some totals."""
         return self.first_given(totals).log_totals if len(totals) else np.empty(0)
 
-    def first_given(self, totals: Integers) -> NumberLaws:
+    def first_given(self, totals: Integers) -> Distributions:
         """For each of some totals, the distribution of the first number given that both add up to it."""
 
         def log_weight(x: Array, which: Integers) -> Array:
@@ -493,7 +493,7 @@ class Pair:
             return self._cells.log_pmf(x, first) + self._cells.log_pmf(totals[which] - x, second)
 
         cells = self._cells
-        laws = NumberLaws(
+        laws = Distributions(
             log_weight,
             len(totals),
             int(cells.least.min()),

@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.beliefs import Beliefs, OfTotal, number_of, prior_of, row_prior_of
+from pymc_dirdp.inference.analyst_priors import Beliefs, OfTotal, number_of, prior_of, row_prior_of
 from pymc_dirdp.inference.estimates import Draws, Estimate, RowGiven, draw_shares, estimate_of_rows
-from pymc_dirdp.inference.joint_tables import JointLaw
+from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.known_shares import KnownShares
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
-from pymc_dirdp.inference.rows import ProductLaw
-from pymc_dirdp.inference.seen import Seen, concluding
+from pymc_dirdp.inference.observed_table import Seen, concluding
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = ["ClassLaw", "SeparateLaws", "TableLaw", "class_table", "law_of", "rows_are_divided"]
+__all__ = ["ClassPosterior", "TablePosterior", "TablePosteriors", "class_table", "posterior_of", "rows_are_divided"]
 
 # Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
@@ -40,9 +40,9 @@ def rows_are_divided(seen: Seen) -> bool:
     return max(sizes) > 1
 
 
-def law_of(seen: Seen, beliefs: Beliefs) -> "TableLaw | JointLaw":
+def posterior_of(seen: Seen, beliefs: Beliefs) -> "TablePosterior | JointPosterior":
     """The distribution of a table given its output."""
-    return TableLaw(seen, beliefs) if seen.joint_rows is None else JointLaw(seen, seen.joint_rows, beliefs)
+    return TablePosterior(seen, beliefs) if seen.joint_rows is None else JointPosterior(seen, seen.joint_rows, beliefs)
 
 
 @final
@@ -51,7 +51,7 @@ class _Tree:
 
     Parameters
     ----------
-    laws : sequence of ProductLaw
+    laws : sequence of RowPosterior
         Of the rows, with the largest total that each may have.
     factors : sequence of callables
         For each row, the logarithm of the factor of its likelihood that depends on its total.
@@ -67,7 +67,7 @@ class _Tree:
 
     def __init__(
         self,
-        laws: Sequence[ProductLaw],
+        laws: Sequence[RowPosterior],
         factors: Sequence[OfTotal],
         most: int,
         log_prior: OfTotal | None,
@@ -114,12 +114,12 @@ class _Tree:
         return bool(self._features) or len(self.laws) > 1
 
     @cached_property
-    def _above(self) -> ProductLaw:
+    def _above(self) -> RowPosterior:
         """The numbers that the tree is made of next to its root: row totals, or counts of the classes."""
         if self._features:
             return self.laws[0]
         shares = np.ones(len(self.laws)) if self._row_prior is None else self._row_prior
-        return ProductLaw(alpha=shares, total=self._most, log_likelihood=RowLikelihood.of_nothing().of_cells)
+        return RowPosterior(alpha=shares, total=self._most, log_likelihood=RowLikelihood.of_nothing().of_cells)
 
     @cached_property
     def root(self) -> Root:
@@ -191,7 +191,7 @@ class _Tree:
 
 
 @final
-class TableLaw:
+class TablePosterior:
     """The counts and shares of a table given its output.
 
     Parameters
@@ -200,7 +200,7 @@ class TableLaw:
         Of the table.
     beliefs : Beliefs
         Of the analyst.
-    features : sequence of TableLaw
+    features : sequence of TablePosterior
         Of other tables of the same records, each with a row for every cell of this table, which has one row. Its counts
         are their row totals, and with them all tables have one tree.
 
@@ -217,7 +217,7 @@ class TableLaw:
         If the mechanism cannot have this output.
     """
 
-    def __init__(self, output: Seen, beliefs: Beliefs, features: "Sequence[TableLaw]" = ()) -> None:
+    def __init__(self, output: Seen, beliefs: Beliefs, features: "Sequence[TablePosterior]" = ()) -> None:
         self.prior = prior_of(output, beliefs.prior)
         most, log_prior = number_of(output, beliefs.n_prior)
         row_prior = row_prior_of(output, beliefs.row_prior)
@@ -247,7 +247,7 @@ class TableLaw:
     def _in_rows(self) -> tuple[int, int]:
         return self.prior.size // self.prior.shape[-1], self.prior.shape[-1]
 
-    def given(self, log_shares: Array) -> "TableLaw":
+    def given(self, log_shares: Array) -> "TablePosterior":
         """The distribution of the counts if the shares are known.
 
         Its evidence is the likelihood of the shares, up to the beliefs about totals, and the gradient of that in
@@ -342,7 +342,7 @@ def _refuse_too_few(output: Seen, most: int, *, is_public: bool) -> None:
     )
 
 
-def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> ProductLaw:
+def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> RowPosterior:
     smooth = all(likelihood.smooth for likelihood in each)
     if not smooth and most * output.prior.size > _MOST_LOOKED_AT:
         raise ArgumentError(
@@ -355,7 +355,7 @@ def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> Pr
         found: Array = sum((one.of_cells(counts, cells) for one in each), start=np.zeros(()))
         return found
 
-    return ProductLaw(alpha=alpha, total=most, log_likelihood=log_likelihood, least=output.least, smooth=smooth)
+    return RowPosterior(alpha=alpha, total=most, log_likelihood=log_likelihood, least=output.least, smooth=smooth)
 
 
 def _of_total(each: list[RowLikelihood]) -> OfTotal:
@@ -388,7 +388,7 @@ def class_table(tables: Mapping[str, Seen]) -> str | None:
 
 
 @final
-class ClassLaw:
+class ClassPosterior:
     """Counts and shares of the classes and the features given the output of all of them.
 
     The rows of every feature add up to the counts of the classes. So the output of a feature has, for each class,
@@ -407,8 +407,8 @@ class ClassLaw:
 
     def __init__(self, tables: Mapping[str, Seen], classes: str, beliefs: Mapping[str, Beliefs]) -> None:
         self._names, self._root, self._seen = tuple(tables), classes, tables[classes]
-        self._features = {name: TableLaw(seen, beliefs[name]) for name, seen in tables.items() if name != classes}
-        self._classes = TableLaw(tables[classes], beliefs[classes], tuple(self._features.values()))
+        self._features = {name: TablePosterior(seen, beliefs[name]) for name, seen in tables.items() if name != classes}
+        self._classes = TablePosterior(tables[classes], beliefs[classes], tuple(self._features.values()))
 
     @property
     def log_evidence(self) -> float:
@@ -438,7 +438,7 @@ class ClassLaw:
 
 
 @final
-class SeparateLaws:
+class TablePosteriors:
     """Counts and shares of each table given the output of it, and of no other.
 
     Parameters
@@ -450,13 +450,13 @@ class SeparateLaws:
 
     def __init__(self, tables: Mapping[str, Seen], beliefs: Mapping[str, Beliefs]) -> None:
         self._tables = dict(tables)
-        self._laws = {name: law_of(seen, beliefs[name]) for name, seen in tables.items()}
+        self._posteriors = {name: posterior_of(seen, beliefs[name]) for name, seen in tables.items()}
 
     @property
     def log_evidence(self) -> list[float]:
         """For each table, the logarithm of the probability or density of the output of it."""
         found = []
-        for name, law in self._laws.items():
+        for name, law in self._posteriors.items():
             with concluding(self._tables[name]):
                 found.append(law.log_evidence)
         return found
@@ -465,18 +465,20 @@ class SeparateLaws:
         """Independent draws of all tables, which are counted in a bar."""
         drawn = {}
         # Tables that share a noise share the radius of each draw.
-        joint = {name: law for name, law in self._laws.items() if isinstance(law, JointLaw)}
+        joint = {name: law for name, law in self._posteriors.items() if isinstance(law, JointPosterior)}
         uniforms = rng.random(draws) if joint else None
-        for name, law in self._laws.items():
+        for name, law in self._posteriors.items():
             with concluding(self._tables[name]):
-                drawn[name] = law.draw(draws, rng, uniforms) if isinstance(law, JointLaw) else law.draw(draws, rng)
+                drawn[name] = (
+                    law.draw(draws, rng, uniforms) if isinstance(law, JointPosterior) else law.draw(draws, rng)
+                )
             bar.advance()
         return drawn
 
     def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
         """Means, standard deviations and central intervals of shares and counts."""
         found = {}
-        for name, law in self._laws.items():
+        for name, law in self._posteriors.items():
             with concluding(self._tables[name]):
                 found[name] = law.estimate(prob)
             bar.advance()

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.inference.numbers import FEW, ImpossibleError, Listed, listed_numbers
-from pymc_dirdp.inference.rows import LITTLE_WORK, ProductLaw, TiltedCells, draw_counts, summed
+from pymc_dirdp.inference.rows import LITTLE_WORK, RowPosterior, TiltedCells, draw_counts, summed
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 
 __all__ = ["Cells", "Group", "Node", "Root", "Spread"]
@@ -76,11 +76,11 @@ class Cells:
 
     Parameters
     ----------
-    law : ProductLaw
+    law : RowPosterior
         Of the row, with the largest total that it may have.
     """
 
-    def __init__(self, law: ProductLaw) -> None:
+    def __init__(self, law: RowPosterior) -> None:
         self.law, self.size = law, len(law.alpha)
         self.least, self.most = law.least * self.size, law.total
         self._whole: Listed | None = None

@@ -96,7 +96,7 @@ class Tempered:
 
 # What every mechanism says of itself: its curves, what it releases, how likely that is, and what a file holds of it.
 #
-# A new mechanism is one file with a class that does so, and a line in :mod:`pymc_dirdp.mechanisms.known`. Nothing
+# A new mechanism is one file with a class that does so, and a line in :mod:`pymc_dirdp.mechanisms.registry`. Nothing
 # outside this room asks which mechanism it has.
 
 

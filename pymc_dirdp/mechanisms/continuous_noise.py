@@ -13,7 +13,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.audit_distributions import CELLS, normal_distributions
 from pymc_dirdp.mechanisms.discrete_gaussian import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.numerics.roots import not_below
+from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -204,7 +204,7 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
     @override
     def _curves(self) -> PrivacyCurves:
         # One over the scale is rounded up: near the largest loss, delta is a difference from it.
-        u = not_below(self._records / Fraction(self.scale))
+        u = round_up(self._records / Fraction(self.scale))
         if self._records > 1:
             return RandomisedResponse(u, self._groups)
         if self._groups <= 2:

@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms import discrete_gaussian as curve
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import gaussian_deviation, gaussian_noise
 from pymc_dirdp.numerics.quadrature import bulk_breaks, nodes
-from pymc_dirdp.numerics.roots import largest_safe, not_below
+from pymc_dirdp.numerics.roots import largest_safe, round_up
 from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
@@ -165,12 +165,12 @@ def _convolved(variance: float, cells: int) -> Array:
         return distribution[max(middle - reach, 0) : middle + reach + 1]
 
     power, power_of = _single(variance), 1
-    distribution, law_of = np.ones(1), 0
+    distribution, raised_to = np.ones(1), 0
     left = cells
     while left:
         if left & 1:
-            law_of += power_of
-            distribution = within(np.convolve(distribution, power), law_of)
+            raised_to += power_of
+            distribution = within(np.convolve(distribution, power), raised_to)
         left >>= 1
         if left:
             power_of *= 2
@@ -191,7 +191,7 @@ def renyi(variance: Fraction, cells: int, order: float) -> float:
     """
     if order == math.inf:
         return math.inf
-    whole = not_below(cells * Fraction(order) / (2 * variance))
+    whole = round_up(cells * Fraction(order) / (2 * variance))
     if order == 1:
         return whole
     less = cells * log_theta_ratio(float(variance), order) / (order - 1)
@@ -304,11 +304,11 @@ class DiscreteGaussianMechanism(NoisyCounts):
     def _renyi(self, order: float) -> float:
         if self._records == 1 or order == math.inf:
             return curve.renyi(self.variance, self._groups, order)
-        return not_below(Fraction(order) * self._slope)
+        return round_up(Fraction(order) * self._slope)
 
     @override
     def _rho(self, omega: float) -> float:
-        return not_below(self._slope)
+        return round_up(self._slope)
 
     @property
     def _slope(self) -> Fraction:
@@ -322,7 +322,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
             return together
         # If the m records of some group are not all in one cell, its squares add up to (m - 1)**2 + 1 at most.
         spread = self._slope - (self._records - 1) / self.variance
-        return max(together, curve.converted(not_below(spread), epsilon))
+        return max(together, curve.converted(round_up(spread), epsilon))
 
     @classmethod
     @override

@@ -13,9 +13,9 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import block_distributions
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, geometric_noise, used_scale
+from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, geometric_noise, round_scale_up
 from pymc_dirdp.numerics.quadrature import coth_excess, legendre_excess, log_legendre
-from pymc_dirdp.numerics.roots import not_below
+from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse, erased_responses
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
@@ -78,7 +78,7 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
 
     @override
     def _checked_parameter(self, value: float) -> float:
-        return used_scale(value)
+        return round_scale_up(value)
 
     @property
     @override
@@ -104,7 +104,7 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
     def _curves(self) -> RandomisedResponse:
         """One answer for each group of cells that changes; one over the scale and the largest loss are rounded up."""
         each = self._records / Fraction(self.scale)
-        return RandomisedResponse(not_below(each), self._groups, not_below(self._groups * each))
+        return RandomisedResponse(round_up(each), self._groups, round_up(self._groups * each))
 
     @override
     def _cell_distributions(self, shift: float, cells: int | None) -> FiniteDistributions:
@@ -193,7 +193,7 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
 
     @override
     def _checked_parameter(self, value: float) -> float:
-        used = used_scale(value)
+        used = round_scale_up(value)
         if used > _LARGEST_SCALE:
             raise ArgumentError(
                 f"Expected scale up to 2**980, got scale={value:g}: larger noise is clipped where a double cannot hold "
@@ -209,7 +209,7 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
     @property
     def _loss(self) -> float:
         """What one record adds to the loss at most: two over the scale, rounded up."""
-        return not_below(2 / Fraction(self.scale))
+        return round_up(2 / Fraction(self.scale))
 
     @override
     def _alike(self) -> dict[str, Any]:
@@ -317,7 +317,7 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
         betrayed = 1 / (-math.expm1(-u) * (1 + legendre_excess(self._block_cells - 1, u)))
         # It is never below that of independent noise; rounding must not hide that.
         kept = min(max(betrayed, (1 + math.exp(-u / 2)) ** -2) * _RAISED, 1.0)
-        largest = not_below(2 * self._records * self._blocks / Fraction(self.scale))
+        largest = round_up(2 * self._records * self._blocks / Fraction(self.scale))
         return erased_responses(u, kept, self._records, self._blocks, largest)
 
     @override

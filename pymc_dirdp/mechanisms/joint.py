@@ -19,9 +19,9 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.table import moved
-from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, used_scale
+from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, round_scale_up
 from pymc_dirdp.numerics.balls import Ball, JointBalls
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import erased_responses
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -160,7 +160,7 @@ class JointMechanism(CurvesOf, Mechanism):
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "records", tuple(integer(1, records=m) for m in records))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
-        used = used_scale(self.scale)
+        used = round_scale_up(self.scale)
         within(LEAST, MOST, scale=used)
         object.__setattr__(self, "scale", used)
 
@@ -210,14 +210,14 @@ class JointMechanism(CurvesOf, Mechanism):
     def _curves(self) -> PrivacyCurves:
         """Steps of one record in every table; if their numbers are unequal, as many steps as divide all of them."""
         parts = math.gcd(*self._records)
-        u = not_below(1 / (parts * Fraction(self.scale)))
+        u = round_up(1 / (parts * Fraction(self.scale)))
         return erased_responses(u, self._balls.step_outside, self._changes * parts, 1, self.pure_epsilon)
 
     @property
     @override
     def pure_epsilon(self) -> float:
         """The largest loss of an output: how far the norm moves, over the scale."""
-        return not_below(self._changes / Fraction(self.scale))
+        return round_up(self._changes / Fraction(self.scale))
 
     @property
     def shape(self) -> tuple[int]:

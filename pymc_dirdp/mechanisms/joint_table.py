@@ -20,7 +20,7 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.mechanisms.whole_noise import used_scale
+from pymc_dirdp.mechanisms.whole_noise import round_scale_up
 from pymc_dirdp.numerics.roots import safe_root
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -118,7 +118,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
 
     @override
     def _checked_parameter(self, value: float) -> float:
-        return super()._checked_parameter(used_scale(super()._checked_parameter(value)))
+        return super()._checked_parameter(round_scale_up(super()._checked_parameter(value)))
 
     @property
     def own_blocks(self) -> list[_Block]:

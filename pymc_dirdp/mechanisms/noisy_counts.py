@@ -405,7 +405,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         return postprocessed(released, self.postprocess, noise=self.noise_sd)
 
     @override
-    def read_as_data(self, output: Array, how: str) -> Array:
+    def naive_reading(self, output: Array, how: str) -> Array:
         return postprocessed(output, how, noise=self.noise_sd)
 
     @property

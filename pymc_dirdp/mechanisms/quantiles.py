@@ -12,15 +12,15 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, positive, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.base import ChoiceMechanism
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
-from pymc_dirdp.sampling.choosing import chosen
 from pymc_dirdp.sampling.discrete_noise import dyadic_above
+from pymc_dirdp.sampling.exponential_mechanism import chosen
 
 __all__ = ["QuantilesMechanism"]
 
@@ -143,7 +143,7 @@ class QuantilesMechanism(ChoiceMechanism):
 
     def _composed(self, below: int, above: int) -> Composition:
         """The curves of all edges, if so many records of a unit may be the worst for edges on each side."""
-        widths = Counter(not_below(width / Fraction(self.scale)) for width in self._widths(below, above))
+        widths = Counter(round_up(width / Fraction(self.scale)) for width in self._widths(below, above))
         return Composition(tuple((BoundedRange(u), times) for u, times in sorted(widths.items())))
 
     @property

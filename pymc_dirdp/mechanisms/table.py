@@ -365,7 +365,7 @@ class TableMechanism(Mechanism):
         """The same mechanism with the curves of the output of an urn of so many steps, if it draws from one."""
         return self
 
-    def read_as_data(self, output: Array, how: str) -> Array:
+    def naive_reading(self, output: Array, how: str) -> Array:
         """Nonnegative counts that a paper would take for the data: `how` is one of `readings`."""
         raise ArgumentError(f"{type(self).__name__} publishes no counts that could be treated as the data.")
 

@@ -15,13 +15,13 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import ChoiceMechanism
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.numerics.roots import not_below
+from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
-from pymc_dirdp.sampling.choosing import chosen
 from pymc_dirdp.sampling.discrete_noise import dyadic_above
+from pymc_dirdp.sampling.exponential_mechanism import chosen
 
 __all__ = ["TreeMechanism"]
 
@@ -138,7 +138,7 @@ class TreeMechanism(ChoiceMechanism):
         """The curves of one choice."""
         # A score may go up by its sensitivity while another goes down; the score of no more edges stays.
         width = min(2, self.choices) * round(adjacency_named(self.adjacency).delta_1) * self.contribution
-        return BoundedRange(not_below(width / Fraction(self.scale)))
+        return BoundedRange(round_up(width / Fraction(self.scale)))
 
     @cached_property
     def margins(self) -> tuple[NoisyCounts, ...]:

@@ -10,7 +10,7 @@ from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.discrete_noise import dyadic_above
 
-__all__ = ["adds_up_to_0", "gaussian_deviation", "gaussian_noise", "geometric_noise", "used_scale"]
+__all__ = ["adds_up_to_0", "gaussian_deviation", "gaussian_noise", "geometric_noise", "round_scale_up"]
 
 # A double cannot hold noise of a larger scale; with a scale below the inverse all noise is 0.
 _LARGEST = 2.0**1000
@@ -20,7 +20,7 @@ _MOST_LISTED = 1e6
 _ROUNDING = 2.0**-50
 
 
-def used_scale(scale: float) -> float:
+def round_scale_up(scale: float) -> float:
     """A scale rounded up to the rational number that the exact sampler uses."""
     if not 1 / _LARGEST <= positive(scale=scale) <= _LARGEST:
         raise ArgumentError(

@@ -14,9 +14,9 @@ from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.codes import Parent
 from pymc_dirdp.models.graph import Node, evaluate, parameters, stored_shape
+from pymc_dirdp.models.likelihood_routing import parents_of
 from pymc_dirdp.models.likelihoods import KINDS, Kind, stored_observations, trials_parameter
 from pymc_dirdp.models.refusals import refusal
-from pymc_dirdp.models.routes import parents_of
 from pymc_dirdp.models.table import Likelihood, Table
 from pymc_dirdp.models.tables import root_model
 

@@ -18,9 +18,9 @@ from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, values_r
 from pymc_dirdp.models.likelihoods import trials_parameter
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.observations import counts_of, records_by_cell, whole_numbers
+from pymc_dirdp.models.privacy_unit_args import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shared_data import same_data, same_numbers
-from pymc_dirdp.models.stated import Stated, as_code
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.unit import contribution_of_record, people_axes
 from pymc_dirdp.privacy.people import Adjacency

@@ -10,6 +10,7 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.chains import unrolled
 from pymc_dirdp.models.graph import Node, evaluate, is_random, lowered, parameters, values_read
+from pymc_dirdp.models.likelihood_routing import route
 from pymc_dirdp.models.likelihoods import (
     Kind,
     batch_shape,
@@ -23,7 +24,6 @@ from pymc_dirdp.models.likelihoods import (
     trials_parameter,
 )
 from pymc_dirdp.models.refusals import refusal
-from pymc_dirdp.models.routes import route
 from pymc_dirdp.models.table import Family, Likelihood, Table
 from pymc_dirdp.privacy.guarantees import Guarantee
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.blocks import carried_back
 from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.privacy_unit_args import Stated, as_code, axis_text
 from pymc_dirdp.models.refusals import refusal
-from pymc_dirdp.models.stated import Stated, as_code, axis_text
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Adjacency, Contribution
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from pymc_dirdp.accounting.budget import refuse_other
+from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.checks import at_least, one_of
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.codes import Categories, Frame, checked_categories
@@ -17,9 +17,9 @@ from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
-from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.choices import Structure
-from pymc_dirdp.releases.warned import warn_if_seeded
+from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of
+from pymc_dirdp.releases.warn import warn_if_seeded
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def choose_structure(
     True
     """
     part = part_of(guarantee, share=share)
-    refuse_other(ledger)
+    check_ledger_type(ledger)
     labels = _declared(categories, root=root)
     bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)
     people = people_of(bound)

@@ -15,7 +15,7 @@ from pymc_dirdp.inference.network_fit import fit_jointly
 from pymc_dirdp.inference.network_margins import EliminationError
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.grammar import library_version
-from pymc_dirdp.releases.measurements import network_of
+from pymc_dirdp.releases.noisy_marginals import network_of
 from pymc_dirdp.releases.opened import ReleasedTable, computable
 from pymc_dirdp.releases.view import tree_of
 

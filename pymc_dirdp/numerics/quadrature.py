@@ -14,10 +14,10 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 
 __all__ = [
-    "CountLaw",
+    "CountDistribution",
     "bulk_breaks",
     "coth_excess",
-    "count_law",
+    "count_distribution",
     "graded_breaks",
     "inner",
     "integrate",
@@ -155,7 +155,7 @@ _DISTINCT = 64
 
 
 @dataclass(frozen=True)
-class CountLaw:
+class CountDistribution:
     """Nodes and weights with `E sum_i f(x_i, a_i) = sum(weights * f(counts, priors))` over the cells of a table.
 
     Attributes
@@ -175,7 +175,7 @@ class CountLaw:
     row_totals: Array
 
 
-def count_law(prior: Array, n_records: int) -> CountLaw:
+def count_distribution(prior: Array, n_records: int) -> CountDistribution:
     """The prior predictive distribution of the cells of a table with `n_records` records in all.
 
     The sizes of the rows are data, so every row is assumed to hold an equal share (rounded). With more than 64
@@ -200,7 +200,7 @@ def count_law(prior: Array, n_records: int) -> CountLaw:
     parts = [
         (*_beta_binomial(size, float(a), float(b)), a, m) for (a, b), m in zip(distinct, multiplicity, strict=True)
     ]
-    return CountLaw(
+    return CountDistribution(
         counts=np.concatenate([x for x, _, _, _ in parts]),
         priors=np.concatenate([np.full(x.shape, a) for x, _, a, _ in parts]),
         weights=np.concatenate([w * m for _, w, _, m in parts]),

@@ -13,14 +13,14 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import UnattainableError
 
 __all__ = [
-    "at_least_in_short",
-    "at_most_in_short",
     "bracket",
+    "ceil_to_digits",
+    "floor_to_digits",
     "largest_safe",
     "last_safe",
     "least_epsilon",
     "log_excess",
-    "not_below",
+    "round_up",
     "safe_root",
     "sign_changes",
     "with_margin",
@@ -29,14 +29,14 @@ __all__ = [
 # Doubles on the safe side of exact numbers, and short numbers on the safe side of doubles.
 
 
-def not_below(exact: Fraction) -> float:
+def round_up(exact: Fraction) -> float:
     """The least double that is not below `exact`; infinite beyond the largest double.
 
     Examples
     --------
-    >>> not_below(Fraction(1, 2))
+    >>> round_up(Fraction(1, 2))
     0.5
-    >>> Fraction(not_below(Fraction(1, 3))) > Fraction(1, 3)
+    >>> Fraction(round_up(Fraction(1, 3))) > Fraction(1, 3)
     True
     """
     try:
@@ -46,18 +46,18 @@ def not_below(exact: Fraction) -> float:
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
-def at_least_in_short(value: float, digits: int = 6) -> float:
+def ceil_to_digits(value: float, digits: int = 6) -> float:
     """The least number of so many digits that is not below a value: an upper bound that can be printed.
 
     With `:g` it is printed exactly, while `:g` of the value itself might print a smaller number, which is no bound.
 
     Examples
     --------
-    >>> at_least_in_short(1.0000004)
+    >>> ceil_to_digits(1.0000004)
     1.00001
-    >>> at_least_in_short(0.1)
+    >>> ceil_to_digits(0.1)
     0.1
-    >>> at_least_in_short(7.38905609893065, digits=3)
+    >>> ceil_to_digits(7.38905609893065, digits=3)
     7.39
     """
     if not math.isfinite(value):
@@ -69,15 +69,15 @@ def at_least_in_short(value: float, digits: int = 6) -> float:
     return float(short + Decimal(1).scaleb(short.adjusted() - digits + 1))
 
 
-def at_most_in_short(value: float, digits: int = 6) -> float:
+def floor_to_digits(value: float, digits: int = 6) -> float:
     """The largest number of so many digits that is not above a value.
 
     Examples
     --------
-    >>> at_most_in_short(12.3456789)
+    >>> floor_to_digits(12.3456789)
     12.3456
     """
-    return -at_least_in_short(-value, digits)
+    return -ceil_to_digits(-value, digits)
 
 
 # Roots that end on the safe side.

@@ -12,7 +12,7 @@ from scipy.special import betaln, digamma, expm1, gammaln, log1p
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.numerics.roots import last_safe, log_excess, not_below
+from pymc_dirdp.numerics.roots import last_safe, log_excess, round_up
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 
@@ -343,7 +343,7 @@ def p3_query(
         exact = sum(part * numerator for part, numerator in zip(parts, numerators, strict=True))
         value.append(float(Fraction(exact, total << digits)))
     largest = Fraction(max(parts), total) + 2 * _ROUNDING / Fraction(domain.b)
-    return np.array(value), replace(domain, weight=not_below(largest))
+    return np.array(value), replace(domain, weight=round_up(largest))
 
 
 def _queries_checked(vectors: ArrayLike, domain: SimplexDomain, positions: list[int]) -> Array:

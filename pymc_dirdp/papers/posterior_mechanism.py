@@ -225,7 +225,7 @@ class WholePosterior(ReleasedCounts, TableMechanism):
         return NoisyTable({self.publishes: released.astype(np.float64)})
 
     @override
-    def read_as_data(self, output: Array, how: str) -> Array:
+    def naive_reading(self, output: Array, how: str) -> Array:
         return output
 
     @override

@@ -15,7 +15,7 @@ from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, posi
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_name
 from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
@@ -101,7 +101,7 @@ class SimplexDomain:
         """
         m = self.n_protected
         room = 1 - Fraction(self.etabar) - m * Fraction(self.eta) + m * _ROUNDING
-        return not_below(Fraction(self.weight) * min(Fraction(self.b) / 2, room))
+        return round_up(Fraction(self.weight) * min(Fraction(self.b) / 2, room))
 
 
 # The simplex mechanism of P3: a Dirichlet draw around a vector of probabilities.

@@ -13,8 +13,8 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
-from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, not_below
+from pymc_dirdp.mechanisms.whole_noise import geometric_noise, round_scale_up
+from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -156,7 +156,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "scale", used_scale(self.scale))
+        object.__setattr__(self, "scale", round_scale_up(self.scale))
         one_of(_NOISES, noise_kind=self.noise_kind)
         one_of(_TOTALS, total=self.total)
 
@@ -198,8 +198,8 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         records = self.contributed.records
         each = records / Fraction(self.scale)
         if self.noise_kind == "geometric" or records > 1:
-            return RandomisedResponse(not_below(each), self._cells, not_below(self._cells * each))
-        return _FlooredLaplace(not_below(each), self._cells)
+            return RandomisedResponse(round_up(each), self._cells, round_up(self._cells * each))
+        return _FlooredLaplace(round_up(each), self._cells)
 
     @property
     @override

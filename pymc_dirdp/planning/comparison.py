@@ -15,9 +15,9 @@ from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
 from pymc_dirdp.mechanisms.outputs import Draws
+from pymc_dirdp.mechanisms.registry import noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.hellinger_distributions import number_of_tables

@@ -13,7 +13,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import at_least, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.numerics.quadrature import CountLaw, count_law
+from pymc_dirdp.numerics.quadrature import CountDistribution, count_distribution
 from pymc_dirdp.planning.draw_error import expected_kl
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -86,14 +86,14 @@ class PriorExpectedKL:
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
         object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
-        law = count_law(self.prior, self.n_records)
+        law = count_distribution(self.prior, self.n_records)
         object.__setattr__(self, "_law", law)
         posterior = law.counts + law.priors
         totals = law.row_size + law.row_totals
         object.__setattr__(self, "_posterior", (posterior, gammaln(posterior), digamma(posterior)))
         object.__setattr__(self, "_totals", (totals, gammaln(totals), digamma(totals)))
 
-    _law: CountLaw = None  # type: ignore[assignment]
+    _law: CountDistribution = None  # type: ignore[assignment]
     _posterior: tuple[Array, Array, Array] = None  # type: ignore[assignment]
     _totals: tuple[Array, Array, Array] = None  # type: ignore[assignment]
 

@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.known import kinds
+from pymc_dirdp.mechanisms.registry import kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 

@@ -15,7 +15,7 @@ from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
-__all__ = ["Composition", "Parallel", "told_apart"]
+__all__ = ["Composition", "Parallel", "curve_cache_key"]
 
 # The grid adds at most this share to the variance of the composed loss, and about half of it to epsilon.
 _WIDENING = 1e-3
@@ -30,16 +30,16 @@ _REACHES = (0.5, 1.5, 4.0, 10.0)
 _GRID_SPREADS = (1e-100, 1e100)
 
 
-def told_apart(curves: PrivacyCurves) -> Hashable:
+def curve_cache_key(curves: PrivacyCurves) -> Hashable:
     """What is equal for compositions of the same curves, also where their mechanisms are different objects."""
     match curves:
         case Composition():
             if curves._alone is not None:
-                return told_apart(curves._alone)
-            parts = tuple((told_apart(mechanism), *times) for mechanism, *times in curves._tables)
+                return curve_cache_key(curves._alone)
+            parts = tuple((curve_cache_key(mechanism), *times) for mechanism, *times in curves._tables)
             return parts[0][0] if curves._single is not None else (Composition, curves.fixed, *parts)
         case Parallel():
-            return (Parallel, *map(told_apart, curves.members))
+            return (Parallel, *map(curve_cache_key, curves.members))
     return curves.curve_key
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, final, override
 
 from pymc_dirdp.checks import at_least, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.numerics.roots import at_least_in_short as up
-from pymc_dirdp.numerics.roots import at_most_in_short as down
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
+from pymc_dirdp.numerics.roots import floor_to_digits as down
 
 if TYPE_CHECKING:
     from pymc_dirdp.privacy.curves import PrivacyCurves

@@ -8,8 +8,8 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer
-from pymc_dirdp.inference.seen import Labels, Seen
-from pymc_dirdp.inference.sparse_law import SparsePrior
+from pymc_dirdp.inference.observed_table import Labels, Seen
+from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.grammar import library_version

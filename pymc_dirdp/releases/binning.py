@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pymc_dirdp.accounting.budget import refuse_other
+from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.codes import Frame, checked_categories
@@ -13,9 +13,9 @@ from pymc_dirdp.counting.intervals import count_between, refuse_missing
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.choices import Bins
-from pymc_dirdp.releases.warned import warn_if_seeded
+from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of
+from pymc_dirdp.releases.warn import warn_if_seeded
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def choose_bins(
     True
     """
     guarantee = Guarantee.checked(guarantee=guarantee)
-    refuse_other(ledger)
+    check_ledger_type(ledger)
     name = one_line(column=column)
     edges = _edges(name, candidates)
     bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)

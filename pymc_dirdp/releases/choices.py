@@ -33,12 +33,12 @@ __all__ = [
     "PrivateChoice",
     "Structure",
     "choices_of",
+    "curves_of",
     "fingerprint_of",
-    "followed_by",
-    "losses_of",
     "refuse_all_spent",
     "refuse_unpaid_bins",
     "refuse_unpaid_structure",
+    "with_choices",
 ]
 
 # A model has no more tables than this, and a text must not take for ever.
@@ -441,14 +441,14 @@ def _checked_parents(given: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ..
     return parents
 
 
-def losses_of(choices: Sequence[PrivateChoice]) -> tuple[tuple[PrivacyCurves, int], ...]:
+def curves_of(choices: Sequence[PrivateChoice]) -> tuple[tuple[PrivacyCurves, int], ...]:
     """The curves of each choice, once: equal ones that were made twice have cost twice."""
     return tuple((choice.mechanism, 1) for choice in choices)
 
 
-def followed_by(choices: Sequence[PrivateChoice], curves: PrivacyCurves) -> PrivacyCurves:
+def with_choices(choices: Sequence[PrivateChoice], curves: PrivacyCurves) -> PrivacyCurves:
     """The curves of the choices and of what is released after them, from the same records."""
-    return Composition((*losses_of(choices), (curves, 1))) if choices else curves
+    return Composition((*curves_of(choices), (curves, 1))) if choices else curves
 
 
 def choices_of(facts: Any) -> tuple[PrivateChoice, ...]:
@@ -506,7 +506,7 @@ def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateC
 
 def refuse_all_spent(guarantee: Guarantee, choices: Sequence[PrivateChoice]) -> None:
     """Refuse choices that leave nothing of the guarantee."""
-    if choices and not Composition(losses_of(choices)).satisfies(guarantee):
+    if choices and not Composition(curves_of(choices)).satisfies(guarantee):
         each = "; ".join(f"the {choice.called} {choice.guarantee}" for choice in choices)
         raise UnattainableError(
             f"What was chosen before does not keep {guarantee} by itself: it keeps, one by one, {each}. Relax the "

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
+from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import dim_beside, dim_name, held_labels, outcome_dim
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
-from pymc_dirdp.privacy.composition import told_apart
+from pymc_dirdp.privacy.composition import curve_cache_key
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_named
-from pymc_dirdp.releases.choices import followed_by
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.choices import with_choices
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
 from pymc_dirdp.sampling.exact import grid_share
 
@@ -110,7 +110,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
         part.table.name: part.mechanism.as_drawn(part.mechanism.steps(sampler, part.n_records)) for part in chosen.parts
     }
     tables = composed(drawn, chosen.groups, chosen.draws)
-    pure = followed_by(chosen.after, tables).pure_epsilon
+    pure = with_choices(chosen.after, tables).pure_epsilon
     return xr.Dataset(
         {name: (at, np.array(_curve_at(curves, name, at))) for name, at in _CURVES.items()},
         coords=_POINTS,
@@ -193,7 +193,7 @@ def _curve_at(curves: PrivacyCurves, name: str, over: str) -> tuple[float, ...]:
 
     They are kept: a plan and its release have the same ones, and a search over counts takes long.
     """
-    return _computed(_Keyed(told_apart(curves), curves), name, over)
+    return _computed(_Keyed(curve_cache_key(curves), curves), name, over)
 
 
 @dataclass(frozen=True)

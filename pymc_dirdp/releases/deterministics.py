@@ -21,8 +21,8 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.expressions import Expression
 from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random
 from pymc_dirdp.models.labels import is_path_name, is_variable_name
+from pymc_dirdp.models.likelihood_routing import parents_of
 from pymc_dirdp.models.likelihoods import KINDS, batch_shape, kind_of, stored_observations, trials_parameter
-from pymc_dirdp.models.routes import parents_of
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.translation import translated
 from pymc_dirdp.releases.text import AFTERWARDS, Deterministic, LeftOut
@@ -34,10 +34,10 @@ __all__ = [
     "derived_quantities",
     "entries_taken",
     "evaluated",
-    "is_a_list",
     "is_array",
     "is_number",
     "is_own_function",
+    "looks_like_array",
     "made_of",
     "numbers_of",
     "try_out",
@@ -174,7 +174,7 @@ def _has_to_be_named(deterministic: Node, inputs: list[Node], cells: int, record
         reason = "array"
     elif any(map(is_own_function, above)):
         reason = "function"
-    elif is_a_list(above, cells):
+    elif looks_like_array(above, cells):
         reason = "list"
     elif not records_are_public and any(number not in (-1, 0, 1) for number in numbers_of(above)):
         reason = "number"
@@ -192,7 +192,7 @@ def _refuse_arrays_of_data(deterministic: Node, inputs: list[Node], data: _Data,
     secrets = {_sorted(array) for array in map(evaluate, data.sources) if array.size > 1}
     above = made_of(deterministic, inputs)
     held = [np.asarray(node.data) for node in above if is_array(node)]  # type: ignore[attr-defined]
-    if is_a_list(above, cells):
+    if looks_like_array(above, cells):
         held += [np.array(numbers_of(above)), np.array(entries_taken(above))]
     for values in held:
         if (values.dtype.kind in "biuf" and _sorted(values) in secrets) or data.counted_lengths & set(values.shape):
@@ -328,7 +328,7 @@ def entries_taken(above: list[Node]) -> list[int]:
     ]
 
 
-def is_a_list(above: list[Node], cells: int) -> bool:
+def looks_like_array(above: list[Node], cells: int) -> bool:
     """Whether there are so many single numbers or entries that they could be an array, written number by number.
 
     A formula uses each of the `cells` of its tables a few times. A list of people is longer.

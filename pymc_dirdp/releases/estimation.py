@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
-from pymc_dirdp.inference.seen import Seen
-from pymc_dirdp.inference.sparse_law import SparsePrior
+from pymc_dirdp.inference.observed_table import Seen
+from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.inference_setup import Source, inferences
 from pymc_dirdp.releases.opened import sparse_release

@@ -45,7 +45,7 @@ _FORMAT = "pymc_dirdp "
 _HOMES = {
     "bandit": "pymc_dirdp.bandits.transcript:Transcript",
     "bins": "pymc_dirdp.releases.choices:Bins",
-    "plan": "pymc_dirdp.releases.planned:Plan",
+    "plan": "pymc_dirdp.releases.plan_types:Plan",
     "release": "pymc_dirdp.releases.text:Release",
     "sparse release": "pymc_dirdp.releases.text:SparseRelease",
     "structure": "pymc_dirdp.releases.choices:Structure",

@@ -15,7 +15,7 @@ from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.flat_tables import FlatTables, JointCells
 from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_margins import EliminationError, NetworkMargins
-from pymc_dirdp.releases.measurements import Network
+from pymc_dirdp.releases.noisy_marginals import Network
 from pymc_dirdp.releases.opened import ReleasedTable
 
 __all__ = ["MOST_CELLS", "MOST_WORK", "hierarchical_model"]

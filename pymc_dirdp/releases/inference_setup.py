@@ -10,12 +10,12 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.beliefs import Beliefs
+from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
-from pymc_dirdp.inference.pooled import pooled
-from pymc_dirdp.inference.seen import Seen
-from pymc_dirdp.inference.sparse_law import SparsePrior
-from pymc_dirdp.inference.tables import ClassLaw, SeparateLaws, class_table, rows_are_divided
+from pymc_dirdp.inference.multiple_releases import pooled
+from pymc_dirdp.inference.observed_table import Seen
+from pymc_dirdp.inference.sparse_cells import SparsePrior
+from pymc_dirdp.inference.tables import ClassPosterior, TablePosteriors, class_table, rows_are_divided
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.text import Deterministic
 from pymc_dirdp.releases.wording import told_totals
@@ -142,7 +142,7 @@ class Inferences:
         The output of each.
     beliefs : dict of str to Beliefs
         What is taken for granted of each.
-    distributions : SeparateLaws or ClassLaw
+    distributions : TablePosteriors or ClassPosterior
         Of all tables.
     classes : str or None
         The table of classes, if all tables are taken together.
@@ -154,7 +154,7 @@ class Inferences:
 
     tables: dict[str, Seen]
     beliefs: dict[str, Beliefs]
-    distributions: SeparateLaws | ClassLaw
+    distributions: TablePosteriors | ClassPosterior
     classes: str | None
     seeded: bool
     deterministics: tuple[Deterministic, ...]
@@ -238,8 +238,8 @@ def inferences(
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
     beliefs = {name: _with_number(held, tables[classes or name]) for name, held in beliefs.items()}
     if classes is None:
-        return Inferences(tables, beliefs, SeparateLaws(tables, beliefs), None, found.seeded, found.deterministics)
-    distributions = ClassLaw(tables, classes, beliefs)
+        return Inferences(tables, beliefs, TablePosteriors(tables, beliefs), None, found.seeded, found.deterministics)
+    distributions = ClassPosterior(tables, classes, beliefs)
     return Inferences(tables, beliefs, distributions, classes, found.seeded, found.deterministics)
 
 

@@ -17,10 +17,10 @@ from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_fun
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.beliefs import Beliefs
+from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.noisy_rows import noisy_rows
-from pymc_dirdp.inference.seen import Seen
-from pymc_dirdp.inference.tables import law_of
+from pymc_dirdp.inference.observed_table import Seen
+from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.releases.inference_setup import Source, inferences
 
 __all__ = [
@@ -134,7 +134,7 @@ class ReleaseLogp(CountsLogp):
 
     def __init__(self, output: Seen, beliefs: Beliefs) -> None:
         self._output, self._beliefs = output, beliefs
-        distribution = noisy_rows(output, beliefs) or law_of(output, beliefs)
+        distribution = noisy_rows(output, beliefs) or posterior_of(output, beliefs)
         super().__init__(distribution, output.name, tuple(output.prior.shape))
 
     def __reduce__(self) -> tuple[type["ReleaseLogp"], tuple[Seen, Beliefs]]:

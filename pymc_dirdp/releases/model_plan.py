@@ -37,7 +37,7 @@ from pymc_dirdp.releases.model_tables import (
     shares_name,
 )
 from pymc_dirdp.releases.model_terms import ModelTerms, with_terms
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["KNOWN", "Chain", "ModelPlan", "noisy_data", "plan_of_model", "prior_data"]

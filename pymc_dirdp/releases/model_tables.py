@@ -12,7 +12,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
-from pymc_dirdp.models.counted import known_bound
+from pymc_dirdp.models.counts_metadata import known_bound
 from pymc_dirdp.models.graph import Node, operation, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import read_outcomes
@@ -22,7 +22,7 @@ from pymc_dirdp.models.without_data import refuse_free_variables
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.plan import plan
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
 __all__ = [
     "KINDS",

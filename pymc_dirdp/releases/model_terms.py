@@ -25,7 +25,7 @@ from pymc_dirdp.models.outcomes import Inputs, Outcomes
 from pymc_dirdp.models.without_data import check_nothing_left, public_deterministics, without_data
 from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
 from pymc_dirdp.releases.model_tables import ModelRead, expected_name, layout_of, shares_name, term_name
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
 __all__ = ["ModelTerms", "with_terms"]
 

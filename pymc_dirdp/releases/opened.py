@@ -20,19 +20,19 @@ import xarray as xr
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
-from pymc_dirdp.inference.seen import Labels
+from pymc_dirdp.inference.observed_table import Labels
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.releases.aware import shared_noises
 from pymc_dirdp.releases.choices import PrivateChoice
 from pymc_dirdp.releases.grammar import understood
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.noise_posterior import shared_noises
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release, SparseRelease
 from pymc_dirdp.releases.view import TEXT_GROUP, view
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Required, TypedDict
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.marginals import NOISES
-from pymc_dirdp.models.stated import Stated, Unit, stated
+from pymc_dirdp.models.privacy_unit_args import Stated, Unit, stated
 from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 from pymc_dirdp.privacy.guarantees import Guarantee

@@ -11,12 +11,12 @@ import pymc as pm
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.counted import with_counted
+from pymc_dirdp.models.counts_metadata import with_counted
 from pymc_dirdp.models.graph import built_for, chosen_structure
 from pymc_dirdp.models.labels import check_names, held_labels
 from pymc_dirdp.models.observations import records_of
-from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.reading import public_totals, read
+from pymc_dirdp.models.privacy_unit import Reading
+from pymc_dirdp.models.resolve_privacy_unit import public_totals, read
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.planning.calibration import untouched
@@ -25,12 +25,12 @@ from pymc_dirdp.planning.margins import Measured, refuse_unlike_network
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.choices import losses_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
+from pymc_dirdp.releases.choices import curves_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.options import ModelPlanning, Options, Planning, predicts, refuse_unknown, with_options
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
-from pymc_dirdp.releases.warned import warn_if_weak
+from pymc_dirdp.releases.warn import warn_if_weak
 from pymc_dirdp.releases.wording import assumed
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _chosen(
         wanted,
         groups=reading.groups,
         public_totals=reading.sizes_are_public,
-        before=losses_of(wanted.choices),
+        before=curves_of(wanted.choices),
         measured=Measured(measure=wanted.measure, noise=wanted.noise, weights=wanted.weights if of_marginals else None),
         judge=judge,
     )

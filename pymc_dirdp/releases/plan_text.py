@@ -9,11 +9,11 @@ import numpy as np
 from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.labels import check_names, held_labels
-from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.stated import stated
+from pymc_dirdp.models.privacy_unit import Reading
+from pymc_dirdp.models.privacy_unit_args import stated
 from pymc_dirdp.models.table import KindName, Likelihood, Table, View
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.planning.options import MOST_DRAWS
@@ -29,7 +29,7 @@ from pymc_dirdp.releases.grammar import (
     plain,
     version_of,
 )
-from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable, rebuild
 from pymc_dirdp.releases.wording import assumed
 
 __all__ = ["facts_of", "plan_of"]
@@ -90,7 +90,7 @@ def plan_of(facts: Mapping[str, Any]) -> Plan:
         library_version=version_of(facts["library_version"]),
         after=choices_of(facts["after"]) if "after" in facts else (),
     )
-    made_again(plan)
+    rebuild(plan)
     return plan
 
 

@@ -12,14 +12,14 @@ import xarray as xr
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, type_name
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.charging import Sealed
 from pymc_dirdp.releases.files import load
 from pymc_dirdp.releases.inference_setup import checked
+from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
 from pymc_dirdp.releases.model_tables import ModelOptions, planned_tables, read_model, table_model
 from pymc_dirdp.releases.model_terms import with_terms
 from pymc_dirdp.releases.plan import of_model
-from pymc_dirdp.releases.planned import Plan, made_again
+from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.release import sample_sealed
 from pymc_dirdp.sampling.bits import Seed
 
@@ -186,7 +186,7 @@ def private_model(
         found = read_model(model, options)
         chosen = planned_tables(given, found, options) if isinstance(given, Guarantee) else given
         tables = table_model(found, None)
-        chosen = of_model(made_again(chosen), tables)
+        chosen = of_model(rebuild(chosen), tables)
         # All that could be refused is refused here, and what is published is put in afterwards.
         terms = with_terms(found, chosen, n_prior)
         sealed = Sealed(lambda: table_model(found, [one.read(model) for one in found.outcomes]), ledger)

@@ -9,32 +9,32 @@ import xarray as xr
 from numpy import int64
 from numpy.typing import NDArray
 
-from pymc_dirdp.accounting.budget import refuse_other
+from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.errors import (
     ArgumentError,
     UnattainableError,
 )
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.models.observations import counts_of
-from pymc_dirdp.models.reading import check_people
+from pymc_dirdp.models.resolve_privacy_unit import check_people
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.aware import try_distribution
-from pymc_dirdp.releases.charging import Sealed
-from pymc_dirdp.releases.choices import followed_by
+from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, try_out
+from pymc_dirdp.releases.ledger_charge import Sealed
+from pymc_dirdp.releases.noise_posterior import try_distribution
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import of_model, plan, refuse_second_planning
-from pymc_dirdp.releases.planned import Plan, made_again
+from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.text import Release, identity
-from pymc_dirdp.releases.verification import kept_of
+from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import refuse_dims
-from pymc_dirdp.releases.warned import warn_if_ranked, warn_of_repetition, warn_of_seed
+from pymc_dirdp.releases.warn import warn_if_ranked, warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 
 if TYPE_CHECKING:
@@ -188,10 +188,10 @@ def sample_sealed(
         A function for the same model with the records, and the ledger.
     """
     ledger = sealed.ledger
-    refuse_other(ledger, reservation=reservation)
+    check_ledger_type(ledger, reservation=reservation)
     if isinstance(guarantee, Plan):
         refuse_second_planning(guarantee, planning)
-        chosen = of_model(made_again(guarantee), model)
+        chosen = of_model(rebuild(guarantee), model)
     else:
         chosen = plan(guarantee, model, progressbar=progressbar, **planning)
     composition = chosen.composition
@@ -258,8 +258,8 @@ def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
             unpaid.append(choice)
     if len(unpaid) == len(chosen.after):
         return chosen.guarantee, chosen.composition
-    left = followed_by(unpaid, chosen.tables_alone)
-    return kept_of(chosen.guarantee, left) or chosen.guarantee, left
+    left = with_choices(unpaid, chosen.tables_alone)
+    return tightest_guarantee(chosen.guarantee, left) or chosen.guarantee, left
 
 
 def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:

@@ -12,14 +12,14 @@ import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections, clipped
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
-from pymc_dirdp.numerics.roots import at_least_in_short as up
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.accuracy import expected_errors
-from pymc_dirdp.releases.choices import losses_of
+from pymc_dirdp.releases.choices import curves_of
 from pymc_dirdp.releases.description import described, sparse_neighbours
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened, sparse_release
-from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.statement import odds_of_the_truth
 from pymc_dirdp.releases.summary import summary
 from pymc_dirdp.releases.text import SparseRelease
@@ -342,7 +342,7 @@ def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         adjacency=plan.adjacency,
         public_totals=plan.reading.sizes_are_public,
         draws=plan.draws,
-        before=losses_of(plan.after),
+        before=curves_of(plan.after),
     )
     # A file may hold numbers of which nothing can be computed.
     with np.errstate(all="ignore"):

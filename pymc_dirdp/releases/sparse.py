@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.accounting.budget import refuse_other
+from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.codes import Categories, Frame, checked_categories, encode
@@ -19,17 +19,17 @@ from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, type_name
 from pymc_dirdp.inference.estimates import interval_ends
 from pymc_dirdp.inference.quantiles import count_quantiles
-from pymc_dirdp.inference.sparse_law import SparseLaw, SparsePrior, occupied
+from pymc_dirdp.inference.sparse_cells import SparsePosterior, SparsePrior, occupied
 from pymc_dirdp.mechanisms.outputs import Cells
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.charging import Sealed
 from pymc_dirdp.releases.choices import refuse_unpaid_bins
 from pymc_dirdp.releases.grammar import library_version
+from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.text import SparseRelease
-from pymc_dirdp.releases.warned import warn_of_seed
+from pymc_dirdp.releases.warn import warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def release_sparse(
     >>> 7 in release["noisy_counts"]["cell"].values
     True
     """
-    refuse_other(ledger, reservation=reservation)
+    check_ledger_type(ledger, reservation=reservation)
     _refuse_twice(cells, counts=counts, n_cells=n_cells, categories=categories, unit=unit, contribution=contribution)
     whom, most = _protected(cells, unit=unit, contribution=contribution)
     labels = _checked_labels(cells, n_cells, categories)
@@ -402,7 +402,7 @@ def refuse_options(**given: object) -> None:
         )
 
 
-def _distribution(release: SparseRelease, prior: Any) -> SparseLaw:
+def _distribution(release: SparseRelease, prior: Any) -> SparsePosterior:
     if not isinstance(prior, SparsePrior):
         raise ArgumentError(
             "A release of a sparse table has no prior of its own. Say what you expect: "
@@ -412,10 +412,10 @@ def _distribution(release: SparseRelease, prior: Any) -> SparseLaw:
         raise ReleaseError(
             f"{release.guarantee} does not follow from the release, so nothing is inferred from it. See dirdp.verify."
         )
-    return SparseLaw(release.mechanism, release.output.noisy, prior.over(release.mechanism.n_cells))
+    return SparsePosterior(release.mechanism, release.output.noisy, prior.over(release.mechanism.n_cells))
 
 
-def _condition(distribution: SparseLaw) -> str:
+def _condition(distribution: SparsePosterior) -> str:
     prior = distribution.prior
     return (
         f"a prior by which about {prior.n_records:g} records are in about {prior.n_occupied:g} of {prior.n_cells} "

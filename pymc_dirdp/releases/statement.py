@@ -12,7 +12,7 @@ import xarray as xr
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.mechanisms.outputs import Draws
-from pymc_dirdp.numerics.roots import at_least_in_short as up
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.accuracy import typical_errors

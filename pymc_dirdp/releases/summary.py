@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.display import clipped
-from pymc_dirdp.numerics.roots import at_least_in_short as up
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.releases.accuracy import in_range, typical_errors
 from pymc_dirdp.releases.opened import Opened, ReleasedTable
 from pymc_dirdp.releases.statement import odds_of_the_truth

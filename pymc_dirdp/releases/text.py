@@ -34,7 +34,7 @@ from pymc_dirdp.releases.grammar import (
     line_of,
     version_of,
 )
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
 
 __all__ = ["AFTERWARDS", "Deterministic", "LeftOut", "Release", "SparseRelease", "identity"]

@@ -11,7 +11,7 @@ import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError, shown
-from pymc_dirdp.numerics.roots import at_least_in_short as up
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
@@ -19,7 +19,7 @@ from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
 from pymc_dirdp.releases.text import SparseRelease
 
-__all__ = ["SEEDED", "Check", "Verification", "kept_of", "verified", "verify"]
+__all__ = ["SEEDED", "Check", "Verification", "tightest_guarantee", "verified", "verify"]
 
 # The digits of the guarantee that follows.
 _DIGITS = 4
@@ -215,7 +215,7 @@ def _kept(stated: Guarantee, curves: PrivacyCurves) -> tuple[bool, Guarantee | N
     """Whether curves keep what is stated, and the least guarantee of its kind that they keep."""
     # Numbers that are far too large keep nothing that can be computed.
     with suppress(ReleaseError), computable():
-        return curves.satisfies(stated), kept_of(stated, curves)
+        return curves.satisfies(stated), tightest_guarantee(stated, curves)
     return False, None
 
 
@@ -231,7 +231,7 @@ def _believable(kept: Guarantee | None, checks: list[Check]) -> Guarantee | None
     return kept if all(check.passed or check.name == "guarantee" for check in checks) else None
 
 
-def kept_of(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
+def tightest_guarantee(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
     """The least guarantee of the stated kind that the curves keep, rounded up to a few digits."""
     with suppress(ArgumentError):
         return stated.with_budget(up(stated.least_budget(curves), _DIGITS))

@@ -19,10 +19,10 @@ from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.releases.aware import draws_given, draws_of_data, draws_together, number_prior
 from pymc_dirdp.releases.description import cell_dims, described, labels, sparse_described
 from pymc_dirdp.releases.grammar import digest
-from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.releases.noise_posterior import draws_given, draws_of_data, draws_together, number_prior
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Deterministic, LeftOut, Release, SparseRelease
 from pymc_dirdp.releases.wording import ESTIMATE
 

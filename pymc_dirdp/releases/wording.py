@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.privacy_unit import Reading
 
 __all__ = ["ESTIMATE", "NO_NUMBER", "assumed", "people_of", "records_word", "told_totals"]
 

@@ -18,8 +18,8 @@ from numba import njit
 from scipy.special import gammaln
 from tests.inference.distributions import dirichlet, draw, simulated
 
-from pymc_dirdp.inference.numbers import NumberLaws
-from pymc_dirdp.inference.rows import ProductLaw, draw_counts, solved
+from pymc_dirdp.inference.numbers import Distributions
+from pymc_dirdp.inference.rows import RowPosterior, draw_counts, solved
 
 DRAWS = 4000
 CASES = [(4, 1000, 1.0), (4, 1000, 0.1), (10, 10_000, 0.02)]
@@ -60,7 +60,7 @@ def all_records_at_once(likelihood, d, total, rng):
     shares, found, start = np.full(d, 1 / d), [], time.process_time()
     while time.process_time() - start < PATIENCE:
         logs = np.log(shares)
-        cells = NumberLaws(lambda x, i, logs=logs: x * logs[i] - gammaln(x + 1) + likelihood(x, i), d, 0, total)
+        cells = Distributions(lambda x, i, logs=logs: x * logs[i] - gammaln(x + 1) + likelihood(x, i), d, 0, total)
         counts = draw_counts(solved(cells, total), np.array([total]), rng)[0][0]
         shares = rng.dirichlet(counts + 1.0)
         found.append(shares)
@@ -89,7 +89,7 @@ def main():
         record_by_record(likelihood, d, total, 2, rng)  # This compiles.
 
         def exact(likelihood=likelihood, d=d, total=total, rng=rng):
-            return draw(ProductLaw(alpha=np.ones(d), total=total, log_likelihood=likelihood), DRAWS, rng)
+            return draw(RowPosterior(alpha=np.ones(d), total=total, log_likelihood=likelihood), DRAWS, rng)
 
         speed = DRAWS / min(timed(exact)[1] for _ in range(3))
         chain, seconds = timed(lambda d=d, n=total, of=likelihood, rng=rng: record_by_record(of, d, n, DRAWS, rng))

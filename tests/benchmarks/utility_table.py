@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import digamma
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.mechanisms.registry import noises
 from pymc_dirdp.planning import estimate_error as module
 from pymc_dirdp.planning.choosing import TableFacts, Terms, choose
 

@@ -8,7 +8,7 @@ from scipy.special import digamma
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.curator.estimated import Distribution, Fresh, _cell_errors, kl_of_estimates
-from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.mechanisms.registry import by_class_name
 
 TARGET = dirdp.ApproxDP(epsilon=0.5, delta=1e-6)
 COUNTS = np.array([2, 300, 60, 138])
@@ -21,7 +21,7 @@ def survey(counts=COUNTS):
     return model
 
 
-def law_of(model):
+def posterior_of(model):
     (table,) = dirdp.tables(model)
     return Distribution(table, COUNTS.astype(float), table.prior, 1.0)
 
@@ -63,7 +63,7 @@ def test_the_error_of_an_estimate_is_that_of_releases_made_again(mechanism):
         [dirdp.estimate(dirdp.sample(plan, model)).tables["p"].share_means - COUNTS / COUNTS.sum() for _ in range(150)]
     )
     fresh = Fresh.releases(
-        law_of(model), plan.parts[0].mechanism, public=True, draws=1, rng=np.random.default_rng(3)
+        posterior_of(model), plan.parts[0].mechanism, public=True, draws=1, rng=np.random.default_rng(3)
     ).shares
     ours = np.sqrt(((fresh - COUNTS / COUNTS.sum()) ** 2).mean(axis=0))
     np.testing.assert_allclose(np.sqrt((again**2).mean(axis=0)), ours, rtol=1 / 3)
@@ -72,7 +72,7 @@ def test_the_error_of_an_estimate_is_that_of_releases_made_again(mechanism):
 def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
     """Oracle: root mean squares by hand, of two estimates whose own mean is far from the data."""
     release, _ = diagnosed
-    distribution, shares = law_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
+    distribution, shares = posterior_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
     found = _cell_errors(distribution, None, release, shares[0], Fresh(shares))
     by_hand = np.sqrt(((shares - COUNTS / 500) ** 2).sum(axis=0) / 2)
     np.testing.assert_allclose(found["error_of_estimate"], by_hand)
@@ -82,7 +82,7 @@ def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
 
 def test_the_divergence_of_an_estimate_is_that_of_draws_of_the_posterior():
     """Oracle: the mean divergence over draws, and the formula by hand."""
-    distribution, estimate = law_of(survey()), np.array([0.1, 0.5, 0.2, 0.2])
+    distribution, estimate = posterior_of(survey()), np.array([0.1, 0.5, 0.2, 0.2])
     p = np.random.default_rng(2).dirichlet(COUNTS + 1, 200_000)
     divergence = (p * np.log(p / estimate)).sum(axis=1)
     found = float(kl_of_estimates(distribution, estimate))
@@ -101,7 +101,7 @@ def test_ranks_of_estimates_are_uniform(mechanism):
     """And those of a release whose noise is of another size are not."""
     model = survey()
     plan = dirdp.plan(TARGET, model, mechanism=mechanism)
-    distribution, rng = law_of(model), np.random.default_rng(3)
+    distribution, rng = posterior_of(model), np.random.default_rng(3)
     others = kl_of_estimates(
         distribution, Fresh.releases(distribution, plan.parts[0].mechanism, public=True, draws=1, rng=rng).shares
     )
@@ -122,7 +122,7 @@ def test_ranks_of_estimates_are_uniform(mechanism):
 
 def test_large_and_empty_tables_have_no_fresh_releases():
     kind = by_class_name()["DirichletMechanism"]
-    empty = law_of(survey())
+    empty = posterior_of(survey())
     empty = Distribution(empty.table, np.zeros(4), empty.prior, 1.0)
     fresh = Fresh.releases(empty, kind(np.ones(4), 0.1), public=True, draws=1, rng=np.random.default_rng(1))
     assert fresh.shares.shape == (0, 4)

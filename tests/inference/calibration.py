@@ -7,7 +7,7 @@ from scipy.special import gammaln
 from scipy.stats import norm
 
 from pymc_dirdp.inference.estimates import draw_shares
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 from .laws import dirichlet, draw, drawn, geometric, of_private_total, of_rows, simulated, together, urn
@@ -92,7 +92,7 @@ class Case:
         """Truths, each with the draws of an aware reader, who takes r and N for so much larger, or of a naive one."""
         p, x = self.data(rng)
         likelihood, counted = output_of(self.kind, x, self.r, rng)
-        law = ProductLaw(
+        law = RowPosterior(
             alpha=np.full(self.d, self.alpha),
             total=round(self.total * total),
             log_likelihood=likelihood(self.r * r),
@@ -111,7 +111,7 @@ class Case:
         def log_likelihood(k, i):
             return likelihood(k / FINE, i) + _log_gamma_ratio(k / FINE, alpha[i]) - _log_gamma_ratio(k, alpha[i])
 
-        law = ProductLaw(alpha=alpha, total=self.total * FINE, log_likelihood=log_likelihood)
+        law = RowPosterior(alpha=alpha, total=self.total * FINE, log_likelihood=log_likelihood)
         return p, draw_shares(draw(law, DRAWS, rng).counts / FINE, alpha, rng)
 
 
@@ -123,7 +123,7 @@ class PrivateNumber(Case):
         p, x = simulated(self.d, n, self.alpha, rng)
         likelihood, counted = output_of(self.kind, x, self.r, rng)
         most = round(2 * self.total * total)
-        law = ProductLaw(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
+        law = RowPosterior(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
         root = of_private_total(law)
         counts, _ = root.group.draw(root.draw(DRAWS, rng), rng)
         naive = draw_shares(np.tile(counted, (DRAWS, 1)), law.alpha, rng)
@@ -138,7 +138,9 @@ class Rows(Case):
         data = [simulated(self.d, int(n), self.alpha, rng) for n in totals]
         outputs = [output_of(self.kind, x, self.r, rng) for _, x in data]
         alpha, most = np.full(self.d, self.alpha), round(self.total * total)
-        rows = [ProductLaw(alpha=alpha, total=most, log_likelihood=likelihood(self.r * r)) for likelihood, _ in outputs]
+        rows = [
+            RowPosterior(alpha=alpha, total=most, log_likelihood=likelihood(self.r * r)) for likelihood, _ in outputs
+        ]
 
         def factor(n):
             return gammaln(self.r * r * n + self.d) if self.kind == "dirichlet" else 0 * n

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pymc_dirdp.inference.beliefs import Beliefs
+from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
-from pymc_dirdp.inference.tables import ClassLaw, SeparateLaws
+from pymc_dirdp.inference.tables import ClassPosterior, TablePosteriors
 from pymc_dirdp.mechanisms import (
     DirichletMechanism,
     DiscreteGaussianMechanism,
@@ -106,7 +106,7 @@ def law_of_case(kind, shape, n, width, a, private, seed=1):
         tables[f"t{i}"] = output
     n_prior = 2 * n if private else None
     beliefs = {name: Beliefs(n_prior=n_prior) for name in tables}
-    return ClassLaw(tables, "t0", beliefs) if len(tables) > 1 else SeparateLaws(tables, beliefs)
+    return ClassPosterior(tables, "t0", beliefs) if len(tables) > 1 else TablePosteriors(tables, beliefs)
 
 
 def told(law):

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, logsumexp
 
 from pymc_dirdp.inference.estimates import Draws, RowGiven, draw_shares, estimate_of_rows
-from pymc_dirdp.inference.rows import ProductLaw, draw_counts
+from pymc_dirdp.inference.rows import RowPosterior, draw_counts
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root
 
 ALPHA = np.array([1.0, 0.5, 0.01])
@@ -86,7 +86,7 @@ def estimate(law, prob=(0.5, 0.8, 0.95)):
 
 
 def row(name, total=12, least=0, alpha=ALPHA, **options):
-    return ProductLaw(alpha=alpha, total=total, log_likelihood=LIKELIHOODS[name], least=least, **options)
+    return RowPosterior(alpha=alpha, total=total, log_likelihood=LIKELIHOODS[name], least=least, **options)
 
 
 def brute_force(law, total=None):
@@ -124,7 +124,7 @@ def of_private_total(law, log_prior=nothing, log_factor=nothing):
 
 def of_rows(rows, total, row_prior=None, log_factors=None):
     """The root of the tree of rows that share a total, and the cells of each row."""
-    above = ProductLaw(
+    above = RowPosterior(
         alpha=np.ones(len(rows)) if row_prior is None else row_prior,
         total=total,
         log_likelihood=lambda counts, cells: np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells))),

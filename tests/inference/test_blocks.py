@@ -12,8 +12,8 @@ from scipy.stats import chi2
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference import known_shares
-from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.tables import TableLaw, law_of, rows_are_divided
+from pymc_dirdp.inference.analyst_priors import Beliefs
+from pymc_dirdp.inference.tables import TablePosterior, posterior_of, rows_are_divided
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.privacy.people import Contribution
@@ -65,7 +65,7 @@ def test_rows_of_known_totals_are_summed_exactly(options):
     output = output_of(survey(unit="person", **options))
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0], 5), ([1], 5)]
     assert not rows_are_divided(output)
-    law = law_of(output, Beliefs())
+    law = posterior_of(output, Beliefs())
     assert len(law._trees) > 1
     tables, probabilities, evidence = all_tables(output)
     assert law.log_evidence == pytest.approx(evidence, abs=1e-10)
@@ -101,7 +101,7 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
     output = replace(released, part=part, release=release)
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0, 3], 40), ([1, 4], 40), ([2, 5], 40)]
     assert rows_are_divided(output)
-    law = law_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))
+    law = posterior_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))
     drawn = law.draw(50, np.random.default_rng(1))
     np.testing.assert_array_equal(drawn.counts, np.broadcast_to(counts, (50, 2, 3, 2)))
     found = law.estimate([0.8])
@@ -117,28 +117,28 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
 def test_beliefs_are_checked():
     output = output_of(survey(unit="person"))
     with pytest.raises(ArgumentError, match="nothing that row_prior could say"):
-        law_of(output, Beliefs(row_prior=[1.0, 2.0]))
+        posterior_of(output, Beliefs(row_prior=[1.0, 2.0]))
     with pytest.raises(ArgumentError, match="shape of the table"):
-        law_of(output, Beliefs(prior=[1.0, 2.0]))
+        posterior_of(output, Beliefs(prior=[1.0, 2.0]))
     with pytest.raises(ArgumentError, match="n_prior"):
-        law_of(output, Beliefs(n_prior=10))
-    other = law_of(output, Beliefs(prior=2 * PRIOR)).estimate([0.5])
-    assert not np.allclose(other.share_means, law_of(output, Beliefs()).estimate([0.5]).share_means)
+        posterior_of(output, Beliefs(n_prior=10))
+    other = posterior_of(output, Beliefs(prior=2 * PRIOR)).estimate([0.5])
+    assert not np.allclose(other.share_means, posterior_of(output, Beliefs()).estimate([0.5]).share_means)
 
 
 def test_without_known_totals_the_law_is_in_one_piece():
     private = output_of(survey(unit="person", max_records_per_person=2, n_records=10))
-    assert isinstance(law_of(private, Beliefs(n_prior=30)), TableLaw)
+    assert isinstance(posterior_of(private, Beliefs(n_prior=30)), TablePosterior)
     assert rows_are_divided(private)
     one = output_of(survey(contribution=2))
-    assert isinstance(law_of(one, Beliefs()), TableLaw)
+    assert isinstance(posterior_of(one, Beliefs()), TablePosterior)
     assert [total for _, total in one.blocks] == [10]
 
 
 @pytest.mark.parametrize("shares", [[[0.3, 0.7], [0.9, 0.1]], [[0.0, 1.0], [0.5, 0.5]]])
 def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
     output = output_of(survey(unit="person"))
-    law = law_of(output, Beliefs())
+    law = posterior_of(output, Beliefs())
     with np.errstate(divide="ignore"):
         logs = np.log(shares)
     value, means = law.likelihood(logs)
@@ -147,7 +147,7 @@ def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
     np.testing.assert_allclose(means, given.count_means, rtol=1e-10, atol=1e-12)
     # The same by the tree, as for any number of records.
     monkeypatch.setattr(known_shares, "_MOST_KEPT", -1)
-    slow = law_of(output, Beliefs()).likelihood(logs)
+    slow = posterior_of(output, Beliefs()).likelihood(logs)
     assert slow[0] == pytest.approx(value, rel=1e-9)
 
 

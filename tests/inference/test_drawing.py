@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chisquare
 
 from pymc_dirdp.inference.numbers import NumberDraws
-from pymc_dirdp.inference.rows import ProductLaw, draw_counts, draw_row
+from pymc_dirdp.inference.rows import RowPosterior, draw_counts, draw_row
 from pymc_dirdp.inference.sums import Inversion
 
 from .laws import ALPHA, LIKELIHOODS, brute_force, dirichlet, draw, geometric, row, simulated, tabulated
@@ -41,14 +41,14 @@ def test_whole_tables_without_sums(name, monkeypatch):
     tables, logs, _ = brute_force(law)
     # Wherever one cell can take the rest, sums are not asked for.
     monkeypatch.setattr("pymc_dirdp.inference.rows._RARE", 0.0)
-    monkeypatch.delattr(ProductLaw, "tilted")
+    monkeypatch.delattr(RowPosterior, "tilted")
     counts, acceptance = draw_row(law, DRAWS, np.random.default_rng(8))
     assert 0 < acceptance <= 1
     assert p_value(tables, logs, counts) > 1e-6
 
 
 def test_sums_are_asked_for_where_no_cell_takes_the_rest():
-    law = ProductLaw(alpha=np.ones(120), total=240, log_likelihood=geometric(np.full(120, 2.0), 1.0))
+    law = RowPosterior(alpha=np.ones(120), total=240, log_likelihood=geometric(np.full(120, 2.0), 1.0))
     counts, _ = draw_row(law, 1000, np.random.default_rng(8))
     assert np.all(counts.sum(axis=1) == 240)
     assert np.abs(z_scores(law, counts)).max() < 5.5
@@ -57,7 +57,7 @@ def test_sums_are_asked_for_where_no_cell_takes_the_rest():
 @pytest.mark.parametrize("d", [2, 4])
 def test_noise_of_billions_on_billions_of_records(d):
     total = 1_674_501_300
-    law = ProductLaw(alpha=np.full(d, 1.5), total=total, log_likelihood=geometric(np.full(d, 2.5e8), 1e8))
+    law = RowPosterior(alpha=np.full(d, 1.5), total=total, log_likelihood=geometric(np.full(d, 2.5e8), 1e8))
     counts, _ = draw_row(law, 500, np.random.default_rng(8))
     assert counts.shape == (500, d)
     assert np.all(counts.sum(axis=1) == total)
@@ -67,7 +67,7 @@ def test_noise_of_billions_on_billions_of_records(d):
 def test_a_law_that_is_off_by_a_fifth_is_told_from_it():
     law = row("dirichlet", total=6)
     tables, _, _ = brute_force(law)
-    wrong = ProductLaw(alpha=ALPHA, total=6, log_likelihood=lambda x, i: LIKELIHOODS["dirichlet"](1.2 * x, i))
+    wrong = RowPosterior(alpha=ALPHA, total=6, log_likelihood=lambda x, i: LIKELIHOODS["dirichlet"](1.2 * x, i))
     counts, _ = draw_counts(law.tilted, np.full(DRAWS, 6), np.random.default_rng(7))
     assert p_value(tables, brute_force(wrong)[1], counts) < 1e-6
 
@@ -85,7 +85,7 @@ def test_draws_agree_with_the_exact_moments(d, total, r, alpha):
     rng = np.random.default_rng(d)
     _, x = simulated(d, total, alpha, rng)
     y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)
-    law = ProductLaw(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
+    law = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
     counts, _ = draw_counts(law.tilted, np.full(4000, total), rng)
     assert np.all(counts.sum(axis=1) == total)
     assert np.all(counts >= 0)
@@ -103,7 +103,7 @@ def test_many_cells_are_drawn_in_halves():
     d = 400
     rng = np.random.default_rng(1)
     _, x = simulated(d, 4000, 1.0, rng)
-    law = ProductLaw(alpha=np.ones(d), total=4000, log_likelihood=geometric(x + rng.normal(size=d), 3.0))
+    law = RowPosterior(alpha=np.ones(d), total=4000, log_likelihood=geometric(x + rng.normal(size=d), 3.0))
     assert isinstance(law.tilted.sums, Inversion)
     counts, acceptance = draw_counts(law.tilted, np.full(4000, 4000), rng)
     assert acceptance > 0.5
@@ -120,7 +120,7 @@ def test_many_cells_are_drawn_in_halves():
 def test_wide_laws_are_drawn_block_by_block():
     """Block by block, and by cumulative probabilities, the same distribution; one that is 3 % wider is told from it."""
     rng = np.random.default_rng(2)
-    law = ProductLaw(alpha=[0.5, 0.7], total=200_000, log_likelihood=dirichlet([0.3, 0.7], 1e-3, [1, 1]))
+    law = RowPosterior(alpha=[0.5, 0.7], total=200_000, log_likelihood=dirichlet([0.3, 0.7], 1e-3, [1, 1]))
     marginals = law.tilted.marginals
     assert marginals.highs[0] - marginals.lows[0] > 100_000
     numbers = NumberDraws(marginals)
@@ -142,7 +142,7 @@ def test_wide_laws_are_drawn_block_by_block():
 @pytest.mark.parametrize("narrow", [0, None])
 def test_probabilities_that_are_looked_up_are_those_of_the_law(narrow):
     """Also beyond the numbers that are kept, where there is hardly any, and where there is none."""
-    law = ProductLaw(alpha=[0.5, 2.0], total=5_000, log_likelihood=geometric(np.array([20, 4_980]), 0.5))
+    law = RowPosterior(alpha=[0.5, 2.0], total=5_000, log_likelihood=geometric(np.array([20, 4_980]), 0.5))
     cells = law.tilted.cells
     assert cells.highs[0] < 4_000
     x = np.arange(-3, 5_004)
@@ -157,7 +157,7 @@ def test_rare_totals_are_drawn_number_by_number():
     table = np.full((2, 101), -np.inf)
     table[0, [0, 29, 30, 60]] = [0.0, -31.0, -30.0, 0.0]
     table[1, [70, 71]] = 0.0
-    law = ProductLaw(alpha=[1.0, 1.0], total=100, log_likelihood=tabulated(table), smooth=False)
+    law = RowPosterior(alpha=[1.0, 1.0], total=100, log_likelihood=tabulated(table), smooth=False)
     _tables, _logs, evidence = brute_force(law)
     assert law.log_evidence == pytest.approx(evidence, abs=1e-10)
     counts, acceptance = draw_counts(law.tilted, np.full(20_000, 100), np.random.default_rng(3))

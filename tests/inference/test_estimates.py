@@ -5,7 +5,7 @@ import pytest
 from scipy.special import betainc
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.rows import RowPosterior
 
 from .laws import LIKELIHOODS, brute_force, dirichlet, draw, estimate, row, simulated
 
@@ -43,7 +43,7 @@ def test_intervals_are_those_of_draws(d, total, r, alpha):
     rng = np.random.default_rng(d)
     _, x = simulated(d, total, alpha, rng)
     y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)
-    law = ProductLaw(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
+    law = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
     found, drawn = estimate(law, prob=[0.6]), draw(law, 20_000, rng)
     for intervals, sample in ((found.share_intervals, drawn.shares), (found.count_intervals, drawn.counts)):
         below = (sample <= intervals[0, :, 0]).mean(axis=0)

@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.free_total import FreeTotal, exponential_mixture
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.rows import RowPosterior
 
 from .laws import of_private_total
 
@@ -56,7 +56,7 @@ CASES = {
 def test_every_table_has_the_probability_that_a_sum_over_all_gives(name):
     alpha, z, scale, least, least_total = CASES[name]
     tables, probabilities = brute_force(np.array(alpha), z, scale, least, least_total, 12)
-    law = ProductLaw(alpha=alpha, total=12, log_likelihood=geometric(z, scale), least=least)
+    law = RowPosterior(alpha=alpha, total=12, log_likelihood=geometric(z, scale), least=least)
     row = FreeTotal(law, least_total)
     rates, masses = row.nodes
     logs = []
@@ -88,7 +88,7 @@ def test_every_table_has_the_probability_that_a_sum_over_all_gives(name):
 @pytest.mark.parametrize("scale", [3.0, 100.0])
 def test_moments_of_the_total_are_those_of_sums_over_totals(scale):
     z = np.array([500.0, 2000, -20, 130])
-    law = ProductLaw(alpha=[1, 0.5, 1, 3], total=int(z.sum() + 90 * scale), log_likelihood=geometric(z, scale))
+    law = RowPosterior(alpha=[1, 0.5, 1, 3], total=int(z.sum() + 90 * scale), log_likelihood=geometric(z, scale))
     rates, masses = FreeTotal(law).nodes
     means, seconds = [], []
     for rate in rates:
@@ -115,7 +115,7 @@ def test_moments_of_the_total_are_those_of_sums_over_totals(scale):
 )
 def test_wide_noise_and_large_tables(d, total, scale, alpha):
     z = np.zeros(d)
-    law = ProductLaw(alpha=np.full(d, alpha), total=total, log_likelihood=geometric(z, scale))
+    law = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=geometric(z, scale))
     drawn, _ = FreeTotal(law).draw(50, np.random.default_rng(1))
     assert drawn.shape == (50, d)
     assert drawn.min() >= 0
@@ -124,7 +124,7 @@ def test_wide_noise_and_large_tables(d, total, scale, alpha):
 
 def test_many_nodes_are_interpolated_between_few_sums(monkeypatch):
     z, alpha = [3e4, -1e3, 200.0], [700.0, 0.4, 30]
-    row = FreeTotal(ProductLaw(alpha=alpha, total=10**7, log_likelihood=geometric(z, 1e4)))
+    row = FreeTotal(RowPosterior(alpha=alpha, total=10**7, log_likelihood=geometric(z, 1e4)))
     rates, masses = row.nodes
     assert len(rates) > 250
     monkeypatch.setattr("pymc_dirdp.inference.free_total._MANY_NODES", np.inf)
@@ -135,19 +135,19 @@ def test_many_nodes_are_interpolated_between_few_sums(monkeypatch):
 
 @pytest.mark.parametrize(("total", "cut_off"), [(0, True), (200, True), (500, True), (2000, False), (10**9, False)])
 def test_a_largest_total_among_those_that_have_a_probability_is_seen(total, cut_off):
-    row = FreeTotal(ProductLaw(alpha=[1.0, 2], total=total, log_likelihood=geometric([300.0, 100], 20.0)))
+    row = FreeTotal(RowPosterior(alpha=[1.0, 2], total=total, log_likelihood=geometric([300.0, 100], 20.0)))
     assert row.is_cut_off == cut_off
 
 
 def test_counts_that_no_total_is_far_from_are_seen():
     """Each count may reach the largest total, although the mean of their sum stays far below."""
-    row = FreeTotal(ProductLaw(alpha=[5000.0, 1], total=300, log_likelihood=geometric([20.0, 10], 1.0)))
+    row = FreeTotal(RowPosterior(alpha=[5000.0, 1], total=300, log_likelihood=geometric([20.0, 10], 1.0)))
     assert not row.is_cut_off
     assert FreeTotal(row.law.at(60)).is_cut_off
 
 
 def test_draws_stand_in_no_order():
-    law = ProductLaw(alpha=np.ones(3), total=10**5, log_likelihood=geometric(np.zeros(3), 1e3))
+    law = RowPosterior(alpha=np.ones(3), total=10**5, log_likelihood=geometric(np.zeros(3), 1e3))
     totals = FreeTotal(law).draw(4000, np.random.default_rng(1))[0].sum(axis=1)
     # In the order of the rates they would be as far apart as possible.
     assert abs(np.corrcoef(totals[1:], totals[:-1])[0, 1]) < 0.1
@@ -155,6 +155,6 @@ def test_draws_stand_in_no_order():
 
 def test_a_range_of_totals_that_contradicts_the_output_is_an_error(monkeypatch):
     monkeypatch.setattr("pymc_dirdp.inference.free_total._MOST_ROUNDS", 3)
-    law = ProductLaw(alpha=np.ones(2), total=10**4, log_likelihood=geometric([1.0, 2.0], 1.0))
+    law = RowPosterior(alpha=np.ones(2), total=10**4, log_likelihood=geometric([1.0, 2.0], 1.0))
     with pytest.raises(ArgumentError, match="too far"):
         FreeTotal(law, 9000).draw(10, np.random.default_rng(1))

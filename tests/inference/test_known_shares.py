@@ -10,8 +10,8 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference.known_shares import KnownShares
-from pymc_dirdp.inference.rows import ProductLaw
-from pymc_dirdp.inference.tables import law_of
+from pymc_dirdp.inference.rows import RowPosterior
+from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.releases.inference_setup import inferences
 
 from .laws import tabulated
@@ -29,7 +29,7 @@ def factor(totals):
 
 def rows_of(cells, rows, most, least=0):
     z = np.random.default_rng(rows + 10 * cells).uniform(-1, 4, (rows, cells))
-    return [ProductLaw(alpha=np.ones(cells), total=most, log_likelihood=noisy(own), least=least) for own in z]
+    return [RowPosterior(alpha=np.ones(cells), total=most, log_likelihood=noisy(own), least=least) for own in z]
 
 
 def table(rows, log_numbers):
@@ -113,7 +113,7 @@ def test_shares_and_outputs_that_are_too_improbable_for_doubles():
     def steep(own):
         return lambda counts, cells: -1e4 * np.abs(own[cells] - counts)
 
-    rows = [ProductLaw(alpha=[1, 1], total=50, log_likelihood=steep(own)) for own in z]
+    rows = [RowPosterior(alpha=[1, 1], total=50, log_likelihood=steep(own)) for own in z]
     log_shares = np.array([[-900.0, 0.0], [-1.0, np.log(-np.expm1(-1.0))]])
     value, means = KnownShares(rows, 50, None, row_prior=np.ones(2), log_factors=[np.zeros_like] * 2).likelihood(
         log_shares
@@ -143,7 +143,7 @@ def test_it_is_the_tree_of_a_release(options):
     rng = np.random.default_rng(3)
     shares = {"p_a": np.log(rng.dirichlet(np.ones(3))), "p_b": np.log(rng.dirichlet(np.ones(2), 3))}
     for name, logs in shares.items():
-        table_of = law_of(found.tables[name], found.beliefs[name])
+        table_of = posterior_of(found.tables[name], found.beliefs[name])
         # A row whose draw says little of its total is summed by the tree.
         assert options["mechanism"] == "dirichlet" or all(
             tree._known_shares.likelihood(logs.reshape(-1, logs.shape[-1])[rows]) for rows, tree in table_of._trees
@@ -162,7 +162,7 @@ def noise_of_two(counts, cells):
 
 
 def law(total=20, log_likelihood=noise_of_two, **more):
-    return ProductLaw(alpha=[1, 1], total=total, log_likelihood=log_likelihood, **more)
+    return RowPosterior(alpha=[1, 1], total=total, log_likelihood=log_likelihood, **more)
 
 
 def pair(row, of_total=0.0):
@@ -196,7 +196,7 @@ def test_two_cells_are_the_tree_of_any_row(share):
     with np.errstate(divide="ignore"):
         logs = np.log([share, 1 - share])
     value, means = pair(row).likelihood(logs[None])
-    other = ProductLaw(alpha=[1, 1], total=20, log_likelihood=noise_of_two, log_shares=logs)
+    other = RowPosterior(alpha=[1, 1], total=20, log_likelihood=noise_of_two, log_shares=logs)
     assert value == pytest.approx(other.log_evidence, rel=1e-12)
     assert means[0] == pytest.approx(other.means, rel=1e-11, abs=1e-300)
 

@@ -9,9 +9,9 @@ from scipy.stats import chisquare, dirichlet, dirichlet_multinomial, dlaplace, l
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.beliefs import Beliefs
+from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
-from pymc_dirdp.inference.tables import TableLaw
+from pymc_dirdp.inference.tables import TablePosterior
 from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
@@ -139,7 +139,7 @@ def test_every_table_has_its_probability(case, draws):
     for seed in range(3):
         values = put_out(mechanism, options, draws, seed)
         output = MechanismOutput(mechanism, values, prior=PRIOR, **options)
-        law = TableLaw(output, Beliefs())
+        law = TablePosterior(output, Beliefs())
         steps = 10_000 if case == "default urn" else options.get("steps")
         tables, probabilities, evidence = brute_force(output.values, log_likelihood, steps, least=output.least)
         found = np.exp(log_probability(row_of(law), tables))
@@ -161,7 +161,7 @@ def test_two_categories_of_a_hellinger_mechanism(sensitivity):
 
     for first in (0, 5, 12):
         values = np.array([[first, N - first], [7, 5]])
-        law = TableLaw(MechanismOutput(mechanism, values, prior=prior), Beliefs())
+        law = TablePosterior(MechanismOutput(mechanism, values, prior=prior), Beliefs())
         tables, probabilities, evidence = brute_force(values, log_likelihood, None, prior)
         np.testing.assert_allclose(np.exp(log_probability(row_of(law), tables)), probabilities, rtol=0, atol=1e-12)
         assert law.log_evidence == pytest.approx(evidence, abs=1e-10)

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.rows import RowPosterior
 
 from .laws import ALPHA, LIKELIHOODS, Y, brute_force, dirichlet, geometric, log_probability, row, tabulated
 
@@ -28,7 +28,7 @@ def test_every_table_and_the_evidence_against_brute_force(name, least):
 def test_a_table_of_likelihoods_says_the_same_as_a_function(name):
     law = row(name)
     x, i = np.meshgrid(np.arange(13.0), np.arange(3))
-    table = ProductLaw(alpha=ALPHA, total=12, log_likelihood=tabulated(LIKELIHOODS[name](x, i)), smooth=False)
+    table = RowPosterior(alpha=ALPHA, total=12, log_likelihood=tabulated(LIKELIHOODS[name](x, i)), smooth=False)
     np.testing.assert_allclose(table.means, law.means, rtol=1e-12)
     assert table.log_evidence == pytest.approx(law.log_evidence, abs=1e-12)
 
@@ -53,7 +53,7 @@ def test_likelihoods_may_be_tiny_or_nothing():
     def log_likelihood(x, i):
         return np.where((i == 1) & ((x < 2) | (x == 5)), -np.inf, base(x, i) - 800.0 * (1 + i))
 
-    law = ProductLaw(alpha=ALPHA, total=12, log_likelihood=log_likelihood)
+    law = RowPosterior(alpha=ALPHA, total=12, log_likelihood=log_likelihood)
     tables, logs, evidence = brute_force(law)
     np.testing.assert_allclose(np.exp(log_probability(law, tables)), np.exp(logs), atol=1e-12)
     assert law.log_evidence == pytest.approx(evidence, abs=1e-10)
@@ -70,7 +70,7 @@ def test_likelihoods_may_be_tiny_or_nothing():
     ],
 )
 def test_no_table_at_all_is_an_error(rows):
-    law = ProductLaw(alpha=[1, 1, 1], total=3, log_likelihood=tabulated(rows), smooth=False)
+    law = RowPosterior(alpha=[1, 1, 1], total=3, log_likelihood=tabulated(rows), smooth=False)
     with pytest.raises(ArgumentError, match=r"No table of counts|impossible for every count"):
         law.means  # noqa: B018
 
@@ -78,14 +78,14 @@ def test_no_table_at_all_is_an_error(rows):
 def test_the_only_possible_table_is_found():
     table = np.full((3, 6), -np.inf)
     table[[0, 1, 2], [1, 4, 0]] = -700.0
-    law = ProductLaw(alpha=ALPHA, total=5, log_likelihood=tabulated(table), smooth=False)
+    law = RowPosterior(alpha=ALPHA, total=5, log_likelihood=tabulated(table), smooth=False)
     np.testing.assert_array_equal(law.means, [1, 4, 0])
 
 
 def test_a_conflict_that_leaves_only_tables_far_from_every_peak():
     """A sparse cell is empty or near 60, another is sharply in between: the total is improbable under every tilt."""
     z = np.array([60.0, 70.0])
-    law = ProductLaw(
+    law = RowPosterior(
         alpha=[1e-3, 1.0],
         total=100,
         log_likelihood=lambda x, i: -((x - z[i]) ** 2) / (2 * np.array([3.0, 3.0])[i] ** 2),
@@ -98,7 +98,7 @@ def test_a_conflict_that_leaves_only_tables_far_from_every_peak():
 def test_the_order_of_the_cells_does_not_matter():
     order = np.array([2, 0, 1])
     law, other = row("pooled"), LIKELIHOODS["pooled"]
-    turned = ProductLaw(alpha=ALPHA[order], total=12, log_likelihood=lambda x, i: other(x, order[i]))
+    turned = RowPosterior(alpha=ALPHA[order], total=12, log_likelihood=lambda x, i: other(x, order[i]))
     np.testing.assert_allclose(turned.means, law.means[order], rtol=1e-12)
 
 
@@ -124,12 +124,12 @@ def test_pooled_outputs_are_one_output_after_the_other():
 def test_bad_arguments_are_named(options, words):
     given = {"alpha": ALPHA, "total": 12, "log_likelihood": dirichlet(Y, 1.0, np.ones(3)), **options}
     with pytest.raises(ArgumentError, match=words):
-        ProductLaw(**given)
+        RowPosterior(**given)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_likelihood_that_is_no_number_is_refused(bad):
-    law = ProductLaw(alpha=ALPHA, total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
+    law = RowPosterior(alpha=ALPHA, total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
     with pytest.raises(ArgumentError, match="log-likelihood"):
         law.means  # noqa: B018
 
@@ -160,7 +160,7 @@ def test_the_work_that_near_shares_spare_changes_nothing(total, d, spread, noise
     usual = rng.dirichlet(np.ones(d))
     seen = np.round(usual * total)
     log_likelihood = geometric(seen, spread) if noise else dirichlet(usual, 0.02 / spread, np.ones(d))
-    plain = ProductLaw(alpha=np.ones(d), total=total, log_likelihood=log_likelihood)
+    plain = RowPosterior(alpha=np.ones(d), total=total, log_likelihood=log_likelihood)
     near = replace(plain, log_shares=np.log(usual))
     edge = np.append(usual[:-2], [0.0, usual[-2:].sum()])
     for shares in (usual, rng.dirichlet(1 + usual * 300), rng.dirichlet(np.ones(d)), rng.dirichlet(np.ones(d)), edge):

@@ -10,8 +10,8 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.beliefs import Beliefs
-from pymc_dirdp.inference.tables import TableLaw
+from pymc_dirdp.inference.analyst_priors import Beliefs
+from pymc_dirdp.inference.tables import TablePosterior
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.releases.opened import opened
 
@@ -50,7 +50,7 @@ def test_rows_have_the_law_of_all_tables(adjacency, options, monkeypatch):
     output = released(adjacency=adjacency, **options, **({"n_records": 8} if private else {}))
     row_prior = np.array([1.5, 0.7])
     most = 12 if private else 7
-    law = TableLaw(output, Beliefs(row_prior=row_prior, n_prior=most if private else None))
+    law = TablePosterior(output, Beliefs(row_prior=row_prior, n_prior=most if private else None))
     tables, probabilities, evidence = brute_force(output, most, row_prior)
     assert law.log_evidence == pytest.approx(evidence, abs=1e-7)
     draws = law.draw(20_000, np.random.default_rng(1))
@@ -96,7 +96,7 @@ def test_a_private_number_of_a_single_row():
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", adjacency="add-remove")
     output = opened(release).tables["p"]
     weights = np.arange(16.0) ** 2
-    law = TableLaw(output, Beliefs(n_prior=weights))
+    law = TablePosterior(output, Beliefs(n_prior=weights))
     x = np.array([x for x in itertools.product(range(16), repeat=3) if sum(x) <= 15], dtype=float)
     prior, n = np.array([1.0, 2.0, 0.5]), x.sum(axis=1)
     with np.errstate(divide="ignore"):

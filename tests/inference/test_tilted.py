@@ -8,8 +8,8 @@ from scipy.special import gammaln
 from scipy.stats import nbinom
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import ImpossibleError, NumberLaws
-from pymc_dirdp.inference.rows import ProductLaw, TiltedCells, solved
+from pymc_dirdp.inference.numbers import Distributions, ImpossibleError
+from pymc_dirdp.inference.rows import RowPosterior, TiltedCells, solved
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion, Pair
 
 from .laws import dirichlet, geometric, simulated
@@ -19,7 +19,7 @@ def released(d, total, r, alpha, seed):
     rng = np.random.default_rng(seed)
     _, x = simulated(d, total, alpha, rng)
     y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)
-    return ProductLaw(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
+    return RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_one_cell_far_wider_than_all_others_together():
     """Sums of the small cells decide; the wide one takes what they leave."""
     z = np.array([7e5, 1e5 + 20.0, 1e5 - 25.5, 1e5 + 15.0])
     scale = np.array([2e4, 3.0, 1.0, 2.0])
-    law = ProductLaw(
+    law = RowPosterior(
         alpha=np.ones(4), total=10**6, log_likelihood=lambda x, i: -((z[i] - x) ** 2) / (2 * scale[i] ** 2)
     )
     assert isinstance(law.tilted.sums, Inversion)
@@ -101,7 +101,9 @@ def test_ten_million_records_take_little_memory(d, r):
 
 
 def test_one_noisy_cell_of_a_binary_table():
-    law = ProductLaw(alpha=[1.0, 2.0], total=30, log_likelihood=lambda x, i: np.where(i == 0, -np.abs(11 - x) / 3, 0.0))
+    law = RowPosterior(
+        alpha=[1.0, 2.0], total=30, log_likelihood=lambda x, i: np.where(i == 0, -np.abs(11 - x) / 3, 0.0)
+    )
     x = np.arange(31)
     logs = gammaln(x + 1) - gammaln(x + 1) + gammaln(32 - x) - gammaln(31 - x) - np.abs(11 - x) / 3
     mass = np.exp(logs - logs.max())
@@ -110,21 +112,21 @@ def test_one_noisy_cell_of_a_binary_table():
 
 def test_narrow_noise_among_many_numbers_is_found():
     z = np.array([4_123_456.4, 5_000_000.0, 876_543.9])
-    law = ProductLaw(alpha=np.full(3, 1e-3), total=10**7, log_likelihood=geometric(z, 1.0))
+    law = RowPosterior(alpha=np.full(3, 1e-3), total=10**7, log_likelihood=geometric(z, 1.0))
     np.testing.assert_allclose(law.means, z, atol=1.5)
 
 
 def vague(total, r, alpha=1.0):
     """Records of which the output says next to nothing."""
     y = np.array([0.5, 0.3, 0.2])
-    return ProductLaw(alpha=np.full(3, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(3)))
+    return RowPosterior(alpha=np.full(3, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(3)))
 
 
 def test_a_million_records_that_hardly_anything_is_known_of():
     """Against the sum over the first cell, of the plain sums over the other two, at every ten thousandth count."""
     law = vague(10**6, 1e-5)
     assert isinstance(law.tilted.sums, Fourier)
-    others = ProductLaw(alpha=np.ones(2), total=10**6, log_likelihood=lambda x, i: law.log_likelihood(x, i + 1))
+    others = RowPosterior(alpha=np.ones(2), total=10**6, log_likelihood=lambda x, i: law.log_likelihood(x, i + 1))
     counts = np.arange(5000, 10**6, 10_000)
     logs = law.log_weight(counts.astype(float), np.zeros(len(counts), dtype=int))
     logs += [others.at(10**6 - int(x)).tilted.log_sum_of_products for x in counts]
@@ -137,7 +139,7 @@ def test_what_is_too_wide_is_refused_and_the_ways_out_work():
     """Ten million records of which the output says next to nothing; fewer cells, or a prior that says more, will do."""
     with pytest.raises(ArgumentError, match="larger parameters, or merge"):
         vague(10**7, 1e-6).means  # noqa: B018
-    merged = ProductLaw(alpha=[1.0, 2.0], total=10**7, log_likelihood=dirichlet([0.5, 0.5], 1e-6, [1.0, 2.0]))
+    merged = RowPosterior(alpha=[1.0, 2.0], total=10**7, log_likelihood=dirichlet([0.5, 0.5], 1e-6, [1.0, 2.0]))
     for law in (merged, vague(10**7, 1e-6, alpha=60.0)):
         assert law.means.sum() == pytest.approx(1e7)
 
@@ -150,7 +152,7 @@ def bounded_cells():
         distance = np.abs(x - middle[cell])
         return np.where(distance <= 10, -2 * distance, -np.inf)
 
-    return NumberLaws(log_weight, 3, 0, 500, smooth=False)
+    return Distributions(log_weight, 3, 0, 500, smooth=False)
 
 
 @pytest.mark.parametrize(("beyond", "end"), [(70, 90), (300, 150)])
@@ -175,7 +177,7 @@ def test_a_total_is_not_called_impossible_before_the_counts_are_found():
         distance = np.abs(x - middle[cell])
         return np.where(distance <= 10, -2 * distance, -np.inf)
 
-    cells = NumberLaws(log_weight, 2, 0, 100_000)
+    cells = Distributions(log_weight, 2, 0, 100_000)
     assert cells.reach() == (0, 200_000)
     found = solved(cells, 66_666 + 4).log_sum_of_products
     first = np.where(np.abs(4 - near) <= 10, np.exp(-2.0 * np.abs(near) - 2.0 * np.abs(4 - near)), 0)
@@ -188,7 +190,7 @@ def test_many_cells_take_no_more_nodes_than_few():
     Whose sum is a negative binomial distribution: 20,000 rounded means miss 8,000 together.
     """
     d, q = 20_000, 2 / 7
-    cells = NumberLaws(lambda x, cell: x * np.log(q), d, 0, 400)
+    cells = Distributions(lambda x, cell: x * np.log(q), d, 0, 400)
     cells.settle(0.0)
     sums = Inversion(cells, 8_000, most_nodes=60)
     totals = np.array([7_800, 8_000, 8_150])

@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Listed, largest
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 from pymc_dirdp.inference.tree import Cells, Group, Spread
 
@@ -44,7 +44,7 @@ def test_evidence_for_every_total(name):
 @pytest.mark.parametrize("total", [4000, 60_000])
 def test_one_band_of_totals_continues_the_other(total):
     """Bands with tilts of their own against a tilt for each total."""
-    law = ProductLaw(alpha=np.ones(3), total=total, log_likelihood=dirichlet([0.5, 0.3, 0.2], 0.1, np.ones(3)))
+    law = RowPosterior(alpha=np.ones(3), total=total, log_likelihood=dirichlet([0.5, 0.3, 0.2], 0.1, np.ones(3)))
     found = log_evidences(law, total // 2, total)
     totals = np.random.default_rng(1).integers(total // 2, total, 6)
     expected = [law.at(int(n)).log_evidence for n in totals]
@@ -52,7 +52,7 @@ def test_one_band_of_totals_continues_the_other(total):
 
 
 def test_totals_that_are_some_thousand_nats_less_probable():
-    law = ProductLaw(alpha=np.ones(3), total=300, log_likelihood=geometric(np.array([150.0, 40.0, 9.0]), 0.05))
+    law = RowPosterior(alpha=np.ones(3), total=300, log_likelihood=geometric(np.array([150.0, 40.0, 9.0]), 0.05))
     totals = np.array([0, 150, 199, 240, 300])
     expected = [law.at(int(n)).log_evidence for n in totals]
     assert min(expected) < -1000
@@ -62,7 +62,7 @@ def test_totals_that_are_some_thousand_nats_less_probable():
 def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
     """A run of totals went further than the wide cell had been kept: the evidence was wrong by a factor of up to 27."""
     for y in ([0.995, 0.0025, 0.0025], [0.9995, 0.0003, 0.0002]):
-        law = ProductLaw(alpha=np.ones(3), total=100_000, log_likelihood=dirichlet(y, 0.1, np.ones(3)))
+        law = RowPosterior(alpha=np.ones(3), total=100_000, log_likelihood=dirichlet(y, 0.1, np.ones(3)))
         totals = np.arange(58_000, 62_001, 400)
         expected = [law.at(int(n)).log_evidence for n in totals]
         np.testing.assert_allclose(log_evidences(law, 58_000, 62_000)[::400], expected, rtol=0, atol=1e-9)
@@ -97,7 +97,7 @@ def test_a_private_total():
 
 def test_rows_that_share_a_total():
     first = row("geometric", total=MOST)
-    second = ProductLaw(alpha=[0.5, 0.4], total=MOST, log_likelihood=dirichlet([0.2, 0.8], 0.5, [1.0, 1.0]))
+    second = RowPosterior(alpha=[0.5, 0.4], total=MOST, log_likelihood=dirichlet([0.2, 0.8], 0.5, [1.0, 1.0]))
 
     def second_factor(n):
         return gammaln(0.5 * n + 2)
@@ -139,7 +139,7 @@ def test_larger_rows_are_near_the_truth(total):
     _, x = simulated(6, total, 2.0, rng)
     x = x.reshape(2, 3)
     z = x + rng.laplace(size=x.shape) * 4
-    rows = [ProductLaw(alpha=np.ones(3), total=total, log_likelihood=geometric(cells, 4.0)) for cells in z]
+    rows = [RowPosterior(alpha=np.ones(3), total=total, log_likelihood=geometric(cells, 4.0)) for cells in z]
     root, groups = of_rows(rows, total)
     means, sds = zip(*(one.part(0).mean_and_sd for one in root.group.given(root.law[1])), strict=True)
     # Of the sum of three noises, and of the other three, both are known of one number.
@@ -151,7 +151,7 @@ def test_larger_rows_are_near_the_truth(total):
 
 def test_rows_that_are_nearly_empty_are_drawn_too():
     """A release with little in it leaves every total open. Proposals for 350 records are next to never an empty row."""
-    law = ProductLaw(alpha=np.ones(4), total=700, log_likelihood=lambda counts, cells: 1e-5 * counts)
+    law = RowPosterior(alpha=np.ones(4), total=700, log_likelihood=lambda counts, cells: 1e-5 * counts)
     totals = np.concatenate([np.zeros(20, dtype=np.int64), [1, 2, 3], np.full(200, 300)])
     group = Group(Cells(law))
     group.start(total=300)
@@ -168,7 +168,7 @@ def test_totals_next_to_those_that_no_table_has():
         distance = np.abs(middle[cells] - counts)
         return np.where(distance <= 300, -distance / 10, -np.inf)
 
-    law = ProductLaw(alpha=alpha, total=20_000, log_likelihood=log_likelihood)
+    law = RowPosterior(alpha=alpha, total=20_000, log_likelihood=log_likelihood)
     with np.errstate(divide="raise", over="raise", invalid="raise"):
         mean, sd = of_private_total(law).law[1].part(0).mean_and_sd
     sums = np.ones(1)
@@ -187,14 +187,14 @@ def test_what_no_table_can_have_given_is_an_error_and_soon():
         return np.where(counts == 7.0 + 0 * cells, 0.0, -np.inf)
 
     # Three cells of seven records, and a total of at most twenty.
-    law = ProductLaw(alpha=np.ones(3), total=20, log_likelihood=nowhere)
+    law = RowPosterior(alpha=np.ones(3), total=20, log_likelihood=nowhere)
     with pytest.raises(ArgumentError, match="No table of counts"):
         _ = of_private_total(law).law
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_likelihood_that_is_no_number_is_refused(bad):
-    law = ProductLaw(alpha=np.ones(2), total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
+    law = RowPosterior(alpha=np.ones(2), total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
     with pytest.raises(ArgumentError, match="log-likelihood"):
         _ = of_private_total(law).law
 

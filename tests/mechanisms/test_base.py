@@ -16,8 +16,8 @@ from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMec
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.known import by_class_name, kinds, noises, registered
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.mechanisms.registry import by_class_name, kinds, noises, registered
 from pymc_dirdp.mechanisms.tree import TreeMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism

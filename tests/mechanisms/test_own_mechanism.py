@@ -12,7 +12,7 @@ import xarray as xr
 from scipy.stats import binom
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.known import registered
+from pymc_dirdp.mechanisms.registry import registered
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_mechanism.py"
 BinomialMechanism = runpy.run_path(str(EXAMPLE))["BinomialMechanism"]

@@ -11,7 +11,7 @@ from scipy.special import gammaln, xlogy
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.curve_check import check_curve
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.planning.optimal import optimal_error
 from pymc_dirdp.privacy.composition import Composition
@@ -145,7 +145,7 @@ def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms(n):
     means = {}
     for first in range(-25, n + 26):
         (row,) = mechanism.row_likelihoods(np.array([first, n - first], dtype=float))
-        distribution = ProductLaw(alpha=[1.0, 1.0], total=n, log_likelihood=row.of_cells)
+        distribution = RowPosterior(alpha=[1.0, 1.0], total=n, log_likelihood=row.of_cells)
         means[first] = distribution.means[0]
     reached = expected_kl(mechanism, n, means)
     assert reached == pytest.approx(OPTIMA[n], abs=6e-7)

@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.reading import read
-from pymc_dirdp.models.stated import stated
+from pymc_dirdp.models.privacy_unit_args import stated
+from pymc_dirdp.models.resolve_privacy_unit import read
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.privacy.people import adjacency_named
 

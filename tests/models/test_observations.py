@@ -592,7 +592,7 @@ def test_a_number_of_trials_in_a_short_float_is_refused():
     with pm.Model() as model:
         n = pytensor.shared(np.array([2.0**24], dtype="float32"), name="n")
         pm.Binomial("y", n=n, p=pm.Beta("b", 1, 1), observed=[5])
-    with pytest.raises(DataError, match="numbers? of trials"):
+    with pytest.raises(DataError, match=r"numbers? of trials"):
         total_records(*tables(model), model)
 
 

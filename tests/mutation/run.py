@@ -72,7 +72,7 @@ SWAPPED = {
     "all": "any",
     "floor": "ceil",
     "up": "down",
-    "at_least_in_short": "at_most_in_short",
+    "ceil_to_digits": "floor_to_digits",
     "first": "last",
 }
 SWAPPED |= {new: old for old, new in SWAPPED.items()}

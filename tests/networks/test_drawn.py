@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.releases.measurements import network_of
+from pymc_dirdp.releases.noisy_marginals import network_of
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["no", "yes"], "one": ["only"]}
 STRUCTURE = {"a": [], "b": ["a"], "one": []}

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import digamma
 from scipy.stats import betabinom
 
-from pymc_dirdp.numerics.quadrature import count_law
+from pymc_dirdp.numerics.quadrature import count_distribution
 
 FUNCTIONS = {
     "mean": lambda x, a: x,
@@ -25,7 +25,7 @@ def expectation(f, prior, n):
 @pytest.mark.parametrize("n", [1, 2, 255])
 def test_below_256_every_count_is_a_node(n):
     a, b = 0.7, 2.0
-    distribution = count_law(np.array([a, b]), n)
+    distribution = count_distribution(np.array([a, b]), n)
     for prior, other in ((a, b), (b, a)):
         own = distribution.priors == prior
         np.testing.assert_array_equal(distribution.counts[own], np.arange(n + 1))
@@ -39,7 +39,7 @@ def test_below_256_every_count_is_a_node(n):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_expectations_do_not_depend_on_how_counts_are_summed(prior, n, name):
     """Nine digits on both sides of 256, where blocks of counts become Gauss rules."""
-    distribution, f = count_law(np.array(prior), n), FUNCTIONS[name]
+    distribution, f = count_distribution(np.array(prior), n), FUNCTIONS[name]
     exact = expectation(f, np.array(prior), n)
     assert distribution.weights @ f(distribution.counts, distribution.priors) == pytest.approx(
         exact, rel=1e-9, abs=1e-13
@@ -49,7 +49,7 @@ def test_expectations_do_not_depend_on_how_counts_are_summed(prior, n, name):
 @pytest.mark.parametrize(("n", "rtol"), [(10**6, 1e-9), (10**9, 1e-6)])
 def test_moments_of_large_tables_and_few_nodes(n, rtol):
     prior = np.array([0.3, 2.0, 5.0])
-    distribution, total = count_law(prior, n), prior.sum()
+    distribution, total = count_distribution(prior, n), prior.sum()
     for a in prior:
         own = distribution.priors == a
         mean = distribution.weights[own] @ distribution.counts[own]
@@ -63,11 +63,11 @@ def test_moments_of_large_tables_and_few_nodes(n, rtol):
 @pytest.mark.parametrize("n", [90, 4000])
 def test_rows_share_the_records_and_equal_cells_their_nodes(n):
     prior = np.array([[1.0, 1.0, 2.0], [1.0, 2.0, 1.0], [0.5, 0.5, 3.0]])
-    distribution = count_law(prior, n)
+    distribution = count_distribution(prior, n)
     assert distribution.row_size == round(n / 3)
     np.testing.assert_array_equal(distribution.row_totals, [4, 4, 4])
     # Four kinds of cells: 1, 2, 0.5 and 3 out of 4.
-    nodes = count_law(np.array([1.0, 3.0]), distribution.row_size).counts.size // 2
+    nodes = count_distribution(np.array([1.0, 3.0]), distribution.row_size).counts.size // 2
     assert set(distribution.priors) == {0.5, 1.0, 2.0, 3.0}
     assert np.sum(distribution.priors == 1.0) == nodes
     for f in FUNCTIONS.values():
@@ -79,7 +79,7 @@ def test_rows_share_the_records_and_equal_cells_their_nodes(n):
 
 def test_equal_cells_of_unequal_rows_are_told_apart():
     prior = np.array([[1.0, 1.0], [1.0, 9.0]])
-    distribution = count_law(prior, 60)
+    distribution = count_distribution(prior, 60)
     assert distribution.weights @ distribution.counts == pytest.approx(60, rel=1e-12)
     assert distribution.weights @ distribution.counts**2 == pytest.approx(
         expectation(FUNCTIONS["second moment"], prior, 30), rel=1e-10
@@ -88,18 +88,18 @@ def test_equal_cells_of_unequal_rows_are_told_apart():
 
 def test_small_sizes():
     three = np.ones((3, 2))
-    assert count_law(three, 0).row_size == 0
-    np.testing.assert_array_equal(count_law(three, 0).counts, 0)
+    assert count_distribution(three, 0).row_size == 0
+    np.testing.assert_array_equal(count_distribution(three, 0).counts, 0)
     # One record in three rows: no row is planned as empty.
-    assert count_law(three, 1).row_size == 1
-    assert count_law(three, 8).row_size == 3
+    assert count_distribution(three, 1).row_size == 1
+    assert count_distribution(three, 8).row_size == 3
 
 
 @pytest.mark.parametrize("n", [0, 1, 100, 5000])
 @pytest.mark.parametrize("shape", [(2,), (5, 3), (20, 10)])
 def test_weights_of_a_table_add_up_to_its_cells(shape, n):
     prior = np.random.default_rng(3).gamma(1.0, size=shape) + 0.01
-    distribution = count_law(prior, n)
+    distribution = count_distribution(prior, n)
     assert distribution.weights.sum() == pytest.approx(prior.size, rel=1e-12)
     assert np.all(distribution.weights >= 0)
     assert distribution.counts.shape == distribution.priors.shape == distribution.weights.shape
@@ -110,7 +110,7 @@ def test_weights_of_a_table_add_up_to_its_cells(shape, n):
 def test_many_distinct_priors_share_nodes_with_their_neighbours(n):
     """500 distinct cells over four decades; neighbours within a few per cent share a distribution."""
     prior = 10 ** np.random.default_rng(4).uniform(-2, 2, 500)
-    distribution = count_law(prior, n)
+    distribution = count_distribution(prior, n)
     assert len(np.unique(distribution.priors)) <= 64
     assert distribution.weights.sum() == pytest.approx(500, rel=1e-12)
     # The mean of a cell is linear in its prior, so it survives exactly.
@@ -124,4 +124,4 @@ def test_many_distinct_priors_share_nodes_with_their_neighbours(n):
 
 def test_sixty_four_distinct_priors_are_kept_as_they_are():
     prior = np.linspace(0.1, 6.4, 64)
-    np.testing.assert_array_equal(np.unique(count_law(prior, 10).priors), prior)
+    np.testing.assert_array_equal(np.unique(count_distribution(prior, 10).priors), prior)

@@ -134,9 +134,9 @@ def test_releases_follow_the_distribution(noise, counts):
     mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0, noise_kind=noise)
     times, rng = 4000, np.random.default_rng(3)
 
-    def merged(law_of):
+    def merged(posterior_of):
         distribution = np.zeros((8,) * len(counts))
-        np.add.at(distribution, tuple(law_of[0].T), law_of[1])
+        np.add.at(distribution, tuple(posterior_of[0].T), posterior_of[1])
         return distribution.ravel()
 
     expected = merged(mechanism.distribution(counts))

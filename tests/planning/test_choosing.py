@@ -12,8 +12,8 @@ from scipy.special import digamma
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.inference.rows import ProductLaw
-from pymc_dirdp.mechanisms.known import noises, registered
+from pymc_dirdp.inference.rows import RowPosterior
+from pymc_dirdp.mechanisms.registry import noises, registered
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, _Plans, choose, noise_instead
 from pymc_dirdp.planning.estimate_error import estimate_error
@@ -51,7 +51,7 @@ def exact_errors(mechanism, prior, n_records, tables, rng):
     for _ in range(tables):
         x = rng.multinomial(n_records, rng.dirichlet(prior))
         (row,) = mechanism.row_likelihoods(mechanism.releases(x, 1, sampler="fast", random_seed=rng)[0])
-        law = ProductLaw(alpha=prior, total=n_records, log_likelihood=row.of_cells)
+        law = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.of_cells)
         found.append(dirichlet_log_score(prior + x, prior + law.means))
     return np.array(found)
 

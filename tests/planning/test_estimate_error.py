@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import digamma, gammaln
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.rows import ProductLaw
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
@@ -39,7 +39,7 @@ def simulated(mechanism, prior, n_records, tables, rng):
     for _ in range(tables):
         x = rng.multinomial(n_records, rng.dirichlet(prior))
         (row,) = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
-        law = ProductLaw(alpha=prior, total=n_records, log_likelihood=row.of_cells)
+        law = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.of_cells)
         found.append(errors(prior + x, (prior + law.means) / (prior.sum() + n_records)))
     return np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(tables)
 
@@ -81,7 +81,7 @@ def test_rows_of_unknown_size_are_read_as_they_are_analysed():
         totals = rng.multinomial(n_records, rng.dirichlet(np.ones(3)))
         x = np.stack([rng.multinomial(n, rng.dirichlet(np.ones(4))) for n in totals])
         rows = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
-        laws = [ProductLaw(alpha=np.ones(4), total=n_records, log_likelihood=row.of_cells) for row in rows]
+        laws = [RowPosterior(alpha=np.ones(4), total=n_records, log_likelihood=row.of_cells) for row in rows]
         counts = drawn(*of_rows(laws, n_records, log_factors=[row.of_total for row in rows]), 400, rng)
         parameters = np.stack(counts, axis=1) + 1.0
         exact.append(errors(x + 1.0, (parameters / parameters.sum(axis=-1, keepdims=True)).mean(axis=0)))

@@ -9,7 +9,7 @@ from scipy import stats
 
 from pymc_dirdp.curator.realised import realised_kl
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.quadrature import count_law
+from pymc_dirdp.numerics.quadrature import count_distribution
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, dirichlet_kl
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "curves.json"
@@ -39,7 +39,7 @@ def test_dirichlet_kl_of_equal_laws_is_zero_and_of_near_ones_does_not_cancel():
     ("n", "a", "b"), [(3, 1, 1), (300, 0.5, 1.5), (5000, 0.01, 3), (20_000, 50, 150), (3000, 1e4, 2)]
 )
 def test_the_law_of_a_count_is_beta_binomial(n, a, b):
-    law = count_law(np.array([a, b]), n)
+    law = count_distribution(np.array([a, b]), n)
     k = np.arange(n + 1)
     weights = stats.betabinom(n, a, b).pmf(k)
     first = law.priors == a if a != b else np.ones(law.priors.shape, dtype=bool)

@@ -14,7 +14,7 @@ from scipy.special import eval_legendre, gammaln, logsumexp
 from scipy.stats import chi2, norm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.known import registered
+from pymc_dirdp.mechanisms.registry import registered
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.exact import urn_counts
 
@@ -182,13 +182,13 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind,
         (name,) = put_out.published
         filled = edited(release, (("output", "p", name), put_out.facts[name]))
         if kind == "dirichlet":
-            read_as_data = rng.dirichlet(150 * put_out.values[0] + prior, size=99)
+            naive_reading = rng.dirichlet(150 * put_out.values[0] + prior, size=99)
         else:
-            read_as_data = mechanism.sample_from(put_out.published["noisy_counts"], draws=99, random_seed=rng)
+            naive_reading = mechanism.sample_from(put_out.published["noisy_counts"], draws=99, random_seed=rng)
         analysis = dirdp.analyse(filled, 99, chains=1, random_seed=rng)
         shares.append(rank(truth, analysis["posterior"]["p"].values[0], rng))
         counts.append(rank(x, analysis["latent_counts"]["p"].values[0], rng))
-        naive.append(rank(truth, read_as_data, rng))
+        naive.append(rank(truth, naive_reading, rng))
     assert p_value(shares) > 1e-4
     assert p_value(counts) > 1e-4
     assert p_value(naive) < 1e-6

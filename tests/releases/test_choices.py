@@ -122,14 +122,14 @@ def test_the_loss_of_both_together_by_enumeration():
     """
     from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
     from pymc_dirdp.privacy.composition import Composition
-    from pymc_dirdp.releases.choices import followed_by
+    from pymc_dirdp.releases.choices import with_choices
 
     first, second = RandomisedResponse(0.3), RandomisedResponse(0.5)
 
     class Chosen:
         mechanism = first
 
-    curves = followed_by((Chosen, Chosen), second)
+    curves = with_choices((Chosen, Chosen), second)
     assert isinstance(curves, Composition)
     steps = [1 / (1 + math.exp(-0.3))] * 2 + [1 / (1 + math.exp(-0.5))]
     for epsilon in (0.0, 0.2, 0.6, 1.0):

@@ -15,7 +15,7 @@ from scipy.stats import binom, chi2, laplace, norm
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference.shrinkage import SCALES
 from pymc_dirdp.releases import hierarchical
-from pymc_dirdp.releases.measurements import network_of
+from pymc_dirdp.releases.noisy_marginals import network_of
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": [1, 2], "one": ["only"], "c": ["no", "yes"]}
 STRUCTURE = {"a": [], "b": ["a"], "one": ["a"], "c": ["b", "a"]}

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.mechanisms.registry import noises
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.releases.statement import odds_factor

@@ -18,7 +18,7 @@ from pymc_dirdp.errors import (
     SeededReleaseWarning,
     UnsupportedModelError,
 )
-from pymc_dirdp.inference.sparse_law import SparseLaw
+from pymc_dirdp.inference.sparse_cells import SparsePosterior
 from pymc_dirdp.releases.opened import sparse_release
 from pymc_dirdp.sparse import SparsePrior, count_sparse, least_threshold, release_sparse
 
@@ -247,7 +247,7 @@ def release():
 
 def test_estimates_are_those_of_the_distribution(release):
     stored = sparse_release(release)
-    distribution = SparseLaw(stored.mechanism, stored.output.noisy, PRIOR.over(10**8))
+    distribution = SparsePosterior(stored.mechanism, stored.output.noisy, PRIOR.over(10**8))
     found = estimate(release, prob=(0.5, 0.9), prior=PRIOR)
     assert found.cells == tuple(release["noisy_counts"]["cell"].values.tolist())
     for i, z in enumerate(found.noisy_counts.tolist()):

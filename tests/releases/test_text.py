@@ -20,7 +20,7 @@ from pymc_dirdp.bandits import Transcript
 from pymc_dirdp.errors import ReleaseError, UnattainableError
 from pymc_dirdp.releases.grammar import understood
 from pymc_dirdp.releases.opened import from_text, opened, text_of
-from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, SparseRelease
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)

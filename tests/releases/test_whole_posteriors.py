@@ -354,7 +354,7 @@ def test_a_paper_may_read_noisy_counts_its_own_way_and_the_release_says_so(how):
     assert release["mechanism/p"].attrs["postprocess"] == how
     assert dirdp.verify(release)
     mechanism = mechanism_of("geometric", [6, 0, 0, 2], dirdp.PureDP(epsilon=0.1))
-    read = mechanism.read_as_data(published(release), how) + 1.0
+    read = mechanism.naive_reading(published(release), how) + 1.0
     drawn = release["posterior"]["p"].values[0]
     assert kstest(drawn[:, 0], "beta", args=(read[0], read[1:].sum())).pvalue > 1e-6
     text = " ".join(str(dirdp.report(release, full=True)).split())

@@ -9,9 +9,9 @@ import pytest
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.observations import read_counts
-from pymc_dirdp.models.reading import check_people, read
+from pymc_dirdp.models.privacy_unit_args import as_code, stated
+from pymc_dirdp.models.resolve_privacy_unit import check_people, read
 from pymc_dirdp.models.shared_data import same_data, shift_axis
-from pymc_dirdp.models.stated import as_code, stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.unit import added, largest
 from pymc_dirdp.privacy.people import Contribution, adjacency_named

@@ -8,15 +8,15 @@ import numpy as np
 import pymc as pm
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.models.ambiguous_unit import held_by_one, question
 from pymc_dirdp.models.blocks import overlapping
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.observation import Observation, observation
 from pymc_dirdp.models.observations import totals_of
-from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.privacy_unit import Reading
+from pymc_dirdp.models.privacy_unit_args import Stated, as_code, axis_text, check_stated
 from pymc_dirdp.models.public import check_public
-from pymc_dirdp.models.questions import held_by_one, question
 from pymc_dirdp.models.refusals import refusal
-from pymc_dirdp.models.stated import Stated, as_code, axis_text, check_stated
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.unit import (
     contribution_of_record,

@@ -7,8 +7,8 @@ from itertools import combinations
 
 from pymc_dirdp.display import aligned
 from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.privacy_unit_args import Stated, as_code, axis_text
 from pymc_dirdp.models.shared_data import same_data
-from pymc_dirdp.models.stated import Stated, as_code, axis_text
 from pymc_dirdp.models.unit import people_axes
 
 __all__ = ["held_by_one", "question"]

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import ImpossibleError
-from pymc_dirdp.inference.tables import law_of
+from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.releases.hierarchical import hierarchical_model
 from pymc_dirdp.releases.inference_setup import Inferences, Source, checked, inferences
 from pymc_dirdp.releases.likelihood import logp_of, owned
-from pymc_dirdp.releases.measurements import network_of
+from pymc_dirdp.releases.noisy_marginals import network_of
 from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["analyst_model", "latent_counts"]
@@ -135,7 +135,7 @@ def _of_network(
 def _shares(model: pm.Model, name: str, found: Inferences) -> Any:
     """The variable of a table's shares, in a model that is open."""
     seen = found.tables[name]
-    prior = law_of(seen, found.beliefs[name]).prior
+    prior = posterior_of(seen, found.beliefs[name]).prior
     for (dim, labels), size in zip(seen.share_labels, prior.shape, strict=False):
         model.add_coord(dim, range(size) if labels is None else labels)
     dims = tuple(dim for dim, _ in seen.share_labels) or None
@@ -224,7 +224,7 @@ def latent_counts(
 
 def _counts(name: str, found: Inferences, posterior: xr.Dataset, rng: np.random.Generator) -> xr.DataArray:
     seen = found.tables[name]
-    distribution = law_of(seen, found.beliefs[name])
+    distribution = posterior_of(seen, found.beliefs[name])
     shape, beta = distribution.prior.shape, seen.family == "beta"
     expected = shape[:-1] if beta else shape
     if name not in posterior or not {"chain", "draw"} <= set(posterior[name].dims):

@@ -10,7 +10,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, LedgerError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.releases import release as releasing
-from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
+from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of
 
 MECHANISM = QuantilesMechanism(3, n_candidates=9, scale=8.0, adjacency="add-remove", contribution=2)
 TERMS = {"what": "bins", "people": ("person", 2), "random_seed": None}

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.inference.observed_table import Seen
 
 __all__ = ["Beliefs", "OfTotal", "number_of", "prior_of", "row_prior_of"]
 

@@ -19,10 +19,10 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.free_total import FreeTotal
 from pymc_dirdp.inference.joint_tables import JointTables, SharedNoise, of_blocks
-from pymc_dirdp.inference.rows import ProductLaw, draw_row, refuse_undrawable
+from pymc_dirdp.inference.rows import RowPosterior, draw_row, refuse_undrawable
 from pymc_dirdp.inference.sums import TooManyNodesError
 from pymc_dirdp.mechanisms.outputs import Output
-from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
 __all__ = ["draws_given", "draws_of_data", "draws_together", "number_prior", "shared_noises", "try_distribution"]
 
@@ -123,7 +123,7 @@ def draws_of_data(part: PlannedTable, published: Array, draws: int, rng: np.rand
     how : str
         What makes the noisy table nonnegative: one of the mechanism's `readings`.
     """
-    read = part.mechanism.read_as_data(published, how)
+    read = part.mechanism.naive_reading(published, how)
     return draw_shares(np.broadcast_to(read, (draws, *read.shape)), part.table.prior, rng)
 
 
@@ -172,13 +172,13 @@ def _known_totals(part: PlannedTable) -> list[tuple[NDArray[np.intp], int]]:
     return list(zip(rows, part.totals or (part.n_records or 0,), strict=True))
 
 
-def _distribution_of_rows(part: PlannedTable, published: Array, rows: NDArray[np.intp], total: int) -> ProductLaw:
+def _distribution_of_rows(part: PlannedTable, published: Array, rows: NDArray[np.intp], total: int) -> RowPosterior:
     """The cells of the rows with these numbers, which hold so many records together."""
     of_rows, noisy = (table.reshape(-1, table.shape[-1])[rows] for table in (part.table.prior, published))
     return _distribution(part, of_rows, noisy, total)
 
 
-def _distribution(part: PlannedTable, prior: Array, published: Array, most: int) -> ProductLaw:
+def _distribution(part: PlannedTable, prior: Array, published: Array, most: int) -> RowPosterior:
     """The cells of some rows given their noisy counts, taken as one row of at most so many records."""
     mechanism, seen = part.mechanism, published.ravel()
     rows = mechanism.row_likelihoods(published)
@@ -190,7 +190,7 @@ def _distribution(part: PlannedTable, prior: Array, published: Array, most: int)
             "too many to look at one by one. If it follows a smooth curve between them, set smooth_noise = True in its "
             "class."
         )
-    return ProductLaw(
+    return RowPosterior(
         alpha=prior.ravel(),
         total=most,
         log_likelihood=rows[0].of_cells

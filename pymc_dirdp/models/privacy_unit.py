@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pymc_dirdp.models.stated import Stated
+from pymc_dirdp.models.privacy_unit_args import Stated
 from pymc_dirdp.privacy.people import Adjacency, Contribution
 
 __all__ = ["Reading"]

@@ -10,7 +10,7 @@ from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.graph import root_of
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.stated import Stated
+from pymc_dirdp.models.privacy_unit_args import Stated
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Adjacency
 

@@ -11,7 +11,7 @@ from pymc_dirdp.mechanisms.base import ChoiceMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import fingerprint_of
 from pymc_dirdp.releases.grammar import library_version
-from pymc_dirdp.releases.verification import kept_of
+from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def charged_choice(
         If the ledger refuses it.
     """
     unit, contribution = people
-    tightest, entry, identity = kept_of(guarantee, mechanism), None, secrets.token_hex(16)
+    tightest, entry, identity = tightest_guarantee(guarantee, mechanism), None, secrets.token_hex(16)
     if tightest is None or not mechanism.satisfies(tightest):
         raise UnattainableError(f"No guarantee such as {guarantee} can be stated for {what}. Ask for another kind.")
     if ledger is not None:

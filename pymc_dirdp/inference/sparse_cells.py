@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import LogWeight, NumberDraws, NumberLaws
+from pymc_dirdp.inference.numbers import Distributions, LogWeight, NumberDraws
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = ["SparseLaw", "SparsePrior", "occupied"]
+__all__ = ["SparsePosterior", "SparsePrior", "occupied"]
 
 # Beyond counts whose likelihood is exp of minus this of the largest there is nothing.
 _UNLIKELY = 60.0
@@ -109,7 +109,7 @@ class SparsePrior:
 
 @final
 @dataclass(frozen=True, eq=False)
-class SparseLaw:
+class SparsePosterior:
     """The counts of all cells given a list, which are independent of one another.
 
     Attributes
@@ -130,11 +130,11 @@ class SparseLaw:
         return self.mechanism.n_cells - len(self.noisy)
 
     @cached_property
-    def other(self) -> NumberLaws:
+    def other(self) -> Distributions:
         """The distribution of the count of each cell that is not listed."""
         return self._settled(lambda x, _: self._log_below(x), np.array([self.mechanism.threshold]))
 
-    def given(self, noisy: Integers) -> NumberLaws:
+    def given(self, noisy: Integers) -> Distributions:
         """The distributions of the counts of listed cells with these noisy counts."""
         z, u = noisy.astype(np.float64), 1 / self.mechanism.scale
         return self._settled(lambda x, i: -u * np.abs(z[i] - x), noisy)
@@ -147,13 +147,13 @@ class SparseLaw:
             inside = np.log1p(-np.exp(-u * (np.maximum(room, 0) + 1) - total))
         return np.where(room >= 0, inside, u * room - total)
 
-    def _settled(self, log_likelihood: LogWeight, middle: Integers) -> NumberLaws:
+    def _settled(self, log_likelihood: LogWeight, middle: Integers) -> Distributions:
         """Distributions with a likelihood that falls like the noise from the middle on."""
         prior, mean = self.prior, self.prior.n_records / self.prior.concentration
         # Beyond its mode the prior falls, too.
         mode = max(0.0, prior.concentration / self.mechanism.n_cells - 1) * mean
         most = np.maximum(middle, math.ceil(mode)) + math.ceil(_UNLIKELY * self.mechanism.scale) + 50
-        laws = NumberLaws(lambda x, i: prior.log_mass(x) + log_likelihood(x, i), len(middle), 0, most)
+        laws = Distributions(lambda x, i: prior.log_mass(x) + log_likelihood(x, i), len(middle), 0, most)
         laws.settle(0.0)
         return laws
 
@@ -181,6 +181,6 @@ class SparseLaw:
         return sums
 
 
-def occupied(laws: NumberLaws) -> Array:
+def occupied(laws: Distributions) -> Array:
     """The probability of each of some counts that it is not 0. The first numbers are all nodes."""
-    return np.bincount(laws.node_law, laws.masses * (laws.nodes > 0.5), laws.size)
+    return np.bincount(laws.node_distribution, laws.masses * (laws.nodes > 0.5), laws.size)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chisquare, kstest, nbinom
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.sparse_law import SparseLaw, SparsePrior, occupied
+from pymc_dirdp.inference.sparse_cells import SparsePosterior, SparsePrior, occupied
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 
 
@@ -39,9 +39,9 @@ def test_priors_that_cannot_be(n_records, n_occupied):
         SparsePrior(n_records, n_occupied, 100)
 
 
-def law_of(n_cells=1000, threshold=9, scale=2.0, noisy=(), n_records=500.0, n_occupied=50.0):
+def posterior_of(n_cells=1000, threshold=9, scale=2.0, noisy=(), n_records=500.0, n_occupied=50.0):
     mechanism = SparseGeometricMechanism(n_cells, threshold, scale)
-    return SparseLaw(mechanism, np.array(noisy, dtype=np.int64), SparsePrior(n_records, n_occupied, n_cells))
+    return SparsePosterior(mechanism, np.array(noisy, dtype=np.int64), SparsePrior(n_records, n_occupied, n_cells))
 
 
 def summary(laws):
@@ -65,13 +65,13 @@ def by_hand(law, likelihood):
 
 @pytest.mark.parametrize("z", [9, 15, 40, 700])
 def test_a_listed_cell_by_hand(z):
-    law = law_of(noisy=[z])
+    law = posterior_of(noisy=[z])
     expected = by_hand(law, lambda x: mpmath.exp(-mpmath.mpf(abs(z - x)) / 2))
     assert summary(law.given(law.noisy)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_another_cell_by_hand():
-    law = law_of()
+    law = posterior_of()
     q = mpmath.exp(mpmath.mpf(-1) / 2)
 
     def below(x):
@@ -83,7 +83,7 @@ def test_another_cell_by_hand():
 @pytest.mark.parametrize("z", [10_000, 10**7, 10**12, 2**53])
 def test_large_counts(z):
     """By a prior that hardly knows what to expect, a large noisy count is a large count."""
-    law = law_of(n_cells=10**10, threshold=50, noisy=[z], n_records=1e15, n_occupied=1000.0)
+    law = posterior_of(n_cells=10**10, threshold=50, noisy=[z], n_records=1e15, n_occupied=1000.0)
     mean, variance, holds = summary(law.given(law.noisy))
     assert mean == pytest.approx(z, rel=1e-3)
     # Laplace noise of scale 2 on integers has the variance 2 q / (1 - q)^2.
@@ -95,7 +95,7 @@ def test_large_counts(z):
 
 def test_a_prior_that_contradicts_the_list():
     """A prior by which no cell holds 5000 records takes a noisy count of 5000 for noise, in two parts or in one."""
-    law = law_of(n_cells=10**6, threshold=50, noisy=[1200], n_records=10.0, n_occupied=9.0)
+    law = posterior_of(n_cells=10**6, threshold=50, noisy=[1200], n_records=10.0, n_occupied=9.0)
     found = summary(law.given(law.noisy))
     expected = by_hand(law, lambda x: mpmath.exp(-mpmath.mpf(abs(1200 - x)) / 2))
     assert found == pytest.approx(expected, rel=1e-9)
@@ -105,7 +105,7 @@ def test_a_prior_that_contradicts_the_list():
 def test_noise_of_billions():
     """The prior is nearly flat there, and the noise Laplace's: a count has its scale, and is cut at 0."""
     scale, z = 2.0**30, 2**37
-    law = law_of(n_cells=10**10, threshold=2**36, scale=scale, noisy=[z], n_records=1e15, n_occupied=1000.0)
+    law = posterior_of(n_cells=10**10, threshold=2**36, scale=scale, noisy=[z], n_records=1e15, n_occupied=1000.0)
     mean, variance, holds = summary(law.given(law.noisy))
     assert mean == pytest.approx(z, rel=0.03)
     assert variance == pytest.approx(2 * scale**2, rel=0.1)
@@ -113,7 +113,7 @@ def test_noise_of_billions():
 
 
 def test_draws_have_the_law():
-    law = law_of(noisy=[9, 30, 9])
+    law = posterior_of(noisy=[9, 30, 9])
     listed, others = law.draw(20_000, np.random.default_rng(1))
     assert listed.shape == (20_000, 3)
     for i, z in enumerate((9, 30, 9)):
@@ -141,7 +141,7 @@ def test_truths_lie_among_draws_as_often_as_they_should():
         truth = rng.negative_binomial(shape, prior.concentration / (prior.concentration + 300.0), n_cells)
         cells = np.flatnonzero(truth)
         listed, noisy = mechanism.release(cells, truth[cells], random_seed=rng)
-        law = SparseLaw(mechanism, noisy, prior)
+        law = SparsePosterior(mechanism, noisy, prior)
         drawn, others = law.draw(draws, rng)
         totals = drawn.sum(axis=1) + others
         ranks["total"].append((np.sum(totals < truth.sum()) + rng.random() * (1 + np.sum(totals == truth.sum()))) / 50)

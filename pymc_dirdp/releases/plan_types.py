@@ -9,14 +9,14 @@ from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
-from pymc_dirdp.releases.choices import PrivateChoice, followed_by
+from pymc_dirdp.releases.choices import PrivateChoice, with_choices
 from pymc_dirdp.releases.grammar import Text, library_version
 from pymc_dirdp.releases.wording import assumed
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
     from pymc_dirdp.releases.report import Report
 
-__all__ = ["Plan", "PlannedTable", "made_again"]
+__all__ = ["Plan", "PlannedTable", "rebuild"]
 
 # The tables that the one line of a plan names.
 _SHOWN = 3
@@ -195,7 +195,7 @@ class Plan(Text):
     @property
     def composition(self) -> PrivacyCurves:
         """The privacy curves of the whole release, and of what was chosen before."""
-        return followed_by(self.after, self.tables_alone)
+        return with_choices(self.after, self.tables_alone)
 
     @property
     def tables_alone(self) -> PrivacyCurves:
@@ -203,7 +203,7 @@ class Plan(Text):
         return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.draws)
 
 
-def made_again(plan: Plan) -> Plan:
+def rebuild(plan: Plan) -> Plan:
     """The same plan, checked, with mechanisms that remember no computed value. The plan may come from a file.
 
     Raises
