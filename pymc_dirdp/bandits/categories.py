@@ -80,11 +80,20 @@ class ShareBelief(GridBelief):
         sweeps: int = _SWEEPS,
     ) -> None:
         self.prior, self.mechanism, self.batches = prior, mechanism, batches
-        noisy = np.array([output for _, output in batches], dtype=np.float64).reshape(-1, len(prior))
-        counts = sampled_counts(noisy, mechanism.scale, np.array(prior), sweeps)
-        self._concentrations = np.array(prior) + counts
-        self._worths = np.array(mechanism.worths)
-        self.grid = self._filled() if grid is None else grid
+        self._grid, self._sweeps, self._worths = grid, sweeps, np.array(mechanism.worths)
+
+    @cached_property
+    def _concentrations(self) -> Array:
+        """Parameters of the Dirichlet distribution of the shares, for each sample of the counts."""
+        noisy = np.array([output for _, output in self.batches], dtype=np.float64).reshape(-1, len(self.prior))
+        sizes = np.array([size for size, _ in self.batches], dtype=np.int64)
+        prior = np.array(self.prior)
+        return prior + sampled_counts(noisy, sizes, self.mechanism.scale, prior, self._sweeps)
+
+    @cached_property
+    @override
+    def grid(self) -> Grid:  # type: ignore[override]
+        return self._filled() if self._grid is None else self._grid
 
     @override
     def and_batch(self, size: int, released: Any) -> "ShareBelief":
@@ -142,13 +151,15 @@ class ShareBelief(GridBelief):
         return np.asarray(gammas @ self._worths / gammas.sum(axis=1))
 
 
-def sampled_counts(noisy: Array, scale: float, prior: Array, sweeps: int) -> Integers:
+def sampled_counts(noisy: Array, sizes: Integers, scale: float, prior: Array, sweeps: int) -> Integers:
     """Samples of the true counts of all batches together, given the noisy counts of each.
 
     Parameters
     ----------
     noisy : array, shape (batches, cells)
-        Integers; each row adds up to the size of its batch.
+        Integers, as doubles: noise may be larger than what 64 bits hold.
+    sizes : array of int, shape (batches,)
+        How many rewards each batch has.
     scale : float
         The probability of noise `z` is proportional to `exp(-sum(abs(z)) / scale)`.
     prior : array, shape (cells,)
@@ -162,7 +173,7 @@ def sampled_counts(noisy: Array, scale: float, prior: Array, sweeps: int) -> Int
 
     Examples
     --------
-    >>> counts = sampled_counts(np.array([[12.0, 5.0, 3.0]]), 2.0, np.ones(3), sweeps=4)
+    >>> counts = sampled_counts(np.array([[12.0, 5.0, 3.0]]), np.array([20]), 2.0, np.ones(3), sweeps=4)
     >>> counts.sum(axis=1)
     array([20, 20, 20, 20])
     """
@@ -171,17 +182,18 @@ def sampled_counts(noisy: Array, scale: float, prior: Array, sweeps: int) -> Int
         return np.zeros((1, cells), dtype=np.int64)
     # Everybody who has the release computes the same.
     rng = np.random.default_rng([int(one) if one >= 0 else 2**62 - int(one) for one in noisy.ravel()])
-    counts = np.stack([_start(row) for row in noisy])
-    levels = 1 + math.ceil(math.log(max(2 * scale, 1.0), 4))
+    counts = np.stack([_start(row, int(size)) for row, size in zip(noisy, sizes, strict=True)])
+    # No step is much larger than the noise, and none as large as a batch.
+    levels = 1 + math.ceil(math.log(max(min(2 * scale, float(sizes.max())), 1.0), 4))
     kept = np.empty((_FIRST + sweeps, cells), dtype=np.int64)
     _walk_compiled()(rng, noisy, scale, prior, counts, levels, kept)
     return kept[_FIRST:]
 
 
-def _start(noisy: Array) -> Integers:
-    """Counts near noisy ones with the same sum: too little in some cells is taken from the largest ones."""
-    counts = np.maximum(noisy, 0).astype(np.int64)
-    excess = int(counts.sum() - noisy.sum())
+def _start(noisy: Array, size: int) -> Integers:
+    """Counts near noisy ones: what is too much in all is taken from the largest ones."""
+    counts = np.clip(noisy, 0, size).astype(np.int64)
+    excess = sum(counts.tolist()) - size
     for cell in np.argsort(-counts):
         taken = min(excess, int(counts[cell]))
         counts[cell] -= taken

@@ -106,25 +106,31 @@ class BatchRun:
     ) -> None:
         self.design, self.state, self._bits, self._rng, self._chosen = design, state, bits, rng, list(places)
         self.file: StateFile | None = None
-        self._beliefs = [believed(design.prior, design.mechanism, tuple(one)) for one in state.released]
+        # Computed when they are asked for: a text of many batches may be opened only to be shown.
+        self._beliefs: dict[int, GridBelief] = {}
         self._ahead: list[int] = []
+
+    def _belief(self, place: int) -> GridBelief:
+        if place not in self._beliefs:
+            batches = tuple(self.state.released[place])
+            self._beliefs[place] = believed(self.design.prior, self.design.mechanism, batches)
+        return self._beliefs[place]
 
     def settle(self, settings: Settings[Design]) -> None:
         """Choose among other arms from now on; those that are new have no rewards yet."""
         if self.file is not None:
             self.file.settle(settings.to_json())
         cells = len(self.design.mechanism.worths)
-        for _ in settings.arms[len(self._beliefs) :]:
+        for _ in settings.arms[len(self.state.released) :]:
             self.state.released.append([])
             self.state.open.append(OpenBatch((0,) * cells))
-            self._beliefs.append(believed(self.design.prior, self.design.mechanism, ()))
         self._chosen = settings.places
         self._ahead.clear()
 
     def choose(self, size: int) -> list[int]:
         """The arms of the next visitors, each by a draw of all mean rewards from their posteriors."""
         while len(self._ahead) < size:
-            theta = np.stack([self._beliefs[place].draw(max(_AHEAD, size), self._rng) for place in self._chosen])
+            theta = np.stack([self._belief(place).draw(max(_AHEAD, size), self._rng) for place in self._chosen])
             self._ahead += [self._chosen[best] for best in theta.argmax(axis=0).tolist()]
         return [self._ahead.pop() for _ in range(size)]
 
@@ -146,9 +152,10 @@ class BatchRun:
                 people[fingerprint] = used + 1
             after.open[arm] = after.open[arm].plus(self.design.mechanism.cell(reward, self._bits))
             finished += self._closed(after, arm)
-        beliefs = list(self._beliefs)
+        beliefs = dict(self._beliefs)
         for arm, _, size, output in finished:
-            beliefs[arm] = beliefs[arm].and_batch(size, output)
+            if arm in beliefs:
+                beliefs[arm] = beliefs[arm].and_batch(size, output)
         # All that can fail comes before this line.
         if self.file is not None and finished:
             self.file.release(after, finished)
@@ -170,7 +177,7 @@ class BatchRun:
 
     def beliefs(self) -> Sequence[GridBelief]:
         """The posterior of each arm that is chosen."""
-        return tuple(self._beliefs[place] for place in self._chosen)
+        return tuple(self._belief(place) for place in self._chosen)
 
     def table(self, arms: Sequence[Hashable], worth: Worth) -> "xr.Dataset":
         """What was released, batch by batch."""

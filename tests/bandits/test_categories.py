@@ -46,7 +46,9 @@ def enumerated(batches, scale, prior):
 )
 def test_sampled_counts_have_the_enumerated_distribution(batches, scale, prior):
     exact = enumerated(batches, scale, prior)
-    sampled = sampled_counts(np.array(batches, dtype=float), scale, prior, sweeps=100_000)
+    sampled = sampled_counts(
+        np.array(batches, dtype=float), np.array([sum(z) for z in batches]), scale, prior, sweeps=100_000
+    )
     keys, seen = np.unique(sampled[::25], axis=0, return_counts=True)
     observed = dict(zip(map(tuple, keys.tolist()), seen, strict=True))
     assert set(observed) <= set(exact)
@@ -235,12 +237,13 @@ def test_what_cannot_be_counted_is_refused():
             dirdp.simulate_bandit(bandit, shares, 100)
 
 
-@pytest.mark.parametrize("scale", [2.0**-20, 1e-3, 1e6])
+@pytest.mark.parametrize("scale", [2.0**-20, 1e-3, 1e6, 2.0**70, 2.0**600])
 @pytest.mark.parametrize("size", [1, 7, 10**9])
 def test_noise_and_batches_of_any_size_have_a_posterior(scale, size):
     mechanism = BatchCounts(scale, (0.0, 0.5, 1.0))
     output = mechanism.simulated((size, 0, 0), np.random.default_rng(1))
     belief = ShareBelief((1.0, 1.0, 1.0), mechanism, ((size, output),), sweeps=200)
+    assert (belief._concentrations.sum(axis=1) == size + 3).all()
     assert 0 < belief.mean < 1
     assert belief.weights.sum() == pytest.approx(1)
     assert np.isfinite(belief.draw(100, np.random.default_rng(2))).all()

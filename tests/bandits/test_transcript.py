@@ -7,6 +7,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import Transcript
+from pymc_dirdp.bandits import runs as runs_of_bandits
 
 
 def run(**options):
@@ -109,3 +110,18 @@ def test_a_run_with_draws_of_every_round_has_no_transcript():
     )
     with pytest.raises(dirdp.errors.ArgumentError, match="every-round"):
         bandit.transcript()
+
+
+def test_a_text_is_opened_without_computing_a_posterior(bandit, tmp_path, monkeypatch):
+    """A text of a megabyte may have 100,000 batches, whose posterior takes half a minute."""
+    dirdp.save(bandit.transcript(), tmp_path / "run.json")
+
+    def computed(*_):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(runs_of_bandits, "believed", computed)
+    found = dirdp.load(tmp_path / "run.json")
+    assert found.released.identical(bandit.released)
+    assert str(found.report()) == str(bandit.report())
+    with pytest.raises(AssertionError, match="computed"):
+        found.posterior()
