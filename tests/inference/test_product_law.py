@@ -9,7 +9,7 @@ from scipy.special import gammaln, logsumexp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.rows import RowPosterior
 
-from .laws import ALPHA, LIKELIHOODS, Y, brute_force, dirichlet, geometric, log_probability, row, tabulated
+from .laws import ALPHA, LIKELIHOODS, Y, brute_force, dirichlet, log_probability, row, tabulated
 
 
 @pytest.mark.parametrize("least", [0, 2])
@@ -147,28 +147,3 @@ def test_known_shares_against_brute_force(name):
     means = probabilities @ tables
     np.testing.assert_allclose(law.tilted.count_means, means, rtol=1e-10)
     np.testing.assert_allclose(law.variances, probabilities @ (tables - means) ** 2, rtol=1e-9)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("total", "d", "spread"), [(12_000, 2, 1.0), (30_000, 4, 3.0), (30_000, 12, 1.0), (10**6, 3, 100.0)]
-)
-@pytest.mark.parametrize("noise", [True, False])
-def test_the_work_that_near_shares_spare_changes_nothing(total, d, spread, noise):
-    """Means, evidence and moments with and without, for shares near the usual ones, far from them, and at an edge."""
-    rng = np.random.default_rng(d)
-    usual = rng.dirichlet(np.ones(d))
-    seen = np.round(usual * total)
-    log_likelihood = geometric(seen, spread) if noise else dirichlet(usual, 0.02 / spread, np.ones(d))
-    plain = RowPosterior(alpha=np.ones(d), total=total, log_likelihood=log_likelihood)
-    near = replace(plain, log_shares=np.log(usual))
-    edge = np.append(usual[:-2], [0.0, usual[-2:].sum()])
-    for shares in (usual, rng.dirichlet(1 + usual * 300), rng.dirichlet(np.ones(d)), rng.dirichlet(np.ones(d)), edge):
-        with np.errstate(divide="ignore"):
-            logs = np.log(shares)
-        fresh, spared = (replace(plain, log_shares=logs, near=one) for one in (None, near))
-        assert spared.log_evidence == pytest.approx(fresh.log_evidence, abs=1e-14 * total + 1e-10)
-        np.testing.assert_allclose(spared.tilted.count_means, fresh.tilted.count_means, rtol=1e-8, atol=1e-8)
-    # What is near was not changed by what was taken from it.
-    again = replace(near)
-    assert near.log_evidence == again.log_evidence
