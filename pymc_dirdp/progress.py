@@ -88,4 +88,4 @@ class Bar:
 
 
 QUIET = Bar(0, "steps", shown=False)
-"""A bar for anyone who shows none."""
+"""A bar that is not shown."""

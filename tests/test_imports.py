@@ -39,7 +39,7 @@ def loaded_after(*stages):
 
 
 def test_the_mathematics_needs_numpy_and_scipy_alone():
-    """Every module that is no model, anyone who adds it, also when it is put to work."""
+    """Every module that is no model, also when it is put to work."""
     assert {"privacy.curves", "planning.calibration", "mechanisms.dirichlet", "inference.observed_table"} <= set(
         MATHEMATICS
     )

@@ -102,7 +102,7 @@ def test_nothing_is_written_to_files_and_other_programs(monkeypatch, capsys):
 
 
 def test_a_notebook_without_widgets_shows_no_bar_and_no_warning(monkeypatch, recwarn):
-    """The library rich warns there, beside the result of anyone who only waited for a second."""
+    """The library rich warns there, beside a result that took more than a second."""
     shown = []
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     monkeypatch.setattr(rich_console.Console, "is_terminal", True)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A home-made word, and what the field says.
 WORDS = {
-    r"laws?": "distribution",
+    r"laws?(?! of large numbers)": "distribution",
     r"promis(?:e|es|ed|ing)": "guarantee",
     r"put(?:s|ting)? out": "output",
     r"whole numbers?": "integer",

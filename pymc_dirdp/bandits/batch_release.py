@@ -403,7 +403,7 @@ class BatchCounts(CurvesOf):
     A coin that rounds a category to the least or the largest worth has the variance `mu * (1 - mu)`, whatever the
     rewards are; the counts have the variance of the worths themselves. A reward that is replaced moves from one cell to
     another, which costs the privacy of one noisy sum, whatever the number of categories. The noise on the mean worth is
-    larger than that of a sum, about twice for five categories, so the counts win from some `10 / epsilon**2` rewards
+    larger than that of a sum, about twice for five categories, so the counts win from some `15 / epsilon**2` rewards
     on.
 
     Parameters

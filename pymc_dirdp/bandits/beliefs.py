@@ -1,5 +1,6 @@
 """What is believed of mean rewards given what was released."""
 
+import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -158,7 +159,7 @@ class Grid:
         return np.asarray(np.sin(self.low + (self.high - self.low) * position / CELLS) ** 2)
 
 
-class GridBelief:
+class GridBelief(abc.ABC):
     """The posterior of the mean reward of one arm, as probabilities of the cells of a grid."""
 
     grid: Grid
@@ -179,9 +180,9 @@ class GridBelief:
         """Independent draws of the mean reward."""
         return self.grid.at(np.interp(rng.random(size) * self.cdf[-1], self.cdf, np.arange(CELLS + 1.0)))
 
+    @abc.abstractmethod
     def and_batch(self, size: int, released: Any) -> "GridBelief":
         """The posterior after one more release."""
-        raise NotImplementedError
 
 
 @final

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.batches import BatchSimulation
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import Worth
@@ -206,9 +205,12 @@ def simulate_bandit(
         policy = policy.design
     if isinstance(policy, Design):
         epsilon = policy.mechanism.pure_epsilon
-        if shares is None and isinstance(policy.mechanism, BatchCounts):
+        cells = len(policy.mechanism.worths)
+        if shares is None or shares.shape[1] != cells:
+            shares = np.stack([1 - mu, mu], axis=1)
+        if shares.shape[1] != cells:
             raise ArgumentError("mechanism='counts' counts categories: pass the shares of the categories of each arm.")
-        policy = BatchSimulation(policy, shares if isinstance(policy.mechanism, BatchCounts) else None)
+        policy = BatchSimulation(policy, shares)
     if not isinstance(policy, Policy):
         raise ArgumentError(f"Expected a ThompsonSampler or an object with name and play, got {type_name(policy)}.")
     regret, pulls = policy.play(mu, rounds, runs, generator(random_seed), progressbar=progressbar)

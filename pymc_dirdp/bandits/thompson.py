@@ -67,7 +67,7 @@ class ThompsonSampler(BanditView):
         For rewards that are categories: the public worth of each, such as `{"left": 0, "bought": 1, "subscribed": 12}`.
         A reward is then one of these names, and mean rewards are in the units of the worth. The category is rounded to
         the least or the largest worth by a coin, without bias; or counted, with `mechanism="counts"`, which is better
-        where the worths vary less than the coin and some `10 / epsilon**2` rewards of an arm are expected.
+        where the worths vary less than the coin and some `15 / epsilon**2` rewards of an arm are expected.
     ledger : Ledger, optional
         Is charged once, now, for the whole run.
     path : path-like, optional

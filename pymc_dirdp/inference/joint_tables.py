@@ -168,7 +168,7 @@ class SharedNoise:
     outputs : tuple of array
         The noisy counts of each table.
     priors : tuple of array
-        Those that the tables' shares have for anyone who reads another table.
+        The priors of the tables' shares when another table is read.
     """
 
     mechanisms: tuple[Mechanism, ...]
@@ -214,7 +214,7 @@ class JointPosterior:
     likelihoods : JointLikelihoods
         Of its rows.
     beliefs : Beliefs
-        Of anyone who infers.
+        The analyst's priors of private totals.
     """
 
     def __init__(self, output: Seen, likelihoods: JointLikelihoods, beliefs: Beliefs) -> None:

@@ -105,7 +105,7 @@ class Pooled:
         return [list(chain.from_iterable(row)) for row in zip(*(p.row_likelihoods() for p in self.parts), strict=True)]
 
     def damaged(self, problem: str) -> Exception:
-        """The error about numbers that no mechanism can have output."""
+        """The error about numbers that no mechanism can release."""
         return self.parts[0].damaged(problem)
 
 
@@ -117,7 +117,7 @@ def pooled(tables: Sequence[Seen], *, own_prior: bool) -> Seen:
     tables : sequence of Seen
         The table of each release.
     own_prior : bool
-        Whether anyone who infers has a prior of their own; otherwise all models must have the same.
+        Whether the analyst has a prior of their own; otherwise all models must have the same.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What anybody who infers has to know of one table, wherever it comes from."""
+"""What inference has to know of one table, wherever it comes from."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ _LEAST_PRIOR, _MOST_PRIOR = 1e-100, 1e16
 
 
 class Seen(Protocol):
-    """One table, and all that was output of it: from a release, from a mechanism alone, or from several of those."""
+    """One table, and all that was published of it: from a release, from a mechanism alone, or from several of those."""
 
     @property
     def name(self) -> str:
@@ -30,7 +30,7 @@ class Seen(Protocol):
 
     @property
     def prior(self) -> Array:
-        """The prior of the shares, in the shape of the table: the default of anyone who infers."""
+        """The prior of the shares, in the shape of the table: the default of an analyst."""
 
     @property
     def n_records(self) -> int | None:
@@ -80,7 +80,7 @@ class Seen(Protocol):
         """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
 
     def damaged(self, problem: str) -> Exception:
-        """The error about numbers that no mechanism can have output."""
+        """The error about numbers that no mechanism can release."""
 
 
 @contextmanager

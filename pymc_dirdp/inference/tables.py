@@ -1,4 +1,4 @@
-"""From what was output of tables to trees of sums: the distributions of all counts and shares.
+"""From the outputs of tables to trees of sums: the distributions of all counts and shares.
 
 A row is a group of cells. Rows that hold a known number of records together, or an unknown one with a prior, are one
 tree: its root is that number, its nodes are the row totals, and the leaves the counts. An output tells the numbers of

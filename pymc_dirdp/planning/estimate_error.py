@@ -112,7 +112,7 @@ def estimated_shares(
     counts : array, shape of `prior`
         Made-up counts.
     public : bool
-        Whether anyone who estimates knows how many records there are.
+        Whether the analyst knows how many records there are.
     rng : numpy.random.Generator
     times : int, optional
         Simulate so many releases, and estimate from each alone.
@@ -198,7 +198,7 @@ class _Rows:
 
     @property
     def most(self) -> int:
-        """The largest total that anyone who estimates takes for possible."""
+        """The largest total that an estimate takes for possible."""
         return self.n_records if self.public else 2 * self.n_records
 
     def totals(self, seen: tuple[Array, float] | None) -> tuple[Array, Array]:

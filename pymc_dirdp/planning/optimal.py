@@ -54,7 +54,7 @@ def optimal_error(guarantee: Guarantee, *, prior: ArrayLike, n_records: int) -> 
 
     Notes
     -----
-    The best output is the expected frequency given all that is output. If it is `m`, its expected divergence is the
+    The best output is the expected frequency given all that is released. If it is `m`, its expected divergence is the
     entropy of `m` less the expected entropy of the frequencies. The entropy is concave, so it is at least the least of
     its chords between any points, and with chords in its place the least error is that of a linear programme. What
     solves it is a mechanism, whose own error is an upper bound. Its outputs become further points, until both agree.

@@ -54,7 +54,7 @@ def legend(ax: Axes) -> Axes:
 
 
 def marked(ax: Axes) -> Axes:
-    """The axes with the word "confidential" across the picture, where cutting off a marginal does not remove it."""
+    """The axes with the word "confidential" across the picture, where cutting off an edge does not remove it."""
     ax.text(
         *(0.5, 0.5, "confidential"),
         transform=ax.transAxes,

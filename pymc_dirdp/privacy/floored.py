@@ -60,7 +60,7 @@ _UP = 1 + 1e-12
 # A closed form is used while its rounding error is below this share of it.
 _TRUSTED = 1e-10
 # Divergences have relative errors below this number, with what a maximiser that is a little off leaves out.
-_MARGINAL = 2e-9
+_MARGIN = 2e-9
 # Where the whole integral sees so little of V's shape, V's largest value serves.
 _FLAT = 1e-9
 # A larger sum of shapes is not looked at, where the largest one is for a smaller one.
@@ -474,7 +474,7 @@ def largest_divergences(
     if np.any(some := lost & ~flat):
         each = np.repeat(orders[some], candidates.shape[1]), candidates[some].ravel()
         values[some] = _kernel(*each, r, floor, ceiling, joins=joins).reshape(-1, candidates.shape[1])
-    largest = values.max(axis=1) * (1 + _MARGINAL)
+    largest = values.max(axis=1) * (1 + _MARGIN)
     # No divergence is larger than that of the largest variance (statement 3 on the page of proofs).
     return np.asarray(np.minimum(largest, orders * (r * r) / 2 * most))
 

@@ -25,7 +25,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 __all__ = ["ComposedLoss", "FiniteDistributions", "LossDistribution", "discretised", "product_of"]
 
 # This slack covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
-_MARGINAL = 1e-10
+_MARGIN = 1e-10
 # At most this share of a tilted distribution lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
 # The tilts are in units of one over the standard deviation of the composed loss.
@@ -75,8 +75,8 @@ def discretised(step: float, forward: Array, backward: Array) -> LossDistributio
     ----------
     Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Connect the dots, https://doi.org/10.56553/popets-2022-0122.
     """
-    above, infinite = _positive_masses(step, forward * (1 + _MARGINAL))
-    below, _ = _positive_masses(step, backward * (1 + _MARGINAL))
+    above, infinite = _positive_masses(step, forward * (1 + _MARGIN))
+    below, _ = _positive_masses(step, backward * (1 + _MARGIN))
     # A loss of -l has exp(-l) times the probability that the other distribution gives to it.
     below = below * np.exp(-step * np.arange(1, len(backward)))
     rest = 1.0 - math.fsum([infinite, *above, *below])

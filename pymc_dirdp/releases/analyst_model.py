@@ -1,4 +1,4 @@
-"""Models of anyone who infers from a release: a model to start from, and counts behind the draws of one's own."""
+"""Models for inference from a release: a model to start from, and counts behind the draws of one's own."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -58,7 +58,7 @@ _NOTHING = "it says what no such text says, or contradicts itself"
 
 
 class Text(abc.ABC):
-    """What is published as a text: it says facts alone, and anyone who reads them believes nothing."""
+    """What is published as a text: it says facts alone, and each is checked when it is read."""
 
     called: ClassVar[str]
     """What it is, in a word or two; a text says it in its first line."""

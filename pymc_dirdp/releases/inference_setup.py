@@ -42,7 +42,7 @@ class Told:
     same_people : bool
         Whether the records of all tables of a release may be those of the same people.
     has_own_prior : bool
-        Whether the prior of the tables is that of anyone who infers, and no model's.
+        Whether the prior of the tables is the analyst's own, and no model's.
     deterministics : tuple of Deterministic
         Formulas over the tables, of the first release.
     """

@@ -1,4 +1,4 @@
-"""A plan as a text that people can read, and back. Anyone who reads it believes nothing that it says."""
+"""A plan as a text that people can read, and back. What it says is checked when it is read."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace

@@ -72,7 +72,7 @@ def judge_of(
     n_records : int
         The public number of records, or that to plan for, above 0.
     public : bool
-        Whether anyone who predicts knows it.
+        Whether it is known when a record is predicted.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def fit_errors(
     n_records : int
         The public number of records, or that to plan for.
     public : bool
-        Whether anyone who fits knows the number of records.
+        Whether the number of records is known to the fit.
 
     Returns
     -------

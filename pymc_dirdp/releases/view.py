@@ -1,6 +1,6 @@
 """The tree that shows a release, as `pm.sample` returns one: a function of its text, and of nothing else.
 
-The same text has the same tree, anyone who makes it: draws given noisy counts take their random numbers from a
+The same text has the same tree everywhere: draws given noisy counts take their random numbers from a
 generator that the digest of the output seeds. They are public, because they follow from what is published.
 """
 

@@ -85,7 +85,7 @@ def tables_saved(n: int) -> Callable[[], object]:
 
 
 def _of_a_file(use: Callable[[Path], object]) -> Callable[[int], Callable[[], object]]:
-    """What is done with a file of so many tables, by anyone who has it."""
+    """What is done with a file of so many tables."""
 
     def make(n: int) -> Callable[[], object]:
         release = dirdp.sample(LOOSE, model_of(n), progressbar=False)

@@ -332,7 +332,7 @@ def test_no_section_for_a_ledger(alone, run):
 
 @pytest.mark.thorough
 def test_two_processes_on_one_ledger(budget, run):
-    """At most as many releases as the budget allows, anyone who is faster."""
+    """At most as many releases as the budget allows, whatever process is faster."""
     run("ledger", "survey.toml", "--new")
     command = [sys.executable, "-m", "pymc_dirdp", "release", "survey.toml", "survey.csv", "--out"]
     running = [subprocess.Popen([*command, f"{i}.json"], stdout=-1, stderr=-1, text=True) for i in range(3)]

@@ -43,7 +43,8 @@ def test_the_reference_concentrations(floor, epsilon, known):
         (ApproxDP(epsilon=2.0, delta=1e-9), 1e-6),
         (RenyiDP(order=5, epsilon=0.1), 1e-4),
         (RenyiDP(order=1, epsilon=0.1), 1e-4),
-        (ZeroCDP(rho=0.02), 1e-9),
+        # Divergences are raised by 2e-9 of themselves, which is 1e-9 of r.
+        (ZeroCDP(rho=0.02), 2e-9),
     ],
 )
 def test_the_guarantee_is_kept_and_nothing_is_left(guarantee, slack, alpha, adjacency):

@@ -1,4 +1,4 @@
-"""Marginals of whole models, from the plan to anyone who reads the file."""
+"""Marginals of whole models, from the plan to the readers of the file."""
 
 import itertools
 import math
