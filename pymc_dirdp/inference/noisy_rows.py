@@ -27,11 +27,12 @@ prod_k s_k times the probability I that independent X_k ~ g_k add up to n, and
 
     I = 1/M sum_{j<M} prod_k phi_k(2 pi j / M) exp(-2 pi i j n / M),    phi_k(u) = E exp(i u X_k),
 
-if no two sums within M of one another have both a probability: M is the length of the support of the sum or, where
-that is longer, twice the distance that all but 1e-17 of the sum keep from n. Because of t the probability I is about
-1 over the standard deviation of the sum, so the sum over j, whose terms are at most 1, has nearly all its digits. In
-E[x_k], phi_k is replaced by that of x g_k(x). The products of all other cells are those of the ones before and after,
-because a phi_k may be 0. The sum over j ends where two products are below 1e-17, as each |phi| falls at first.
+if no two sums M apart have both a probability: M is the length of the support of the sum or, where that is less, more
+than the distance from n that all but 1e-17 of the sum keep. Because of t the probability I is about 1 over the standard
+deviation of the sum, so the sum over j, whose terms are at most 1, has nearly all its digits. In E[x_k], phi_k is
+replaced by that of x g_k(x). The products of all other cells are those of the ones before and after, because a phi_k
+may be 0. Waves are taken several at once: cosines of sums of two terms at the same distance from the mode, and sines of
+their differences. They end where two products are below 1e-17, as each |phi| falls at first.
 """
 
 import math
@@ -52,6 +53,8 @@ from pymc_dirdp.sampling.discrete_noise import compiled
 __all__ = ["NoisyRows", "PublishedRows", "noisy_rows"]
 
 _SIGNATURE = "(boolean, float64, float64[:,:], float64[:,:], int64[:], float64[:,:])"
+# So many waves are summed at once.
+_WAVES = 32
 
 
 @final
@@ -159,7 +162,7 @@ def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | None:
 
 @cache
 def _compiled() -> Callable[..., Any]:
-    return compiled(_SIGNATURE, _rows, _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair, _tilt, _wave_row)
+    return compiled(_SIGNATURE, _rows, _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair, _tilted, _wave_row)
 
 
 def _step(normal: bool, b: float, a: float, z: float, x: float) -> float:
@@ -264,140 +267,117 @@ def _pair(normal: bool, b: float, a: float, c: float, y: float, z: float, n: flo
     return value, low + first / total
 
 
-def _tilt(normal: bool, b: float, a: Any, z: Any, n: float) -> float:
-    """A number t such that the means of the cells with weights a + t add up to n, about: Newton's method, held."""
-    low, high = -math.inf, math.inf
-    top = -math.inf
-    for k in range(len(a)):
-        top = max(top, a[k])
-    t = math.log(max(n, 0.5)) - top
-    for _ in range(200):
+def _tilted(normal: bool, b: float, a: Any, z: Any, n: float) -> tuple[float, list[Any], Any, Any, float, float]:
+    """A number t such that the means of the cells with weights a + t add up to n, about: Newton's method, held.
+
+    The others are the terms of each cell over their sum, their modes, the places of these, and the mean and the
+    variance of the sum of the cells.
+    """
+    low, high, largest, total = -math.inf, math.inf, -math.inf, 0.0
+    for log_weight in a:
+        largest = max(largest, log_weight)
+    for log_weight in a:
+        total += math.exp(log_weight - largest)
+    modes, places = np.zeros(len(a)), np.zeros(len(a), dtype=np.int64)
+    t = math.log(n / total) - largest
+    while True:
+        every = []
         mean, variance = 0.0, 0.0
         for k in range(len(a)):
-            if a[k] == -math.inf:
-                continue
-            mode = _mode(normal, b, a[k] + t, z[k])
-            terms, place = _terms(normal, b, a[k] + t, z[k], mode)
-            total, first, second = 0.0, 0.0, 0.0
+            modes[k] = _mode(normal, b, a[k] + t, z[k])
+            terms, places[k] = _terms(normal, b, a[k] + t, z[k], modes[k])
+            terms /= terms.sum()
+            first, second = 0.0, 0.0
             for i in range(len(terms)):
-                total += terms[i]
-                first += terms[i] * (i - place)
-                second += terms[i] * (i - place) ** 2
-            mean += mode + first / total
-            variance += second / total - (first / total) ** 2
+                first += terms[i] * (i - places[k])
+                second += terms[i] * (i - places[k]) ** 2
+            mean += modes[k] + first
+            variance += second - first**2
+            every.append(terms)
         miss = n - mean
-        if abs(miss) <= 0.3 * math.sqrt(variance) + 1e-6:
-            return t
-        if miss > 0:
-            low = t
-        else:
-            high = t
+        low, high = (t, high) if miss > 0 else (low, t)
         step = t + max(min(miss / max(variance, 1e-3), 5.0), -5.0)
         if not low < step < high:
             step = (low + high) / 2
-        if step == t:
-            return t
+        # Two standard deviations cost a digit of the sum over waves, and another step costs more.
+        if miss**2 <= 4 * variance + 1e-6 or step in (t, low, high):
+            return t, every, modes, places, mean, variance
         t = step
-    return t
 
 
 def _wave_row(normal: bool, b: float, a: Any, z: Any, n: float, means: Any) -> float:
     """`log S` of one row of several cells without n!; the means of the counts are written into `means`."""
-    if n == 0:
-        value = 0.0
-        for k in range(len(a)):
+    cells, possible = len(a), False
+    for log_weight in a:
+        possible |= log_weight > -math.inf
+    if n == 0 or not possible:
+        value = 0.0 if n == 0 else -math.inf
+        for k in range(cells):
             means[k] = 0.0
             value += _log_term(normal, b, 0.0, z[k], 0.0)
         return value
-    cells = 0
-    for k in range(len(a)):
-        cells += a[k] > -math.inf
-    if cells == 0:
-        return -math.inf
-    t = _tilt(normal, b, a, z, n)
-    modes, places = np.zeros(len(a)), np.zeros(len(a), dtype=np.int64)
-    lengths = np.zeros(len(a), dtype=np.int64)
-    every = []
-    mean, variance, span, widest = 0.0, 0.0, 0, 0
-    value = -n * t
-    for k in range(len(a)):
-        mode = _mode(normal, b, a[k] + t, z[k])
-        if a[k] == -math.inf:
-            terms, place = np.ones(1), 0
-        else:
-            terms, place = _terms(normal, b, a[k] + t, z[k], mode)
-        total = terms.sum()
-        first, second = 0.0, 0.0
+    t, every, modes, places, mean, variance = _tilted(normal, b, a, z, n)
+    value, gap, span, widest = -n * t, n - modes.sum(), 0, 0
+    for k in range(cells):
+        value += _log_term(normal, b, a[k] + t, z[k], modes[k]) - math.log(every[k][places[k]])
+        span += len(every[k]) - 1
+        widest = max(widest, places[k], len(every[k]) - 1 - places[k])
+    m = int(min(span + 1.0, math.ceil(widest + 9 * math.sqrt(variance) + abs(n - mean)) + 2))
+    # Terms at the same distance from the mode meet the same wave: their sum its cosine, their difference its sine.
+    even, odd = np.zeros((cells, widest + 1)), np.zeros((cells, widest + 1))
+    for k in range(cells):
+        terms, place = every[k], places[k]
         for i in range(len(terms)):
-            terms[i] /= total
-            first += terms[i] * (i - place)
-            second += terms[i] * (i - place) ** 2
-        value += math.log(total) + _log_term(normal, b, a[k] + t, z[k], mode)
-        modes[k], places[k], lengths[k] = mode, place, len(terms)
-        mean += mode + first
-        variance += second - first**2
-        span += len(terms) - 1
-        widest = max(widest, place, len(terms) - 1 - place)
-        every.append(terms)
-    gap = n
-    for k in range(len(a)):
-        gap -= modes[k]
-    reach = 2 * (widest + 9 * math.sqrt(variance) + abs(n - mean)) + 4
-    m = int(min(span + 1.0, math.ceil(reach)))
-    real, imaginary = np.empty(len(a)), np.empty(len(a))
-    real_x, imaginary_x = np.empty(len(a)), np.empty(len(a))
-    before_r, before_i = np.empty(len(a) + 1), np.empty(len(a) + 1)
-    cosines, sines = np.empty(widest + 1), np.empty(widest + 1)
+            even[k, abs(i - place)] += terms[i]
+            odd[k, abs(i - place)] += terms[i] if i > place else -terms[i]
+        odd[k, 0] = 0.0
     circle_r, circle_i = np.empty(m), np.empty(m)
     for i in range(m):
         circle_r[i], circle_i[i] = math.cos(2 * math.pi * i / m), math.sin(2 * math.pi * i / m)
-    probability, small = 0.0, 0
-    sums = np.zeros(len(a))
-    for j in range(m // 2 + 1):
-        # Angles are added as integers, so they keep their digits.
-        angle = 0
-        for i in range(widest + 1):
-            cosines[i], sines[i] = circle_r[angle], circle_i[angle]
-            angle += j
-            angle -= m if angle >= m else 0
-        for k in range(len(a)):
-            terms, place = every[k], places[k]
-            r, s, rx, sx = 0.0, 0.0, 0.0, 0.0
-            for i in range(place + 1):
-                term, x = terms[place - i], -i
-                r += term * cosines[i]
-                s -= term * sines[i]
-                rx += term * x * cosines[i]
-                sx -= term * x * sines[i]
-            for i in range(1, lengths[k] - place):
-                term = terms[place + i]
-                r += term * cosines[i]
-                s += term * sines[i]
-                rx += term * i * cosines[i]
-                sx += term * i * sines[i]
-            real[k], imaginary[k], real_x[k], imaginary_x[k] = r, s, rx, sx
-        # The wave of n, and both j and M - j: their terms are conjugate to one another.
-        angle = (int(gap) * j) % m
-        both = 1.0 if j == 0 or 2 * j == m else 2.0
-        before_r[0], before_i[0] = both * circle_r[angle], -both * circle_i[angle]
-        for k in range(len(a)):
-            before_r[k + 1] = before_r[k] * real[k] - before_i[k] * imaginary[k]
-            before_i[k + 1] = before_r[k] * imaginary[k] + before_i[k] * real[k]
-        probability += before_r[len(a)]
-        after_r, after_i = 1.0, 0.0
-        for k in range(len(a) - 1, -1, -1):
-            others_r = before_r[k] * after_r - before_i[k] * after_i
-            others_i = before_r[k] * after_i + before_i[k] * after_r
-            sums[k] += others_r * real_x[k] - others_i * imaginary_x[k]
-            kept = after_r * real[k] - after_i * imaginary[k]
-            after_i = after_r * imaginary[k] + after_i * real[k]
-            after_r = kept
-        small = small + 1 if math.hypot(before_r[len(a)], before_i[len(a)]) < 1e-17 else 0
-        if small == 2:
+    cosines, sines = np.empty((widest + 1, _WAVES)), np.empty((widest + 1, _WAVES))
+    waves = np.empty((4, cells, _WAVES))
+    before = np.empty((2, cells + 1, _WAVES))
+    probability, sums = 0.0, np.zeros(cells)
+    for start in range(0, m // 2 + 1, _WAVES):
+        for j in range(_WAVES):
+            # Those of j and M - j are conjugate to one another. The wave of n stands before the first cell.
+            both = 0.0 if start + j > m // 2 else (1.0 if start + j == 0 or 2 * (start + j) == m else 2.0)
+            angle, turn = 0, (start + j) % m
+            # Angles are added as integers, so they keep their digits.
+            for i in range(widest + 1):
+                cosines[i, j], sines[i, j] = circle_r[angle], circle_i[angle]
+                angle += turn
+                angle -= m if angle >= m else 0
+            angle = (int(gap) * turn) % m
+            before[0, 0, j], before[1, 0, j] = both * circle_r[angle], -both * circle_i[angle]
+        waves[:] = 0.0
+        for k in range(cells):
+            real, imaginary, real_x, imaginary_x = waves[0, k], waves[1, k], waves[2, k], waves[3, k]
+            for i in range(max(places[k], len(every[k]) - 1 - places[k]) + 1):
+                here, there = even[k, i], odd[k, i]
+                for j in range(_WAVES):
+                    real[j] += here * cosines[i, j]
+                    imaginary[j] += there * sines[i, j]
+                    real_x[j] += i * there * cosines[i, j]
+                    imaginary_x[j] += i * here * sines[i, j]
+            for j in range(_WAVES):
+                before[0, k + 1, j] = before[0, k, j] * real[j] - before[1, k, j] * imaginary[j]
+                before[1, k + 1, j] = before[0, k, j] * imaginary[j] + before[1, k, j] * real[j]
+        after_r, after_i = np.ones(_WAVES), np.zeros(_WAVES)
+        for k in range(cells - 1, -1, -1):
+            for j in range(_WAVES):
+                others_r = before[0, k, j] * after_r[j] - before[1, k, j] * after_i[j]
+                others_i = before[0, k, j] * after_i[j] + before[1, k, j] * after_r[j]
+                sums[k] += others_r * waves[2, k, j] - others_i * waves[3, k, j]
+                kept = after_r[j] * waves[0, k, j] - after_i[j] * waves[1, k, j]
+                after_i[j] = after_r[j] * waves[1, k, j] + after_i[j] * waves[0, k, j]
+                after_r[j] = kept
+        probability += before[0, cells].sum()
+        if np.abs(before[:, cells, -2:]).max() < 1e-17:
             break
     if not probability > 0:
         return -math.inf
-    for k in range(len(a)):
+    for k in range(cells):
         means[k] = modes[k] + sums[k] / probability
     return value + math.log(probability / m)
 

@@ -34,6 +34,22 @@ def test_public_rows_are_the_sum_over_all_tables(seed):
     np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("normal", [False, True])
+def test_short_rows_have_fewer_waves_than_are_taken_at_once(normal):
+    """Sums of narrow cells, also far from the noisy counts, against all tables."""
+    rng = np.random.default_rng(5)
+    for cells, n in [(3, 1), (3, 2), (4, 1), (5, 5), (7, 2)] * 8:
+        scale = float(np.exp(rng.uniform(np.log(0.1), np.log(6.0))))
+        noise = CellNoise(normal, 1 / (2 * scale**2) if normal else 1 / scale, 0.0)
+        noisy = np.round(rng.laplace(scale=4 * scale, size=(1, cells)))
+        p = np.maximum(rng.dirichlet(np.full(cells, 0.1)), 1e-200)
+        x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
+        logs = gammaln(n + 1) + terms(x, p, noise, noisy).sum(axis=1)
+        value, means = NoisyRows(noise, noisy, np.array([n])).likelihood(np.log(p)[None])
+        assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
+        np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_private_rows_are_sums_over_all_counts(seed):
     rng = np.random.default_rng(seed)
