@@ -88,7 +88,9 @@ class Table:
             budget = epsilon + math.log(DELTA) / (order - 1)
             if budget > 0:
                 guarantee = dirdp.RenyiDP(order=order, epsilon=budget)
-                mechanism = dirdp.calibrate(guarantee, prior=self.prior, strategy="algorithm-1")
+                mechanism = dirdp.calibrate(
+                    guarantee, prior=self.prior, mechanism=dirdp.mechanisms.Dirichlet(strategy="algorithm-1")
+                )
                 found.append(self.of_draw(mechanism.alpha, mechanism.r))
         return min(found)
 

@@ -196,7 +196,7 @@ def kept(ledger):
 
 
 def used(ledger):
-    return ledger.spend(HALF, what="hair", reservation=1)
+    return ledger.using(1).spend(HALF, what="hair")
 
 
 @pytest.mark.parametrize(("late", "lasting"), KINDS)

@@ -21,6 +21,7 @@ from mpmath import mp, mpf
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import noises
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
 
@@ -264,7 +265,9 @@ PUBLIC = {
     "contribution": st.sampled_from([1, 1, 1, 2, 5, 1000]),
 }
 CHOICES = PUBLIC | {
-    "strategy": st.sampled_from(["optimal", "optimal", "temper", "inflate", "algorithm-1"]),
+    "mechanism": st.sampled_from(["optimal", "optimal", "temper", "inflate", "algorithm-1"]).map(
+        lambda strategy: Dirichlet(strategy=strategy)
+    ),
     "objective": st.sampled_from(["posterior", "estimate"]),
 }
 

@@ -22,6 +22,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.releases.description import described
 
 # Four bytes are not all zeros, no size or offset in a file is so large, and sums stay below the 2**31 of PyMC.
@@ -40,8 +41,8 @@ TIGHT = dirdp.RenyiDP(order=2, epsilon=1e-4)
 TINY = dirdp.ApproxDP(epsilon=1e-8, delta=1e-12)
 WAYS = {
     "dirichlet": (LOOSE, {}),
-    "temper": (TIGHT, {"strategy": "temper"}),
-    "exact": (TIGHT, {"strategy": "temper", "sampler": "exact"}),
+    "temper": (TIGHT, {"mechanism": Dirichlet(strategy="temper")}),
+    "exact": (TIGHT, {"mechanism": Dirichlet(strategy="temper"), "sampler": "exact"}),
     "gaussian": (TINY, {"mechanism": "gaussian"}),
     "laplace": (TINY, {"mechanism": "laplace"}),
     "geometric": (TINY, {"mechanism": "geometric"}),
@@ -310,7 +311,7 @@ def test_the_library_itself_keeps_nothing(entropy):
     # Its own numbers, because the library may remember a number of records that was public elsewhere.
     cells = [count + 1000003 for count in CELLS]
     model = one_table(cells)
-    for options in ({}, {"mechanism": "geometric"}, {"sampler": "exact", "strategy": "temper"}):
+    for options in ({}, {"mechanism": "geometric"}, {"sampler": "exact", "mechanism": Dirichlet(strategy="temper")}):
         sampler = options.pop("sampler", "fast")
         plan = dirdp.plan(TIGHT, model, adjacency="add-remove", n_records=PLANNED, **options)
         dirdp.sample(plan, model, sampler=sampler)

@@ -23,7 +23,7 @@ def compute(given):
         # P2's calibration at gamma 2 bounds the orders up to 3.
         guarantee = dirdp.TruncatedCDP(rho=rho, omega=3.0)
         printed = dirdp.papers.p2_theorem_1_prior(rho=rho, gamma=2.0)
-        inflated = dirdp.calibrate(guarantee, prior=flat, strategy="inflate")
+        inflated = dirdp.calibrate(guarantee, prior=flat, mechanism=dirdp.mechanisms.Dirichlet(strategy="inflate"))
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=flat)
         for n in (1000,) if given.quick else (10, 100, 1000, 10_000):
             optimal = dirdp.calibrate(guarantee, prior=flat, n_records=n)

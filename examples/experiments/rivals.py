@@ -116,7 +116,7 @@ def under_renyi(epsilon, shapes, n_records):
     """All publishers under (5, epsilon)-Rényi privacy of tables of these shapes, as in P1's Figures 4, 5 and 7."""
     tables = len(shapes)
     part = dirdp.RenyiDP(order=ORDER, epsilon=epsilon / tables)
-    printed = dirdp.calibrate(part, prior=np.ones(2), strategy="algorithm-1")
+    printed = dirdp.calibrate(part, prior=np.ones(2), mechanism=dirdp.mechanisms.Dirichlet(strategy="algorithm-1"))
     exact = {shape: own_draw(part, shape, n_records) for shape in set(shapes)}
     geometric = dirdp.mechanisms.GeometricMechanism.for_guarantee(part, prior=np.ones(2))
     sigma = papers.p1_gaussian_sigma(order=ORDER, epsilon=epsilon, tables=tables)

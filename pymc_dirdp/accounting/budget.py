@@ -312,10 +312,8 @@ def _leaking(
 _LEAST = 1e-9
 
 
-def check_ledger_type(ledger: object, *, reservation: object = None) -> None:
-    """Refuse what somebody passes in the place of a ledger, such as its limit or its path, or a reservation of none."""
-    if reservation is not None and ledger is None:
-        raise ArgumentError("reservation is the number of an entry of a ledger. Pass ledger= too, or leave it out.")
+def check_ledger_type(ledger: object) -> None:
+    """Refuse what somebody passes in the place of a ledger, such as its limit or its path."""
     if ledger is not None and not hasattr(ledger, "spend"):
         raise ArgumentError(
             f"Expected ledger to be a Ledger, got {type_name(ledger)}. Make it once, by Ledger(limit) or "
@@ -352,7 +350,7 @@ def without_reservation(place: str, position: Position, number: int | None) -> P
     still = ", ".join(map(str, position.reservations)) or "none"
     raise ArgumentError(
         f"Entry {number} of {place[0].lower()}{place[1:]} is no reservation that can be used. Open: {still}. Make one "
-        "by ledger.reserve(...), or leave reservation out."
+        "by ledger.reserve(...), or leave using() out."
     )
 
 

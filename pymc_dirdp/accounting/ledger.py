@@ -278,7 +278,6 @@ class Ledger(Tabular):
         min_count: float | None = None,
         groups: Iterable[Iterable[str]] | None = None,
         digest: str | None = None,
-        reservation: int | None = None,
     ) -> Entry:
         """Record a release, before it is drawn.
 
@@ -302,9 +301,6 @@ class Ledger(Tabular):
             The tables of each group, where no unit feeds two groups.
         digest : str, optional
             A fingerprint of the plan.
-        reservation : int, optional
-            The number of a reservation that :meth:`reserve` made. Its cost is given back when that of the release is
-            added, in one step, and it cannot be used again.
 
         Returns
         -------
@@ -327,8 +323,7 @@ class Ledger(Tabular):
         `min_count` and `groups`. The ledger's text lists them.
         """
         terms = Terms.checked(unit=unit, contribution=contribution, min_count=min_count, groups=groups, digest=digest)
-        uses = None if reservation is None else integer(1, reservation=reservation)
-        asked = _Asked(one_line(what=what), guarantee, mechanism, adjacency, terms, uses=uses)
+        asked = _Asked(one_line(what=what), guarantee, mechanism, adjacency, terms, uses=self._uses)
         (entry,) = self._recorded(asked, times=1)
         return entry
 
@@ -360,7 +355,7 @@ class Ledger(Tabular):
         Returns
         -------
         reservations : tuple of Entry
-            Pass the number of one to :meth:`spend`, or to `sample(..., ledger=ledger, reservation=number)`.
+            Pass the number of one to :meth:`using`, as in `sample(..., ledger=ledger.using(number))`.
 
         Raises
         ------
@@ -383,7 +378,7 @@ class Ledger(Tabular):
         >>> kept = ledger.reserve(PureDP(epsilon=0.2), what="hair, each quarter", times=4, unit="record")
         >>> [entry.number for entry in kept], ledger.left
         ([1, 2, 3, 4], {'epsilon': 0.2})
-        >>> ledger.spend(PureDP(epsilon=0.2), what="hair, first quarter", reservation=1).number
+        >>> ledger.using(1).spend(PureDP(epsilon=0.2), what="hair, first quarter").number
         5
         >>> ledger.left
         {'epsilon': 0.2}
@@ -391,6 +386,24 @@ class Ledger(Tabular):
         terms = Terms.checked(unit=unit, contribution=None, min_count=None, groups=None, digest=None)
         asked = _Asked(one_line(what=what), guarantee, mechanism, adjacency, terms, reserved=True)
         return self._recorded(asked, times=integer(1, times=times))
+
+    def using(self, reservation: int) -> "Ledger":
+        """The same ledger, whose next release uses a reservation.
+
+        Parameters
+        ----------
+        reservation : int
+            The number of an entry that :meth:`reserve` made. Its cost is given back when that of the release is added,
+            in one step, and it cannot be used again.
+
+        Returns
+        -------
+        ledger : Ledger
+            Pass it wherever a ledger is asked for. A second release through it is refused.
+        """
+        view = object.__new__(Ledger)
+        view._store, view._uses = self._store, integer(1, reservation=reservation)
+        return view
 
     def _recorded(self, asked: "_Asked", *, times: int) -> tuple[Entry, ...]:
         """The entries of some equal releases or reservations, which are durable once this returns."""
@@ -449,11 +462,14 @@ class Ledger(Tabular):
         where = "" if self.path is None else f", {str(self.path)!r}"
         fixed = "" if self.adaptive else ", adaptive=False"
         unit = "" if header.unit is None else f", unit={header.unit!r}"
-        return f"Ledger({self.limit!r}{where}{fixed}, adjacency={self.adjacency!r}{unit})"
+        used = "" if self._uses is None else f".using({self._uses})"
+        return f"Ledger({self.limit!r}{where}{fixed}, adjacency={self.adjacency!r}{unit}){used}"
 
     _columns = COLUMNS
     # The last balance and the head that it belongs to: an optimal composition takes a second.
     _known: tuple[str, tuple[str | None, tuple[Amount, ...]]] | None = None
+    # The reservation that the next release uses.
+    _uses: int | None = None
 
     @override
     def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
@@ -464,7 +480,9 @@ class Ledger(Tabular):
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:
             raise LedgerError("A ledger in memory cannot be copied: both copies could spend it. Give it a path.")
-        return {"path": self.path, "header": self._store.header, "known": (self._store.identity, self.head)}
+        known = self._store.identity, self.head
+        return {"path": self.path, "header": self._store.header, "known": known, "uses": self._uses}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._uses = state.pop("uses")
         self._store = Store(**state)

@@ -22,6 +22,7 @@ from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, round_scale_up
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.planning.prices import calibrate
@@ -205,7 +206,7 @@ class BatchDraw(CurvesOf):
                 "mechanism='dirichlet' is for one reward of a person: how several in different batches add up is not "
                 "known. Use mechanism='geometric'."
             )
-        mechanism = calibrate(guarantee, prior=np.array(prior), strategy="temper")
+        mechanism = calibrate(guarantee, prior=np.array(prior), mechanism=Dirichlet(strategy="temper"))
         return cls((float(mechanism.alpha[0]), float(mechanism.alpha[1])), mechanism.r)
 
     @property

@@ -10,6 +10,7 @@ from pymc_dirdp.bandits.design import checked_prior
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.planning.allocation import allocate, composed
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -73,7 +74,7 @@ class EveryRound:
         """The mechanism of one draw, such that all of them keep the guarantee together."""
 
         def calibrated(_: str, share: Guarantee) -> DirichletMechanism:
-            return calibrate(share, prior=np.array(self.prior), strategy="temper")
+            return calibrate(share, prior=np.array(self.prior), mechanism=Dirichlet(strategy="temper"))
 
         draws = {"groups": (("arm",),), "draws": self.horizon}
         return allocate(self.guarantee, calibrated, weights={"arm": 1.0}, **draws)["arm"]  # type: ignore[arg-type]

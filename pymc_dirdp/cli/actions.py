@@ -248,6 +248,10 @@ def release(
     """The report of a release, which is drawn and written. The data are read after the charge."""
     facts = declared(declaration)
     budget = _ledger(facts, new=False)
+    if reservation is not None:
+        if budget is None:
+            raise ArgumentError("A reservation is one of a ledger, and [ledger] declares none.")
+        budget = budget.using(reservation)
     with new_file(out, force=force) as aside:
         refuse_unreadable(data)
         given = None if plan_file is None else _read_plan(plan_file, facts)
@@ -261,7 +265,7 @@ def release(
 
         sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
         chosen = given or _plan(facts, model)
-        drawn = sample_sealed(chosen, model, sealed, reservation=reservation, progressbar=False)
+        drawn = sample_sealed(chosen, model, sealed, progressbar=False)
         save(drawn, aside)
     return report_of(drawn)
 
@@ -353,7 +357,8 @@ def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
 
     options: dict[str, Any] = facts.options
     # The command shows a bar of its own.
-    return planned(facts.guarantee, model, progressbar=False, contribution=facts.contribution, **options)
+    plan: Plan = planned(facts.guarantee, model, progressbar=False, contribution=facts.contribution, **options)
+    return plan
 
 
 def _read_plan(path: Path, facts: Declaration) -> "Plan":

@@ -4,12 +4,13 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
+from pymc_dirdp.mechanisms.settings import SETTINGS, Dirichlet, Marginals
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 
@@ -17,8 +18,7 @@ __all__ = ["Declaration", "declared", "written"]
 
 _SECTIONS = ("guarantee", "people", "variables", "options", "data", "ledger")
 _OF_A_VARIABLE = ("categories", "given", "prior")
-_OF_A_MECHANISM = ("mechanism", "strategy", "objective", "weights", "measure", "noise")
-_OPTIONS = ("adjacency", "draws", "n_records", "min_count", *_OF_A_MECHANISM)
+_OPTIONS = ("adjacency", "draws", "mechanism", "min_count", "n_records", "objective", "weights")
 _OF_DATA = ("counts", "records", "delimiter")
 
 
@@ -39,7 +39,7 @@ class Declaration:
     contribution : int
         How many records one person has at most.
     options : dict
-        Further options of :func:`pymc_dirdp.plan`.
+        Further options of :func:`pymc_dirdp.plan`. A mechanism is named, or has settings.
     counts : str or None
         The column that says how many records a row of the data stands for.
     records : int or None
@@ -105,7 +105,9 @@ def declared(path: Path) -> Declaration:
     counts = data.get("counts")
     if counts is not None and (not isinstance(counts, str) or counts in variables):
         raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
-    options = _known("[options]", sections.get("options", {}), _OPTIONS)
+    options = dict(_known("[options]", sections.get("options", {}), _OPTIONS))
+    if isinstance(options.get("mechanism"), dict):
+        options["mechanism"] = _settings(options["mechanism"])
     if "records" in data and options.get("adjacency", "replace-one") != "replace-one":
         raise ArgumentError(
             "records in [data] is for adjacency = 'replace-one'. Under 'add-remove' the number of records is private, "
@@ -128,6 +130,13 @@ def declared(path: Path) -> Declaration:
         ledger=path.parent / ledger["path"] if ledger else None,
         limit=_guarantee("limit of [ledger]", ledger["limit"]) if ledger else None,
     )
+
+
+def _settings(facts: dict[str, Any]) -> Dirichlet | Marginals:
+    """A mechanism with settings of its own."""
+    kind = SETTINGS[one_of(SETTINGS, **{"kind of mechanism in [options]": facts.get("kind")})]
+    _known("mechanism in [options]", facts, ("kind", *(field.name for field in fields(kind))))
+    return kind(**{name: value for name, value in facts.items() if name != "kind"})
 
 
 def written(

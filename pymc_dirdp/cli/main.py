@@ -28,7 +28,7 @@ _DONE, _FALSE, _WRONG, _DATA, _REFUSED, _OWN = CODES
 # How errors write arguments of functions that a declaration has, too.
 _OTHERWISE = re.compile(r", as in otherwise=\{[^}]*\}")
 _ARGUMENT = re.compile(
-    r"\b(adjacency|draws|mechanism|measure|min_count|n_records|noise|objective|strategy|weights)="
+    r"\b(adjacency|draws|mechanism|min_count|n_records|objective|weights)="
     r"('[^']*'|\"[^\"]*\"|\d[\w.]*)?"
 )
 

@@ -14,5 +14,7 @@ from pymc_dirdp.mechanisms.joint_table import ZeroSumJointTableMechanism as Zero
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism as MarginalsMechanism
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism as QuantilesMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet as Dirichlet
+from pymc_dirdp.mechanisms.settings import Marginals as Marginals
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism as SparseGeometricMechanism
 from pymc_dirdp.mechanisms.tree import TreeMechanism as TreeMechanism

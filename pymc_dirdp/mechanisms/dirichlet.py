@@ -463,8 +463,9 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         shape = self.shape[:-1] if of_success else self.shape
         return Draws.read(facts, {DRAWS: (draws, *shape)}, table, of_success=of_success)
 
+    @property
     @override
-    def draws_in_words(self, how: str | None) -> str:
+    def draws_in_words(self) -> str:
         return ONE_DRAW
 
     @override

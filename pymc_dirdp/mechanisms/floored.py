@@ -402,8 +402,9 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
         return Draws.read(facts, {self.publishes: (draws, *self.shape)}, table)
 
+    @property
     @override
-    def draws_in_words(self, how: str | None) -> str:
+    def draws_in_words(self) -> str:
         return ONE_DRAW
 
     @override

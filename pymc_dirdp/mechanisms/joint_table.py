@@ -97,7 +97,6 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     noise: ClassVar[type[JointMechanism]] = JointMechanism
     """Of all blocks together."""
     is_joint: ClassVar[bool] = True
-    readings: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -263,8 +263,9 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         shapes = {name: tuple(self.shape[axis] for axis in own) for name, own in axes.items()}
         return Marginals.read(facts, shapes, table, axes=axes)
 
+    @property
     @override
-    def draws_in_words(self, how: str | None) -> str:
+    def draws_in_words(self) -> str:
         return (
             "the shares are one estimate, fitted to the noisy counts of all tables; it is no draw, so no interval "
             "follows from it"

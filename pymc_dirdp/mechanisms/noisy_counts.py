@@ -229,7 +229,6 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     """
 
     publishes = "noisy_counts"
-    readings: ClassVar[tuple[str, ...]] = POSTPROCESSES
     formula = "exact draws from the posterior given the noisy counts: Dirichlet(x + prior), averaged over all counts x"
     facts = (
         Fact("prior", "prior", "table"),
@@ -403,10 +402,6 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def postprocessed(self, released: Array) -> Array:
         return postprocessed(released, self.postprocess, noise=self.noise_sd)
-
-    @override
-    def naive_reading(self, output: Array, how: str) -> Array:
-        return postprocessed(output, how, noise=self.noise_sd)
 
     @property
     def _relation(self) -> Adjacency:

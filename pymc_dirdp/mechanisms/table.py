@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
 from pymc_dirdp.mechanisms.outputs import DRAWS, NoisyTable, Output
@@ -104,8 +103,6 @@ class TableMechanism(Mechanism):
     """What a release says of it, beside `adjacency` and `contribution`."""
     publishes: ClassVar[str]
     """The name of what is published. Where several tables are, their names start so."""
-    readings: ClassVar[tuple[str, ...]] = ()
-    """The ways in which papers read what is published as data, as in `sample(postprocess=...)`."""
     formula: ClassVar[str]
     """The distribution of a draw, as a formula for the report; braces hold fields."""
 
@@ -168,32 +165,23 @@ class TableMechanism(Mechanism):
         """What is published, as words."""
         return self.publishes.replace("_", " ")
 
-    def draws_in_words(self, how: str | None) -> str:
-        """What the draws of a release are, and what they are not; `how` is from :meth:`reading`."""
-        if how is None:
+    @property
+    def draws_in_words(self) -> str:
+        """What the draws of a release are, and what they are not."""
+        if self.has_inference:
             return (
                 f"the draws are from the posterior given the {self.published_in_words}, so their means and intervals "
                 "are right"
             )
-        inferred = "no posterior given them is computed here"
-        if self.reading(None) is None:
-            inferred = "dirdp.analyse(release) draws from the posterior given them"
         return (
-            f"the draws take the {self.published_in_words} for the data, as papers do, so their intervals are too "
-            f"short; {inferred}"
+            f"the draws take the {self.published_in_words} for the data, so their intervals are too short; no "
+            "posterior given them is computed here"
         )
 
-    def reading(self, postprocess: str | None) -> str | None:
-        """How papers read what is published as data: the given way, if any; None where draws are made given it.
-
-        Raises
-        ------
-        ArgumentError
-            If that is no way for this mechanism.
-        """
-        if postprocess is None or not self.readings:
-            return None
-        return one_of(self.readings, postprocess=postprocess)
+    @property
+    def has_inference(self) -> bool:
+        """Whether posteriors are computed given what is published. If not, draws take it for the data."""
+        return True
 
     @classmethod
     def refuse_private_totals(cls, *, public: bool) -> None:
@@ -364,10 +352,6 @@ class TableMechanism(Mechanism):
     def as_drawn(self, steps: int | None) -> "TableMechanism":
         """The same mechanism with the curves of the output of an urn of so many steps, if it draws from one."""
         return self
-
-    def naive_reading(self, output: Array, how: str) -> Array:
-        """Nonnegative counts that a paper would take for the data: `how` is one of `readings`."""
-        raise ArgumentError(f"{type(self).__name__} publishes no counts that could be treated as the data.")
 
     def possible_records(self, output: Array) -> range:
         """The numbers of records with which this output is possible, for all that is not negligible.

@@ -164,7 +164,7 @@ def _unit(stated: Stated, observed: Observation, axes: tuple[int, ...]) -> State
 
 def _holding(stated: Stated, records: int) -> Stated:
     """The statement with a bound on the records of each table in place of a unit."""
-    return replace(stated, unit=(), max_records_per_person=None, contribution=records)
+    return replace(stated, unit=(), contribution=records)
 
 
 def _completed(said: Stated, together: Sequence[Observation], works: Callable[[Stated], bool]) -> Stated | None:
@@ -177,7 +177,7 @@ def _completed(said: Stated, together: Sequence[Observation], works: Callable[[S
         differing = [one for one in counted if one.trials_differ_along(people_axes(one, said) or ())]
         candidates += [replace(said, public_n=(one.name,)) for one in counted]
         candidates += [replace(said, public_n=tuple(one.name for one in some)) for some in (differing, counted)]
-        candidates += [replace(said, max_records_per_person=_BOUND)]
+        candidates += [replace(said, contribution=_BOUND)]
     return next((candidate for candidate in candidates if works(candidate)), None)
 
 
@@ -187,7 +187,6 @@ def _written(said: Stated) -> str:
         "unit": said.unit[0] if len(said.unit) == 1 else said.unit or None,
         "contribution": said.contribution,
         "public_n": list(said.public_n) or None,
-        "max_records_per_person": said.max_records_per_person,
         "disjoint": None if said.disjoint is None else [list(group) for group in said.disjoint],
     }
     return ", ".join(f"{name}={as_code(value)}" for name, value in given.items() if value is not None)

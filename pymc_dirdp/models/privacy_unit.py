@@ -55,7 +55,7 @@ class Reading:
     @property
     def sizes_are_public(self) -> bool:
         """Whether the number of records of each table is public."""
-        return self.relation.records_are_public and self.stated.max_records_per_person is None
+        return self.relation.records_are_public and not self.stated.is_bounded
 
     def public_axes(self, name: str) -> tuple[int, ...]:
         """The row axes of a table along which the number of records of each entry is public.
@@ -112,7 +112,7 @@ class Reading:
         public = self.relation.records_are_public
         if self.stated.unit:
             many, kept = f"all {self._records}", ", and so is how many records each holds"
-            if self.stated.max_records_per_person is not None:
+            if self.stated.is_bounded:
                 many, kept = "all records", ""
             elif self._total == 1:
                 many = "the record"
@@ -168,7 +168,7 @@ class Reading:
     @property
     def _holdings(self) -> str:
         where = "; ".join(_where(name, shape, self.contribution(name)) for name, shape in self.shapes)
-        bound = "at most " if self.stated.max_records_per_person is not None else ""
+        bound = "at most " if self.stated.is_bounded else ""
         return f"{bound}{self._records} each: {where}"
 
 

@@ -22,11 +22,10 @@ class Stated:
     unit : tuple of str or int
         The dims or numbers of the axes whose entries are the people; empty if nothing was said.
     contribution : int or None
-        How many records of each table a person holds at most, anywhere; None if nothing was said.
+        How many records of each table a person holds at most, anywhere; with a unit, how many of each observed
+        variable, and the number itself is private. None if nothing was said.
     public_n : tuple of str
         Observed variables whose number of trials anybody may know.
-    max_records_per_person : int or None
-        With a unit: how many records a person holds at most in each observed variable. The number itself is private.
     disjoint : tuple of tuple of str, or None
         Groups of tables or observed variables that are fed by different people.
     public_prior : tuple of str
@@ -39,10 +38,14 @@ class Stated:
     unit: tuple[str | int, ...] = ()
     contribution: int | None = None
     public_n: tuple[str, ...] = ()
-    max_records_per_person: int | None = None
     disjoint: tuple[tuple[str, ...], ...] | None = None
     public_prior: tuple[str, ...] = ()
     counted: str | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the entries of a unit hold a private number of records, up to a bound."""
+        return bool(self.unit) and self.contribution is not None
 
     @property
     def unit_text(self) -> str:
@@ -73,7 +76,6 @@ def stated(
     unit: Unit | None,
     contribution: int | None,
     public_n: Iterable[str],
-    max_records_per_person: int | None,
     disjoint: Iterable[Iterable[str]] | None,
     public_prior: Iterable[str] = (),
     counted: str | None = None,
@@ -82,13 +84,10 @@ def stated(
     axes = _axes(unit)
     if contribution is not None:
         contribution = integer(1, contribution=contribution)
-    if max_records_per_person is not None:
-        max_records_per_person = integer(1, max_records_per_person=max_records_per_person)
     said = Stated(
         axes,
         contribution,
         _names(public_n, "public_n", "observed variables"),
-        max_records_per_person,
         _groups(disjoint),
         _names(public_prior, "public_prior", "pm.Data"),
         counted,
@@ -101,15 +100,6 @@ def check_stated(said: Stated) -> None:
     """Refuse statements that contradict one another."""
     if said.counted is not None and (not isinstance(said.counted, str) or said.contribution is None or said.unit):
         raise ArgumentError("Expected counted to be the name of a column, with contribution and without unit.")
-    if said.unit and said.contribution is not None:
-        raise ArgumentError(
-            f"{said.unit_text} and contribution={said.contribution} both say what one person can change. Leave one out."
-        )
-    if said.max_records_per_person is not None and not said.unit:
-        raise ArgumentError(
-            "max_records_per_person counts the records of the entries of unit=. Say unit= too, or use contribution= "
-            "instead if a person's records may lie anywhere."
-        )
 
 
 def _axes(unit: Unit | None) -> tuple[str | int, ...]:

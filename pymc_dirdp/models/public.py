@@ -45,13 +45,13 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     if not relation.records_are_public:
         _refuse_rows_of_records(observations, stated)
         _refuse_private_lengths(observations, model, stated)
-    elif stated.max_records_per_person is None:
+    elif not stated.is_bounded:
         _refuse_tables_by_codes(observations)
     # A number of trials is used only under replace-one, or to know what a unit holds where that is not private.
     public = relation.records_are_public
-    used = stated.max_records_per_person is None and (public or bool(stated.unit))
+    used = not stated.is_bounded and (public or bool(stated.unit))
     if stated.unit:
-        way_out = "add max_records_per_person=m, and n_records= for planning: then it is private."
+        way_out = "add contribution=m, and n_records= for planning: then it is private."
     else:
         way_out = "ask for adjacency='add-remove', where the numbers of records are private."
 
@@ -81,8 +81,8 @@ def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated,
     mine = [(one, people_axes(one, stated) if stated.unit else None) for one in observations if one.name == name]
     if not relation.records_are_public:
         why = f"under adjacency={relation.name!r} the numbers of records are private. Use adjacency='replace-one', or"
-    elif stated.max_records_per_person is not None:
-        why = "with max_records_per_person the numbers of records are private. Leave out that, or"
+    elif stated.is_bounded:
+        why = "with unit= and contribution= the numbers of records are private. Leave out contribution=, or"
     elif stated.contribution not in (None, 1) or stated.counted is not None:
         why = f"with {stated.unit_text} a person's records may lie in any rows. Say unit= instead, or"
     elif any(

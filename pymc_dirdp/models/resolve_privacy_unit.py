@@ -52,7 +52,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
     # This comes before the data are looked at, so that a misspelt name is reported first.
     check_stated(stated)
     groups, anybody = groups_of_people(tables, stated.disjoint)
-    public = relation.records_are_public and stated.max_records_per_person is None
+    public = relation.records_are_public and not stated.is_bounded
 
     def works(said: Stated) -> bool:
         # A statement that leaves something else open is no answer. To ask again about it would never end.
@@ -94,21 +94,20 @@ def public_totals(reading: Reading, table: Table, model: pm.Model) -> tuple[int,
 
 
 def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> None:
-    """Refuse data in which a person holds more records than `max_records_per_person`.
+    """Refuse data in which a person holds more records than `contribution` with a `unit`.
 
     Raises
     ------
     DataError
         It names the observed variable, and not the person or the number of records, which are secret.
     """
-    most = stated.max_records_per_person
-    if most is None:
+    if not stated.unit or (most := stated.contribution) is None:
         return
     for observed in _observations(tables, model):
         people = people_axes(observed, stated)
         if people is not None and np.any(observed.records_of(people) > most):
             raise DataError(
-                f"Some entry of {stated.unit_text} holds more than max_records_per_person={most} records of "
+                f"Some entry of {stated.unit_text} holds more than contribution={most} records of "
                 f"{observed.name!r}. Leave records out, or plan for more."
             )
 
@@ -122,7 +121,7 @@ def _of_group(
 ) -> Mapping[str, Contribution] | None:
     """What a person of this group adds to each table; None where nothing was said about the group."""
     tables = {observed.table.name: observed.table for observed in together}
-    if stated.contribution is not None:
+    if stated.contribution is not None and not stated.unit:
         _refuse_many(together, stated.contribution, stated, relation, works)
         _refuse_few(together, stated.contribution)
         if stated.contribution == 1 and stated.counted is None:
@@ -154,7 +153,8 @@ def _refuse_many(
     for name in dict.fromkeys(observed.table.name for observed in together):
         fed = [observed for observed in together if observed.table.name == name]
         # Likelihoods of different rows are like those of different tables, unless a number for the table was said.
-        sharing = max((overlapping(observed, fed) for observed in fed), key=len) if stated.contribution is None else fed
+        anywhere = stated.contribution is not None and not stated.unit
+        sharing = fed if anywhere else max((overlapping(observed, fed) for observed in fed), key=len)
         if len(sharing) <= contribution:
             continue
         names = [observed.name for observed in sharing]
@@ -166,7 +166,7 @@ def _refuse_many(
         axes = [axis for axis in sharing[0].axes if all(axis in observed.axes for observed in sharing)][:1]
         if axes and works(replace(stated, unit=tuple(axes), contribution=None)):
             ways.append(f"say with unit={as_code(axes[0])} that its entries are the people")
-        public = relation.records_are_public and stated.max_records_per_person is None
+        public = relation.records_are_public and not stated.is_bounded
         held = sum(held_by_one(observed, public) for observed in sharing)
         bound = f"contribution={max(held, len(names))} (or your bound) that one person holds so many records in it."
         ways.append(f"or with {bound}")

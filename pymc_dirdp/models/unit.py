@@ -137,7 +137,7 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
     UnsupportedModelError
         If the number of records of a person is data, or the shape of the release would show who takes part.
     ArgumentError
-        If `max_records_per_person` is less than what the shape of the observations says.
+        If `contribution` is less than what the shape of the observations says.
     """
     people = people_axes(observed, stated)
     assert people is not None
@@ -149,11 +149,11 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
             'of the release would show who takes part. Use adjacency="replace-one", where the list of people is public.'
         )
     outside = [axis for axis in range(len(observed.lengths)) if axis not in people]
-    if (most := stated.max_records_per_person) is not None:
+    if (most := stated.contribution) is not None:
         held = math.prod(observed.lengths[axis] for axis in outside)
         if observed.trials is None and held > most:
             raise ArgumentError(
-                f"max_records_per_person={most} is less than what {observed.name!r} says: each entry of "
+                f"contribution={most} is less than what {observed.name!r} says: each entry of "
                 f"{stated.unit_text} holds more records by its shape. Raise it."
             )
         # They may all lie in one row, so "each" would guarantee too little.
@@ -177,14 +177,14 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
             raise UnsupportedModelError(
                 f"{stated.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
                 f"{observed.name!r} has a number for each of them. Write one number if all that could take part hold "
-                "as many, or add max_records_per_person=m (then the number of records is private: pass n_records= for "
+                "as many, or add contribution=m (then the number of records is private: pass n_records= for "
                 "planning)."
             )
     elif observed.trials_differ_along(people) and observed.name not in stated.public_n:
         raise UnsupportedModelError(
             f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
             f"{observed.name!r} differs between them and is not named public. Add "
-            f"public_n={as_code([observed.name])} if anybody may know it, or max_records_per_person=m (then the number "
+            f"public_n={as_code([observed.name])} if anybody may know it, or contribution=m (then the number "
             "of records is private: pass n_records= for planning)."
         )
 
@@ -195,7 +195,7 @@ def contribution_to(
     """What one person adds to a table in all these observed variables together."""
     own = [contribution_of(observed, stated, relation) for observed in observations]
     if any(observed.likelihood.view is not None for observed in observations):
-        public = relation.records_are_public and stated.max_records_per_person is None
+        public = relation.records_are_public and not stated.is_bounded
         return carried_back(observations, own, public=public)
     parts = [part.fitted(table.shape) for part in own]
     # A person's own rows in two variables are not the same rows if they follow different axes of the unit.

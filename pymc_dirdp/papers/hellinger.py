@@ -250,14 +250,10 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         return f"Hellinger mechanism of exponent {self.exponent:.4g}{gamma}, {self.accounting}"
 
     @property
-    def _has_product(self) -> bool:
-        """Whether the likelihood of an output is a product over cells."""
-        return len(self.prior) == 2
-
     @override
-    def reading(self, postprocess: str | None) -> str | None:
-        # Where no posterior is computed, there is no other way.
-        return super().reading(postprocess if self._has_product or postprocess is not None else self.readings[0])
+    def has_inference(self) -> bool:
+        # The likelihood of an output is a product over cells for two of them alone.
+        return len(self.prior) == 2
 
     @override
     def arithmetic(self, sampler: str) -> str:
@@ -265,14 +261,14 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
     @override
     def expected_shares(self, counts: Array, rng: np.random.Generator) -> Array | None:
-        if self._has_product:
+        if self.has_inference:
             return None
         parameters = self.posterior_parameters(counts.astype(np.int64), rng)
         return np.asarray(parameters / parameters.sum(axis=-1, keepdims=True))
 
     @override
     def refuse_inference(self) -> None:
-        if not self._has_product:
+        if not self.has_inference:
             raise ArgumentError(
                 "The distribution of a HellingerMechanism with so many categories is no product over cells, so nothing "
                 "is inferred from its outputs. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
@@ -299,7 +295,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     @override
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
         n = self.n_records
-        if not self._has_product or n > _MOST_SEARCHED:
+        if not self.has_inference or n > _MOST_SEARCHED:
             return None
         distributions = np.array(
             [self._distributions.log_distribution_at(first, self.exponent) for first in range(n + 1)]

@@ -86,7 +86,6 @@ class WholePosterior(ReleasedCounts, TableMechanism):
     """
 
     needs_public_totals: ClassVar[bool] = True
-    readings: ClassVar[tuple[str, ...]] = ("none",)
 
     prior: Array
     n_records: int
@@ -223,10 +222,6 @@ class WholePosterior(ReleasedCounts, TableMechanism):
         # The guarantee is about the released counts, so they are published; any number of draws follows from them.
         released = self.release(counts, sampler=sampler, random_seed=random_seed)
         return NoisyTable({self.publishes: released.astype(np.float64)})
-
-    @override
-    def naive_reading(self, output: Array, how: str) -> Array:
-        return output
 
     @override
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:

@@ -13,6 +13,7 @@ from pymc_dirdp.checks import at_least, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Tempered
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.settings import STRATEGIES
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.papers.privacy import p1_theorem_1_concentration
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
@@ -26,7 +27,6 @@ from pymc_dirdp.privacy.urn import urn_cells
 
 __all__ = [
     "OBJECTIVES",
-    "STRATEGIES",
     "Boundary",
     "calibrate_dirichlet",
     "calibrate_urn",
@@ -328,7 +328,6 @@ def _downhill(error: Callable[[int], float], start: int, most: int) -> int:
 # Calibration of the Dirichlet mechanism for a guarantee, on the safe side of every root.
 
 
-STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")
 # A level is less simple than a number that is added, so it is chosen where it makes a draw better by a per cent.
 _CLEARLY = 0.99

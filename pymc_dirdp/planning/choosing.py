@@ -16,12 +16,13 @@ from typing import Any, final
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.registry import by_kind, noises
+from pymc_dirdp.mechanisms.settings import MEASURES, Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate_dirichlet
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.floored import calibrate_floored
-from pymc_dirdp.planning.margins import MEASURES, Axes, Measured, Protected, measured, refuse_unlike_network
+from pymc_dirdp.planning.margins import Axes, Protected, measured, refuse_unlike_network
 from pymc_dirdp.planning.options import MechanismOptions
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -114,9 +115,9 @@ class Terms:
     before : sequence of (PrivacyCurves, int)
         What the same people have lost before, and how often.
     calibration : mapping
-        The options `strategy`, `objective` and `min_count` of kinds that have strategies.
-    measured : Measured
-        The options of `mechanism="marginals"`.
+        What `strategy`, `objective` and `min_count` are for kinds that have strategies.
+    measured : Marginals
+        The settings of noisy marginals.
     judge : callable, optional
         What decides under `"auto"`: the expected error of each table by the mechanisms of all, and None if that is not
         known. By default it is that of :func:`pymc_dirdp.estimate`, which marginals have no known one of.
@@ -128,13 +129,15 @@ class Terms:
     draws: int = 1
     before: Sequence[tuple[PrivacyCurves, int]] = ()
     calibration: Mapping[str, Any] = field(default_factory=dict)
-    measured: Measured = field(default_factory=Measured)
+    measured: Marginals = field(default_factory=Marginals)
     judge: Judge | None = None
 
     @classmethod
     def of(cls, wanted: MechanismOptions, **known: Any) -> "Terms":
         """What holds where these options are asked for; `known` are the groups, and whatever else no option says."""
         calibration = {name: getattr(wanted, name) for name in ("strategy", "objective", "min_count")}
+        if isinstance(wanted.mechanism, Marginals):
+            known["measured"] = wanted.mechanism
         return cls(adjacency=wanted.adjacency, draws=wanted.draws, calibration=calibration, **known)
 
     def apart(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
@@ -378,7 +381,7 @@ class _Plans:
             tuple(terms.before),
             {name: facts.prior.shape for name, facts in tables.items()},
         )
-        wanted = Measured(measure=_MEASURED[kind]) if kind in _MEASURED else terms.measured
+        wanted = Marginals(measure=_MEASURED[kind]) if kind in _MEASURED else terms.measured
         known = [number for number in numbers if number is not None]
         axes = {name: (facts.axes, facts.prior) for name, facts in tables.items()}
         return dict(measured(self._guarantee, axes, people, wanted, n_records=max(known) if known else None))

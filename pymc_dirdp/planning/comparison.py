@@ -18,6 +18,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.mechanisms.registry import noises
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.hellinger_distributions import number_of_tables
@@ -157,7 +158,7 @@ def compare(
     >>> list(found.frame().columns)[:2]
     ['parameters', 'kl_posterior']
     """
-    if varied := {"mechanism", "strategy", "objective"} & set(options):
+    if varied := {"mechanism", "objective"} & set(options):
         raise ArgumentError(f"compare tries all mechanisms in all settings, so leave {min(varied)}= out.")
     parameters, wanted = positive_array(prior=prior), TableOptions(**options)
     n_rows = math.prod(parameters.shape[:-1])
@@ -201,8 +202,8 @@ def _of_plans(
     dirichlets: dict[str, dict[str, Any]] = {
         "Dirichlet, optimal for the posterior": {"objective": "posterior"},
         "Dirichlet, optimal for the estimate": {"objective": "estimate"},
-        "Dirichlet, temper": {"strategy": "temper"},
-        "Dirichlet, algorithm-1": {"strategy": "algorithm-1"},
+        "Dirichlet, temper": {"mechanism": Dirichlet(strategy="temper")},
+        "Dirichlet, algorithm-1": {"mechanism": Dirichlet(strategy="algorithm-1")},
         "Floored draw": {"mechanism": "floored"},
     }
     for name, changes in dirichlets.items():

@@ -11,6 +11,7 @@ from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError, type_name
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
+from pymc_dirdp.mechanisms.settings import MEASURES, Marginals, Measure
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -18,11 +19,8 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 
 __all__ = [
-    "MEASURES",
     "Axes",
     "Margin",
-    "Measure",
-    "Measured",
     "Protected",
     "by_table",
     "chosen_noise",
@@ -32,9 +30,6 @@ __all__ = [
     "weights_of",
 ]
 
-MEASURES = ("levels", "families")
-
-type Measure = str | Iterable[str | tuple[str, ...]]
 # The name and the length of each axis of a table; the last is that of the variable whose shares it holds.
 type Axes = tuple[tuple[str, int], ...]
 
@@ -364,27 +359,11 @@ _MOST_CELLS = 10**5
 _OTHERWISE = "Or take mechanism='gaussian', which releases each table by itself."
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Which marginals are asked for, and with which noise: the options of `mechanism="marginals"`.
-
-    Attributes
-    ----------
-    measure, weights, noise
-        As for :func:`margins_of`, :func:`weights_of` and :func:`chosen_noise`.
-    """
-
-    measure: Measure = "levels"
-    noise: str = "auto"
-    weights: Mapping[Any, float] | None = None
-
-
 def measured(
     guarantee: Guarantee,
     tables: Mapping[str, tuple[Axes, Any]],
     people: Protected,
-    wanted: Measured,
+    wanted: Marginals,
     *,
     n_records: int | None,
 ) -> dict[str, MarginalsMechanism]:
@@ -397,7 +376,7 @@ def measured(
     tables : mapping of str to (Axes, array)
         The axes and the prior of each; those with two categories and more, of one network.
     people : Protected
-    wanted : Measured
+    wanted : Marginals
     n_records : int or None
         The public number of records, or that to plan for.
 

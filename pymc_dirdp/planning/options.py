@@ -6,7 +6,8 @@ from typing import TypedDict
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import kinds
-from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
+from pymc_dirdp.mechanisms.settings import Dirichlet, Marginals, kind_of
+from pymc_dirdp.planning.calibration import OBJECTIVES
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 __all__ = ["MOST_DRAWS", "DrawPlanning", "MechanismOptions", "MechanismPlanning", "TableOptions", "TablePlanning"]
@@ -19,7 +20,6 @@ class SettingPlanning(TypedDict, total=False):
     """The names of :class:`MechanismOptions` but for the mechanism."""
 
     adjacency: str
-    strategy: str
     objective: str
     draws: int
     min_count: float
@@ -28,7 +28,7 @@ class SettingPlanning(TypedDict, total=False):
 class MechanismPlanning(SettingPlanning, total=False):
     """The names of :class:`MechanismOptions`, for functions that pass them on."""
 
-    mechanism: str
+    mechanism: str | Dirichlet | Marginals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +39,14 @@ class MechanismOptions:
     ----------
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. Under replace-one the total number of records is public.
-    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", "floored", "truncated-geometric", ...}
+    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", "floored", ...} or settings
         `"dirichlet"` draws from a tempered and smoothed posterior; under `PureDP` and `ZeroCDP` on a coarser grid, by
-        the exact sampler alone. `"gaussian"` (discrete Gaussian) and `"geometric"` (discrete Laplace) add whole noise
-        to the counts and draw from the posterior given the noisy counts, which are published too: one release serves
-        any number of draws. Geometric noise adds up to 0 where the number of records is public. `"auto"` takes, for
-        each table, the one of these from which :func:`pymc_dirdp.estimate` is expected to err least, or that which
-        predicts best, see `objective`. Plans for the whole model are compared for that, and no data decide. The default
-        is `"dirichlet"`.
+        the exact sampler alone; :class:`pymc_dirdp.mechanisms.Dirichlet` has its settings. `"gaussian"` (discrete
+        Gaussian) and `"geometric"` (discrete Laplace) add whole noise to the counts and draw from the posterior given
+        the noisy counts, which are published too: one release serves any number of draws. Geometric noise adds up to 0
+        where the number of records is public. `"auto"` takes, for each table, the one of these from which
+        :func:`pymc_dirdp.estimate` is expected to err least, or that which predicts best, see `objective`. Plans for
+        the whole model are compared for that, and no data decide. The default is `"dirichlet"`.
 
         `"joint"` adds one noise to all tables to which the same people add records, and to all rows of a table in each
         of which a person has some, such as items by answers with `unit="person"`. Its largest norm over tables and rows
@@ -55,13 +55,13 @@ class MechanismOptions:
 
         `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
         network: it measures marginals of all tables once, with whole noise under one guarantee, and fits the shares of
-        all tables to them. The release holds the noisy marginals, and one estimate in the place of draws. See
-        `measure`, `noise` and `weights`.
+        all tables to them. The release holds the noisy marginals, and one estimate in the place of draws. Which are
+        measured, and how precisely, are settings of :class:`pymc_dirdp.mechanisms.Marginals`.
 
         `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw
         is closer to the frequencies than a Dirichlet draw at the same guarantee, and keeps `ZeroCDP`, and `PureDP` with
         a public ceiling; its exact sampler takes ``pip install python-flint``. It has one setting, so
-        `strategy`, `objective` and `min_count` change nothing, and it plans for `n_records`. `"auto"` never takes it:
+        `objective` and `min_count` change nothing, and it plans for `n_records`. `"auto"` never takes it:
         what is estimated from noise is closer.
 
         `"truncated-geometric"` and `"hellinger"` release the counts of a whole posterior, integers between 0 and a
@@ -70,8 +70,6 @@ class MechanismOptions:
         what `"geometric"` publishes at the same guarantee, and the Hellinger mechanism chooses by the distance of
         posteriors, and not by what can be inferred from its choice. `"continuous-gaussian"` and `"laplace"` are the
         papers' baselines, which `sampler="fast"` alone can draw.
-    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
-        Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
     objective : {"posterior", "estimate", "prediction"}, default "posterior"
         What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is
         for networks with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted
@@ -86,21 +84,29 @@ class MechanismOptions:
     """
 
     adjacency: str = "replace-one"
-    mechanism: str = "dirichlet"
-    strategy: str = "optimal"
+    mechanism: str | Dirichlet | Marginals = "dirichlet"
     objective: str = "posterior"
     draws: int = 1
     min_count: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
-        one_of((*kinds(), "auto"), mechanism=self.mechanism)
-        one_of(STRATEGIES, strategy=self.strategy)
+        one_of((*kinds(), "auto"), mechanism=self.kind)
         one_of(OBJECTIVES, objective=self.objective)
         object.__setattr__(self, "draws", integer(1, draws=self.draws))
         if self.draws > MOST_DRAWS:
             raise ArgumentError(f"Expected at most {MOST_DRAWS} draws, got {self.draws:.3g}. analyse() draws for free.")
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
+
+    @property
+    def kind(self) -> str:
+        """The name of the mechanism."""
+        return kind_of(self.mechanism)
+
+    @property
+    def strategy(self) -> str:
+        """The strategy of Dirichlet draws."""
+        return self.mechanism.strategy if isinstance(self.mechanism, Dirichlet) else Dirichlet().strategy
 
 
 class DrawPlanning(SettingPlanning, total=False):
@@ -113,7 +119,7 @@ class DrawPlanning(SettingPlanning, total=False):
 class TablePlanning(DrawPlanning, total=False):
     """The names of :class:`TableOptions`, for functions that pass them on."""
 
-    mechanism: str
+    mechanism: str | Dirichlet | Marginals
 
 
 @dataclass(frozen=True, kw_only=True)

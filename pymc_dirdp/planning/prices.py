@@ -16,6 +16,7 @@ from pymc_dirdp.checks import integer, one_of, positive, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.roots import last_safe
 from pymc_dirdp.planning.choosing import TableFacts, Terms, choose
@@ -53,7 +54,7 @@ def calibrate(
     *,
     prior: ArrayLike,
     n_records: int | None = None,
-    mechanism: Literal["dirichlet"] = "dirichlet",
+    mechanism: Literal["dirichlet"] | Dirichlet = "dirichlet",
     **options: Unpack[DrawPlanning],
 ) -> DirichletMechanism: ...
 @overload
@@ -73,21 +74,11 @@ def calibrate(
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int, optional
-        Number of records in all, which the strategy `"optimal"` and `mechanism="auto"` plan for: the public N under
+        Number of records in all, which `mechanism="dirichlet"` and `"auto"` plan for: the public N under
         replace-one, your guess under add-remove. It changes the guarantee only with `public_totals`.
-    mechanism : str, default "dirichlet"
-        As in `plan(mechanism=...)`; `"auto"` takes the one from which :func:`pymc_dirdp.estimate` errs least.
-    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
-        Where the room for privacy of a Dirichlet draw comes from.
-
-        * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
-          least a priori expected Kullback-Leibler divergence, see `objective`; or the best pair of `r` and
-          `alpha = max(prior, t)`, where its divergence is less by a per cent at least.
-        * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 where the guarantee has room for a draw that is
-          more concentrated than the posterior.
-        * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).
-        * `"algorithm-1"`: P1 Algorithm 1 with its own bound, for `RenyiDP` only. It ignores the prior:
-          `alpha = 1 + 4 (order - 1) r` in every cell.
+    mechanism : str or settings, default "dirichlet"
+        As in `plan(mechanism=...)`, such as ``dirdp.mechanisms.Dirichlet(strategy="temper")``; `"auto"` takes the one
+        from which :func:`pymc_dirdp.estimate` errs least.
     objective : {"posterior", "estimate"}, default "posterior"
         What `"optimal"` keeps small: `"posterior"` the divergence of the private posterior from the posterior, with
         `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
@@ -139,7 +130,7 @@ def chosen_for(guarantee: Guarantee, prior: Array, n_records: int | None, wanted
     """The mechanism that :func:`~pymc_dirdp.planning.choosing.choose` takes for one table."""
     facts = TableFacts(prior, n_records, wanted.contribution)
     terms = Terms.of(wanted, groups=[("table",)], public_totals=wanted.is_public)
-    mechanisms, _ = choose(guarantee, {"table": facts}, terms, mechanism=wanted.mechanism)
+    mechanisms, _ = choose(guarantee, {"table": facts}, terms, mechanism=wanted.kind)
     return mechanisms["table"]
 
 

@@ -28,7 +28,7 @@ def typical_errors(stored: Opened, utility: xr.Dataset) -> Lines:
         return (("of the fit", f"a share is typically off by {in_range(known, 2)}{by_table}, in made-up networks"),)
     of_draws = _of_tables(stored, utility, lambda table, n: draw_share_error(table.mechanism, table.prior, round(n)))
     # Where nothing is inferred from the output, the error is that of the posterior which was released.
-    known_distribution = [table.mechanism.reading(None) is None for table in stored.tables.values()]
+    known_distribution = [table.mechanism.has_inference for table in stored.tables.values()]
     of_means: Array = utility["share_error"].values
     errors: dict[str, Array] = {
         "of dirdp.estimate": np.where(known_distribution, of_means, np.nan),

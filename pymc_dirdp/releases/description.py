@@ -23,7 +23,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
-from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
+from pymc_dirdp.releases.wording import NO_NUMBER, records_word
 from pymc_dirdp.sampling.exact import grid_share
 
 if TYPE_CHECKING:
@@ -97,8 +97,6 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, source: str) -> x
         variables[PUBLIC_TOTALS] = ([dims[axis] for axis in axes], totals)
     if (steps := mechanism.steps(sampler, part.n_records)) is not None:
         attrs["steps"] = steps
-    if (how := mechanism.reading(None)) is not None:
-        attrs["postprocess"] = how
     if part.choice is not None:
         attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)
@@ -121,7 +119,6 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
             "adjacency": relation.name,
             "neighbours": chosen.reading.neighbours,
             "unit": chosen.unit_label,
-            "people": people_of(chosen.reading),
             "protected": chosen.protected,
             "assumptions": json.dumps(chosen.assumptions),
             "min_count": chosen.min_count,

@@ -72,7 +72,7 @@ class ModelOptions:
     jointly: Iterable[Iterable[str]] = ()
     support: Mapping[str, Any] | None = None
     unit: str | None = None
-    max_records_per_person: int = 1
+    contribution: int = 1
     adjacency: str | None = None
     mechanism: str = "auto"
     weights: Mapping[str, float] | None = None
@@ -88,7 +88,7 @@ class ModelOptions:
             "counts": names_of("counts", self.counts),
             "jointly": tuple(names_of("each group of jointly", one) for one in names_of("jointly", self.jointly)),
             "support": dict(self.support or {}),
-            "max_records_per_person": integer(1, max_records_per_person=self.max_records_per_person),
+            "contribution": integer(1, contribution=self.contribution),
             "max_cells": integer(2, max_cells=self.max_cells),
         }
         for name, value in checked.items():
@@ -149,7 +149,7 @@ def read_model(model: pm.Model, options: ModelOptions) -> ModelRead:
     UnsupportedModelError, ArgumentError
         It names the variable, the reason and a way out.
     """
-    said, most = options.statements, options.max_records_per_person
+    said, most = options.statements, options.contribution
     if not model.observed_RVs:
         raise UnsupportedModelError(
             "No private model is made of this one: it observes nothing. Give its discrete variables observed=; a "
@@ -176,7 +176,7 @@ def read_model(model: pm.Model, options: ModelOptions) -> ModelRead:
         if (known := known_bound(name, model)) is not None and known[1].records > most:
             raise ArgumentError(
                 f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Say "
-                f"max_records_per_person={known[1].records}, or count with contribution=1."
+                f"contribution={known[1].records}, or count with contribution=1."
             )
         trials = said.trials_are_people and operation(rv) in ("Binomial", "Multinomial")
         shape = stored_shape(stored)

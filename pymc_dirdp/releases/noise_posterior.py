@@ -24,7 +24,7 @@ from pymc_dirdp.inference.sums import TooManyNodesError
 from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
-__all__ = ["draws_given", "draws_of_data", "draws_together", "number_prior", "shared_noises", "try_distribution"]
+__all__ = ["draws_given", "draws_together", "number_prior", "shared_noises", "try_distribution"]
 
 # Counts that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
@@ -71,6 +71,8 @@ def draws_given(
 ) -> Array:
     """Independent draws of the shares given a noisy table, shape `(draws, *shape)`.
 
+    Where no posterior given it is computed, what was released are the parameters of a posterior, and these its draws.
+
     Parameters
     ----------
     part : PlannedTable
@@ -86,6 +88,8 @@ def draws_given(
         of_rows = np.stack(JointTables(together, of_blocks(part.table.prior, together)).counts(draws, rng), axis=1)
         return draw_shares(of_rows.reshape(draws, *part.table.shape), part.table.prior, rng)
     prior = part.table.prior
+    if not part.mechanism.has_inference:
+        return draw_shares(np.broadcast_to(published, (draws, *published.shape)), prior, rng)
     if n_prior is not None:
         counts, _ = _free_total(part, published, n_prior).draw(draws, rng)
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
@@ -111,20 +115,6 @@ def _free_total(part: PlannedTable, published: Array, n_prior: range) -> FreeTot
         most = min(_WIDER * (most + 1), MOST_RECORDS)
         distribution = distribution.at(most)
     return row
-
-
-def draws_of_data(part: PlannedTable, published: Array, draws: int, rng: np.random.Generator, *, how: str) -> Array:
-    """Draws from `Dirichlet(z + prior)`, as papers have it: they take a noisy table z for the data.
-
-    Parameters
-    ----------
-    part, published, draws, rng
-        As for :func:`draws_given`.
-    how : str
-        What makes the noisy table nonnegative: one of the mechanism's `readings`.
-    """
-    read = part.mechanism.naive_reading(published, how)
-    return draw_shares(np.broadcast_to(read, (draws, *read.shape)), part.table.prior, rng)
 
 
 def try_distribution(part: PlannedTable, *, public: bool) -> None:
@@ -161,8 +151,8 @@ def try_distribution(part: PlannedTable, *, public: bool) -> None:
         except TooManyNodesError as error:
             raise ArgumentError(
                 f"No posterior could be drawn given the noisy counts of {part.table.name!r}: {prior.size} cells with "
-                f"{part.mechanism.in_short} are too many. Use mechanism='dirichlet', or pass postprocess= to take the "
-                "noisy counts for the data, or loosen the guarantee."
+                f"{part.mechanism.in_short} are too many. Use mechanism='dirichlet', or "
+                "loosen the guarantee."
             ) from error
 
 

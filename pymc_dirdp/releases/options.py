@@ -6,11 +6,9 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Required, TypedDict
 
-from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.marginals import NOISES
+from pymc_dirdp.mechanisms.settings import Marginals
 from pymc_dirdp.models.privacy_unit_args import Stated, Unit, stated
-from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import PrivateChoice
@@ -27,10 +25,7 @@ class Planning(MechanismPlanning, total=False):
     contribution: int | None
     public_n: Iterable[str]
     public_prior: Iterable[str]
-    max_records_per_person: int | None
-    weights: Mapping[Any, float] | None
-    measure: Measure
-    noise: str
+    weights: Mapping[str, float] | None
     after: PrivateChoice | Sequence[PrivateChoice] | None
     disjoint: Iterable[Iterable[str]] | None
 
@@ -45,7 +40,7 @@ class ModelPlanning(TypedDict, total=False):
     jointly: Any
     support: Mapping[str, Any] | None
     unit: str | None
-    max_records_per_person: int
+    contribution: int
     adjacency: str | None
     mechanism: str
     weights: Mapping[str, float] | None
@@ -64,14 +59,16 @@ class Options(MechanismOptions):
     Parameters
     ----------
     n_records : int or mapping of str to int, optional
-        The planning size where the number of records is private: under add-remove, and with `max_records_per_person`.
+        The planning size where the number of records is private: under add-remove, and with `unit` and `contribution`.
         It is one number for all tables, or a number for each. It is refused elsewhere, because the model states it.
     unit : str, int or tuple of these, optional
         The axis whose entries are the people: a dim of the observed variables, or the number of one of their axes; a
         tuple for people in groups, as `("hospital", "person")`. What a person can change in each table follows from the
         other axes. Without it one record is one person. If the model leaves that open, an error asks for the unit.
     contribution : int, optional
-        How many records of each table a person holds at most, anywhere. It is used in place of `unit`.
+        How many records of each table a person holds at most, anywhere. With `unit` it is how many records of each
+        observed variable an entry of the unit holds at most: the number of records of a person and of all people are
+        private then, so sizes come from `n_records`, and `sample` refuses data in which a person holds more.
     public_n : iterable of str, default ()
         Observed variables whose number of trials anybody may know, although it comes from data or differs between
         people. Where each record is another person, the numbers of records of the rows that follow its axes are public
@@ -79,22 +76,9 @@ class Options(MechanismOptions):
     public_prior : iterable of str, default ()
         The `pm.Data` in priors that anybody may know, also those that :func:`pymc.do` has put there. They are read when
         a plan is made.
-    max_records_per_person : int, optional
-        How many records of each observed variable a person holds at most. It needs `unit`. The number of records of a
-        person and of all people are private then, so sizes come from `n_records`. `sample` refuses data in which a
-        person holds more.
     weights : mapping of str to float, optional
         Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
-        divergence, at the order of the guarantee or, for ApproxDP, at one that suits it. Under
-        `mechanism="marginals"` these are the precisions of marginals, by a name or a tuple of names of their axes;
-        without them, precisions follow from the number of cells that the noise leaves visible.
-    measure : {"levels", "families"} or list of str or tuple of str, default "levels"
-        For `mechanism="marginals"`: which marginals are measured. `"levels"` are for each table the marginal of its
-        variable, those of the variable with each parent, and the table itself; `"families"` are the tables alone. A
-        list names the axes of each marginal.
-    noise : {"auto", "gaussian", "geometric"}, default "auto"
-        For `mechanism="marginals"`: the noise on the marginals. `"auto"` takes the kind with the smaller variance at
-        the same guarantee: Gaussian noise unless there are few marginals, or the guarantee is pure.
+        divergence, at the order of the guarantee or, for ApproxDP, at one that suits it. Marginals have their own.
     after : Structure, Bins or sequence of these, optional
         What :func:`pymc_dirdp.choose_structure` and :func:`pymc_dirdp.choose_bins` have chosen from the same records.
         The guarantee is then that of these choices and of the tables together, and the tables get what is left of it.
@@ -108,19 +92,16 @@ class Options(MechanismOptions):
     contribution: int | None = None
     public_n: Iterable[str] = ()
     public_prior: Iterable[str] = ()
-    max_records_per_person: int | None = None
-    weights: Mapping[Any, float] | None = None
-    measure: Measure = "levels"
-    noise: str = "auto"
+    weights: Mapping[str, float] | None = None
     after: PrivateChoice | Sequence[PrivateChoice] | None = None
     disjoint: Iterable[Iterable[str]] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(("auto", *NOISES), noise=self.noise)
-        if self.mechanism != "marginals" and (self.measure, self.noise) != ("levels", "auto"):
+        if self.weights is not None and self.kind == Marginals.kind:
             raise ArgumentError(
-                f"measure and noise are for mechanism='marginals', got mechanism={self.mechanism!r}. Leave them out."
+                "weights share the guarantee among tables, and marginals are measured of all tables at once. Take "
+                "mechanism=dirdp.mechanisms.Marginals(weights=...), which names marginals."
             )
         _ = self.stated  # Statements that contradict one another are an error at once.
         _ = self.choices  # So is what is none.
@@ -146,7 +127,6 @@ class Options(MechanismOptions):
             contribution=self.contribution,
             public_n=self.public_n,
             public_prior=self.public_prior,
-            max_records_per_person=self.max_records_per_person,
             disjoint=self.disjoint,
         )
 

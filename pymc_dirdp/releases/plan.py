@@ -21,7 +21,7 @@ from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
-from pymc_dirdp.planning.margins import Measured, refuse_unlike_network
+from pymc_dirdp.planning.margins import refuse_unlike_network
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.progress import Bar
@@ -187,8 +187,7 @@ def _chosen(
         for name, table in tables.items()
         if table.n_categories == 1
     }
-    of_marginals = wanted.mechanism == "marginals"
-    weights = _weights(None if of_marginals else wanted.weights, dict(reading.shapes))
+    weights = _weights(wanted.weights, dict(reading.shapes))
     facts = {
         name: TableFacts(table.prior, sizes[name], reading.contribution(name), weights[name], axes_of(table))
         for name, table in tables.items()
@@ -200,10 +199,9 @@ def _chosen(
         groups=reading.groups,
         public_totals=reading.sizes_are_public,
         before=curves_of(wanted.choices),
-        measured=Measured(measure=wanted.measure, noise=wanted.noise, weights=wanted.weights if of_marginals else None),
         judge=judge,
     )
-    found, choices = choose(guarantee, facts, terms, mechanism=wanted.mechanism)
+    found, choices = choose(guarantee, facts, terms, mechanism=wanted.kind)
     return constant | found, choices
 
 
@@ -256,7 +254,7 @@ def _sizes(
     if reading.sizes_are_public:
         if n_records is not None:
             raise ArgumentError(
-                "n_records is for adjacency='add-remove' or max_records_per_person. Under replace-one the number of "
+                "n_records is for adjacency='add-remove', or unit= with contribution=. Under replace-one the number of "
                 "records is public and the model states it."
             )
         return {name: records_of(table, model) for name, table in tables.items()}

@@ -41,7 +41,7 @@ def private_model(
     jointly: Iterable[Iterable[str]] = (),
     support: Mapping[str, Any] | None = None,
     unit: str | None = None,
-    max_records_per_person: int = 1,
+    contribution: int = 1,
     adjacency: str | None = None,
     mechanism: str = "auto",
     weights: Mapping[str, float] | None = None,
@@ -50,7 +50,6 @@ def private_model(
     max_cells: int = 10_000,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
-    reservation: int | None = None,
 ) -> pm.Model:
     """A PyMC model of a private release of the records of any model with discrete observations.
 
@@ -86,7 +85,7 @@ def private_model(
     unit : {"record", "trial"}, optional
         Whether each observation, or each trial of a Binomial or Multinomial, is another person. It has to be said for
         these where they have several trials.
-    max_records_per_person : int, default 1
+    contribution : int, default 1
         How many records of each observed variable a person holds at most.
     adjacency : {"replace-one", "add-remove"}, optional
         By default `"replace-one"`, where the number of records is public, and `"add-remove"` with `counts`.
@@ -103,8 +102,6 @@ def private_model(
         For tests: a seeded release is not private.
     ledger : Ledger, optional
         It is charged before any record is read.
-    reservation : int, optional
-        As for :func:`pymc_dirdp.sample`.
 
     Returns
     -------
@@ -160,7 +157,7 @@ def private_model(
         jointly=jointly,
         support=support,
         unit=unit,
-        max_records_per_person=max_records_per_person,
+        contribution=contribution,
         adjacency=adjacency,
         mechanism=mechanism,
         weights=weights,
@@ -175,7 +172,7 @@ def private_model(
     if isinstance(given, str | os.PathLike):
         given = load(given)
     if not isinstance(given, Guarantee | Plan):
-        if ledger is not None or random_seed is not None or reservation is not None or weights is not None:
+        if ledger is not None or random_seed is not None or weights is not None:
             raise ArgumentError("A release costs nothing and draws nothing: leave ledger, random_seed and weights out.")
         stored, release = checked(given), given
         if options.adjacency not in (None, stored.adjacency):
@@ -193,9 +190,7 @@ def private_model(
         with warnings.catch_warnings():
             # Categories are the model's own values.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)
-            release = sample_sealed(
-                chosen, tables, sealed, random_seed=random_seed, reservation=reservation, progressbar=False
-            )
+            release = sample_sealed(chosen, tables, sealed, random_seed=random_seed, progressbar=False)
         stored = checked(release)
     assert stored.release is not None
     parts = {part.table.name: part for part in stored.plan.parts}

@@ -52,10 +52,8 @@ def sample(
     *,
     sampler: str = "exact",
     var_names: Collection[str] | None = None,
-    postprocess: str | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
-    reservation: int | None = None,
     progressbar: bool = True,
     **planning: Unpack[Planning],
 ) -> xr.DataTree:
@@ -78,20 +76,13 @@ def sample(
         variables and single numbers alone. One that holds an array, such as scores to be multiplied with, comes along
         only if it is named here: you state that the array is public. One that depends on data never does. The report
         names each one that was left out, with the reason.
-    postprocess : {"clip-and-smooth", "clip", "project", "none"}, optional
-        For comparisons with papers: the draws of tables that are released by noise come from `Dirichlet(z + prior)`,
-        which takes the noisy counts z for the data, after :func:`pymc_dirdp.mechanisms.noisy_counts.postprocessed` has
-        made them nonnegative; `"none"` is for mechanisms whose z is never negative. Their intervals leave the noise
-        out. By default, draws are from the exact posterior given z. What is published is the same, and the attribute
-        `postprocess` of the table and the report say how it was read.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
         release is marked and a warning says so.
     ledger : Ledger, optional
         The ledger that records the release before any observation is counted. If it does not fit into what is left,
         nothing is drawn. Errors that depend on the data come after the charge, because they tell something about them.
-    reservation : int, optional
-        The number of a reservation of the ledger, which this release uses, see :meth:`pymc_dirdp.Ledger.reserve`.
+        ``ledger.using(number)`` uses a reservation.
     progressbar : bool, default True
         Whether to count the tables in a bar while they are drawn, if that takes over a second.
     **planning
@@ -103,8 +94,8 @@ def sample(
         child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
 
         Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
-        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are (but not with
-        `postprocess`, nor of `"hellinger"` with three categories, which has no such distribution). Where the number of
+        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are (but not those of
+        `"hellinger"` with three categories, which has no such distribution). Where the number of
         records is private, each number from `least_records` to `most_records`, which are attributes of the table's
         group and follow from the noisy counts, is as likely as another; numbers beyond matter only where a prior of
         more than one record contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release, and
@@ -155,9 +146,7 @@ def sample(
         Sealed(lambda: model, ledger),
         sampler=sampler,
         var_names=var_names,
-        postprocess=postprocess,
         random_seed=random_seed,
-        reservation=reservation,
         progressbar=progressbar,
         **planning,
     )
@@ -170,9 +159,7 @@ def sample_sealed(
     *,
     sampler: str = "exact",
     var_names: Collection[str] | None = None,
-    postprocess: str | None = None,
     random_seed: Seed = None,
-    reservation: int | None = None,
     progressbar: bool = True,
     **planning: Unpack[Planning],
 ) -> xr.DataTree:
@@ -180,7 +167,7 @@ def sample_sealed(
 
     Parameters
     ----------
-    guarantee, sampler, var_names, postprocess, random_seed, reservation, progressbar, **planning
+    guarantee, sampler, var_names, random_seed, progressbar, **planning
         As in :func:`sample`.
     model : pymc.Model
         What is planned and charged. Its observations may be made up.
@@ -188,7 +175,7 @@ def sample_sealed(
         A function for the same model with the records, and the ledger.
     """
     ledger = sealed.ledger
-    check_ledger_type(ledger, reservation=reservation)
+    check_ledger_type(ledger)
     if isinstance(guarantee, Plan):
         refuse_second_planning(guarantee, planning)
         chosen = of_model(rebuild(guarantee), model)
@@ -198,11 +185,10 @@ def sample_sealed(
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
-    readings = _readings(chosen, postprocess)
     for part in chosen.parts:
         part.mechanism.prepare(part.mechanism.checked_sampler(sampler))
     for part in chosen.publishing(NoisyTable):
-        if part.table.name not in readings:
+        if part.mechanism.has_inference:
             try_distribution(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     source = randomness(random_seed, sampler=sampler)
@@ -233,7 +219,6 @@ def sample_sealed(
             groups=chosen.groups if len(chosen.groups) > 1 else None,
             # The digest that the plan's own file has, also if another version of this library wrote it.
             digest=guarantee.digest if isinstance(guarantee, Plan) else chosen.digest,
-            reservation=reservation,
         )
         receipt = ledger.receipt(entry)
     for choice in chosen.after:
@@ -243,7 +228,7 @@ def sample_sealed(
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
         output = _drawn(chosen, counts, sampler, random_seed, bar)
     one = identity(random_seed, output)
-    return shown_tree(Release(chosen, sampler, source, one, readings, output, deterministics, left_out))
+    return shown_tree(Release(chosen, sampler, source, one, output, deterministics, left_out))
 
 
 def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
@@ -266,20 +251,6 @@ def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:
     """The curves of a release whose sampler bounds its loss, as the numbers of steps of urns do."""
     bounded = 0 < pure < composition.pure_epsilon
     return LeastOf(composition, RandomisedResponse(pure)) if bounded else composition
-
-
-def _readings(chosen: Plan, postprocess: str | None) -> dict[str, str]:
-    """The tables whose output is treated as the data, and how.
-
-    Others are drawn given what is published.
-    """
-    found = {part.table.name: part.mechanism.reading(postprocess) for part in chosen.parts}
-    if postprocess is not None and not any(found.values()):
-        raise ArgumentError(
-            "postprocess is about noisy counts, and no table of this plan is released by noise. Leave it out, or plan "
-            "with mechanism='geometric'."
-        )
-    return {name: how for name, how in found.items() if how is not None}
 
 
 def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:

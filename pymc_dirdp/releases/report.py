@@ -230,10 +230,10 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
 
 
 def _distribution(table: ReleasedTable) -> str:
-    mechanism, how = table.mechanism, table.view.attrs.get("postprocess")
+    mechanism = table.mechanism
     formula = mechanism.formula_in_words
-    if how is not None:
-        formula = f"draws from Dirichlet(z + prior), z the {mechanism.published_in_words}; postprocess: {how}"
+    if not mechanism.has_inference:
+        formula = f"draws from Dirichlet(z + prior), z the {mechanism.published_in_words}"
     return f"{type(mechanism).__name__}: {formula}"
 
 
@@ -295,14 +295,10 @@ def _reading(stored: Opened) -> Lines:
     # Tables of one category are beside an estimate, and hold no draw either.
     fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
     told = {name: stored.tables[name] for name in fitted or stored.tables}
-    by_text = _alike((name, _meaning(table)) for name, table in told.items())
+    by_text = _alike((name, table.mechanism.draws_in_words) for name, table in told.items())
     # Where all tables are alike, there is no need to name them again.
     said = " of {}" if len(by_text) > 1 else ""
     return tuple((f"draws{said.format(', '.join(names))}", text) for text, names in by_text.items())
-
-
-def _meaning(table: ReleasedTable) -> str:
-    return table.mechanism.draws_in_words(table.view.attrs.get("postprocess"))
 
 
 def _notes(release: xr.DataTree) -> Lines:

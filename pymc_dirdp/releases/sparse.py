@@ -53,7 +53,6 @@ def release_sparse(
     contribution: int | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
-    reservation: int | None = None,
 ) -> xr.DataTree:
     """List the cells of a huge table whose noisy counts pass a public threshold, with a guarantee.
 
@@ -91,8 +90,6 @@ def release_sparse(
         None takes entropy from the operating system. A seed makes the list reproducible, hence **not private**.
     ledger : Ledger, optional
         The ledger that records the release before the counts are looked at.
-    reservation : int, optional
-        The number of a reservation of the ledger, which this release uses, see :meth:`pymc_dirdp.Ledger.reserve`.
 
     Returns
     -------
@@ -139,7 +136,7 @@ def release_sparse(
     >>> 7 in release["noisy_counts"]["cell"].values
     True
     """
-    check_ledger_type(ledger, reservation=reservation)
+    check_ledger_type(ledger)
     _refuse_twice(cells, counts=counts, n_cells=n_cells, categories=categories, unit=unit, contribution=contribution)
     whom, most = _protected(cells, unit=unit, contribution=contribution)
     labels = _checked_labels(cells, n_cells, categories)
@@ -160,7 +157,6 @@ def release_sparse(
             adjacency=mechanism.adjacency,
             unit=whom,
             contribution=most,
-            reservation=reservation,
         )
         receipt = ledger.receipt(entry)
     listed, noisy = sealed.read(

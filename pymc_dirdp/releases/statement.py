@@ -261,7 +261,7 @@ def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
         "pymc_dirdp.estimate(release) gives shares with their errors, and pymc_dirdp.analyse(release) draws from the "
         f"posterior given what was published{once}"
     )
-    if any(table.mechanism.reading(None) is not None for table in stored.tables.values()):
+    if not all(table.mechanism.has_inference for table in stored.tables.values()):
         how = "the draws come from the released posterior and leave out how far it may be from that of the data"
     if stored.is_estimate:
         how = (

@@ -179,6 +179,6 @@ def _next(stored: Opened, *, follows: bool) -> str:
         return "do not publish; print(dirdp.verify(release)) says why"
     if stored.is_estimate:
         return "release['posterior'] holds one estimate; full=True says more"
-    if any(table.mechanism.reading(None) is not None for table in stored.tables.values()):
+    if not all(table.mechanism.has_inference for table in stored.tables.values()):
         return "release['posterior'] holds the draws; full=True says more"
     return "dirdp.analyse(release): posterior draws, credible intervals"

@@ -127,8 +127,6 @@ class Release(Text):
     identity : str
         128 random bits in hexadecimal. They tell this release from another one that drew the same numbers by chance, as
         two noisy counts may be equal; the same release twice tells nothing new.
-    postprocess : mapping of str to str
-        The tables whose noisy counts are taken for the data, and how they are made nonnegative.
     output : mapping of str to Output
         What the mechanism of each table published: noisy tables, intensities, or the draws themselves, of a Beta those
         of success.
@@ -141,7 +139,6 @@ class Release(Text):
     sampler: str
     randomness: str
     identity: str
-    postprocess: Mapping[str, str]
     output: Mapping[str, Output]
     deterministics: tuple[Deterministic, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -162,7 +159,6 @@ class Release(Text):
             "sampler": self.sampler,
             "randomness": self.randomness,
             "identity": self.identity,
-            "postprocess": dict(self.postprocess),
             "deterministics": [
                 {"name": one.name, "dims": one.dims and list(one.dims), "expression": one.expression.facts}
                 for one in self.deterministics
@@ -185,7 +181,6 @@ class Release(Text):
             sampler=sampler,
             randomness=one_of((*SOURCES[sampler], _SEED), randomness=facts["randomness"]),
             identity=_identity_of(facts["identity"]),
-            postprocess=_postprocess(facts["postprocess"], plan),
             output={part.table.name: _output(facts["output"], part, plan.draws) for part in plan.parts},
             deterministics=tuple(_deterministic(one, shapes) for one in facts["deterministics"]),
             left_out=tuple(LeftOut(**{key: line_of(value) for key, value in one.items()}) for one in facts["left_out"]),
@@ -349,16 +344,6 @@ def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> Output:
         raise ArgumentError(f"it has more than {_MOST_SHARES} shares in all its draws.")
     with at(f"the output of {shown(name)}"):
         return part.mechanism.read_output(facts[name], name, draws=draws, of_success=part.table.family == "beta")
-
-
-def _postprocess(facts: Mapping[str, Any], plan: Plan) -> dict[str, str]:
-    """How some tables were treated as the data. One without a product distribution has no other reading."""
-    given = dict(facts)
-    read = {part.table.name: part.mechanism.reading(given.get(part.table.name)) for part in plan.parts}
-    found = {name: how for name, how in read.items() if how is not None}
-    if found != given:
-        raise ArgumentError("it does not say how noisy counts were read.")
-    return found
 
 
 def _deterministic(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Deterministic:

@@ -21,7 +21,7 @@ from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.releases.description import cell_dims, described, labels, sparse_described
 from pymc_dirdp.releases.grammar import digest
-from pymc_dirdp.releases.noise_posterior import draws_given, draws_of_data, draws_together, number_prior
+from pymc_dirdp.releases.noise_posterior import draws_given, draws_together, number_prior
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Deterministic, LeftOut, Release, SparseRelease
 from pymc_dirdp.releases.wording import ESTIMATE
@@ -48,8 +48,6 @@ def view(release: Release | SparseRelease) -> xr.DataTree:
         groups, marks = sparse_described(release), _marks(release)
     else:
         groups = described(release.plan, release.plan.composition, sampler=release.sampler, source=release.randomness)
-        for name, how in release.postprocess.items():
-            groups[f"/mechanism/{name}"].attrs["postprocess"] = how
         drawn = _drawn(release, groups)
         values, failed = values_of(release.deterministics, drawn)
         marks = _marks(release, failed)
@@ -82,9 +80,7 @@ def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
             n_prior = number_prior(part, output.values[0], public=public)
             if n_prior is not None:
                 group.attrs |= {"least_records": n_prior[0], "most_records": n_prior[-1]}
-            if "postprocess" in group.attrs:
-                values = draws_of_data(part, output.values[0], plan.draws, rng, how=group.attrs["postprocess"])
-            elif name in together:
+            if name in together:
                 values = together[name]
             else:
                 values = draws_given(part, output.values[0], plan.draws, rng, n_prior=n_prior)

@@ -1,11 +1,10 @@
 """What a release says in words, of people above all. Its numbers decide it when it is drawn and when it is verified."""
 
-import json
 from collections.abc import Sequence
 
 from pymc_dirdp.models.privacy_unit import Reading
 
-__all__ = ["ESTIMATE", "NO_NUMBER", "assumed", "people_of", "records_word", "told_totals"]
+__all__ = ["ESTIMATE", "NO_NUMBER", "assumed", "records_word", "told_totals"]
 
 ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 """What a release says of shares that are fitted."""
@@ -36,20 +35,3 @@ def assumed(reading: Reading) -> tuple[str, ...]:
     named = [f"anybody may know the number of trials of {name!r}" for name in reading.stated.public_n]
     named += [f"anybody may know the data {name!r} in a prior" for name in reading.stated.public_prior]
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
-
-
-def people_of(reading: Reading) -> str:
-    """What a release has to record about people beside its numbers, as JSON."""
-    said = reading.stated
-    return json.dumps(
-        {
-            "unit": list(said.unit),
-            "contribution": said.contribution,
-            "public_n": list(said.public_n),
-            "public_prior": list(said.public_prior),
-            "max_records_per_person": said.max_records_per_person,
-            "n_units": reading.n_units,
-            "others": reading.others,
-            "counted": said.counted,
-        }
-    )

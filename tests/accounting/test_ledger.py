@@ -388,10 +388,10 @@ def test_reservations_count_as_spent_until_a_release_uses_them(ledger):
     kept = ledger.reserve(TENTH, what="hair, each quarter", times=4, unit="record")
     assert [entry.number for entry in kept] == [1, 2, 3, 4]
     assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
-    assert ledger.spend(TENTH, what="hair, spring", reservation=1).uses == 1
+    assert ledger.using(1).spend(TENTH, what="hair, spring").uses == 1
     assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
     # What a release leaves of its reservation can be spent again.
-    ledger.spend(dirdp.PureDP(epsilon=0.05), what="hair, summer", reservation=2)
+    ledger.using(2).spend(dirdp.PureDP(epsilon=0.05), what="hair, summer")
     assert ledger.spent == {"epsilon": 0.35, "delta": 3e-7}
     assert "of it reserved: entries 3 to 4" in str(ledger)
     assert "hair, spring (as reserved in entry 1)" in str(ledger)
@@ -405,9 +405,9 @@ def test_a_reservation_is_used_once(ledger, number):
     """Not a release, one that was used, the release that used it, or none."""
     ledger.spend(TENTH, what="eyes")
     ledger.reserve(TENTH, what="hair", times=3)
-    ledger.spend(TENTH, what="hair", reservation=2)
+    ledger.using(2).spend(TENTH, what="hair")
     with pytest.raises(dirdp.errors.ArgumentError, match=rf"Entry {number} of the ledger .* Open: 3, 4\."):
-        ledger.spend(TENTH, what="hair", reservation=number)
+        ledger.using(number).spend(TENTH, what="hair")
     assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
 
 
@@ -418,8 +418,8 @@ def test_reservations_fit_together_or_there_is_none(ledger):
     ledger.reserve(TENTH, what="hair", times=9, unit="record")
     # A release may cost more than was kept for it where the rest of the limit is enough, and no more.
     with pytest.raises(dirdp.errors.BudgetError):
-        ledger.spend(dirdp.ApproxDP(epsilon=0.21, delta=1e-7), what="hair", reservation=9)
-    ledger.spend(dirdp.ApproxDP(epsilon=0.2, delta=1e-7), what="hair", reservation=9)
+        ledger.using(9).spend(dirdp.ApproxDP(epsilon=0.21, delta=1e-7), what="hair")
+    ledger.using(9).spend(dirdp.ApproxDP(epsilon=0.2, delta=1e-7), what="hair")
     assert ledger.left["epsilon"] == 0
 
 
@@ -435,7 +435,7 @@ def test_used_reservations_leave_what_the_releases_alone_cost(tmp_path, limit, a
     ]
     for size in sizes:
         number = still.pop(draw.randrange(len(still)))
-        ledger.spend(dirdp.PureDP(epsilon=size), what="hair", reservation=number)
+        ledger.using(number).spend(dirdp.PureDP(epsilon=size), what="hair")
         plain.spend(dirdp.PureDP(epsilon=size), what="hair")
     if adaptive or limit.adds_up:
         assert ledger.composition_rule == plain.composition_rule
@@ -445,14 +445,15 @@ def test_used_reservations_leave_what_the_releases_alone_cost(tmp_path, limit, a
 
 def test_a_sample_uses_a_reservation(ledger):
     ledger.reserve(TENTH, what="hair, next year", unit="record")
-    dirdp.sample(TENTH, model(), ledger=ledger, reservation=1)
+    dirdp.sample(TENTH, model(), ledger=ledger.using(1))
     assert ledger.spent["epsilon"] == 0.1
     with pytest.raises(dirdp.errors.ArgumentError, match="Open: none"):
-        dirdp.sample(TENTH, model(), ledger=ledger, reservation=1)
+        dirdp.sample(TENTH, model(), ledger=ledger.using(1))
     with pytest.raises(dirdp.errors.ArgumentError, match='unit="record"'):
         Ledger(LIMIT).reserve(TENTH, what="hair")
-    with pytest.raises(dirdp.errors.ArgumentError, match="number of an entry of a ledger"):
-        dirdp.sample(TENTH, model(), reservation=1)
+    with pytest.raises(dirdp.errors.ArgumentError, match="reservation to be an integer"):
+        ledger.using("1")
+    assert repr(ledger.using(1)).endswith(").using(1)")
     with pytest.raises(dirdp.errors.ArgumentError, match="adds guarantees about unit='record'"):
         ledger.reserve(TENTH, what="hair", unit="person")
 

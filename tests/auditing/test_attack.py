@@ -11,6 +11,7 @@ from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_check import check_curve
 from pymc_dirdp.auditing.outputs import Seen
 from pymc_dirdp.auditing.result import chance_to_refute
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 
 FLAT = np.ones(4)
@@ -71,7 +72,7 @@ SEEDS = range(2)
 def test_mutant_alpha_too_small_by_the_setter_bug():
     """ERRATA P1.9, `set_epsilon`: alpha is `prior + (order - 1) r`, the calibration assumed `4 (order - 1) r`."""
     claim = dirdp.RenyiDP(order=3, epsilon=1.0)
-    right = dirdp.calibrate(claim, prior=FLAT, strategy="algorithm-1")
+    right = dirdp.calibrate(claim, prior=FLAT, mechanism=Dirichlet(strategy="algorithm-1"))
     mutant = dirdp.mechanisms.DirichletMechanism(FLAT + (claim.order - 1) * right.r, right.r)
     n = 30_000
     assert chance_to_refute(mutant, claim, n=n) > 0.999
@@ -184,7 +185,7 @@ def test_mutant_that_draws_with_a_larger_r():
     The best event is 2.0 standard deviations beyond the claim, and a confidence of 1 - 1e-6 needs 5.
     """
     claim = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
-    right = dirdp.calibrate(claim, prior=FLAT, strategy="temper")
+    right = dirdp.calibrate(claim, prior=FLAT, mechanism=Dirichlet(strategy="temper"))
     mutant = dirdp.mechanisms.DirichletMechanism(FLAT, 1.5 * right.r)
     n = 200_000
     found = audit(mutant, sampler="fast", claim=claim, n=n, random_seed=1)

@@ -5,16 +5,23 @@ import time
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_check import check_curve
+from pymc_dirdp.mechanisms.settings import Dirichlet
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-3)
 DOMAIN = dirdp.papers.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
 SUBJECTS = {
-    "Dirichlet, replace-one": (dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], strategy="temper"), 400_000),
-    "Dirichlet, add-remove": (
-        dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], adjacency="add-remove", strategy="temper"),
+    "Dirichlet, replace-one": (
+        dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], mechanism=Dirichlet(strategy="temper")),
         400_000,
     ),
-    "Dirichlet, two rows": (dirdp.calibrate(TARGET, prior=[[1, 4, 4], [4, 1.2, 4]], strategy="temper"), 400_000),
+    "Dirichlet, add-remove": (
+        dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], adjacency="add-remove", mechanism=Dirichlet(strategy="temper")),
+        400_000,
+    ),
+    "Dirichlet, two rows": (
+        dirdp.calibrate(TARGET, prior=[[1, 4, 4], [4, 1.2, 4]], mechanism=Dirichlet(strategy="temper")),
+        400_000,
+    ),
     "Gaussian": (dirdp.mechanisms.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
     "Laplace": (dirdp.mechanisms.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
     "Geometric": (dirdp.mechanisms.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),

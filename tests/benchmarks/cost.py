@@ -21,6 +21,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.releases.description import _computed
 
 TABLE = Path(__file__).with_suffix(".csv")
@@ -65,7 +66,9 @@ def measurements() -> Iterator[tuple[str, str, float]]:
     renyi = dirdp.RenyiDP(order=8, epsilon=0.5)
     for strategy, target in (("temper", TARGET), ("inflate", TARGET), ("algorithm-1", renyi)):
         cost = ratio(
-            lambda strategy=strategy, target=target: dirdp.calibrate(target, prior=np.ones(4), strategy=strategy),
+            lambda strategy=strategy, target=target: dirdp.calibrate(
+                target, prior=np.ones(4), mechanism=Dirichlet(strategy=strategy)
+            ),
             gammas,
             15,
         )

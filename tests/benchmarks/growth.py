@@ -40,7 +40,7 @@ def rows(n: int) -> Callable[[], object]:
 
 def cells_calibrated(n: int) -> Callable[[], object]:
     prior = np.ones(n)
-    return lambda: dirdp.calibrate(TARGET, prior=prior, n_records=10**6, strategy="optimal")
+    return lambda: dirdp.calibrate(TARGET, prior=prior, n_records=10**6)
 
 
 def cells_drawn(n: int) -> Callable[[], object]:

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 # Ratios beyond it are what somebody with a stopwatch of 1 % sees.
@@ -120,6 +121,13 @@ if __name__ == "__main__":
     # A loose guarantee leaves a prior of 0.05 as it is; a tight one adds to it, and no cell is small any more.
     loose = dirdp.RenyiDP(order=1.0, epsilon=100.0)
     few = max(repeats // 5, 10)
-    whole("dirdp.sample, 4 cells, prior kept at 0.05", loose, 4, 592, few, strategy="temper")
+    whole("dirdp.sample, 4 cells, prior kept at 0.05", loose, 4, 592, few, mechanism=Dirichlet(strategy="temper"))
     whole("dirdp.sample, 4 cells, (1, 1e-6)", TARGET, 4, 592, few)
-    whole("dirdp.sample, 1000 cells, prior kept at 0.05", loose, 1000, 100_000, few, strategy="temper")
+    whole(
+        "dirdp.sample, 1000 cells, prior kept at 0.05",
+        loose,
+        1000,
+        100_000,
+        few,
+        mechanism=Dirichlet(strategy="temper"),
+    )

@@ -348,7 +348,10 @@ def test_two_processes_on_one_ledger(budget, run):
 
 def test_options_reach_the_plan(alone, declare, run):
     declare(
-        ('mechanism = "geometric"', 'mechanism = "dirichlet"\nstrategy = "temper"\ndraws = 2\nweights = {p_hair = 3}')
+        (
+            'mechanism = "geometric"',
+            'mechanism = {kind = "dirichlet", strategy = "temper"}\ndraws = 2\nweights = {p_hair = 3}',
+        )
     )
     assert run("plan", "survey.toml", "--out", "plan.json")[0] == 0
     plan = dirdp.load("plan.json")

@@ -21,6 +21,7 @@ from pymc_dirdp.curator.diagnostics import diagnose
 from pymc_dirdp.curator.estimated import Distribution, simplex
 from pymc_dirdp.curator.leave_one_out import elpd, tempered_model
 from pymc_dirdp.curator.realised import realised_kl
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.models.graph import PLAIN, evaluate
 from pymc_dirdp.models.observations import read_counts
 
@@ -353,7 +354,7 @@ def test_ranks_are_uniform_where_the_reference_is_the_truth():
     rng, losses, ranks = np.random.default_rng(7), [], []
     for _ in range(20):
         model = hair_model(rng.multinomial(300, rng.dirichlet([1, 1, 1, 1])))
-        release = dirdp.sample(TARGET, model, strategy="temper")
+        release = dirdp.sample(TARGET, model, mechanism=Dirichlet(strategy="temper"))
         realised = diagnose(release, model, draws=100, nuts=False, random_seed=rng)["realised"]
         losses.append(realised["kl_posterior"].item())
         ranks.append(realised["kl_posterior_rank"].item())

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 RATES = np.array([[601, 332], [370, 215], [22, 896], [3, 2]])
@@ -115,7 +116,9 @@ def test_with_a_private_number_of_records_the_estimate_is_that_of_the_plan_if_it
     with pm.Model() as model:
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("n", n=500, p=p, observed=[250, 200, 50])
-    release = dirdp.sample(TARGET, model, adjacency="add-remove", n_records=n_records, strategy="temper")
+    release = dirdp.sample(
+        TARGET, model, adjacency="add-remove", n_records=n_records, mechanism=Dirichlet(strategy="temper")
+    )
     diagnosis = dirdp.diagnose(release, model, draws=100, chains=1, nuts=False)
     text = " ".join(str(dirdp.report(diagnosis)).split())
     assert ("KL of the estimate unknown nats" in text) != known

@@ -127,7 +127,7 @@ def test_beliefs_are_checked():
 
 
 def test_without_known_totals_the_law_is_in_one_piece():
-    private = output_of(survey(unit="person", max_records_per_person=2, n_records=10))
+    private = output_of(survey(unit="person", contribution=2, n_records=10))
     assert isinstance(posterior_of(private, Beliefs(n_prior=30)), TablePosterior)
     assert rows_are_divided(private)
     one = output_of(survey(contribution=2))

@@ -24,6 +24,7 @@ from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.floored import largest_floored_r
@@ -272,7 +273,7 @@ def dirichlet(alpha, r, **options):
         mechanism.alpha.shape,
         dirichlet_renyi,
         lambda m, epsilon, x, y: delta_of([*dirichlet_parts(m, x, y)], epsilon),
-        lambda target: calibrate(target, prior=alpha, strategy="temper", **options),
+        lambda target: calibrate(target, prior=alpha, mechanism=Dirichlet(strategy="temper"), **options),
         math.ceil(mechanism.min_count),
     )
 
@@ -281,7 +282,9 @@ def public_row(alpha, r, n_records):
     """One row of two cells, with a public number of records."""
 
     def calibrated(target):
-        return calibrate(target, prior=alpha, strategy="temper", n_records=n_records, public_totals=True)
+        return calibrate(
+            target, prior=alpha, mechanism=Dirichlet(strategy="temper"), n_records=n_records, public_totals=True
+        )
 
     return replace(dirichlet(alpha, r, n_records=n_records), calibrated=calibrated, sizes=(n_records,))
 

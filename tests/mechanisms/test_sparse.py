@@ -17,6 +17,7 @@ from scipy.stats import chi2, ncx2
 
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism, least_threshold
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
@@ -254,7 +255,7 @@ def test_how_many_records_a_cell_needs_by_noise_and_by_gamma_numbers():
 
 def needed_by_gamma(guarantee, alpha, share):
     """As many records as a cell needs to pass the threshold that this share of the empty cells passes."""
-    r = calibrate(guarantee, prior=[alpha] * 3, n_records=10**6, strategy="temper").r
+    r = calibrate(guarantee, prior=[alpha] * 3, n_records=10**6, mechanism=Dirichlet(strategy="temper")).r
     tau = math.exp(brentq(lambda log: gammaincc(alpha, math.exp(log)) - share, -60, 4))
     return math.ceil((brentq(lambda a: gammaincc(a, tau) - 0.95, alpha, 100) - alpha) / r)
 

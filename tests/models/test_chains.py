@@ -74,7 +74,7 @@ PAIRS = {
     "add-remove": (
         chain,
         by_codes,
-        {"unit": 0, "adjacency": "add-remove", "n_records": 99, "max_records_per_person": 5},
+        {"unit": 0, "adjacency": "add-remove", "n_records": 99, "contribution": 5},
     ),
 }
 

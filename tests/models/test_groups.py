@@ -12,7 +12,7 @@ from pymc_dirdp.privacy.people import adjacency_named
 
 
 def reading(model, relation="replace-one", **said):
-    nothing = {"unit": None, "contribution": None, "public_n": (), "max_records_per_person": None, "disjoint": None}
+    nothing = {"unit": None, "contribution": None, "public_n": (), "disjoint": None}
     return read(tables(model), model, stated(**nothing | said), adjacency_named(relation))
 
 

@@ -53,7 +53,7 @@ def test_a_unit_is_called_by_its_axes(unit, called):
 
 
 def test_a_bound_on_private_numbers_of_records_is_called_one():
-    text = said(Stated(unit=("person",), max_records_per_person=5), ["answers"], [["answers"]], REMOVED)
+    text = said(Stated(unit=("person",), contribution=5), ["answers"], [["answers"]], REMOVED)
     assert "at most 5 records each" in text
     assert "all records of one person appear or disappear; how many of them there are is private" in text
 

@@ -178,9 +178,7 @@ def worst(world, relation):
     ]
     reading = None
     while reading is None:
-        said = stated(
-            unit=world.unit, contribution=None, public_n=with_trials, max_records_per_person=None, disjoint=None
-        )
+        said = stated(unit=world.unit, contribution=None, public_n=with_trials, disjoint=None)
         try:
             reading = read(found, model, said, adjacency_named(relation))
         except DirdpError as error:

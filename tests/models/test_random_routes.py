@@ -243,7 +243,7 @@ def worst(build, d, n, unit, relation, claimed=None):
     data = answers(rng, axes, d, n)
     model = model_of(build, data, d, n)
     held = tables(model)
-    said = stated(unit=unit, contribution=None, public_n=(), max_records_per_person=None, disjoint=None)
+    said = stated(unit=unit, contribution=None, public_n=(), disjoint=None)
     try:
         reading = read(held, model, said, adjacency_named(relation))
     except DirdpError:

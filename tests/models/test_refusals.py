@@ -353,7 +353,7 @@ def integrated():
 case(
     "row of each person",
     integrated,
-    said={**REMOVED, "unit": "person", "max_records_per_person": 1},
+    said={**REMOVED, "unit": "person", "contribution": 1},
     said_instead={"unit": "person", "adjacency": "replace-one"},
 )
 case(

@@ -94,7 +94,7 @@ def hair_colours():
 
 @is_read("record", {"rate": (1, "any")}, {"rate": 2436})
 @is_read("record", {"rate": (1, "any")}, relation="add-remove")
-@is_refused("is not named public", 'public_n=["admitted"]', "max_records_per_person=m", unit="department")
+@is_refused("is not named public", 'public_n=["admitted"]', "contribution=m", unit="department")
 @is_read("department", {"rate": (933, "own")}, {"rate": 2436}, unit="department", public_n=["admitted"])
 @is_read("record", {"rate": (1, "own")}, {"rate": 2436}, public_n=["admitted"])
 @is_read("record", {"rate": (1, "own")}, {"rate": 2436}, contribution=1, public_n=["admitted"])
@@ -140,8 +140,7 @@ def nobody_came():
 @is_read("person", {"p": (1,)}, relation="add-remove", unit="person")
 @is_read("axis 0", {"p": (1,)}, unit=0)
 @is_refused("unit='persn' is no dim of any observation. Did you mean 'person'?", unit="persn")
-@is_refused("unit='person' and contribution=3 both say", "Leave one out", unit="person", contribution=3)
-@is_refused("max_records_per_person counts", "Say unit= too", max_records_per_person=3)
+@is_read("person", {"p": (3,)}, unit="person", contribution=3)
 @is_refused("public_n", "'answer'", public_n=["answer"])
 def one_question():
     with pm.Model(coords=coords(person=PEOPLE)) as model:
@@ -192,8 +191,8 @@ def a_probability_for_each_person():
 @is_read("axis 0, axis 1", {"theta": (1, "own")}, unit=(0, 1))
 @is_read("at most 5 records", {"theta": (5, "any")}, contribution=5)
 @is_read("record", {"theta": (1, "any")}, contribution=1)
-@is_read("axis 0", {"theta": (5, "any")}, unit=0, max_records_per_person=5)
-@is_refused("max_records_per_person=4 is less than what 'answers' says", unit=0, max_records_per_person=4)
+@is_read("axis 0", {"theta": (5, "any")}, unit=0, contribution=5)
+@is_refused("contribution=4 is less than what 'answers' says", unit=0, contribution=4)
 def survey_of_rows():
     with pm.Model() as model:
         pm.Categorical("answers", p=flat(ITEMS, LEVELS, name="theta"), observed=ANSWERS)
@@ -338,13 +337,13 @@ def documents_of_one_length():
 @is_asked("several trials in each entry of 'document'", 'public_n=["words"]', "contribution=1")
 @is_refused("keeps the number of records of every person", 'public_n=["words"]', unit="document")
 @is_read("document", {"topic": (LENGTHS.max(),)}, {"topic": LENGTHS.sum()}, unit="document", public_n=["words"])
-@is_read("document", {"topic": (40,)}, unit="document", max_records_per_person=40)
+@is_read("document", {"topic": (40,)}, unit="document", contribution=40)
 @is_refused("unit='document' under adjacency='add-remove'", unit="document", relation="add-remove")
 @is_refused("changes nothing", "are private", unit="document", relation="add-remove", public_n=["words"])
-@is_refused("changes nothing", "Leave out that", unit="document", max_records_per_person=60, public_n=["words"])
+@is_refused("changes nothing", "Leave out contribution=", unit="document", contribution=60, public_n=["words"])
 @is_refused("changes nothing", "in any rows", contribution=60, public_n=["words"])
 @is_refused("changes nothing", "decides the number of records of no row", contribution=1, public_n=["words"])
-@is_read("document", {"topic": (40,)}, unit="document", max_records_per_person=40, relation="add-remove")
+@is_read("document", {"topic": (40,)}, unit="document", contribution=40, relation="add-remove")
 @is_read("record", {"topic": (1,)}, {"topic": LENGTHS.sum()}, contribution=1)
 def documents_of_other_lengths():
     with pm.Model(coords=coords(document=PEOPLE, word=LEVELS)) as model:
@@ -375,7 +374,7 @@ def documents_and_their_classes():
 
 @is_refused("has a number for each of them. Write one number", unit="document", relation="add-remove")
 @is_read("document", {"topic": (50,)}, unit="document")
-@is_read("document", {"topic": (60,)}, unit="document", max_records_per_person=60, relation="add-remove")
+@is_read("document", {"topic": (60,)}, unit="document", contribution=60, relation="add-remove")
 def documents_of_one_length_by_chance():
     """That the lengths agree is data under add-remove: another document may have another length."""
     with pm.Model(coords=coords(document=PEOPLE, word=LEVELS)) as model:
@@ -617,7 +616,7 @@ SMOKERS = np.array([[12, 30, 8], [20, 15, 15], [9, 31, 10], [40, 5, 5]])
 
 
 @is_refused("'quit' has a number of trials that is, or depends on, what is observed in 'smokes'")
-@is_refused("Add max_records_per_person=m, and n_records=", unit="town", relation="add-remove")
+@is_refused("Add contribution=m, and n_records=", unit="town", relation="add-remove")
 def funnel_by_a_column_of_counts():
     """NumPy leaves no trace of where the number comes from."""
     with pm.Model(coords=coords(town=4, habit=3)) as model:
@@ -712,8 +711,8 @@ def integrated_counts():
 @is_read("record", {"words_p": (1, "any")}, {"words_p": LENGTHS.sum()}, contribution=1)
 @is_read("record", {"words_p": (1, "own")}, {"words_p": LENGTHS.sum()}, contribution=1, public_n=["words"])
 @is_read("axis 0", {"words_p": (LENGTHS.max(), "own")}, unit=0, public_n=["words"])
-@is_read("axis 0", {"words_p": (40, "own")}, unit=0, max_records_per_person=40)
-@is_refused("are the units of unit=0", "under add-remove", unit=0, max_records_per_person=40, relation="add-remove")
+@is_read("axis 0", {"words_p": (40, "own")}, unit=0, contribution=40)
+@is_refused("are the units of unit=0", "under add-remove", unit=0, contribution=40, relation="add-remove")
 @is_asked("several trials in each row", "contribution=1", "contribution=10", relation="add-remove")
 def integrated_documents():
     with pm.Model() as model:
@@ -1026,7 +1025,7 @@ def a_list_of_people_in_the_formula():
 @is_refused("the number of records of each is data", contribution=1)
 @is_refused("the number of records of each is data", unit=0)
 @is_read("record", {"a": (1,), "b": (1,)}, relation="add-remove")
-@is_read("axis 0", {"a": (1,), "b": (1,)}, unit=0, max_records_per_person=1)
+@is_read("axis 0", {"a": (1,), "b": (1,)}, unit=0, contribution=1)
 def arms_by_codes():
     with pm.Model() as model:
         arms = [pm.Beta("a", 1, 1), pm.Beta("b", 1, 1)]
@@ -1520,7 +1519,7 @@ def built(build):
 
 def reading(animal):
     model = built(animal.build)
-    nothing = {"unit": None, "contribution": None, "public_n": (), "max_records_per_person": None, "disjoint": None}
+    nothing = {"unit": None, "contribution": None, "public_n": (), "disjoint": None}
     said = stated(**nothing | animal.said)
     held = tables(model, public_prior=said.public_prior)
     return read(held, model, said, adjacency_named(animal.relation)), model

@@ -171,8 +171,8 @@ def test_a_sampled_posterior_of_marginals_from_the_model_to_the_records():
     kinds = {"a": ["x", "y"], "one": ["only"]}
     data = {"a": ["x"] * 30 + ["y"] * 170, "one": ["only"] * 200}
     model = dirdp.bayesian_network(data, {"a": [], "one": []}, categories=kinds)
-    options = {"mechanism": "marginals", "noise": "gaussian"}
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=0.2, delta=1e-6), model, **options)
+    gaussian = dirdp.mechanisms.Marginals(noise="gaussian")
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=0.2, delta=1e-6), model, mechanism=gaussian)
     with dirdp.releases.analyst_model(release) as posterior_model:
         pm.Deterministic("odds", posterior_model["p_a"][0] / posterior_model["p_a"][1])
         pm.Normal("extra", dims="a")

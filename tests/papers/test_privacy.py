@@ -8,6 +8,7 @@ from mpmath import mp
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.papers import p2_lemma_1, p2_theorem_1, p2_theorem_1_prior, p2_theorem_2
 
 
@@ -53,7 +54,7 @@ def test_the_numbers_of_appendix_c():
     for rho, bound, exact in ((0.01, 102.5, 100.01), (0.1, 12.49, 10.10), (1.0, 3.43, 2.03)):
         assert p2_theorem_1_prior(rho=rho, gamma=2.0) == pytest.approx(bound, abs=5.1e-3 * max(1, bound / 20))
         target = dirdp.TruncatedCDP(rho=rho, omega=3.0)
-        least = dirdp.calibrate(target, prior=[1, 1], strategy="inflate").alpha.min()
+        least = dirdp.calibrate(target, prior=[1, 1], mechanism=Dirichlet(strategy="inflate")).alpha.min()
         assert least == pytest.approx(exact, abs=6e-3)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.planning.allocation import allocate, composed
 
 PRIORS = {"a": np.ones(3), "b": np.full(4, 0.5)}
@@ -17,7 +18,7 @@ ZERO = dirdp.ZeroCDP(rho=0.1)
 
 
 def tempered(name, share):
-    return dirdp.calibrate(share, prior=PRIORS[name], strategy="temper")
+    return dirdp.calibrate(share, prior=PRIORS[name], mechanism=Dirichlet(strategy="temper"))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_the_search_for_an_order_ends():
     def algorithm_1(name, share):
         orders.append(share.order)
         assert len(orders) < 500
-        return dirdp.calibrate(share, prior=PRIORS[name], strategy="algorithm-1", contribution=5)
+        return dirdp.calibrate(share, prior=PRIORS[name], mechanism=Dirichlet(strategy="algorithm-1"), contribution=5)
 
     made = allocate(guarantee, algorithm_1, weights={"a": 1, "b": 1}, groups=TOGETHER, draws=2)
     assert min(orders) == 1

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pymc_dirdp import ApproxDP, DirdpError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, calibrate
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, a_priori_kl
 
 TARGETS = [
@@ -32,7 +33,9 @@ PRIORS = [np.ones(4), np.array([0.5, 2.0, 3.0]), np.full((3, 2), 0.01), np.full(
 @pytest.mark.parametrize("min_count", [0.0, 3.0])
 def test_calibration_is_safe_and_tight(target, prior, adjacency, strategy, objective, min_count):
     setting = {"adjacency": adjacency, "min_count": min_count}
-    mechanism = calibrate(target, prior=prior, n_records=300, strategy=strategy, objective=objective, **setting)
+    mechanism = calibrate(
+        target, prior=prior, n_records=300, mechanism=Dirichlet(strategy=strategy), objective=objective, **setting
+    )
     assert mechanism.satisfies(target)
     np.testing.assert_allclose(mechanism.alpha - prior, (mechanism.alpha - prior).flat[0], atol=1e-9 * prior.max())
     untouched = mechanism.r == 1 and np.array_equal(mechanism.alpha, prior)
@@ -49,7 +52,7 @@ def test_optimal_beats_every_point_of_a_fine_grid(target, objective):
     reached = loss(best.r, float((best.alpha - prior)[0]))
     for s in [0.0, *np.geomspace(1e-3, 1e3, 150)]:
         # Independent of the calibration's own root: tempering with the inflated prior.
-        r = calibrate(target, prior=prior + s, strategy="temper").r
+        r = calibrate(target, prior=prior + s, mechanism=Dirichlet(strategy="temper")).r
         r = min(r, 1.0) if objective == "posterior" else r
         assert reached <= loss(r, s) * (1 + 1e-6)
 
@@ -72,7 +75,7 @@ def test_small_prior_parameters_are_raised_to_a_level_where_that_is_better(objec
         found = []
         for way, amount in ways:
             alpha = prior + amount if way == "s" else np.maximum(prior, amount)
-            r = calibrate(target, prior=alpha, strategy="temper").r
+            r = calibrate(target, prior=alpha, mechanism=Dirichlet(strategy="temper")).r
             found.append(loss(min(r, 1.0) if objective == "posterior" else r, **{way: amount}))
         return min(found)
 
@@ -95,13 +98,13 @@ def test_a_loose_guarantee_returns_the_posterior_unchanged():
 
 def test_algorithm_1_is_p1s():
     target = RenyiDP(order=3, epsilon=0.2)
-    mechanism = calibrate(target, prior=[7, 7], strategy="algorithm-1")
+    mechanism = calibrate(target, prior=[7, 7], mechanism=Dirichlet(strategy="algorithm-1"))
     np.testing.assert_allclose(mechanism.alpha, 1 + 8 * mechanism.r)
     assert mechanism.satisfies(target)
     # P1's setters used alpha = prior + (order - 1) r: that breaks the guarantee, and the exact curve sees it.
     assert not DirichletMechanism(np.full(2, 1 + 2 * mechanism.r), mechanism.r).satisfies(target)
     with pytest.raises(UnattainableError, match="RenyiDP targets"):
-        calibrate(TARGETS[0], prior=[1, 1], strategy="algorithm-1")
+        calibrate(TARGETS[0], prior=[1, 1], mechanism=Dirichlet(strategy="algorithm-1"))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,7 @@ def test_algorithm_1_is_p1s():
 def test_what_no_continuous_draw_keeps_is_refused_with_the_reason_and_the_way_out(target, reason):
     for strategy in ("optimal", "temper", "inflate"):
         with pytest.raises(UnattainableError, match=reason) as refusal:
-            calibrate(target, prior=[1, 1], strategy=strategy)
+            calibrate(target, prior=[1, 1], mechanism=Dirichlet(strategy=strategy))
     assert "pass n_records=" in str(refusal.value)
     assert calibrate(target, prior=[1, 1], n_records=5).satisfies(target)
     assert not DirichletMechanism([100, 100], 1e-6).satisfies(target)
@@ -126,7 +129,7 @@ def test_bad_arguments():
     with pytest.raises(ArgumentError, match="n_records="):
         calibrate(target, prior=[1, 1])
     with pytest.raises(ArgumentError, match="Did you mean 'inflate'"):
-        calibrate(target, prior=[1, 1], n_records=5, strategy="inflated")
+        calibrate(target, prior=[1, 1], n_records=5, mechanism=Dirichlet(strategy="inflated"))
     with pytest.raises(ArgumentError, match="Did you mean 'add-remove'"):
         calibrate(target, prior=[1, 1], n_records=5, adjacency="add_remove")
     with pytest.raises(ArgumentError, match="two categories"):
@@ -156,7 +159,12 @@ positive = st.floats(1e-4, 1e3)
 def test_no_target_gives_an_unsafe_mechanism_or_a_foreign_error(target, prior, strategy, adjacency, min_count):
     try:
         mechanism = calibrate(
-            target, prior=prior, n_records=50, strategy=strategy, adjacency=adjacency, min_count=min_count
+            target,
+            prior=prior,
+            n_records=50,
+            mechanism=Dirichlet(strategy=strategy),
+            adjacency=adjacency,
+            min_count=min_count,
         )
     except DirdpError:
         return

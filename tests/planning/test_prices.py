@@ -9,6 +9,7 @@ from scipy.special import digamma, gammaln, xlogy
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.planning.prices import expected_error, least_guarantee, least_records, privacy_utility
 
@@ -43,7 +44,7 @@ def test_a_strategy_that_drops_the_prior_is_scored_without_it(strategy, objectiv
     prior, n, guarantee = np.array([0.5, 3.0]), 12, dirdp.RenyiDP(order=3, epsilon=0.5)
     # Under replace-one the number of records is public, and two categories lose less.
     known = {"n_records": n, "public_totals": True}
-    made = dirdp.calibrate(guarantee, prior=prior, **known, strategy=strategy, objective=objective)
+    made = dirdp.calibrate(guarantee, prior=prior, **known, mechanism=Dirichlet(strategy=strategy), objective=objective)
     first = np.arange(n + 1)
     counts = np.stack([first, n - first], axis=-1)
     private = made.r * counts + made.alpha
@@ -53,14 +54,17 @@ def test_a_strategy_that_drops_the_prior_is_scored_without_it(strategy, objectiv
         else np.sum(xlogy(counts / n, counts / n) - counts / n * digamma(private), axis=-1) + digamma(private.sum(-1))
     )
     by_hand = stats.betabinom(n, *prior).pmf(first) @ each
-    options = {"prior": prior, **known, "strategy": strategy, "objective": objective}
+    options = {"prior": prior, **known, "mechanism": Dirichlet(strategy=strategy), "objective": objective}
     assert expected_error(guarantee, **options) == pytest.approx(by_hand, rel=1e-9)
 
 
 @pytest.mark.parametrize("public", [{}, {"public_totals": True}, {"public_totals": False}])
 def test_an_error_is_that_of_what_calibrate_finds_with_the_same_words(public):
     """A number of records that is not said to be public is not taken for public, and not under add-remove."""
-    guarantee, table = LIKE[0], {"prior": [1.626, 0.453], "n_records": 200, "strategy": "inflate", **public}
+    guarantee, table = (
+        LIKE[0],
+        {"prior": [1.626, 0.453], "n_records": 200, "mechanism": Dirichlet(strategy="inflate"), **public},
+    )
     for adjacency in ("replace-one", "add-remove"):
         made = dirdp.calibrate(guarantee, **table, adjacency=adjacency)
         by_hand = PriorExpectedKL(np.array(table["prior"]), 200).posterior(made.r, float(made.alpha[0]) - 1.626)

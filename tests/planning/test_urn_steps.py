@@ -10,6 +10,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp import PureDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.planning.calibration import needs_urn
 from pymc_dirdp.planning.expected_kl import a_priori_kl, predicted_data, simulated_draw_kl
 from pymc_dirdp.planning.prices import calibrate
@@ -24,7 +25,7 @@ TARGETS = [PureDP(epsilon=1.0), PureDP(epsilon=0.1), ZeroCDP(rho=0.05), Truncate
 @pytest.mark.parametrize("strategy", ["optimal", "temper", "inflate"])
 def test_the_promise_holds_and_little_is_wasted(target, adjacency, strategy):
     for prior in ([1.0, 1.0, 1.0, 1.0], [[0.5, 2.0], [1.0, 3.0]]):
-        options = {"prior": prior, "n_records": 300, "adjacency": adjacency, "strategy": strategy}
+        options = {"prior": prior, "n_records": 300, "adjacency": adjacency, "mechanism": Dirichlet(strategy=strategy)}
         chosen = calibrate(target, **options)
         assert chosen.satisfies(target)
         assert math.log2(chosen.urn_steps) % 1 == 0
@@ -123,7 +124,7 @@ def test_who_needs_an_urn():
 
 def test_refusals():
     with pytest.raises(UnattainableError, match="RenyiDP targets"):
-        calibrate(TARGETS[0], prior=[1, 1], n_records=9, strategy="algorithm-1")
+        calibrate(TARGETS[0], prior=[1, 1], n_records=9, mechanism=Dirichlet(strategy="algorithm-1"))
     with pytest.raises(ArgumentError, match="n_records=0"):
         calibrate(TARGETS[0], prior=[1, 1], n_records=0, objective="estimate")
     with pytest.raises(ArgumentError, match="n_records"):

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -113,7 +114,7 @@ def test_the_band_of_a_draw_is_public_and_covers_the_frequencies(mechanism):
 
 
 def test_bands_need_a_size_and_some_room(release):
-    private = dirdp.sample(TARGET, votes(), adjacency="add-remove", strategy="temper")
+    private = dirdp.sample(TARGET, votes(), adjacency="add-remove", mechanism=Dirichlet(strategy="temper"))
     with pytest.raises(ArgumentError, match="n_records"):
         dirdp.plots.plot_draw(private)
     with pytest.raises(ArgumentError, match="var_name"):

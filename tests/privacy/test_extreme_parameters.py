@@ -16,6 +16,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition
@@ -111,7 +112,7 @@ def test_both_ways_to_compute_a_divergence_meet(b):
 
 def test_inflation_keeps_its_guarantee_with_130_digits():
     guarantee = ApproxDP(epsilon=3e-5, delta=1e-9)
-    mechanism = calibrate(guarantee, prior=[1, 1], strategy="inflate")
+    mechanism = calibrate(guarantee, prior=[1, 1], mechanism=Dirichlet(strategy="inflate"))
     assert mechanism.alpha.min() > 1e9
     a, b = sorted(mechanism.alpha.tolist())
     assert hockey_stick([(a, 1.0)], [(b, 1.0)], guarantee.epsilon) <= guarantee.delta
@@ -222,7 +223,7 @@ def test_parameters_without_curves_in_doubles_are_refused():
         with pytest.raises(ArgumentError, match="between 1e-100 and 1e"):
             DirichletMechanism(alpha, r)
     with pytest.raises(ArgumentError, match="prior between"):
-        calibrate(RenyiDP(order=2, epsilon=1), prior=[1e-200, 1], strategy="temper")
+        calibrate(RenyiDP(order=2, epsilon=1), prior=[1e-200, 1], mechanism=Dirichlet(strategy="temper"))
     with pytest.raises(ArgumentError, match="min_count"):
         DirichletMechanism([1, 1], 1.0, min_count=1e300)
     with pytest.raises(ArgumentError, match="records"):

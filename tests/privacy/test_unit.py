@@ -11,6 +11,7 @@ from scipy.special import digamma, gammaln
 
 from pymc_dirdp import ApproxDP, RenyiDP, TruncatedCDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.papers.privacy import p1_theorem_1
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
@@ -298,15 +299,15 @@ def composed_by_density(epsilon, a, r, times):
 @pytest.mark.parametrize(("a", "rows", "r_unit", "r_contribution"), SURVEYS)
 def test_the_table_of_surveys(a, rows, r_unit, r_contribution):
     target, prior = ApproxDP(epsilon=1, delta=1e-6), np.full((rows, 3), a)
-    unit = calibrate(target, prior=prior, strategy="temper", contribution=EACH)
-    anywhere = calibrate(target, prior=prior, strategy="temper", contribution=rows)
+    unit = calibrate(target, prior=prior, mechanism=Dirichlet(strategy="temper"), contribution=EACH)
+    anywhere = calibrate(target, prior=prior, mechanism=Dirichlet(strategy="temper"), contribution=rows)
     assert unit.r == pytest.approx(r_unit, abs=6e-5)
     assert anywhere.r == pytest.approx(r_contribution, abs=6e-5)
     # A second oracle for the curve on which they end.
     assert 0.99e-6 < composed_by_density(1.0, a, unit.r, rows) < 1e-6 * (1 + 1e-6)
     assert composed_by_density(1.0, a, anywhere.r * rows, 1) == pytest.approx(1e-6, rel=1e-4)
     # 0.1.0 read one record of a person: its delta is far above the guarantee.
-    before = calibrate(target, prior=prior, strategy="temper").r
+    before = calibrate(target, prior=prior, mechanism=Dirichlet(strategy="temper")).r
     assert composed_by_density(1.0, a, before, rows) > 1e-5
 
 
@@ -321,7 +322,7 @@ def test_the_table_of_surveys(a, rows, r_unit, r_contribution):
 def test_calibration_of_a_person_is_safe_and_tight(target, contribution, strategy, adjacency):
     prior = np.array([[0.3, 1.0, 0.6], [0.8, 0.4, 2.0]])
     setting = {"adjacency": adjacency, "contribution": contribution}
-    mechanism = calibrate(target, prior=prior, n_records=200, strategy=strategy, **setting)
+    mechanism = calibrate(target, prior=prior, n_records=200, mechanism=Dirichlet(strategy=strategy), **setting)
     assert mechanism.satisfies(target)
     assert not DirichletMechanism(mechanism.alpha, mechanism.r * (1 + 1e-8), **setting).satisfies(target)
     assert mechanism.contribution == Contribution.of(contribution).fitted((2, 3))
@@ -332,10 +333,14 @@ def test_algorithm_1_uses_the_sensitivities_of_a_person(adjacency):
     target = RenyiDP(order=3, epsilon=0.2)
     contribution = Contribution(2, ("each",))
     mechanism = calibrate(
-        target, prior=np.ones((4, 3)), strategy="algorithm-1", contribution=contribution, adjacency=adjacency
+        target,
+        prior=np.ones((4, 3)),
+        mechanism=Dirichlet(strategy="algorithm-1"),
+        contribution=contribution,
+        adjacency=adjacency,
     )
     assert mechanism.satisfies(target)
-    single = calibrate(target, prior=np.ones((4, 3)), strategy="algorithm-1", adjacency=adjacency)
+    single = calibrate(target, prior=np.ones((4, 3)), mechanism=Dirichlet(strategy="algorithm-1"), adjacency=adjacency)
     assert not DirichletMechanism(single.alpha, single.r, contribution=contribution, adjacency=adjacency).satisfies(
         target
     )
@@ -359,7 +364,7 @@ def test_adding_to_the_prior_keeps_the_smallest_cells():
 def test_a_person_who_changes_groups_loses_more():
     """Theory, section 7: 0.500 within a group and 0.617 across."""
     target = RenyiDP(order=4, epsilon=0.5)
-    within = calibrate(target, prior=[0.5, 50], strategy="temper")
+    within = calibrate(target, prior=[0.5, 50], mechanism=Dirichlet(strategy="temper"))
     table = DirichletMechanism([0.5, 50], within.r, adjacency="add-remove")
     across = AcrossGroups((table, table))
     assert within.renyi(4) == pytest.approx(0.500, abs=1e-6)

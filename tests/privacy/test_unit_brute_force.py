@@ -9,6 +9,7 @@ from scipy.special import betaln, digamma, gammaln
 
 from pymc_dirdp import ApproxDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
 
@@ -378,7 +379,12 @@ def test_a_row_of_public_size_without_a_record_that_may_move(n_records, min_coun
     # There is nothing to calibrate by, so the number is not used.
     guarantee = ApproxDP(epsilon=1.0, delta=1e-6)
     calibrated = calibrate(
-        guarantee, prior=[0.5, 0.6], n_records=n_records, min_count=min_count, strategy="temper", public_totals=True
+        guarantee,
+        prior=[0.5, 0.6],
+        n_records=n_records,
+        min_count=min_count,
+        mechanism=Dirichlet(strategy="temper"),
+        public_totals=True,
     )
     assert calibrated.n_records is None
     assert calibrated.satisfies(guarantee)

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.releases.description import cell_dims, renamed
 
 TARGET = dirdp.RenyiDP(order=3, epsilon=0.2)
@@ -15,7 +16,7 @@ def test_nothing_is_said_of_errors_where_no_number_of_records_is_planned_for(str
     with pm.Model() as model:
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("y", n=9, p=p, observed=[4, 4, 1])
-    release = dirdp.sample(TARGET, model, adjacency="add-remove", strategy=strategy)
+    release = dirdp.sample(TARGET, model, adjacency="add-remove", mechanism=Dirichlet(strategy=strategy))
     utility = release["utility"].to_dataset()
     for name in ("grid_weight", "grid_variance", "n_records", "effective_records", "expected_kl_posterior"):
         assert np.all(np.isnan(utility[name]))
@@ -28,7 +29,7 @@ def test_zero_and_one_are_no_numbers_of_records():
         pm.Deterministic("clipped", pm.math.maximum(p[2], 0.0))
         pm.Deterministic("other", pm.math.maximum(1.0 - p[2], -1.0))
         pm.Deterministic("expected", 9.0 * p[2])
-    release = dirdp.sample(TARGET, model, adjacency="add-remove", strategy="temper")
+    release = dirdp.sample(TARGET, model, adjacency="add-remove", mechanism=Dirichlet(strategy="temper"))
     assert {"clipped", "other"} <= set(release["posterior"].data_vars)
     assert "expected" not in release["posterior"]
 

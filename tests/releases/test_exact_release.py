@@ -11,6 +11,7 @@ from scipy.stats import betabinom, chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.sampling.exact import urn_counts
 
 COUNTS = np.array([108, 286, 71, 127])
@@ -111,7 +112,9 @@ def test_a_rare_category_is_never_zero_and_predictions_are_finite():
         theta = pm.Dirichlet("x_p", a=np.full((2, 200), 0.01), dims=("y", "x"))
         label = pm.Categorical("y_seen", p=classes, observed=np.random.default_rng(2).integers(0, 2, 400))
         pm.Categorical("x_seen", p=theta[label], observed=np.arange(400) % 7)
-    release = dirdp.sample(dirdp.RenyiDP(order=2, epsilon=0.5), model, unit=0, sampler="exact", strategy="temper")
+    release = dirdp.sample(
+        dirdp.RenyiDP(order=2, epsilon=0.5), model, unit=0, sampler="exact", mechanism=Dirichlet(strategy="temper")
+    )
     x_p = release["posterior"]["x_p"].values
     assert (urn_counts(x_p, release["mechanism/x_p"].attrs["steps"]) == 0).any()
     assert np.all(x_p > 0)

@@ -10,6 +10,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.mechanisms.settings import Dirichlet
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 FRAME = pd.DataFrame({"class": ["cat", "hen", "owl"] * 20, "legs": [4, 2, 2] * 20})
@@ -53,8 +54,8 @@ def network():
 
 KINDS = {
     "rows": (rows, APPROX, {"contribution": 1}),
-    "draws": (rows, APPROX, {"contribution": 1, "draws": 3, "strategy": "temper"}),
-    "inflate": (rows, APPROX, {"contribution": 1, "strategy": "inflate"}),
+    "draws": (rows, APPROX, {"contribution": 1, "draws": 3, "mechanism": Dirichlet(strategy="temper")}),
+    "inflate": (rows, APPROX, {"contribution": 1, "mechanism": Dirichlet(strategy="inflate")}),
     "urn": (rows, dirdp.PureDP(epsilon=2.0), {"contribution": 1, "adjacency": "add-remove", "n_records": 90}),
     "geometric": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "draws": 2}),
     "private number": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "adjacency": "add-remove"}),

@@ -155,11 +155,6 @@ def test_readers_need_no_further_package(monkeypatch):
     assert np.isfinite(dirdp.estimate(release, progressbar=False).frame()["count"]).all()
 
 
-def test_postprocess_is_about_noise():
-    with pytest.raises(ArgumentError, match="noise"):
-        dirdp.sample(TARGET, hair(), mechanism="floored", postprocess="clip")
-
-
 def test_a_diagnosis_leaves_out_what_is_about_dirichlet_draws():
     model = hair()
     release = dirdp.sample(TARGET, model, mechanism="floored")

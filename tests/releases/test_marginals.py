@@ -13,6 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.settings import Marginals
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.releases import release as release_module
 from tests.mechanisms.test_marginals import exact_delta, moves
@@ -80,11 +81,11 @@ def test_a_release_can_be_checked_written_and_read(release, network, tmp_path):
 
 def test_a_plan_comes_back_from_its_file(network, tmp_path):
     for target, options in (
-        (TARGET, {"weights": {("a", "b"): 3}}),
-        (dirdp.PureDP(epsilon=1), {}),
-        (TARGET, {"contribution": 2}),
+        (TARGET, {"mechanism": Marginals(weights={("a", "b"): 3})}),
+        (dirdp.PureDP(epsilon=1), MARGINALS),
+        (TARGET, {"contribution": 2, **MARGINALS}),
     ):
-        plan = dirdp.plan(target, network, **MARGINALS, **options)
+        plan = dirdp.plan(target, network, **options)
         dirdp.save(plan, tmp_path / "plan.json")
         read = dirdp.load(tmp_path / "plan.json")
         assert read.digest == plan.digest
@@ -116,7 +117,7 @@ def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says
     two = {"a": ["x", "y"], "b": ["p", "q"]}
     model = dirdp.bayesian_network({"a": list("xy"), "b": list("pp")}, {"a": [], "b": ["a"]}, categories=two)
     plan = dirdp.plan(
-        dirdp.ApproxDP(epsilon=3.0, delta=0.01), model, **MARGINALS, noise="gaussian", adjacency=adjacency
+        dirdp.ApproxDP(epsilon=3.0, delta=0.01), model, mechanism=Marginals(noise="gaussian"), adjacency=adjacency
     )
     parts = [part for planned in plan.parts for part in planned.mechanism.parts]
 
@@ -190,7 +191,7 @@ class Together(CurvesOf, Mechanism):
 
 @pytest.mark.thorough
 def test_an_audit_of_three_tables_passes_and_refutes_less_noise(network):
-    plan = dirdp.plan(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), network, **MARGINALS, noise="gaussian")
+    plan = dirdp.plan(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), network, mechanism=Marginals(noise="gaussian"))
     claim, options = plan.guarantee, {"n": 40_000, "random_seed": 4}
     honest = dirdp.audit(Together(plan), claim=claim, **options)
     assert not any(bound.exceeded for bound in honest.bounds)
@@ -223,7 +224,7 @@ def test_a_private_number_of_records(network):
     assert len({sd for part in with_size.parts for sd in part.mechanism.noise_sds}) > 1
     kinds = set()
     for noise in ("gaussian", "geometric"):
-        release = dirdp.sample(TARGET, network, **MARGINALS, adjacency="add-remove", noise=noise)
+        release = dirdp.sample(TARGET, network, mechanism=Marginals(noise=noise), adjacency="add-remove")
         assert dirdp.verify(release)
         kinds |= {release["mechanism/p_c"].attrs["mechanism"]}
     assert kinds == {"MarginalsMechanism"}
@@ -257,8 +258,8 @@ def test_a_ledger_and_a_unit(network):
 
 
 def test_a_list_of_marginals(network):
-    precise = {"weights": {("c", "b"): 4}, "noise": "gaussian"}
-    plan = dirdp.plan(TARGET, network, **MARGINALS, measure=["a", ("b", "a"), ("c", "b")], **precise)
+    listed = Marginals(measure=["a", ("b", "a"), ("c", "b")], weights={("c", "b"): 4}, noise="gaussian")
+    plan = dirdp.plan(TARGET, network, mechanism=listed)
     by_name = {part.table.name: part.mechanism for part in plan.parts}
     assert by_name["p_b"].margins == ((0, 1),)
     assert by_name["p_c"].margins == ((1, 2),)
@@ -348,12 +349,12 @@ def wide():
 
 def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
     """The marginal over all items holds two records of a person, and the table one in each of two rows."""
-    options = {"noise": "gaussian", "weights": {("item", "rate_outcome"): 1}}
-    plan = dirdp.plan(TARGET, survey(), unit="person", **MARGINALS, **options)
+    weighed = Marginals(noise="gaussian", weights={("item", "rate_outcome"): 1})
+    plan = dirdp.plan(TARGET, survey(), unit="person", mechanism=weighed)
     mechanism = plan.parts[0].mechanism
     assert [part.contributed.records for part in mechanism.parts] == [2, 1]
     # The squares of the shifts: 2 * 2 ** 2 for the sums, and 2 in each of two rows.
-    one = dirdp.plan(TARGET, survey(), contribution=1, **MARGINALS, **options).parts[0].mechanism
+    one = dirdp.plan(TARGET, survey(), contribution=1, mechanism=weighed).parts[0].mechanism
     assert mechanism.noise_sds[0] == pytest.approx(math.sqrt((8 + 4) / (2 + 2)) * one.noise_sds[0], rel=1e-3)
     dirdp.save(dirdp.sample(plan, survey()), tmp_path / "survey.nc")
     release = dirdp.load(tmp_path / "survey.nc")
@@ -382,21 +383,18 @@ REFUSED = {
     "too many cells": (wide, {}, None, ArgumentError, "101000 cells"),
     "no noise": (
         survey,
-        {"contribution": 2, "noise": "gaussian", "guarantee": dirdp.PureDP(epsilon=1)},
+        {"contribution": 2, "mechanism": Marginals(noise="gaussian"), "guarantee": dirdp.PureDP(epsilon=1)},
         {"contribution": 2, "guarantee": dirdp.PureDP(epsilon=1)},
         UnattainableError,
         "geometric",
     ),
-    **{
-        f"{option} without marginals": (
-            survey,
-            {"contribution": 2, "mechanism": mechanism, option: value},
-            {"contribution": 2, option: value},
-            ArgumentError,
-            "for mechanism='marginals'",
-        )
-        for mechanism, option, value in (("gaussian", "measure", "families"), ("auto", "noise", "geometric"))
-    },
+    "weights of tables": (
+        survey,
+        {"contribution": 2, "weights": {"rate": 2}},
+        {"contribution": 2},
+        ArgumentError,
+        "names",
+    ),
 }
 
 
@@ -429,11 +427,6 @@ def test_a_family_of_too_many_cells_is_named_before_anything_is_read_or_charged(
 def test_axes_of_the_same_name():
     with pytest.raises(UnsupportedModelError, match="same name"):
         dirdp.plan(TARGET, same_name(), **MARGINALS)
-
-
-def test_how_noisy_counts_are_read_as_data_is_no_question(network):
-    with pytest.raises(ArgumentError, match="postprocess"):
-        dirdp.sample(TARGET, network, **MARGINALS, postprocess="clip")
 
 
 def test_marginals_are_planned_for_models_alone():

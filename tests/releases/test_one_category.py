@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import NoLoss
 
@@ -29,8 +30,8 @@ def naive(labels=("class", "fur", "eyes")):
 LONG = [
     {"draws": 3},
     {"mechanism": "gaussian", "draws": 5},
-    {"mechanism": "auto", "objective": "estimate", "strategy": "temper"},
-    {"strategy": "inflate"},
+    {"mechanism": "auto", "objective": "estimate"},
+    {"mechanism": Dirichlet(strategy="inflate")},
     {"min_count": 2},
     {"weights": {"p_class": 3.0}},
     {"contribution": 2},
@@ -42,7 +43,7 @@ LONG = [
 @pytest.mark.parametrize(
     "options",
     [
-        {"strategy": "temper"},
+        {"mechanism": Dirichlet(strategy="temper")},
         {"mechanism": "geometric"},
         {"mechanism": "auto"},
         *(pytest.param(options, marks=pytest.mark.thorough) for options in LONG),
@@ -86,7 +87,7 @@ def test_every_neighbour_has_the_same_output():
 @pytest.mark.parametrize(
     "options",
     [
-        {"strategy": "temper"},
+        {"mechanism": Dirichlet(strategy="temper")},
         {"mechanism": "geometric"},
         pytest.param({**PRIVATE, "mechanism": "geometric"}, marks=pytest.mark.thorough),
     ],
@@ -187,7 +188,7 @@ def test_records_by_person_may_have_as_many_trials_as_it_has_records():
 @pytest.mark.parametrize("nuts", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_it_can_be_diagnosed_and_has_an_exact_posterior(nuts):
     model = naive()
-    release = dirdp.sample(TARGET, model, strategy="temper")
+    release = dirdp.sample(TARGET, model, mechanism=Dirichlet(strategy="temper"))
     diagnosis = dirdp.diagnose(release, model, draws=100, tune=100, chains=2, nuts=nuts, random_seed=3)
     assert list(diagnosis["elpd"]["table"].values) == ["p_class", "p_fur"]
     assert np.all(diagnosis["nuts" if nuts else "private"]["posterior"]["p_eyes"] == 1)

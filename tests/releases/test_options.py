@@ -11,7 +11,7 @@ from pymc_dirdp.releases.options import Options, Planning, refuse_unknown, with_
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"draws": 0}, {"min_count": -1}, {"adjacency": "swap"}, {"unit": "person", "contribution": 3}, {"objective": "r"}],
+    [{"draws": 0}, {"min_count": -1}, {"adjacency": "swap"}, {"contribution": 0}, {"objective": "r"}],
 )
 def test_options_are_checked_at_once(wrong):
     with pytest.raises(ArgumentError, match=next(iter(wrong))):

@@ -10,6 +10,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.planning.allocation import shares
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.options import Options
@@ -60,7 +61,7 @@ def test_the_whole_model_keeps_the_target_and_wastes_little(guarantee, draws, ad
 @pytest.mark.parametrize("target", [dirdp.ApproxDP(epsilon=0.05, delta=1e-9), dirdp.ApproxDP(epsilon=8, delta=1e-3)])
 @pytest.mark.thorough
 def test_tight_and_loose_targets(strategy, target):
-    composition = dirdp.plan(target, clinic(), strategy=strategy, objective="estimate").composition
+    composition = dirdp.plan(target, clinic(), mechanism=Dirichlet(strategy=strategy), objective="estimate").composition
     assert composition.satisfies(target)
     assert composition.epsilon(target.delta) > 0.98 * target.epsilon
 
@@ -179,7 +180,7 @@ def test_small_priors_are_no_obstacle_to_several_records():
     mechanism = dirdp.calibrate(RENYI, prior=[0.3, 0.7], n_records=50, contribution=3)
     assert mechanism.alpha.min() < 0.5
     assert mechanism.satisfies(RENYI)
-    tempered = dirdp.calibrate(RENYI, prior=[0.3, 0.7], strategy="temper", contribution=3)
+    tempered = dirdp.calibrate(RENYI, prior=[0.3, 0.7], mechanism=Dirichlet(strategy="temper"), contribution=3)
     assert tempered.satisfies(RENYI)
     np.testing.assert_array_equal(tempered.alpha, [0.3, 0.7])
 

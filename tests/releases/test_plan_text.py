@@ -15,6 +15,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -72,16 +73,20 @@ def coin_model(n):
 NOISY = [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1), dirdp.TruncatedCDP(rho=0.1, omega=math.inf)]
 PLANNED = {
     "hair": (hair_model, TARGET, {}),
-    "renyi": (hair_model, dirdp.RenyiDP(order=3, epsilon=0.2), {"strategy": "temper", "draws": 3}),
+    "renyi": (hair_model, dirdp.RenyiDP(order=3, epsilon=0.2), {"mechanism": Dirichlet(strategy="temper"), "draws": 3}),
     "auto": (two_tables, TARGET, {"mechanism": "auto", "objective": "estimate"}),
     "disjoint": (two_tables, TARGET, {"disjoint": [["p"], ["rate"]], "weights": {"p": 2}}),
-    "min_count": (hair_model, TARGET, {"min_count": 2, "strategy": "inflate"}),
-    "add-remove": (two_tables, TARGET, {"adjacency": "add-remove", "n_records": {"p": 60}, "strategy": "temper"}),
+    "min_count": (hair_model, TARGET, {"min_count": 2, "mechanism": Dirichlet(strategy="inflate")}),
+    "add-remove": (
+        two_tables,
+        TARGET,
+        {"adjacency": "add-remove", "n_records": {"p": 60}, "mechanism": Dirichlet(strategy="temper")},
+    ),
     "several": (two_tables, TARGET, {"contribution": 3}),
     "views": (viewed_model, TARGET, {"contribution": 1}),
     "another order": (seen_in_another_order, TARGET, {}),
     "people": (people_model, TARGET, {"unit": "person"}),
-    "at most": (people_model, TARGET, {"unit": "person", "max_records_per_person": 3, "n_records": 100}),
+    "at most": (people_model, TARGET, {"unit": "person", "contribution": 3, "n_records": 100}),
     "gaussian": (hair_model, NOISY[1], {"mechanism": "gaussian"}),
     "omega": (hair_model, NOISY[2], {"mechanism": "gaussian"}),
     "geometric": (hair_model, NOISY[0], {"mechanism": "geometric"}),

@@ -9,6 +9,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
+from pymc_dirdp.mechanisms.settings import Marginals
 from pymc_dirdp.releases import predicting
 from pymc_dirdp.releases import release as release_module
 from pymc_dirdp.releases.predicting import _shares, axes_of, fit_errors, judge_of, simulated_network
@@ -127,8 +128,8 @@ def test_the_comparison_that_is_told_is_the_one_that_decided(model, plan):
     told = dict(plan.parts[0].choice.expected_kl)
     for kind, error in told.items():
         name, _, measure = kind.partition(" ")
-        options = {"measure": measure.strip("()")} if measure else {"objective": "estimate"}
-        assert judged(name, **options) == pytest.approx(error, rel=1e-12)
+        mechanism = Marginals(measure=measure.strip("()")) if measure else name
+        assert judged(mechanism, **({} if measure else {"objective": "estimate"})) == pytest.approx(error, rel=1e-12)
     mechanisms = {part.table.name: part.mechanism for part in plan.parts}
     assert np.mean(list(judge(mechanisms).values())) == pytest.approx(min(told.values()), rel=1e-12)
 

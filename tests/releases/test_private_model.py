@@ -260,7 +260,6 @@ def mean_over_records():
         (any_models.design_matrix, {"levels": {"X": 3}}, "vector of integers"),
         (any_models.latent_class, {"support": {"y": [[0, 0, 0], [1, 1, 1]]}}, "add up to 1"),
         (any_models.probit_without_covariates, {"n_prior": -1.0, "adjacency": "add-remove"}, "n_prior"),
-        (any_models.probit_without_covariates, {"reservation": 7}, "reservation"),
     ],
 )
 def test_no_refusal_is_charged(make, said, match, ledger):

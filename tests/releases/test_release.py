@@ -16,6 +16,7 @@ import xarray as xr
 from scipy import stats
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.releases.options import Options, Planning
 from pymc_dirdp.releases.statement import odds_factor
 
@@ -136,7 +137,7 @@ def test_only_the_posterior_of_a_release_depends_on_the_data():
 
 def test_no_count_and_no_posterior_parameter_is_in_a_saved_release(tmp_path):
     counts = [1234567, 2345678, 3456789, 4567891]
-    release = dirdp.sample(TARGET, hair_model(counts, sum(counts)), strategy="inflate")
+    release = dirdp.sample(TARGET, hair_model(counts, sum(counts)), mechanism=Dirichlet(strategy="inflate"))
     group = release["mechanism/p"]
     secret = np.concatenate([counts, float(group["r"]) * np.array(counts) + group["alpha"].values])
     path = tmp_path / "release.nc"
@@ -195,7 +196,7 @@ def test_coords_of_other_dims_stay_behind():
 
 
 def test_add_remove_keeps_the_number_of_records_private():
-    plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", strategy="temper")
+    plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", mechanism=Dirichlet(strategy="temper"))
     assert plan.parts[0].n_records is None
     with pytest.raises(dirdp.errors.ArgumentError, match="pass n_records="):
         dirdp.plan(TARGET, hair_model(), adjacency="add-remove")
@@ -213,8 +214,8 @@ def test_an_edited_model_is_refused_after_the_plan():
         dirdp.sample(plan, hair_model([108, 286, 71, 128], 593))
     with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, admissions_model())
-    with pytest.raises(dirdp.errors.ArgumentError, match="already decides strategy"):
-        dirdp.sample(plan, hair_model(), strategy="temper")
+    with pytest.raises(dirdp.errors.ArgumentError, match="already decides mechanism"):
+        dirdp.sample(plan, hair_model(), mechanism=Dirichlet(strategy="temper"))
 
 
 def test_a_forged_plan_is_caught_at_release():
@@ -268,11 +269,13 @@ def test_no_model_is_refused():
 
 def test_a_misspelt_strategy_suggests_the_near_one():
     with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'temper'"):
-        dirdp.plan(TARGET, hair_model(), strategy="tempered")
+        dirdp.plan(TARGET, hair_model(), mechanism=Dirichlet(strategy="tempered"))
 
 
 def test_algorithm_1_reports_its_own_loss():
-    release = dirdp.sample(dirdp.RenyiDP(order=5, epsilon=0.1), hair_model(), strategy="algorithm-1")
+    release = dirdp.sample(
+        dirdp.RenyiDP(order=5, epsilon=0.1), hair_model(), mechanism=Dirichlet(strategy="algorithm-1")
+    )
     group = release["mechanism/p"]
     assert np.ptp(group["alpha"].values) == 0
     assert float(group["alpha"][0]) == pytest.approx(1 + 16 * float(group["r"]))

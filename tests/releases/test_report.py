@@ -10,6 +10,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import noises
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.releases.statement import odds_factor
@@ -72,7 +73,9 @@ def test_unequal_numbers_are_told_as_a_range_and_equal_ones_once():
         pm.Multinomial("first", n=50, p=p, observed=[20, 30])
         q = pm.Dirichlet("q", np.ones(2))
         pm.Multinomial("second", n=90, p=q, observed=[60, 30])
-    plan = dirdp.plan(dirdp.RenyiDP(order=2, epsilon=0.5), model, strategy="temper", disjoint=[["p"], ["q"]])
+    plan = dirdp.plan(
+        dirdp.RenyiDP(order=2, epsilon=0.5), model, mechanism=Dirichlet(strategy="temper"), disjoint=[["p"], ["q"]]
+    )
     text = words(plan)
     assert "alpha 1 to 5" in text
     assert "alpha 1," in text
@@ -191,7 +194,9 @@ def test_tables_of_the_same_people_are_advised_together_and_others_apart():
             pm.Multinomial(name, n=n, p=p, observed=[n // 2 - i, n // 2 + i])
     target = dirdp.RenyiDP(order=4, epsilon=0.2)
     for disjoint, listed in ((None, ["p_a, p_b, p_c, p_d, p_e"]), ([["p_a", "p_b"], ["p_c", "p_d", "p_e"]], None)):
-        told = dirdp.report(dirdp.plan(target, model, strategy="temper", disjoint=disjoint), full=True)
+        told = dirdp.report(
+            dirdp.plan(target, model, mechanism=Dirichlet(strategy="temper"), disjoint=disjoint), full=True
+        )
         about = [text for _, text in told.sections[-1][1] if "mechanism='auto'" in text]
         assert len(about) == (1 if listed else 2)
         for names in listed or ["p_a, p_b", "p_c, p_d, p_e"]:

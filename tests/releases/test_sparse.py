@@ -156,7 +156,7 @@ def test_a_seed_is_marked():
 def test_a_reservation_is_used():
     ledger = Ledger(ApproxDP(epsilon=1.5, delta=1e-6), unit="person")
     ledger.reserve(GUARANTEE, what="cells")
-    release_sparse(GUARANTEE, [5], [1], 10**6, threshold=60, unit="person", ledger=ledger, reservation=1)
+    release_sparse(GUARANTEE, [5], [1], 10**6, threshold=60, unit="person", ledger=ledger.using(1))
     assert ledger.left["epsilon"] == pytest.approx(0.5)
     assert ledger.entries()[1].uses == 1
 

@@ -63,8 +63,7 @@ def test_any_release_and_its_plan_fit_into_15_lines_of_80_columns(case):
     make, guarantee, options = CASES[case]
     model = make()
     plan = dirdp.plan(guarantee, model, **options)
-    read = {"postprocess": "clip-and-smooth"} if case == "gaussian" else {}
-    for thing in (plan, dirdp.sample(plan, model, **read)):
+    for thing in (plan, dirdp.sample(plan, model)):
         lines = str(dirdp.report(thing)).splitlines()
         assert len(lines) <= 15
         assert max(map(columns, lines)) <= 80

@@ -339,7 +339,6 @@ OUTPUTS = {
     "a version that is free text": ("geometric", ("plan", "library_version"), "0.1.0 108, 286, 71, 127"),
     "a version of many digits": ("geometric", ("plan", "library_version"), "1" * 100),
     "a source of bits that is none": ("geometric", ("randomness",), "dice"),
-    "a reading that is none": ("geometric", ("postprocess",), {"p": "smooth"}),
     "a reason that is none": ("geometric", ("left_out",), [{"name": "a", "reason": "108, 286", "about": ""}]),
     "a formula that is none": ("geometric", ("deterministics", 0, "expression"), [["exec", [], {}]]),
     "a name of the draws": ("geometric", ("deterministics", 0, "name"), "chain"),

@@ -24,6 +24,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 
 # The counts of the eyes descend in the order in which the data have always been printed.
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.CategoriesFromDataWarning")
@@ -71,9 +72,9 @@ def survey():
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 CASES = {
     "draw": (one_row, APPROX, {}),
-    "draws": (one_row, APPROX, {"draws": 3, "strategy": "inflate"}),
-    "in floating point": (one_row, APPROX, {"sampler": "fast", "strategy": "temper"}),
-    "algorithm 1": (one_row, dirdp.RenyiDP(order=2, epsilon=0.1), {"strategy": "algorithm-1"}),
+    "draws": (one_row, APPROX, {"draws": 3, "mechanism": Dirichlet(strategy="inflate")}),
+    "in floating point": (one_row, APPROX, {"sampler": "fast", "mechanism": Dirichlet(strategy="temper")}),
+    "algorithm 1": (one_row, dirdp.RenyiDP(order=2, epsilon=0.1), {"mechanism": Dirichlet(strategy="algorithm-1")}),
     "estimate": (one_row, dirdp.TruncatedCDP(rho=0.1, omega=20), {"objective": "estimate", "min_count": 2}),
     "gaussian": (one_row, dirdp.ZeroCDP(rho=0.1), {"mechanism": "gaussian"}),
     "geometric": (one_row, dirdp.PureDP(epsilon=0.5), {"mechanism": "geometric", "draws": 2}),

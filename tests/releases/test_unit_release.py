@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
 
@@ -45,7 +46,7 @@ def split(answers):
 def test_a_survey_matrix_is_as_private_as_its_columns(target, adjacency):
     """Finding 5: as parallel rows, a person with ten answers had delta(1) .0143 in place of 1e-6."""
     answers = RNG.integers(0, 3, (PEOPLE, 4))
-    options = {"strategy": "temper", "adjacency": adjacency, "unit": "person"}
+    options = {"mechanism": Dirichlet(strategy="temper"), "adjacency": adjacency, "unit": "person"}
     (matrix,) = dirdp.plan(target, survey(answers=answers), **options).parts
     assert Contribution.of(matrix.mechanism.contribution) == Contribution(1, ("each",))
     columns = dirdp.plan(target, split(answers), **options)
@@ -61,7 +62,7 @@ def test_a_survey_matrix_is_as_private_as_its_columns(target, adjacency):
 
 def test_records_anywhere_cost_more_than_one_in_each_row():
     r = {
-        name: dirdp.plan(TARGET, survey(), strategy="temper", **said).parts[0].mechanism.r
+        name: dirdp.plan(TARGET, survey(), mechanism=Dirichlet(strategy="temper"), **said).parts[0].mechanism.r
         for name, said in {
             "as 0.1.0": {"contribution": 1},
             "unit": {"unit": "person"},
@@ -86,7 +87,7 @@ def test_people_with_private_lengths():
     model = documents([5, 9, 2])
     with pytest.raises(dirdp.errors.ArgumentError, match="n_records is for"):
         dirdp.plan(TARGET, model, unit="document", public_n=["words"], n_records=100)
-    options = {"unit": "document", "max_records_per_person": 10, "n_records": 30}
+    options = {"unit": "document", "contribution": 10, "n_records": 30}
     plan = dirdp.plan(TARGET, model, **options)
     (part,) = plan.parts
     assert part.n_records == 30
@@ -95,7 +96,7 @@ def test_people_with_private_lengths():
     # How long they are is private, so the same plan serves other lengths.
     assert dirdp.plan(TARGET, documents([1, 1, 10]), **options) == plan
     dirdp.sample(plan, documents([1, 1, 10]))
-    with pytest.raises(dirdp.errors.DataError, match="more than max_records_per_person=10"):
+    with pytest.raises(dirdp.errors.DataError, match="more than contribution=10"):
         dirdp.sample(plan, documents([1, 1, 11]))
     with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, documents([1, 1, 2, 2]))
@@ -105,16 +106,14 @@ def test_people_with_private_lengths():
 def test_too_many_records_are_an_error_that_is_paid_for():
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5))
     with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
-        dirdp.sample(
-            TARGET, documents([1, 11]), unit="document", max_records_per_person=10, n_records=20, ledger=ledger
-        )
+        dirdp.sample(TARGET, documents([1, 11]), unit="document", contribution=10, n_records=20, ledger=ledger)
     assert len(ledger.entries()) == 1
 
 
 def test_a_plan_that_protects_less_than_its_reading_is_refused():
     import dataclasses
 
-    plan = dirdp.plan(RENYI, survey(), unit="person", strategy="temper")
+    plan = dirdp.plan(RENYI, survey(), unit="person", mechanism=Dirichlet(strategy="temper"))
     (part,) = plan.parts
     weaker = dirdp.mechanisms.DirichletMechanism(part.mechanism.alpha, part.mechanism.r)
     forged = dataclasses.replace(plan, parts=(dataclasses.replace(part, mechanism=weaker),))
@@ -165,7 +164,7 @@ def test_the_numbers_of_the_docs_page():
         with pm.Model() as model:
             theta = pm.Dirichlet("theta", np.ones((10, 3)))
             pm.Categorical("y", p=theta, observed=RNG.integers(0, 3, (500, 10)))
-        r[name] = dirdp.plan(TARGET, model, strategy="temper", **said).parts[0].mechanism.r
+        r[name] = dirdp.plan(TARGET, model, mechanism=Dirichlet(strategy="temper"), **said).parts[0].mechanism.r
     assert r["unit"] == pytest.approx(0.0388, abs=1e-4)
     assert r["contribution"] == pytest.approx(0.0088, abs=1e-4)
     assert r["none"] == pytest.approx(0.0878, abs=1e-4)

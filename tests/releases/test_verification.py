@@ -78,7 +78,7 @@ def test_whom_a_release_of_people_protects_is_part_of_its_text(edited):
         pm.Categorical("answers", p=theta, observed=np.zeros((4, 3), dtype=int), dims=("person", "question"))
     release = dirdp.sample(TARGET, model, unit="person")
     assert verify(release)
-    for name, value in (("unit", ["household"]), ("others", True), ("n_units", 400), ("max_records_per_person", 9)):
+    for name, value in (("unit", ["household"]), ("others", True), ("n_units", 400)):
         with pytest.raises(ReleaseError):
             verify(edited(release, (("plan", "people", name), value)))
     with pytest.raises(ReleaseError):

@@ -1,0 +1,91 @@
+"""What `plan(mechanism=...)` takes in the place of a name, where a mechanism has settings of its own."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.mechanisms.marginals import NOISES
+
+__all__ = ["MEASURES", "SETTINGS", "STRATEGIES", "Dirichlet", "Marginals", "Measure", "kind_of"]
+
+STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
+MEASURES = ("levels", "families")
+
+type Measure = str | Iterable[str | tuple[str, ...]]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Dirichlet:
+    """A draw from a tempered and smoothed posterior: `mechanism="dirichlet"`, where the strategy is not the default.
+
+    Attributes
+    ----------
+    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
+        Where the room for privacy comes from.
+
+        * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
+          least a priori expected Kullback-Leibler divergence, see `objective` of :func:`pymc_dirdp.calibrate`; or the
+          best pair of `r` and `alpha = max(prior, t)`, where its divergence is less by a per cent at least.
+        * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 where the guarantee has room for a draw that is
+          more concentrated than the posterior.
+        * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).
+        * `"algorithm-1"`: P1 Algorithm 1 with its own bound, for `RenyiDP` only. It ignores the prior:
+          `alpha = 1 + 4 (order - 1) r` in every cell.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> temper = dirdp.mechanisms.Dirichlet(strategy="temper")
+    >>> dirdp.calibrate(dirdp.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1], mechanism=temper).alpha
+    array([1., 1., 1.])
+    """
+
+    strategy: str = "optimal"
+    kind: ClassVar[str] = "dirichlet"
+
+    def __post_init__(self) -> None:
+        one_of(STRATEGIES, strategy=self.strategy)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Marginals:
+    """Noisy marginals of all tables of a model: `mechanism="marginals"`, where the default marginals are not wanted.
+
+    Attributes
+    ----------
+    measure : {"levels", "families"} or list of str or tuple of str, default "levels"
+        Which marginals are measured. `"levels"` are for each table the marginal of its variable, those of the variable
+        with each parent, and the table itself; `"families"` are the tables alone. A list names the axes of each.
+    noise : {"auto", "gaussian", "geometric"}, default "auto"
+        `"auto"` takes the kind with the smaller variance at the same guarantee: Gaussian noise unless there are few
+        marginals, or the guarantee is pure.
+    weights : mapping of str or tuple of str to float, optional
+        Relative precisions of the marginals, by a name or a tuple of names of their axes; 1 for those that are not
+        named. Without it, precisions follow from the number of cells that the noise leaves visible.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> dirdp.mechanisms.Marginals(measure=["class", ("class", "sex")], weights={"class": 4}).kind
+    'marginals'
+    """
+
+    measure: Measure = "levels"
+    noise: str = "auto"
+    weights: Mapping[Any, float] | None = None
+    kind: ClassVar[str] = "marginals"
+
+    def __post_init__(self) -> None:
+        one_of(("auto", *NOISES), noise=self.noise)
+
+
+SETTINGS: dict[str, type[Dirichlet | Marginals]] = {one.kind: one for one in (Dirichlet, Marginals)}
+"""The mechanisms with settings, by the name that stands for their defaults."""
+
+
+def kind_of(mechanism: str | Dirichlet | Marginals) -> str:
+    """The name of a mechanism, with or without settings."""
+    return mechanism.kind if isinstance(mechanism, Dirichlet | Marginals) else mechanism
