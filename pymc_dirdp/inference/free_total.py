@@ -1,7 +1,5 @@
 """A row whose total is private, and every total as likely as another: cells that are independent given one number."""
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +12,7 @@ from pymc_dirdp.inference.numbers import Distributions, NumberDraws
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = ["FreeTotal", "Panels", "exponential_mixture"]
+__all__ = ["FreeTotal", "exponential_mixture"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -30,9 +28,6 @@ _FLAT = 1e-10
 _COARSE = 0.5
 # Rates with less probability do not matter, nor do totals so many standard deviations away.
 _NEGLIGIBLE, _FAR = 1e-9, 12.0
-# Where more nodes than these are needed, the density is interpolated on panels, of which the widest are this wide.
-_MANY_NODES = 100
-_WIDEST = 1.0
 # Numbers of a distribution that are kept whole for draws that are few.
 _NARROW = 2048
 _MANY = 10_000
@@ -101,32 +96,27 @@ class FreeTotal:
             # The weight of a total rises with it. No integral is needed, for draws are refused in proportion.
             return np.zeros(1), np.ones(1)
         step = exponential_mixture(excess)
-        lowest = np.log(_FLAT / (self.law.total + 1))
         # The density rises up to the first of these rates, and falls from the last one on.
         coarse = np.arange(np.log(excess / (self.law.total + excess + 1)), np.log(2 + np.log1p(excess)), _COARSE)
         # Rates that lie far apart need rules of their own.
         rough = np.array([self._log_density(self.law.cells(), u, _ROUGH) for u in coarse.tolist()])
-        middle = self._peak(float(coarse[np.argmax(rough)]))
         near = coarse[rough > rough.max() - _LEFT_OUT]
-        log_density = self._at_nodes(step, float(near[-1] - near[0]))
-        found = {0: log_density(middle)}
-        for sign, end in ((-1, min(near[0], middle)), (1, max(near[-1], middle))):
-            k, largest = sign, max(found.values())
-            while True:
-                u = middle + k * step
-                found[k] = log_density(u)
-                largest = max(largest, found[k])
-                if sign < 0 and u <= lowest:
-                    # What is left follows a geometric series.
-                    found[k] -= np.log(-np.expm1(-excess * step))
-                    break
-                if sign * (u - end) > 0 and found[k] < largest - _LEFT_OUT:
-                    break
+        middle, lowest = int(coarse[np.argmax(rough)] // step), np.log(_FLAT / (self.law.total + 1))
+        found = {middle: self._log_density(self._cells, middle * step, _PRECISE)}
+        for sign, end in ((-1, near[0]), (1, near[-1])):
+            k = middle
+            while sign > 0 or k * step > lowest:
                 k += sign
+                found[k] = self._log_density(self._cells, k * step, _PRECISE)
+                if sign * (k * step - end) > 0 and found[k] < max(found.values()) - _LEFT_OUT:
+                    break
+            else:
+                # What is left follows a geometric series.
+                found[k] -= np.log(-np.expm1(-excess * step))
         order = np.array(sorted(found))
         logs = np.array([found[k] for k in order.tolist()])
         masses = np.exp(logs - logs.max())
-        return np.exp(middle + order * step), masses / masses.sum()
+        return np.exp(order * step), masses / masses.sum()
 
     @cached_property
     def is_cut_off(self) -> bool:
@@ -141,33 +131,6 @@ class FreeTotal:
         s, excess = np.exp(u), float(self.law.alpha.sum()) - 1
         cells.settle(-s, tolerance=tolerance, short=False)
         return float(u - s + (excess - 1) * np.log(-np.expm1(-s)) + cells.log_totals.sum())
-
-    def _at_nodes(self, step: float, width: float) -> Callable[[float], float]:
-        """The same at nodes that follow one another. Where they are many, few sums are taken."""
-        if width < _MANY_NODES * step:
-            return lambda u: self._log_density(self._cells, u, _PRECISE)
-
-        def on_panel(points: Array) -> Array:
-            # Rules that were right far away only cost time here.
-            cells = self.law.cells()
-            return np.array([self._log_density(cells, u, _PRECISE) for u in points.tolist()])
-
-        return Panels(on_panel, width=_WIDEST, least_width=16 * step)
-
-    def _peak(self, u: float) -> float:
-        """Where the density is largest, near a place where it is large: the rule is laid around it."""
-        excess = float(self.law.alpha.sum()) - 1
-        for _ in range(60):
-            s = np.exp(u)
-            self._cells.settle(-s, tolerance=_PRECISE, short=False)
-            mean, variance = self._cells.means.sum(), self._cells.variances.sum()
-            slope = 1 + (excess - 1) * s / np.expm1(s) - s * (mean + 1)
-            bend = max(excess * s / np.expm1(s) + s * mean - s**2 * variance, 0.1)
-            move = float(np.clip(slope / bend, -_COARSE, _COARSE))
-            u += move
-            if abs(move) < 0.1 / np.sqrt(1 + excess):
-                break
-        return u
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
         """Independent tables given the output, shape `(draws, d)`, and the share of proposals that was accepted."""
@@ -206,63 +169,3 @@ class FreeTotal:
         logs = -_log_gamma_ratio(ends, concentration)
         accepted: NDArray[np.bool_] = possible & (np.log1p(-rng.random(len(totals))) <= logs[:-1] - logs[-1])
         return accepted
-
-
-_POINTS = 16
-# The last coefficients are as small as that, or as the rounding of the values.
-_PRECISE, _ROUNDING = 1e-10, 1e-14
-_NODES = np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS)
-# The values at the nodes times this matrix are the coefficients of Chebyshev polynomials.
-_TRANSFORM = np.cos(np.outer(np.arange(_POINTS), np.arccos(_NODES))) * 2 / _POINTS
-_TRANSFORM[0] /= 2
-
-
-class Panels:
-    """A function that is interpolated by Chebyshev polynomials of degree 15 on panels.
-
-    A panel is halved until the polynomial's coefficients have fallen off, but not below a width at which it is no
-    effort to take the function itself.
-
-    Parameters
-    ----------
-    function : callable
-        It takes points of one panel, one after the other and falling, and returns their values.
-    width : float
-        Of the widest panels, which start at multiples of it.
-    least_width : float
-        The function is taken itself where narrower panels would be needed.
-
-    Examples
-    --------
-    >>> calls = []
-    >>> sine = Panels(lambda x: (calls.append(x), np.sin(x))[1], width=1.0, least_width=0.01)
-    >>> bool(np.allclose([sine(x) for x in np.linspace(0, 0.99, 500)], np.sin(np.linspace(0, 0.99, 500)), atol=1e-11))
-    True
-    >>> sum(map(len, calls))
-    16
-    """
-
-    def __init__(self, function: Callable[[Array], Array], *, width: float, least_width: float) -> None:
-        self._function, self._width, self._least_width = function, width, least_width
-        # By start and width; None where a panel is halved.
-        self._coefficients: dict[tuple[float, float], Array | None] = {}
-
-    def __call__(self, x: float) -> float:
-        """The value at one point."""
-        width = self._width
-        start = width * math.floor(x / width)
-        while width >= self._least_width:
-            if (start, width) not in self._coefficients:
-                self._coefficients[start, width] = self._fitted(start, width)
-            found = self._coefficients[start, width]
-            if found is not None:
-                return float(np.polynomial.chebyshev.chebval(2 * (x - start) / width - 1, found))
-            width /= 2
-            start += width * (x >= start + width)
-        return float(self._function(np.array([x]))[0])
-
-    def _fitted(self, start: float, width: float) -> Array | None:
-        values = self._function(start + width * (_NODES + 1) / 2)
-        coefficients: Array = _TRANSFORM @ values
-        allowed = max(_PRECISE, _ROUNDING * float(np.abs(values).max()))
-        return coefficients if np.abs(coefficients[-3:]).max() <= allowed else None

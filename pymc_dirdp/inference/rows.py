@@ -15,7 +15,7 @@ from scipy.special import gammaln, log_ndtr
 
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import CUT, Distributions, ImpossibleError, Listed, LogWeight, NumberDraws
+from pymc_dirdp.inference.numbers import CUT, Distributions, ImpossibleError, LogWeight, NumberDraws
 from pymc_dirdp.inference.sums import (
     MOST_KEPT,
     Convolution,
@@ -23,6 +23,7 @@ from pymc_dirdp.inference.sums import (
     Inversion,
     Pair,
     TooManyNodesError,
+    numbers_of,
     reach_of_sum,
     refuse_too_many,
 )
@@ -93,9 +94,7 @@ class TiltedCells:
             # Between nodes nothing is lost: their rules add up every wave that the sum is made of.
             x, cell, log_mass = cells.nodes, cells.node_distribution, np.log(cells.masses)
         else:
-            widths = cells.highs - cells.lows + 1
-            cell = np.repeat(np.arange(cells.size), widths)
-            x = (np.arange(widths.sum()) - (np.cumsum(widths) - widths - cells.lows)[cell]).astype(np.float64)
+            x, cell = numbers_of(cells)
             log_mass = cells.log_pmf(x, cell)
         weights = np.exp(log_mass + self.sums.log_rest(x, cell) - self.sums.log_sum(np.array([self.total])))
         return np.bincount(cell, weights * x, cells.size)
@@ -149,7 +148,7 @@ def solved(cells: Distributions, total: int) -> TiltedCells:
     raise _impossible()
 
 
-def summed(cells: Listed, total: int) -> TiltedCells:
+def summed(cells: Distributions, total: int) -> TiltedCells:
     """The distribution of the sum of cells as they are, near some total."""
     if Convolution.work(cells) <= LITTLE_WORK:
         return TiltedCells(cells, total, Convolution(cells, total))

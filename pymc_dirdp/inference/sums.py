@@ -23,6 +23,7 @@ __all__ = [
     "Inversion",
     "Pair",
     "TooManyNodesError",
+    "numbers_of",
     "reach_of_sum",
     "refuse_too_many",
 ]
@@ -125,6 +126,13 @@ class Convolution:
             left = left - drawn
             counts[:, self._order[place]] = self._lows[place] + drawn
         return counts
+
+
+def numbers_of(cells: Distributions) -> tuple[Array, Integers]:
+    """Every number that matters, one distribution after the other, and its distribution."""
+    widths = cells.highs - cells.lows + 1
+    cell = np.repeat(np.arange(cells.size), widths)
+    return (np.arange(widths.sum()) - (np.cumsum(widths) - widths - cells.lows)[cell]).astype(np.float64), cell
 
 
 def _pmf(cells: Distributions, i: int) -> Array:
@@ -322,17 +330,19 @@ class Inversion:
         return np.ascontiguousarray((before * after * self._weights).T)
 
     def spread(self, low: int, known: Array) -> list[Array]:
-        """As :meth:`Convolution.spread`, of cells whose every number is a node."""
-        cells = self._cells
+        """As :meth:`Convolution.spread`."""
+        x, place = numbers_of(self._cells)
+        masses = np.exp(self._cells.log_pmf(x, place))
         t = self._step * np.arange(len(self._product))
         of_sum = known @ np.exp(-1j * np.outer(np.arange(known.shape[1]), t))
-        place, masses = cells.node_distribution, cells.masses
-        turn = np.exp(1j * self._step * (cells.nodes + (self._centre - self._centres)[place] - low))
+        turn = np.exp(1j * self._step * (x + (self._centre - self._centres)[place] - low))
         value = np.zeros((len(known), len(place)), dtype=np.complex128)
         for j in range(len(self._product) - 1, -1, -1):
             value *= turn
             value += of_sum[:, j, None] * self._without[j][place]
-        return np.split(np.maximum(value.real, 0.0) * masses, np.searchsorted(place, np.arange(1, cells.size)), axis=1)
+        return np.split(
+            np.maximum(value.real, 0.0) * masses, np.searchsorted(place, np.arange(1, self._cells.size)), axis=1
+        )
 
     def _log_rest(self, x: Array, cell: Integers) -> Array:
         others = self._centre - self._centres[cell]

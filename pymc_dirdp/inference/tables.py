@@ -134,7 +134,7 @@ class _Tree:
                 found = found + self._factors[0](totals)
             return np.asarray(found if self._log_prior is None else found + self._log_prior(totals))
 
-        return Root(group, log_weight, total=total, most=most)
+        return Root(group, log_weight, below.log_normaliser, total=total, most=most)
 
     def _node(self, cell: int) -> Node:
         """One row total, or one count of a class, and all that is said of it."""
@@ -145,6 +145,10 @@ class _Tree:
             own = self._above.log_weight(totals, np.full(totals.shape, cell))
             return np.asarray(own + sum(table.log_weight_of_row(cell, totals) for table in tables))
 
+        def guide(totals: Array) -> Array:
+            own = self._above.log_prior_weight(totals, np.full(totals.shape, cell))
+            return np.asarray(own + sum(table.laws[cell].log_normaliser(totals) for table in tables))
+
         def start(tilt: float) -> int:
             law = self._above
             ends = np.array([law.least]), np.array([law.most])
@@ -152,7 +156,7 @@ class _Tree:
 
         groups = [table.groups[cell] for table in tables]
         most = self._most - (self._above.least if self._features else 0)
-        return Node(groups, log_weight, most=most, start=start if self._features else None)
+        return Node(groups, log_weight, guide, most=most, start=start if self._features else None)
 
     @cached_property
     def numbers(self) -> list[Spread]:
@@ -178,7 +182,7 @@ class _Tree:
 
     def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
         """Independent draws of the counts, shape `(draws, rows, d)`, and the share of proposals that was accepted."""
-        numbers, acceptance = self.root.group.draw(self.root.draw(draws, rng), rng)
+        numbers, acceptance = self.root.draw_below(draws, rng)
         if not self._has_nodes or self._features:
             return numbers[:, None], acceptance
         counts, share = self.counts_given(numbers, rng)

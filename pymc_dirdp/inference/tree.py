@@ -10,6 +10,7 @@ count; and draws go down in the same way, each number given the one above.
 All that is needed from elsewhere is the distribution of a sum, :mod:`pymc_dirdp.inference.rows`.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.inference.numbers import FEW, ImpossibleError, Listed, listed_numbers
+from pymc_dirdp.inference.numbers import Distributions, ImpossibleError, Listed
 from pymc_dirdp.inference.rows import LITTLE_WORK, RowPosterior, TiltedCells, draw_counts, summed
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 
@@ -28,6 +29,8 @@ Integers = NDArray[np.int64]
 
 # A number with less than exp(-50) of the largest weight is left out.
 CUT = 50.0
+# So few numbers of all children are listed whole.
+_FEW = 2**13
 # What is listed of the children of a group, and how deep their sum is then known: by convolution of positive numbers,
 # whose error is relative, and by Fourier transforms, whose error is 1e-16 of the largest.
 _DIRECT, _DEEP = 150.0, 100.0
@@ -35,6 +38,8 @@ _WHOLE, _ALL = 700.0, 600.0
 _SHALLOWER, _WAVES = 20.0, 9.0
 # The next band lies so many standard deviations away, times the square root of how deep the sum is known.
 _STEP = 1.2
+# Steps of the search for the mode of a total.
+_MOST_STEPS = 60
 # Bands that are tried before the totals beyond count as impossible.
 _MOST_TRIALS = 80
 _STEEPEST = 1e15
@@ -83,17 +88,17 @@ class Cells:
     def __init__(self, law: RowPosterior) -> None:
         self.law, self.size = law, len(law.alpha)
         self.least, self.most = law.least * self.size, law.total
-        self._whole: Listed | None = None
+        self._cells = law.cells()
 
-    def listed(self, tilt: float, cut: float) -> Listed:
-        """All numbers whose tilted weight is not below the largest of its cell by more than a factor of exp(cut)."""
-        law = self.law
-        ends = np.full(self.size, law.least), np.full(self.size, law.most)
-        if law.smooth and (law.most - law.least + 1) * self.size > FEW:
-            return listed_numbers(law.log_weight, *ends, smooth=True, tilt=tilt, cut=cut)
-        if self._whole is None:
-            self._whole = listed_numbers(law.log_weight, *ends, smooth=False, tilt=tilt, cut=cut)
-        return self._whole.tilted(tilt, cut)
+    def at(self, tilt: float, cut: float) -> Distributions:
+        """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut)."""
+        self._cells.settle(tilt, cut=cut)
+        # What is settled again later gets new arrays.
+        return copy.copy(self._cells)
+
+    def moments(self, tilt: float) -> tuple[float, float]:
+        """Mean and variance of their sum, about."""
+        return self._cells.rough_moments(tilt)
 
 
 class Group:
@@ -112,31 +117,45 @@ class Group:
         self.least: int = children.least if isinstance(children, Cells) else sum(node.least for node in nodes)
         self.most: int = children.most if isinstance(children, Cells) else sum(node.most for node in nodes)
         self.bands: list[TiltedCells] = []
-        self._wide = False
+        # Of the cuts that are tried those that take too many products.
+        self._passed = 0
         self._solved: TiltedCells | None = None
         self._depths: list[float] = []
         self.low, self.high = 0, -1
         self._logs, self._depth = np.empty(0), np.empty(0)
         self._owner = np.empty(0, dtype=np.int64)
 
-    def _listed(self, tilt: float, cut: float) -> Listed:
+    def _at(self, tilt: float, cut: float) -> Distributions:
         if isinstance(self.children, Cells):
-            return self.children.listed(tilt, cut)
+            return self.children.at(tilt, cut)
         windows = [node.window(tilt, cut) for node in self._nodes]
         widths = np.array([window.values.shape[-1] for window in windows])
         lows = np.array([window.low for window in windows])
         return Listed(lows, widths, np.concatenate([window.values for window in windows]), tilt, cut)
 
+    def _moments(self, tilt: float) -> tuple[float, float]:
+        if isinstance(self.children, Cells):
+            return self.children.moments(tilt)
+        cells = self._at(tilt, CUT)
+        return float(cells.means.sum()), float(cells.variances.sum())
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether all totals are known wherever the first band is."""
+        return not self._nodes and (self.most - self.least + 1) * self.size <= _FEW
+
     def _band(self, tilt: float) -> tuple[TiltedCells, int, Array, float]:
         """The sum at a tilt, and where and how well it is known: logarithms of its probabilities from a number on."""
-        span = self.most - self.least + 1
-        cut, depth = (_WHOLE, _ALL) if span * self.size <= FEW else (_DIRECT, _DEEP)
-        if self._nodes or (span * self.size > FEW and self._wide):
-            # Each number of a node is itself a sum, and takes more time than it is worth if it is that improbable.
-            cut, depth = CUT, _SHALLOWER
-        cells = self._listed(tilt, cut)
-        if cut > CUT and Convolution.work(cells) > LITTLE_WORK:
-            cells, depth, self._wide = self._listed(tilt, CUT), _SHALLOWER, True
+        # Each number of a node is itself a sum, and takes more time than it is worth if it is that improbable.
+        levels = [(CUT, _SHALLOWER)]
+        if not self._nodes:
+            levels = [*([(_WHOLE, _ALL)] * self._is_small), (_DIRECT, _DEEP), *levels]
+        for level in levels[self._passed :]:
+            cut, depth = level
+            cells = self._at(tilt, cut)
+            if cut == CUT or Convolution.work(cells) <= LITTLE_WORK:
+                break
+            self._passed += 1
         mean, sd = cells.means.sum(), float(np.sqrt(cells.variances.sum()))
         band = summed(cells, round(float(mean)))
         low, high = max(self.least, int(cells.lows.sum())), min(self.most, int(cells.highs.sum()))
@@ -175,6 +194,28 @@ class Group:
         self.bands.append(band)
         self._depths.append(depth)
 
+    def start_at_mode(self, slope: Callable[[float], float]) -> int:
+        """Make the first band where the sum and a weight of it together are largest, about, and return that number.
+
+        The weight rises there by what the logarithm of the sum falls, which is the tilt.
+
+        The search takes as many steps of Newton's method as it needs to be within half a deviation, or a few.
+        """
+        tilt, low, high, mean = 0.0, -np.inf, np.inf, 0.0
+        for _ in range(_MOST_STEPS):
+            mean, variance = self._moments(tilt)
+            off = slope(mean) - tilt
+            low, high = (tilt, high) if off > 0 else (low, tilt)
+            bend = (slope(mean + 0.5) - slope(mean - 0.5)) * variance - 1
+            step = float(np.clip(-off / min(bend, -0.05), -4, 4))
+            new = tilt + step if low < tilt + step < high else (low + high) / 2
+            if self._is_small or step**2 * variance <= 0.1 or not np.isfinite(new) or new in (low, high):
+                break
+            tilt = new
+        middle = int(np.clip(round(mean), self.least, self.most))
+        self.start(total=middle, tilt=tilt)
+        return middle
+
     def start(self, *, tilt: float = 0.0, total: int | None = None) -> None:
         """Make the first band, at a tilt or where the sum is some total on average."""
         if self.bands:
@@ -199,8 +240,8 @@ class Group:
         """The tilt at which the sum is `total` on average, to half of its deviation."""
         low, high, step = -np.inf, np.inf, 1.0
         for trial in range(4 * _MOST_TRIALS):
-            cells = self._listed(tilt, CUT)
-            off, variance = total - cells.means.sum(), cells.variances.sum()
+            mean, variance = self._moments(tilt)
+            off = total - mean
             if off**2 <= 0.25 * variance + 1e-12:
                 break
             low, high = (tilt, high) if off > 0 else (low, tilt)
@@ -314,7 +355,7 @@ class Group:
                 left = ~np.isin(waiting, far)
                 near, waiting, kept = near[left], waiting[left], kept + len(far)
             elif not near[len(waiting) // 2]:
-                band = summed(self._listed(self._tilt_for(middle, band.cells.tilt), CUT), middle)
+                band = summed(self._at(self._tilt_for(middle, band.cells.tilt), CUT), middle)
                 near = self._near(band, totals[waiting]) | (totals[waiting] == middle)
             if near.any():
                 counts[waiting[near]], acceptance = draw_counts(band, totals[waiting[near]], rng)
@@ -349,6 +390,8 @@ class Node:
         At least one.
     log_weight : callable
         Logarithm of the weight of each of an array of integers.
+    guide : callable, optional
+        The same without factors that are 0 for some numbers: where to look for the mode.
     start : callable, optional
         `start(tilt)` is a number near the mode of the weight; by default that of the first group is looked for.
     """
@@ -357,11 +400,12 @@ class Node:
         self,
         groups: Sequence[Group],
         log_weight: Callable[[Array], Array],
+        guide: Callable[[Array], Array] | None = None,
         *,
         most: int | None = None,
         start: Callable[[float], int] | None = None,
     ) -> None:
-        self.groups, self._own, self._start = list(groups), log_weight, start
+        self.groups, self._own, self._guide, self._start = list(groups), log_weight, guide or log_weight, start
         self.least = max(group.least for group in groups)
         self.most = min(group.most for group in groups) if most is None else most
         self._low, self._values = 0, np.empty(0)
@@ -374,15 +418,23 @@ class Node:
         own = self._own(np.arange(low, high + 1, dtype=np.float64))
         self._low, self._values = low, own + sum(group.logs(low, high) for group in self.groups)
 
+    def _slope(self, number: float, tilt: float) -> float:
+        """By how much the logarithm of the weight rises with the number."""
+        ends = np.clip([number - 0.5, number + 0.5], self.least, self.most)
+        if ends[1] <= ends[0]:
+            return tilt
+        # Where the weight is 0 what it is elsewhere leads to where it is not.
+        low, high = next((found for of in (self._own, self._guide) if np.isfinite(found := of(ends)).all()), (0.0, 0.0))
+        return tilt + float(high - low) / float(ends[1] - ends[0])
+
     def window(self, tilt: float, cut: float) -> Spread:
         """Logarithms of the weights, all sums done, where they matter at a tilt: from its first such number on."""
         if not len(self._values):
-            first = self.groups[0]
             if self._start is None:
-                first.start(tilt=tilt)
-                middle = int(np.clip((first.low + first.high) // 2, self.least, self.most))
+                middle = self.groups[0].start_at_mode(lambda number: self._slope(number, tilt))
             else:
-                middle = int(np.clip(self._start(tilt), self.least, self.most))
+                middle = self._start(tilt)
+            middle = int(np.clip(middle, self.least, self.most))
             for group in self.groups:
                 group.start(total=middle)
             sd = min(float(np.sqrt(group.bands[0].cells.variances.sum())) for group in self.groups)
@@ -414,6 +466,8 @@ class Root:
     group : Group
     log_weight : callable
         Logarithm of the weight of each of an array of numbers.
+    guide : callable, optional
+        As that of a :class:`Node`.
     total : int, optional
         The number, if it is known.
     most : int, optional
@@ -422,6 +476,7 @@ class Root:
 
     group: Group
     log_weight: Callable[[Array], Array]
+    guide: Callable[[Array], Array] | None = None
     total: int | None = None
     most: int | None = None
 
@@ -437,19 +492,19 @@ class Root:
                 logs = self.group.logs(self.total, self.total)
             window = Spread(self.total, logs + own)
         else:
-            window = Node([self.group], self.log_weight, most=self.most).window(0.0, CUT)
+            window = Node([self.group], self.log_weight, self.guide, most=self.most).window(0.0, CUT)
         peak = window.values.max()
         if np.isneginf(peak):
             raise _impossible()
         masses = np.exp(window.values - peak)
         return float(peak + np.log(masses.sum())), Spread(window.low, masses[None] / masses.sum())
 
-    def draw(self, draws: int, rng: np.random.Generator) -> Integers:
-        """Independent draws of the number."""
+    def draw_below(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+        """Independent draws of the numbers that add up to it, and the share of proposals that was accepted."""
         _, law = self.law
         cdf = np.cumsum(law.values[0])
-        found: Integers = law.low + np.searchsorted(cdf, rng.random(draws) * cdf[-1], side="right")
-        return found
+        numbers = law.low + np.searchsorted(cdf, rng.random(draws) * cdf[-1], side="right")
+        return self.group.draw(numbers, rng)
 
 
 def _impossible() -> ImpossibleError:

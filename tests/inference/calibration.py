@@ -125,7 +125,7 @@ class PrivateNumber(Case):
         most = round(2 * self.total * total)
         law = RowPosterior(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
         root = of_private_total(law)
-        counts, _ = root.group.draw(root.draw(DRAWS, rng), rng)
+        counts, _ = root.draw_below(DRAWS, rng)
         naive = draw_shares(np.tile(counted, (DRAWS, 1)), law.alpha, rng)
         return (p, draw_shares(counts, law.alpha, rng)), (x, counts), (p, naive)
 

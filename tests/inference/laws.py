@@ -142,7 +142,7 @@ def of_rows(rows, total, row_prior=None, log_factors=None):
 
 def drawn(root, groups, draws, rng):
     """A table for each row, of shape (draws, d)."""
-    totals, _ = root.group.draw(root.draw(draws, rng), rng)
+    totals, _ = root.draw_below(draws, rng)
     return [group.draw(totals[:, i], rng)[0] for i, group in enumerate(groups)]
 
 

@@ -122,17 +122,6 @@ def test_wide_noise_and_large_tables(d, total, scale, alpha):
     assert drawn.sum(axis=1).max() <= total
 
 
-def test_many_nodes_are_interpolated_between_few_sums(monkeypatch):
-    z, alpha = [3e4, -1e3, 200.0], [700.0, 0.4, 30]
-    row = FreeTotal(RowPosterior(alpha=alpha, total=10**7, log_likelihood=geometric(z, 1e4)))
-    rates, masses = row.nodes
-    assert len(rates) > 250
-    monkeypatch.setattr("pymc_dirdp.inference.free_total._MANY_NODES", np.inf)
-    one_by_one = FreeTotal(row.law).nodes
-    np.testing.assert_array_equal(rates, one_by_one[0])
-    np.testing.assert_allclose(masses, one_by_one[1], rtol=1e-8, atol=1e-12)
-
-
 @pytest.mark.parametrize(("total", "cut_off"), [(0, True), (200, True), (500, True), (2000, False), (10**9, False)])
 def test_a_largest_total_among_those_that_have_a_probability_is_seen(total, cut_off):
     row = FreeTotal(RowPosterior(alpha=[1.0, 2], total=total, log_likelihood=geometric([300.0, 100], 20.0)))

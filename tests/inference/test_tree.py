@@ -80,7 +80,7 @@ def test_a_private_total():
     evidence, total = root.law
     assert evidence == pytest.approx(logsumexp(logs), abs=1e-10)
     np.testing.assert_allclose(total.values[0], mass[total.low :], rtol=1e-9)
-    counts, acceptance = root.group.draw(root.draw(50_000, np.random.default_rng(2)), np.random.default_rng(3))
+    counts, acceptance = root.draw_below(50_000, np.random.default_rng(2))
     assert 0 < acceptance <= 1
     seen = np.bincount(counts.sum(axis=1), minlength=MOST + 1)
     assert chisquare(seen, 50_000 * mass).pvalue > 1e-6
