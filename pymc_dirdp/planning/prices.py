@@ -346,7 +346,7 @@ def privacy_utility(
     *,
     prior: ArrayLike,
     n_records: int,
-    mechanisms: Iterable[str] = ("dirichlet", "gaussian", "laplace", "geometric"),
+    mechanisms: Iterable[str | Dirichlet] = ("dirichlet", "gaussian", "laplace", "geometric"),
     of: str = "draw",
     **options: Unpack[TablePlanning],
 ) -> Frontier:
@@ -356,8 +356,8 @@ def privacy_utility(
     ----------
     guarantees : iterable of Guarantee
         At least one; of one kind if they are to be plotted.
-    mechanisms : iterable of str
-        Names as for :func:`expected_error`.
+    mechanisms : iterable of str or settings
+        As for :func:`expected_error`; the columns are called by their names, or as settings are printed.
     prior, n_records, of, **options
         As for :func:`expected_error`, without `mechanism`.
 
@@ -383,7 +383,7 @@ def privacy_utility(
     columns = {}
     for mechanism in mechanisms:
         error = _expected_kl(prior, n_records, of, replace(chosen, mechanism=mechanism))
-        columns[mechanism] = tuple(map(error, grid))
+        columns[str(mechanism)] = tuple(map(error, grid))
     return Frontier(grid, columns, _MEASURES.get((of, chosen.objective), _OF_ESTIMATES), int(n_records))
 
 

@@ -233,7 +233,9 @@ def rebuild(plan: Plan) -> Plan:
     # Where nothing was said of people, and rows are observed apart, a person has a record in each; the words say so.
     kinds = {"any"} | ({"own"} if said.public_n and plan.reading.sizes_are_public and records == 1 else set())
     kinds |= {"each"} if said.contribution is None and said.counted is None else set()
-    if not said.unit and any(one.records != records or set(one.axes) - kinds for one in adds):
+    # An entry of a unit may fill its bound in each observed variable of its own, and others hold one record.
+    few = said.is_bounded and not plan.reading.others and any(one.records < records for one in adds)
+    if few or (not said.unit and any(one.records != records or set(one.axes) - kinds for one in adds)):
         raise ArgumentError("The tables allow for other records of a person than the plan states. Call plan() again.")
     if plan.draws != 1 and plan.publishing(Marginals):
         raise ArgumentError("The plan states several draws, and shares that are fitted are one estimate.")

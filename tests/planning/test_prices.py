@@ -201,3 +201,11 @@ def test_a_floored_draw_has_a_price_as_an_estimate():
     assert 1.7 < errors[1] / errors[0] < 3.5
     with pytest.raises(dirdp.errors.ArgumentError, match="objective='estimate'"):
         dirdp.expected_error(target, mechanism="floored", **table)
+
+
+def test_settings_are_columns_of_their_own():
+    ways = ["dirichlet", *(Dirichlet(strategy=strategy) for strategy in ("temper", "inflate"))]
+    found = dirdp.privacy_utility([LIKE[0]], prior=[1, 1], n_records=50, mechanisms=ways)
+    assert list(found.frame().columns) == list(map(str, ways))
+    best, *others = (errors[0] for errors in found.expected_kl.values())
+    assert best < min(others)

@@ -159,6 +159,17 @@ def test_rows_in_which_a_record_stays_are_not_called_rows_among_which_it_moves(s
         dirdp.load(tmp_path / "plan.json")
 
 
+def test_a_unit_holds_no_fewer_records_in_a_table_than_its_bound(tmp_path, text_of_facts):
+    """An attack: noise for three records in a plan for people with four, and words that follow from the table."""
+    options = {"unit": "person", "n_records": 100, "mechanism": "geometric"}
+    three, four = (dirdp.plan(TARGET, people_model(), contribution=m, **options).facts for m in (3, 4))
+    facts = json.loads(json.dumps(three))
+    facts["people"]["contribution"] = four["people"]["contribution"]
+    (tmp_path / "plan.json").write_text(text_of_facts(facts), encoding="utf-8")
+    with pytest.raises(dirdp.DirdpError, match="other records of a person"):
+        dirdp.load(tmp_path / "plan.json")
+
+
 def test_the_file_is_for_people(tmp_path):
     dirdp.save(dirdp.plan(TARGET, two_tables()), tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text(encoding="utf-8")
