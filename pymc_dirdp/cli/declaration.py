@@ -89,7 +89,9 @@ def declared(path: Path) -> Declaration:
     _known("the declaration", sections, _SECTIONS)
     for name in ("guarantee", "people", "variables"):
         if name not in sections:
-            raise ArgumentError(f"{path} has no section [{name}]. See docs/command_line.md for an example.")
+            raise ArgumentError(
+                f"{path} has no section [{name}]. `dirdp init` writes a declaration from what you type."
+            )
     variables = {name: _table(f"variables.{name}", facts) for name, facts in sections["variables"].items()}
     for name, facts in variables.items():
         _known(f"[variables.{name}]", facts, _OF_A_VARIABLE)
@@ -157,7 +159,7 @@ def written(
     variables : sequence of str
         A name, `=` and labels, with a separator between them.
     given : sequence of str
-        A name, `=` and the name of a variable that it is conditional on.
+        A name, `=` and the names of the variables that it is conditional on.
     separator : str
     epsilon, delta : float
         Pure differential privacy if delta is 0.
@@ -165,18 +167,22 @@ def written(
     counts, records
         As in :class:`Declaration`.
     """
+
+    def listed(typed: str) -> list[str]:
+        return [one.strip() for one in typed.split(separator)] if separator else [typed]
+
     labels: dict[str, list[str | int]] = {}
     parents: dict[str, list[str]] = {}
     for typed in variables:
         name, values = _split("--variable", typed, f"sex=female{separator}male")
         if name in labels:
             raise ArgumentError(f"--variable declares {name!r} twice. Give all its labels at once.")
-        labels[name] = _as_typed([label.strip() for label in values.split(separator)] if separator else [values])
+        labels[name] = _as_typed(listed(values))
     for typed in given:
-        name, parent = _split("--given", typed, "hair=sex")
-        for one in (name, parent):
+        name, those = _split("--given", typed, f"hair=sex or hair=sex{separator}age")
+        for one in (name, *listed(those)):
             one_of(labels, **{"variable in --given": one})
-        parents.setdefault(name, []).append(parent)
+        parents.setdefault(name, []).extend(listed(those))
     kind = ['kind = "PureDP"'] if delta == 0 else ['kind = "ApproxDP"', f"delta = {delta!r}"]
     lines = ["[guarantee]", *kind, f"epsilon = {epsilon!r}", "", "[people]", f"contribution = {contribution}"]
     for name, of_name in labels.items():

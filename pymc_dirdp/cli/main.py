@@ -144,9 +144,13 @@ def _parser() -> argparse.ArgumentParser:
         help="a variable and all values that it could take, typed without looking at the data; repeatable",
     )
     init.add_argument(
-        "--given", action="append", default=[], metavar="NAME=PARENT", help="a variable that another is conditional on"
+        "--given",
+        action="append",
+        default=[],
+        metavar="NAME=PARENT,PARENT",
+        help="the variables that a variable is conditional on; repeatable",
     )
-    init.add_argument("--separator", default=",", help="what separates the labels (%(default)s)")
+    init.add_argument("--separator", default=",", help="what separates labels and parents (%(default)s)")
     init.add_argument("--epsilon", type=float, default=1.0, help="epsilon of the guarantee (%(default)s)")
     init.add_argument("--delta", type=float, default=1e-6, help="delta of the guarantee, 0 for none (%(default)s)")
     init.add_argument(
@@ -162,10 +166,10 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--out", type=Path, help="write the plan to this JSON file")
     _add_force(plan)
 
-    release = add("release", "draw a release from data and write it to a netCDF file")
+    release = add("release", "draw a release from data and write it to a file")
     release.add_argument("declaration", type=Path, help="a TOML file")
     release.add_argument("data", type=Path, help="a CSV or Parquet file")
-    release.add_argument("--out", type=Path, required=True, help="write the release to this netCDF file")
+    release.add_argument("--out", type=Path, required=True, help="write the release to this file")
     release.add_argument("--plan", type=Path, dest="plan_file", help="a plan that the command plan wrote")
     release.add_argument("--reservation", type=int, metavar="NUMBER", help="a reservation of the ledger that is used")
     _add_force(release)

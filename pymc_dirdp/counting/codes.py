@@ -160,7 +160,7 @@ def encode(
     A position in `otherwise` stands for values of this variable that are missing or not declared. The index of the
     column `beside` has to be that of the others.
     """
-    columns = {name: column_of(frame, name) for name in names}
+    columns = {name: column_of(frame, name, among=names) for name in names}
     refuse_other_indexes(columns if beside is None else columns | {beside: column_of(frame, beside)})
     codes = {name: _codes(column, name, labels[name], (otherwise or {}).get(name)) for name, column in columns.items()}
     if len(set(map(len, codes.values()))) > 1:

@@ -1,7 +1,7 @@
 """Columns of any engine in memory, and their values."""
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,11 @@ class _Nothing:
 NOTHING = _Nothing()
 
 
-def column_of(frame: Any, name: str) -> Any:
-    """One column of a frame. The frame's own error for a missing column may hold data, so it is not repeated."""
+def column_of(frame: Any, name: str, *, among: Sequence[str] = ()) -> Any:
+    """One column of a frame, `among` those that are needed.
+
+    The frame's own error for a missing column may hold data, so it is not repeated.
+    """
     refuse_lazy(frame)
     # A list has rows, and so has an array without names; a column of a data frame looks up its rows.
     if frame is None or isinstance(frame, str | bytes | list | tuple | Iterator) or _is_one_array(frame):
@@ -53,7 +56,8 @@ def column_of(frame: Any, name: str) -> Any:
     except Exception:
         column = None
     if column is None:
-        raise ArgumentError(f"The records have no column {name!r}.")
+        needed = f" Needed are {', '.join(map(repr, among))}." if among else ""
+        raise ArgumentError(f"The records have no column {name!r}.{needed}")
     return column
 
 

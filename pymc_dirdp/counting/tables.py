@@ -147,6 +147,7 @@ def count(
     variables: Sequence[str],
     *,
     categories: Categories,
+    counts: str | None = None,
     unit: str | None = None,
     contribution: int | None = None,
     distinct: bool = False,
@@ -166,6 +167,9 @@ def count(
         All values that each variable could take, in order: texts, numbers or members of an Enum. They are public, so
         they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A missing value
         is no label: see `otherwise`.
+    counts : str, optional
+        A column that says how many records each row stands for. By default each row is one record. Not with `unit`, and
+        not for records that an engine groups.
     unit : str, optional
         The column that says whose record it is, in texts or integers. Then at most `contribution` records of each
         unit are counted. Without it every record is counted.
@@ -226,5 +230,7 @@ def count(
     names = checked_variables(variables)
     labels = checked_categories(names, categories)
     bound = checked_bound(unit, contribution, distinct=distinct)
-    (table,) = count_families(records, [names], labels, otherwise=checked_otherwise(otherwise, labels), bound=bound)
+    (table,) = count_families(
+        records, [names], labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, times=counts
+    )
     return Counts.of(table, tuple((name, tuple(labels[name])) for name in names), bound)

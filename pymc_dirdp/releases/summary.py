@@ -49,7 +49,7 @@ def summary(
 
 
 def _fitted(label: str, text: str) -> tuple[str, str]:
-    lines = 2 if label in ("protects", "problem") else 1
+    lines = 2 if label in ("protects", "problem", "mechanism") else 1
     return clipped(label, _LABEL), clipped(text, _TEXT, lines=lines)
 
 
@@ -79,7 +79,10 @@ def _errors(stored: Opened, utility: xr.Dataset) -> Lines:
         return (("error", str(utility.attrs["note"])),)
     found = dict(typical_errors(stored, utility))
     label = next((label for label in ("of the draw", *found) if label in found), None)
-    return () if label is None else (("error", f"{found[label]} ({label.removeprefix('of ')})"),)
+    if label is None:
+        return ()
+    # What is said after a comma does not fit into a line, and is in the full report.
+    return (("error", f"{found[label].partition(',')[0]} ({label.removeprefix('of ')})"),)
 
 
 def _advised(stored: Opened, better: Lines) -> Lines:
@@ -149,7 +152,7 @@ def _mechanism(stored: Opened) -> str:
     distributions = list(dict.fromkeys(map(_distribution, stored.tables.values())))
     more = f" and {_more(len(distributions) - 1, 'other')}" if len(distributions) > 1 else ""
     sampler = "" if stored.release is None else f"; {stored.release.sampler} sampler"
-    return f"{clipped(distributions[0], _TEXT - len(more) - len(sampler))}{more}{sampler}"
+    return f"{distributions[0]}{more}{sampler}"
 
 
 def _distribution(table: ReleasedTable) -> str:
@@ -169,7 +172,7 @@ def _utility(utility: xr.Dataset) -> Lines:
         told.append(f"{known['expected_kl_posterior'].sum():.3g} (posteriors)")
     if not told and "estimate_kl" in known:
         told.append(f"{in_range(known['estimate_kl'], 3)} nats (estimate, shares)")
-    return (("utility", f"expected KL {', '.join(told)}"),) if told else ()
+    return (("utility", f"KL {', '.join(told)}"),) if told else ()
 
 
 def _next(stored: Opened, *, follows: bool) -> str:

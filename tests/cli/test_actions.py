@@ -473,6 +473,14 @@ def test_a_declaration_of_typed_categories_is_released_as_the_page_s_own(alone, 
     assert run(*TYPED, "--force")[0] == 0
 
 
+@pytest.mark.parametrize("given", [["c=a,b"], ["c=a", "c=b"], ["c=a, b"]])
+def test_a_variable_may_be_given_several_others(given, alone, run):
+    variables = [part for name in "abc" for part in ("--variable", f"{name}=no,yes")]
+    options = [part for one in given for part in ("--given", one)]
+    assert run("init", "s.toml", "--contribution", "1", *variables, *options)[0] == 0
+    assert declared(Path("s.toml")).structure == {"a": [], "b": [], "c": ["a", "b"]}
+
+
 @pytest.mark.parametrize("label", ['"', "\\", "a#b", "]", "'''", "größe", "名", "[x]", "a.b", "two words"])
 def test_any_label_that_is_typed_is_read_again(label, alone, run):
     typed = f"{label}={label};x"

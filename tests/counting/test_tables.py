@@ -31,6 +31,19 @@ def test_counts_equal_a_cross_table_with_the_unseen_cells():
     assert counts[2].sum() == 0
 
 
+def test_a_row_may_stand_for_several_records():
+    """Oracle: a frame in which each row stands as often as it says."""
+    n = np.arange(len(FRAME)) % 4
+    expected = count(FRAME.loc[FRAME.index.repeat(n)], ["eye", "left"], categories=CATEGORIES)
+    found = count(FRAME.assign(n=n), ["eye", "left"], categories=CATEGORIES, counts="n")
+    np.testing.assert_array_equal(found, expected)
+    for wrong in (n - 1, n + 0.5):
+        with pytest.raises(DataError, match="integers from 0 on"):
+            count(FRAME.assign(n=wrong), ["eye", "left"], categories=CATEGORIES, counts="n")
+    with pytest.raises(ArgumentError, match="Leave counts= out"):
+        count(FRAME.assign(n=n), ["eye"], categories=CATEGORIES, counts="n", unit="age", contribution=1)
+
+
 @pytest.mark.parametrize(
     "frame",
     [

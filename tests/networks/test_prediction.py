@@ -267,7 +267,7 @@ def test_beta_tables_predict(mechanism, draws):
         np.testing.assert_allclose(np.exp(found[i]), expected, atol=1e-9 if draws == "released" else 0.02)
     # A prediction that left the Beta out would be another one.
     alone = {name: X[name] for name in ["size"]}
-    with pytest.raises(dirdp.errors.ArgumentError, match="no column 'eggs_outcome'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"no column 'eggs_outcome'\. Needed are 'eggs_outcome'"):
         dirdp.predict_log_proba(release, alone)
 
 

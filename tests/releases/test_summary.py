@@ -67,6 +67,7 @@ def test_any_release_and_its_plan_fit_into_15_lines_of_80_columns(case):
         lines = str(dirdp.report(thing)).splitlines()
         assert len(lines) <= 15
         assert max(map(columns, lines)) <= 80
+        assert "..." not in str(dirdp.report(thing)).partition("  at most")[2]
         labels = [found[1] for line in lines if (found := re.match(r"  (\S+)  ", line))]
         assert labels[-1] == "next"
         assert {"protects", "at", "odds"} & {label.split()[0] for label in labels} >= {"protects", "odds"}
