@@ -97,7 +97,7 @@ def _of_releases(given: list[Any]) -> Told:
             "that was fitted; the shares of the estimate are in its group 'posterior'."
         )
     stored = [checked(release) for release in given]
-    if len({one.adjacency for one in stored}) > 1:
+    if len({one.plan.adjacency for one in stored}) > 1:
         raise ArgumentError(
             "The releases are for different adjacencies: for one the number of records is public and for the other it "
             "is private. Analyse each by itself."
@@ -108,7 +108,7 @@ def _of_releases(given: list[Any]) -> Told:
     return Told(
         [dict(one.tables) for one in stored],
         seeded=any(one.reproducible for one in stored),
-        same_people=all(len(one.groups) == 1 for one in stored),
+        same_people=all(len(one.plan.groups) == 1 for one in stored),
         has_own_prior=False,
         deterministics=stored[0].release.deterministics if stored[0].release is not None else (),
     )
@@ -117,9 +117,10 @@ def _of_releases(given: list[Any]) -> Told:
 def checked(release: Any) -> Opened:
     """A release that was opened, or an error if its guarantee does not follow. A seed is no contradiction."""
     stored = opened(release)
-    if not stored.curves.satisfies(stored.guarantee):
+    if not stored.curves.satisfies(stored.plan.guarantee):
         raise ReleaseError(
-            f"{stored.guarantee} does not follow from the release, so nothing is inferred from it. See dirdp.verify."
+            f"{stored.plan.guarantee} does not follow from the release, so nothing is inferred from it. See "
+            "dirdp.verify."
         )
     return stored
 

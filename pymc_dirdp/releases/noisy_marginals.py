@@ -95,7 +95,7 @@ def _variable(drawn: ReleasedTable) -> str:
 
 
 def _refuse_other_records(stored: Opened) -> None:
-    if stored.reading.sizes_are_public and len({part.n_records for part in stored.plan.parts}) > 1:
+    if stored.plan.reading.sizes_are_public and len({part.n_records for part in stored.plan.parts}) > 1:
         raise ArgumentError(
             "The tables hold different numbers of records, so nothing is fitted to them together. Release tables of "
             "other records as models of their own."
@@ -153,5 +153,5 @@ def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Mea
         family, own = measurements_of_table(name, dims, table.mechanism, table.output)
         families.append(family)
         measurements += own
-    sizes = {part.n_records for part in stored.plan.parts} if stored.reading.sizes_are_public else set()
+    sizes = {part.n_records for part in stored.plan.parts} if stored.plan.reading.sizes_are_public else set()
     return tuple(families), tuple(measurements), sizes.pop() if len(sizes) == 1 else None

@@ -25,11 +25,8 @@ from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.releases.choices import PrivateChoice
 from pymc_dirdp.releases.grammar import understood
 from pymc_dirdp.releases.noise_posterior import shared_noises
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
@@ -264,41 +261,6 @@ class Opened:
     release: Release | None = None
 
     @property
-    def guarantee(self) -> Guarantee:
-        """The stated guarantee. Whether it follows is another question."""
-        return self.plan.guarantee
-
-    @property
-    def adjacency(self) -> str:
-        """What one person can change."""
-        return self.plan.adjacency
-
-    @property
-    def reading(self) -> Reading:
-        """Who is protected, in numbers and in sentences."""
-        return self.plan.reading
-
-    @property
-    def min_count(self) -> float:
-        """The guaranteed least count of a cell."""
-        return self.plan.min_count
-
-    @property
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The names of tables that one person's records may feed together."""
-        return self.plan.groups
-
-    @property
-    def draws(self) -> int:
-        """How many draws the guarantee covers."""
-        return self.plan.draws
-
-    @property
-    def choices(self) -> tuple[PrivateChoice, ...]:
-        """What was chosen from the same records before; the guarantee covers it, too."""
-        return self.plan.after
-
-    @property
     def reproducible(self) -> bool:
         """Whether a seed was used."""
         return self.release is not None and self.release.is_seeded
@@ -311,7 +273,7 @@ class Opened:
     @cached_property
     def tables(self) -> dict[str, ReleasedTable]:
         """Its tables by name."""
-        groups, public = self.tree["mechanism"].children, self.reading.sizes_are_public
+        groups, public = self.tree["mechanism"].children, self.plan.reading.sizes_are_public
         shown = {} if self.release is None else self.tree["posterior"].to_dataset().data_vars
         shared = {} if self.release is None else shared_noises(self.plan, self.release.output)
         return {

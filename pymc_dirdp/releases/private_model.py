@@ -175,9 +175,9 @@ def private_model(
         if ledger is not None or random_seed is not None or weights is not None:
             raise ArgumentError("A release costs nothing and draws nothing: leave ledger, random_seed and weights out.")
         stored, release = checked(given), given
-        if options.adjacency not in (None, stored.adjacency):
-            raise ArgumentError(f"The release is for adjacency={stored.adjacency!r}. Leave adjacency out.")
-        found = read_model(model, replace(options, adjacency=stored.adjacency))
+        if options.adjacency not in (None, stored.plan.adjacency):
+            raise ArgumentError(f"The release is for adjacency={stored.plan.adjacency!r}. Leave adjacency out.")
+        found = read_model(model, replace(options, adjacency=stored.plan.adjacency))
         terms = with_terms(found, stored.plan, n_prior)
     else:
         found = read_model(model, options)

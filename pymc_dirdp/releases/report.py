@@ -24,7 +24,7 @@ from pymc_dirdp.releases.statement import odds_of_the_truth
 from pymc_dirdp.releases.summary import summary
 from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.verification import Verification, verified, verify
-from pymc_dirdp.releases.wording import told_totals
+from pymc_dirdp.releases.wording import taken_for_granted, told_totals
 
 __all__ = ["Report", "report"]
 
@@ -89,7 +89,7 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         title = verification.headline
     better = tuple((text, names) for text, names in _alike(_advice(stored, utility)).items() if verification.follows)
     if not full:
-        guarantee = f", {_short(stored.guarantee)}" if verification.follows else ""
+        guarantee = f", {_short(stored.plan.guarantee)}" if verification.follows else ""
         advice = tuple((_label(names), text) for text, names in better)
         return Report(
             clipped(f"{title}{guarantee}", _TITLE, lines=1 + (not guarantee)),
@@ -169,28 +169,16 @@ def _guaranteed(privacy: xr.Dataset, stored: Opened, verification: Verification)
 
 def _guarantee(privacy: xr.Dataset, stored: Opened) -> Lines:
     attrs = privacy.attrs
+    assumed = (f"{sentence} (not checkable)" for sentence in taken_for_granted(stored.plan))
     return (
         ("guarantee", str(attrs["statement"])),
         ("protected", str(attrs["protected"])),
         ("adjacency", str(attrs["adjacency"])),
-        ("assumptions", _assumptions(attrs, stored.min_count)),
-        *((choice.called, choice.told) for choice in stored.choices),
+        ("assumptions", "; ".join(["the prior and the categories were chosen without the data", *assumed])),
+        *((choice.called, choice.told) for choice in stored.plan.after),
         ("draws", f"{attrs['draws']}, all of them covered"),
         ("odds of the truth", odds_of_the_truth(stored)),
     )
-
-
-def _assumptions(attrs: dict[str, Any], least: float) -> str:
-    parts = ["the prior and the categories were chosen without the data"]
-    groups = json.loads(attrs["groups"])
-    if len(groups) > 1:
-        parts.append(f"different people feed the groups {' | '.join(map(', '.join, groups))} (not checkable)")
-    parts += [f"{sentence} (not checkable)" for sentence in json.loads(attrs["assumptions"])]
-    if least > 0:
-        parts.append(
-            f"every cell of every data set that could occur holds at least {up(least):g} records (not checkable)"
-        )
-    return "; ".join(parts)
 
 
 def _equivalents(privacy: xr.Dataset, stored: Opened) -> Lines:

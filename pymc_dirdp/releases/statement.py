@@ -18,6 +18,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.accuracy import typical_errors
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.verification import Verification, verified
+from pymc_dirdp.releases.wording import taken_for_granted
 
 __all__ = ["Statement", "odds_factor", "odds_of_the_truth", "statement"]
 
@@ -161,7 +162,7 @@ def _delta(guarantee: Guarantee) -> float:
 
 
 def _paragraph(stored: Opened) -> str:
-    log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
+    log_factor = odds_factor(stored.curves, _delta(stored.plan.guarantee))
     were = "was" if len(stored.tables) == 1 else "were"
     return (
         f"{', '.join(stored.tables)} {were} published with differential privacy. Whatever anyone believes about "
@@ -173,12 +174,12 @@ def _paragraph(stored: Opened) -> str:
 
 def _exception(stored: Opened, log_factor: float) -> str:
     bounded = stored.curves.pure_epsilon <= log_factor
-    return "" if bounded else f", except with a probability of at most {up(_delta(stored.guarantee)):g}"
+    return "" if bounded else f", except with a probability of at most {up(_delta(stored.plan.guarantee)):g}"
 
 
 def _secret(stored: Opened) -> str:
     """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
-    reading = stored.reading
+    reading = stored.plan.reading
     who = f"one unit ({reading.label})" if reading.stated.unit or reading.stated.counted else "one person"
     if reading.relation.records_are_public:
         return f"the records of {who}"
@@ -197,25 +198,25 @@ def _example(log_factor: float) -> str:
 
 def odds_of_the_truth(stored: Opened, *, short: bool = False) -> str:
     """By how much the odds of the truth about one person rise at most, in words."""
-    log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
+    log_factor = odds_factor(stored.curves, _delta(stored.plan.guarantee))
     about = "" if short else f", about {_secret(stored)}"
     return f"times {_factor(log_factor)} at most{_exception(stored, log_factor)}{about}"
 
 
 def _guarantee(stored: Opened) -> Lines:
-    reading = stored.reading
+    reading = stored.plan.reading
     return (
-        ("guarantee", str(stored.guarantee)),
+        ("guarantee", str(stored.plan.guarantee)),
         ("protected", reading.protected),
         ("odds of the truth", odds_of_the_truth(stored)),
         ("not protected", _unprotected(stored)),
-        *((choice.called, choice.told) for choice in stored.choices),
-        ("assumed", "; ".join(_assumed(stored))),
+        *((choice.called, choice.told) for choice in stored.plan.after),
+        ("assumed", "; ".join([*taken_for_granted(stored.plan), "the release was drawn as it says, once"])),
     )
 
 
 def _unprotected(stored: Opened) -> str:
-    people = stored.reading
+    people = stored.plan.reading
     parts = ["what is true of the people as a whole, and what it suggests about each of them"]
     if people.sizes_are_public:
         parts.append("the number of records, and who took part")
@@ -226,15 +227,6 @@ def _unprotected(stored: Opened) -> str:
         "what is published elsewhere about the same people: the losses add up",
     ]
     return "; ".join(parts)
-
-
-def _assumed(stored: Opened) -> list[str]:
-    parts = [*stored.plan.assumptions]
-    if len(stored.groups) > 1:
-        parts.append(f"different people feed the groups {' and '.join(', '.join(group) for group in stored.groups)}")
-    if stored.min_count > 0:
-        parts.append(f"every cell of every data set that could occur holds at least {up(stored.min_count):g} records")
-    return [*parts, "the release was drawn as it says, once"]
 
 
 def _seeded(stored: Opened) -> str:
@@ -279,7 +271,7 @@ def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
 
 
 def _entry(stored: Opened, verification: Verification) -> dict[str, Any]:
-    guarantee, names = stored.guarantee, ", ".join(stored.tables)
+    guarantee, names = stored.plan.guarantee, ", ".join(stored.tables)
     loss: dict[str, float | None] = {"epsilon": None, "delta": None}
     if verification.follows:
         delta = 0.0 if guarantee.is_pure else _delta(guarantee)
@@ -290,10 +282,10 @@ def _entry(stored: Opened, verification: Verification) -> dict[str, Any]:
         "product": visible(names),
         "description": visible(f"Shares of the categories of {names}, from {_counted_from(stored)}"),
         "flavor": guarantee.flavour if verification.follows else "none: drawn with a seed",
-        "unit": visible(stored.reading.label),
+        "unit": visible(stored.plan.reading.label),
         **loss,
         "parameters": asdict(guarantee) if verification.follows else {},
-        "neighbours": visible(stored.reading.neighbours),
+        "neighbours": visible(stored.plan.reading.neighbours),
         "model": "Central",
         "accounting": "privacy curves of all tables and draws together, computed from the published numbers",
         "implementation": "pymc_dirdp",

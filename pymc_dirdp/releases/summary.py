@@ -94,7 +94,7 @@ def _advised(stored: Opened, better: Lines) -> Lines:
 
 def _guaranteed(stored: Opened, utility: xr.Dataset) -> Lines:
     """The guarantee at two deltas, as odds, and as divergences. All numbers are rounded up."""
-    curves, guarantee = stored.curves, stored.guarantee
+    curves, guarantee = stored.curves, stored.plan.guarantee
     delta = guarantee.stated_delta or _DELTA
     epsilon, pure = float(curves.epsilon(delta)), stored.pure_epsilon
     told = [f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}", f"{up(pure, 4):.4g} at delta 0"]
@@ -111,7 +111,7 @@ def _guaranteed(stored: Opened, utility: xr.Dataset) -> Lines:
 
 
 def _divergences(stored: Opened, delta: float) -> Lines:
-    order = stored.guarantee.largest_order
+    order = stored.plan.guarantee.largest_order
     if not 1 < order < math.inf:
         # As it is printed: an order next to 1 would be 1 there.
         best = float(f"{float(stored.curves.best_order(delta)):.3g}")
@@ -125,7 +125,7 @@ def _divergences(stored: Opened, delta: float) -> Lines:
 
 
 def _protects(stored: Opened, utility: xr.Dataset) -> str:
-    reading = stored.reading
+    reading = stored.plan.reading
     if not (reading.stated.unit or reading.stated.counted or reading.label != "record"):
         who = (
             f"each person, with one record in each of {shared}"

@@ -18,6 +18,7 @@ from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
 from pymc_dirdp.releases.text import SparseRelease
+from pymc_dirdp.releases.wording import taken_for_granted
 
 __all__ = ["SEEDED", "Check", "Verification", "tightest_guarantee", "verified", "verify"]
 
@@ -178,8 +179,8 @@ def verify(release: xr.DataTree) -> Verification:
 
 def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
     """Verify a release that was opened, with the tree that it came in; or a plan, which has neither."""
-    keeps, kept = _kept(stored.guarantee, stored.curves)
-    checks = [_guarantee(stored.guarantee, keeps, kept)]
+    keeps, kept = _kept(stored.plan.guarantee, stored.curves)
+    checks = [_guarantee(stored.plan.guarantee, keeps, kept)]
     if stored.release is not None:
         checks = [
             _check("randomness", SEEDED if stored.reproducible else None, "No seed was used."),
@@ -188,7 +189,7 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
             _check("view", _other_view(stored.tree, tree), "The tree is the one that follows from its text."),
             _library(stored.plan.library_version),
         ]
-    return Verification(stored.guarantee, _believable(kept, checks), tuple(checks), tuple(_believed(stored)))
+    return Verification(stored.plan.guarantee, _believable(kept, checks), tuple(checks), tuple(_believed(stored)))
 
 
 def _verified_sparse(release: SparseRelease, view: xr.DataTree, tree: xr.DataTree) -> Verification:
@@ -300,15 +301,10 @@ def _believed(stored: Opened) -> Iterator[str]:
     yield f"The draws have the distribution that the text states; the sampler is {', '.join(map(shown, samplers))}."
     if "fast" in samplers:
         yield "The guarantee is proved for the ideal distribution, from which draws in floating point differ."
-    for choice in stored.choices:
+    for choice in stored.plan.after:
         yield f"The {choice.called} came from the mechanism that the file states, once."
     yield "The prior, the categories and all options were chosen without the data."
     yield f"Each person holds {_count(stored.plan.contribution, 'record')} of a table at most."
-    if len(stored.groups) > 1:
-        yield "Different people feed the groups of tables."
-    for name, table in stored.tables.items():
-        if table.mechanism.assumed_records is not None:
-            yield f"Every data set that could occur has {table.mechanism.assumed_records} records in {shown(name)}."
-    if stored.min_count > 0:
-        yield f"Every cell of every data set that could occur holds at least {up(stored.min_count):g} records."
+    for sentence in taken_for_granted(stored.plan):
+        yield f"{sentence[0].upper()}{sentence[1:]}."
     yield "Nothing else was published about the same people; the losses of several releases add up."

@@ -1,10 +1,16 @@
 """What a release says in words, of people above all. Its numbers decide it when it is drawn and when it is verified."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from pymc_dirdp.errors import shown
 from pymc_dirdp.models.privacy_unit import Reading
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
 
-__all__ = ["ESTIMATE", "NO_NUMBER", "assumed", "records_word", "told_totals"]
+if TYPE_CHECKING:
+    from pymc_dirdp.releases.plan_types import Plan
+
+__all__ = ["ESTIMATE", "NO_NUMBER", "assumed", "records_word", "taken_for_granted", "told_totals"]
 
 ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 """What a release says of shares that are fitted."""
@@ -35,3 +41,23 @@ def assumed(reading: Reading) -> tuple[str, ...]:
     named = [f"anybody may know the number of trials of {name!r}" for name in reading.stated.public_n]
     named += [f"anybody may know the data {name!r} in a prior" for name in reading.stated.public_prior]
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
+
+
+def taken_for_granted(plan: "Plan") -> tuple[str, ...]:
+    """All that a guarantee rests on and no file can show, but for the prior, the categories and the draw itself."""
+    feed = " and ".join(", ".join(group) for group in plan.groups)
+    records = {part.table.name: part.mechanism.assumed_records for part in plan.parts}
+    return (
+        *([f"different people feed the groups {feed}"] if len(plan.groups) > 1 else []),
+        *plan.assumptions,
+        *(
+            f"every data set that could occur has {n} records in {shown(name)}"
+            for name, n in records.items()
+            if n is not None
+        ),
+        *(
+            [f"every cell of every data set that could occur holds at least {up(plan.min_count):g} records"]
+            if plan.min_count > 0
+            else []
+        ),
+    )

@@ -141,7 +141,7 @@ def test_report_file_and_verification_say_it(tmp_path, edited):
         assert dirdp.verify(held)
         assert "every patient" in str(dirdp.report(held, full=True))
         assert "the records of one unit (patient) are in the data" in str(dirdp.statement(held))
-        assert opened(held).adjacency == "add-remove"
+        assert opened(held).plan.adjacency == "add-remove"
     for wrong in (7, ["patient"]):
         with pytest.raises(dirdp.errors.ReleaseError):
             dirdp.verify(edited(release, (("plan", "people", "counted"), wrong)))

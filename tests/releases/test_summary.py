@@ -104,7 +104,7 @@ def test_every_privacy_number_is_an_upper_bound_of_the_curves(options):
 
 def test_an_order_next_to_1_is_printed_as_another():
     curves = SimpleNamespace(best_order=lambda delta: 1.0004, renyi=lambda order: order, rho=lambda omega: omega)
-    stored = SimpleNamespace(guarantee=dirdp.PureDP(epsilon=1.0), curves=curves)
+    stored = SimpleNamespace(plan=SimpleNamespace(guarantee=dirdp.PureDP(epsilon=1.0)), curves=curves)
     ((_, text),) = _divergences(stored, 1e-6)
     assert "at order 1;" not in text
     assert text.startswith("RDP: ")

@@ -12,6 +12,7 @@ from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.verification import Check, Verification, verify
+from pymc_dirdp.releases.wording import taken_for_granted
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 KINDS = {
@@ -204,6 +205,22 @@ def test_the_verdict_is_readable(releases):
     assert max(map(len, text.splitlines())) <= 80
     assert "Different people feed the groups" in text
     assert "<h4>" in found._repr_html_()
+
+
+def test_what_no_file_can_show_is_told_in_the_same_words_everywhere():
+    """The list of what was believed left out that the sizes of groups, and whose row is whose, are public."""
+    with pm.Model(coords={"ward": range(2), "cure": range(3)}) as model:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("ward", "cure"))
+        pm.Multinomial("x", n=[30, 20], p=p, observed=[[10, 12, 8], [9, 6, 5]], dims=("ward", "cure"))
+        pm.Binomial("y", n=50, p=pm.Beta("q", 1, 1), observed=20)
+    options = {"contribution": 1, "public_n": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
+    release = dirdp.sample(TARGET, model, **options)
+    told = taken_for_granted(opened(release).plan)
+    assert len(told) == 6
+    texts = [dirdp.report(release, full=True), dirdp.statement(release), verify(release).full]
+    for text in (" ".join(str(one).lower().split()) for one in texts):
+        for sentence in told:
+            assert " ".join(sentence.lower().split()) in text
 
 
 def odds(release):
