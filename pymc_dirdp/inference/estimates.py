@@ -1,9 +1,9 @@
 """What a release says of counts and shares, without sampling: means, standard deviations and intervals."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
@@ -13,18 +13,18 @@ from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import CUT, Distributions, Listed
 from pymc_dirdp.inference.quantiles import Mixture, count_quantiles, share_mixture, share_quantiles
-from pymc_dirdp.inference.rows import TiltedCells
-from pymc_dirdp.inference.tree import Cells, Group, Spread
+from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = [
     "Draws",
     "Estimate",
-    "KnownCounts",
+    "KnownRows",
     "RowGiven",
     "draw_shares",
     "estimate_of_rows",
     "interval_ends",
+    "listed",
     "summarised",
 ]
 
@@ -112,25 +112,49 @@ class Summands(Protocol):
         """As :meth:`Group.joint`: what quantiles of shares need."""
 
 
+def listed(cells: Sequence[Spread]) -> Listed:
+    """Distributions of counts in one."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.concatenate([cell.values for cell in cells]))
+    widths = np.array([len(cell.values) for cell in cells])
+    return Listed(np.array([cell.low for cell in cells]), widths, logs, 0.0, CUT)
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class KnownCounts:
-    """The counts of a row whose total is known, with their distributions: what :class:`RowGiven` asks of a group."""
+class KnownRows:
+    """Rows whose totals are known, and the distributions of their counts.
 
-    cells: list[Spread]
+    Attributes
+    ----------
+    alpha : array, shape (rows, d)
+        The priors of the shares.
+    totals : array of int, shape (rows,)
+    counts : Distributions
+        Of all cells, row by row.
+    """
 
-    def given(self, total: Spread) -> list[Spread]:
-        """As :meth:`Group.given`."""
-        return [Spread(cell.low, total.values * cell.values) for cell in self.cells]
+    alpha: Array
+    totals: Integers
+    counts: Distributions
 
-    def joint(self, child: int, numbers: Integers, totals: Integers, masses: Array) -> Array:
-        """As :meth:`Group.joint`."""
-        return self.cells[child].values[numbers - self.cells[child].low, None] * masses
+    @property
+    def share_moments(self) -> tuple[Array, Array]:
+        """Means and standard deviations of the shares."""
+        size = np.repeat(self.alpha.sum(axis=1) + self.totals, self.alpha.shape[1])
+        if self.alpha.shape[1] == 1:
+            return np.ones(len(size)), np.zeros(len(size))
+        mean = (self.alpha.ravel() + self.counts.means) / size
+        return mean, np.sqrt((mean * (1 - mean) + self.counts.variances / size) / (size + 1))
+
+    def share_quantiles(self, levels: Array, cells: int) -> Array:
+        """Quantiles of the shares, shape `(levels, cells)`."""
+        return share_quantiles(share_mixture(self.counts, self.alpha, self.totals), levels)
 
 
 @final
 class RowGiven:
-    """A row whose total has a known distribution: sums over all counts and totals.
+    """A row whose total is not known, but its distribution: sums over all counts and totals.
 
     Parameters
     ----------
@@ -158,55 +182,22 @@ class RowGiven:
         )
 
     @cached_property
-    def _solved(self) -> TiltedCells | None:
-        """The cells of a row whose total is known, which need not be listed."""
-        group, is_known = self._group, len(self._total.values[0]) == 1
-        if not is_known or not isinstance(group, Group) or not isinstance(group.children, Cells):
-            return None
-        return group.solved(self._total.low)
-
-    @cached_property
     def counts(self) -> Distributions:
         """The distributions of the counts."""
-        if self._solved is not None:
-            return self._solved.marginals
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.concatenate([cell.values[0] for cell in self._cells]))
-        widths = np.array([cell.values.shape[1] for cell in self._cells])
-        return Listed(np.array([cell.low for cell in self._cells]), widths, logs, 0.0, CUT)
-
-    @cached_property
-    def count_means(self) -> Array:
-        """Expected counts."""
-        return self.counts.means if self._solved is None else self._solved.count_means
-
-    @property
-    def count_sds(self) -> Array:
-        """Standard deviations of the counts."""
-        return np.sqrt(self.counts.variances)
+        return listed([cell.part(0) for cell in self._cells])
 
     @cached_property
     def share_moments(self) -> tuple[Array, Array]:
         """Means and standard deviations of the shares."""
         if len(self._alpha) == 1:
             return np.ones(1), np.zeros(1)
-        if self._solved is not None:
-            size = self._alpha.sum() + self._total.low
-            mean = (self._alpha + self.counts.means) / size
-            return mean, np.sqrt((mean * (1 - mean) + self.counts.variances / size) / (size + 1))
         shapes = [cell.numbers + a for cell, a in zip(self._cells, self._alpha, strict=True)]
         mean = np.array([cell.values[1] @ u for cell, u in zip(self._cells, shapes, strict=True)])
         square = np.array([cell.values[2] @ (u * (u + 1)) for cell, u in zip(self._cells, shapes, strict=True)])
         return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
-    def count_quantiles(self, levels: Array) -> Integers:
-        """The least count with at least so much probability up to it, shape `(levels, d)`."""
-        return count_quantiles(self.counts, levels)
-
     def share_quantiles(self, levels: Array, cells: int) -> Array:
         """Quantiles of the shares, shape `(levels, d)`; of so many cells in all rows."""
-        if self._solved is not None:
-            return share_quantiles(share_mixture(self.counts, self._alpha, self._total.low), levels)
         most = min(max(_ALL_PAIRS // cells, _FEWEST_PAIRS), _MOST_PAIRS)
         return np.concatenate([self._share(cell, levels, most) for cell in range(len(self._alpha))], axis=1)
 
@@ -280,20 +271,38 @@ def _block(size: int) -> tuple[Integers, Array]:
     return places, weights
 
 
-def estimate_of_rows(rows: Sequence[RowGiven], prob: Sequence[float], log_evidence: float) -> Estimate:
-    """The same summaries of rows whose totals are not known. Cells of all rows follow one another."""
+def estimate_of_rows(
+    parts: Sequence[KnownRows | RowGiven], prob: Sequence[float], log_evidence: float, order: Integers | None = None
+) -> Estimate:
+    """Summaries of rows, whose cells follow one another.
+
+    Parameters
+    ----------
+    parts : sequence of KnownRows or RowGiven
+    prob : sequence of float
+        Probabilities of the intervals.
+    log_evidence : float
+    order : array of int, shape (cells,), optional
+        The place of each cell among those of all parts; by default they are in order.
+    """
     levels, ends = interval_ends(prob)
-    cells = sum(row.counts.size for row in rows)
-    least, most = np.split(np.concatenate([row.count_quantiles(ends) for row in rows], axis=1), 2)
+    cells = sum(part.counts.size for part in parts)
+    place = np.arange(cells) if order is None else order
+
+    def together(values: Iterable[NDArray[Any]]) -> NDArray[Any]:
+        return np.concatenate(list(values), axis=-1)[..., place]
+
+    moments = [part.share_moments for part in parts]
+    least, most = np.split(together(count_quantiles(part.counts, ends) for part in parts), 2)
     return Estimate(
-        share_means=np.concatenate([row.share_moments[0] for row in rows]),
-        share_sds=np.concatenate([row.share_moments[1] for row in rows]),
-        count_means=np.concatenate([row.counts.means for row in rows]),
-        count_sds=np.concatenate([row.count_sds for row in rows]),
+        share_means=together(mean for mean, _ in moments),
+        share_sds=together(sd for _, sd in moments),
+        count_means=together(part.counts.means for part in parts),
+        count_sds=np.sqrt(together(part.counts.variances for part in parts)),
         prob=levels,
         count_intervals=np.stack([least, most], axis=-1),
         log_evidence=log_evidence,
-        share_quantiles=lambda ends: np.concatenate([row.share_quantiles(ends, cells) for row in rows], axis=1),
+        share_quantiles=lambda ends: together(part.share_quantiles(ends, cells) for part in parts),
     )
 
 

@@ -19,10 +19,11 @@ from pymc_dirdp.inference.analyst_priors import Beliefs, OfTotal, number_of, pri
 from pymc_dirdp.inference.estimates import (
     Draws,
     Estimate,
-    KnownCounts,
+    KnownRows,
     RowGiven,
     draw_shares,
     estimate_of_rows,
+    listed,
     summarised,
 )
 from pymc_dirdp.inference.numbers import ImpossibleError
@@ -126,13 +127,15 @@ class JointTables:
         return [table.marginals(weights) for table, weights in zip(self._tables, self._weights, strict=True)]
 
     @cached_property
-    def rows(self) -> list[RowGiven]:
+    def rows(self) -> list[KnownRows | RowGiven]:
         """The tables as rows, for summaries. Where totals are private, these are without the quantiles of shares."""
-        found = []
+        found: list[KnownRows | RowGiven] = []
         for table, weights, cells in zip(self._tables, self._weights, self.count_probabilities, strict=True):
             total = table.totals(weights)
-            group = KnownCounts(cells) if table.zero_sum else PrivateRow(table, weights)
-            found.append(RowGiven(table.alpha, group, Spread(total.low, total.values[None])))
+            if table.zero_sum:
+                found.append(KnownRows(table.alpha[None], np.array([total.low]), listed(cells)))
+            else:
+                found.append(RowGiven(table.alpha, PrivateRow(table, weights), Spread(total.low, total.values[None])))
         return found
 
     @property

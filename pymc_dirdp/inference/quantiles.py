@@ -75,10 +75,15 @@ class Mixture:
 
     @classmethod
     def of_counts(cls, alpha: Array, counts: Array, others: Array, masses: Array, cell: Integers) -> "Mixture":
-        """The shares of cells that hold so many records while the other cells of their row hold so many."""
+        """The shares of cells that hold so many records while the other cells of their row hold so many.
+
+        The priors have the shape (rows, d).
+        """
         # Sums of the parameters before and after each, because a difference would lose the digits of small ones.
-        rest = np.append(0.0, np.cumsum(alpha[:-1])) + np.append(np.cumsum(alpha[:0:-1])[::-1], 0.0)
-        return cls(alpha[cell] + counts, rest[cell] + others, masses, cell, len(alpha))
+        rest = np.zeros(alpha.shape)
+        rest[:, 1:] += np.cumsum(alpha[:, :-1], axis=1)
+        rest[:, :-1] += np.cumsum(alpha[:, :0:-1], axis=1)[:, ::-1]
+        return cls(alpha.ravel()[cell] + counts, rest.ravel()[cell] + others, masses, cell, alpha.size)
 
     def part(self, kept: NDArray[np.bool_]) -> "Mixture":
         """Some of the Beta distributions."""
@@ -139,8 +144,10 @@ def _inside(marginals: Distributions, block: Integers, mass: Array) -> Integers:
     return found
 
 
-def share_mixture(marginals: Distributions, alpha: Array, total: int) -> Mixture:
+def share_mixture(marginals: Distributions, alpha: Array, totals: Integers) -> Mixture:
     """Nodes of the counts that add up functions which vary no faster than the distribution of a share.
+
+    The priors have the shape (rows, d).
 
     Away from the ends of the counts, equal steps do: the error of the trapezoid rule falls faster than any power of the
     step. What is summed is the probability of the count times the distribution function of the Beta distribution. Its
@@ -148,8 +155,9 @@ def share_mixture(marginals: Distributions, alpha: Array, total: int) -> Mixture
     distributions of the counts have kinks, or counts near the ends matter, the blocks' nodes are taken.
     """
     low, high = marginals.lows.astype(np.float64), marginals.highs.astype(np.float64)
-    concentration, sds = alpha.sum() + total, np.sqrt(marginals.variances)
-    edge = np.minimum(low, total - high) + alpha
+    concentration = np.repeat(alpha.sum(axis=1) + totals, alpha.shape[1])
+    total, sds = np.repeat(totals, alpha.shape[1]), np.sqrt(marginals.variances)
+    edge = np.minimum(low, total - high) + alpha.ravel()
     beta_sds = np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))
     width = beta_sds * sds / np.maximum(np.hypot(beta_sds, sds), 1e-300)
     stride = np.maximum(1, np.floor(_STRIDE * width))
@@ -160,10 +168,16 @@ def share_mixture(marginals: Distributions, alpha: Array, total: int) -> Mixture
     x = low[cell] + stride[cell] * (np.arange(len(cell)) - first[cell])
     mass = stride[cell] * np.exp(marginals.log_pmf(x, cell))
     # The error may vanish in the sum and be there in the mean, or the other way round.
-    off = np.bincount(cell, mass, marginals.size) - 1, np.bincount(cell, mass * (x - marginals.means[cell]), len(alpha))
+    off = np.bincount(cell, mass, marginals.size) - 1, np.bincount(cell, mass * (x - marginals.means[cell]), alpha.size)
     fits &= (np.abs(off[0]) < _TRAPEZOID) & (np.abs(off[1]) < _TRAPEZOID * np.maximum(sds, 1))
     if not fits.all():
-        _shorten(marginals, total, fits)
+        # Blocks no longer than some deviations of the Beta distribution of a share: above the least count, and where
+        # few records are left, every count is a node.
+        def limit(cell: Integers, start: Integers, end: Integers) -> Array:
+            longest = 4 * np.sqrt(np.maximum(np.minimum(start, total[cell] - end), 0) + _NODES * 0.75)
+            return np.asarray(np.where(fits[cell], np.inf, longest))
+
+        marginals.shorten(limit)
     kept, rest = (
         fits[cell] & (mass > _NEGLIGIBLE),
         ~fits[marginals.node_distribution] & (marginals.masses > _NEGLIGIBLE),
@@ -171,26 +185,7 @@ def share_mixture(marginals: Distributions, alpha: Array, total: int) -> Mixture
     counts = np.concatenate([x[kept], marginals.nodes[rest]])
     masses = np.concatenate([mass[kept], marginals.masses[rest]])
     cells = np.concatenate([cell[kept], marginals.node_distribution[rest]])
-    return Mixture.of_counts(alpha, counts, total - counts, masses, cells)
-
-
-def _shorten(marginals: Distributions, total: int, left: NDArray[np.bool_] | None = None) -> None:
-    """Blocks of counts no longer than some deviations of the Beta distribution of a share, given up to so many records.
-
-    Parameters
-    ----------
-    marginals : Distributions
-    total : int
-        The least number of records in the row: above it, and where few records are left, every count is a node.
-    left : array of bool, shape (d,), optional
-        The distributions that are left as they are.
-    """
-
-    def limit(law: Integers, start: Integers, end: Integers) -> Array:
-        longest: Array = 4 * np.sqrt(np.maximum(np.minimum(start, total - end), 0) + _NODES * 0.75)
-        return longest if left is None else np.where(left[law], np.inf, longest)
-
-    marginals.shorten(limit)
+    return Mixture.of_counts(alpha, counts, total[cells] - counts, masses, cells)
 
 
 def share_quantiles(mixture: Mixture, levels: Array) -> Array:

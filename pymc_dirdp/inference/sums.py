@@ -23,6 +23,7 @@ __all__ = [
     "Inversion",
     "Pair",
     "TooManyNodesError",
+    "drawn_of_sums",
     "numbers_of",
     "reach_of_sum",
     "refuse_too_many",
@@ -34,10 +35,8 @@ Complex = NDArray[np.complex128]
 
 # So many doubles are kept at most; 32 megabytes.
 _MOST_KEPT = 4_000_000
-# So many products, or sums, are looked at together.
-_AT_A_TIME = 2**16
-# If so many draws have the same total on average, they are drawn together.
-_ALIKE = 8
+# So many products are looked at together, and so many distributions that numbers are drawn from.
+_AT_A_TIME, _PAIRS = 2**16, 2**12
 
 
 class Convolution:
@@ -121,8 +120,9 @@ class Convolution:
         counts = np.empty((len(totals), len(self._pmfs)), dtype=np.int64)
         left = totals - self._low
         for place in range(len(self._pmfs) - 1, -1, -1):
-            pmf, before = self._pmfs[place], self._prefix[place]
-            drawn = _drawn(pmf, before, left, rng)
+            before = np.zeros((1, len(self._prefix[-1])))
+            before[0, : len(self._prefix[place])] = self._prefix[place]
+            drawn = drawn_of_sums(self._pmfs[place][None], before, left[:, None], rng)[:, 0]
             left = left - drawn
             counts[:, self._order[place]] = self._lows[place] + drawn
         return counts
@@ -150,34 +150,36 @@ def _running(pmfs: list[Array]) -> list[Array]:
     return sums
 
 
-def _drawn(pmf: Array, before: Array, left: Integers, rng: np.random.Generator) -> Integers:
-    """One number of the distribution `pmf` for each of some sums.
+def drawn_of_sums(own: Array, rest: Array, sums: Integers, rng: np.random.Generator) -> Integers:
+    """For each of some sums of two numbers of every row, a draw of the first.
 
-    The rest of each sum is another number, of the distribution `before`.
+    Parameters
+    ----------
+    own, rest : array, shape (rows, ...)
+        The probabilities of 0, 1, 2, ... of both numbers in each row; their sums may be rounded.
+    sums : array of int, shape (draws, rows)
+        Possible ones.
+    rng : numpy.random.Generator
     """
-    drawn = np.empty(len(left), dtype=np.int64)
-    distinct, which = np.unique(left, return_inverse=True)
-    if len(left) >= _ALIKE * len(distinct):
-        for i, n in enumerate(distinct.tolist()):
-            first, last = max(0, n - len(before) + 1), min(n, len(pmf) - 1)
-            weights = pmf[first : last + 1] * before[n - last : n - first + 1][::-1]
-            same = np.flatnonzero(which == i)
-            cdf = np.cumsum(weights / weights.max())
-            drawn[same] = first + np.searchsorted(cdf, rng.random(len(same)) * cdf[-1], side="right")
-        return drawn
-    order = np.argsort(left, kind="stable")
-    while len(order):
-        # The largest sums first, as many as fit.
-        width = min(int(left[order[-1]]) + 1, len(pmf))
-        now, order = order[-max(1, _AT_A_TIME // width) :], order[: -max(1, _AT_A_TIME // width)]
-        x = np.arange(width)
-        rest = left[now][:, None] - x
-        possible = (rest >= 0) & (rest < len(before))
-        weights = np.where(possible, pmf[:width] * before[np.where(possible, rest, 0)], 0.0)
-        cdf = np.cumsum(weights / weights.max(axis=1, keepdims=True), axis=1)
-        level = rng.random(len(now)) * cdf[:, -1]
-        drawn[now] = np.sum(cdf <= level[:, None], axis=1)
-    return drawn
+    (rows, width), length = own.shape, rest.shape[1]
+    key = (np.arange(rows) * length + sums).ravel()
+    # The same sum of the same row has the same weights.
+    order = np.argsort(key, kind="stable")
+    new = np.diff(key[order], prepend=-1) > 0
+    different, which = key[order][new], np.cumsum(new) - 1
+    drawn, some = np.empty(key.size, dtype=np.int64), max(1, min(_PAIRS, 4 * _AT_A_TIME // width))
+    for first in range(0, len(different), some):
+        row, total = np.divmod(different[first : first + some], length)
+        other = total[:, None] - np.arange(width)
+        weights = np.where(other >= 0, own[row] * rest[row[:, None], np.maximum(other, 0)], 0.0)
+        cdf = np.cumsum(np.maximum(weights, 0.0), axis=1)
+        here = slice(*np.searchsorted(which, [first, first + some]))
+        at = which[here] - first
+        # All in one list, each distribution between two integers.
+        level = at + np.minimum(rng.random(len(at)), 1 - 1e-12)
+        places = np.searchsorted((cdf / cdf[:, -1:] + np.arange(len(row))[:, None]).ravel(), level, side="right")
+        drawn[order[here]] = places - at * width
+    return drawn.reshape(sums.shape)
 
 
 def _looked_up(pmf: Array, offset: Integers) -> Array:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.analyst_priors import Beliefs, OfTotal, number_of, prior_of, row_prior_of
-from pymc_dirdp.inference.estimates import Draws, Estimate, RowGiven, draw_shares, estimate_of_rows
+from pymc_dirdp.inference.estimates import Draws, Estimate, KnownRows, RowGiven, draw_shares, estimate_of_rows
 from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.known_shares import KnownShares
+from pymc_dirdp.inference.known_totals import KnownTotals, summed_at_once
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
 from pymc_dirdp.inference.observed_table import Seen, concluding
 from pymc_dirdp.inference.rows import RowPosterior
@@ -89,7 +90,7 @@ class _Tree:
             return found
         tree = self.given(log_shares)
         try:
-            return tree.log_evidence, np.stack([row.count_means for row in tree.rows])
+            return tree.log_evidence, tree.count_means
         except ImpossibleError:
             return -np.inf, np.zeros(log_shares.shape)
 
@@ -165,15 +166,35 @@ class _Tree:
         return self.root.group.given(root) if self._has_nodes else [root]
 
     @cached_property
-    def rows(self) -> list[RowGiven]:
+    def rows(self) -> list[KnownRows | RowGiven]:
         """All rows, given what is known of their totals."""
         return self.rows_given([self.root.law[1]] if self._features else self.numbers)
 
-    def rows_given(self, totals: Sequence[Spread]) -> list[RowGiven]:
+    def rows_given(self, totals: Sequence[Spread]) -> list[KnownRows | RowGiven]:
         """All rows, given the distributions of their totals."""
+        if self.has_known_row:
+            counts = self.groups[0].solved(self._most).marginals
+            return [KnownRows(self.laws[0].alpha[None], np.array([self._most]), counts)]
         groups = [self.root.group] if self._features else self.groups
         rows = zip(self.laws, groups, totals, strict=True)
         return [RowGiven(law.alpha, group, total) for law, group, total in rows]
+
+    @property
+    def has_known_row(self) -> bool:
+        """Whether it is one row with a known total, and nothing else."""
+        return self._log_prior is None and not self._has_nodes
+
+    @property
+    def known_row(self) -> RowPosterior:
+        """That row, with all of its likelihood."""
+        return replace(self.laws[0], log_factor=float(self._factors[0](np.array([float(self._most)]))[0]))
+
+    @property
+    def count_means(self) -> Array:
+        """Expected counts, shape (rows, d)."""
+        if self.has_known_row:
+            return self.groups[0].solved(self._most).count_means[None]
+        return np.stack([row.counts.means for row in self.rows])
 
     @property
     def log_evidence(self) -> float:
@@ -294,25 +315,37 @@ class TablePosterior:
         return self._trees[0][1].numbers
 
     @cached_property
+    def _known(self) -> list[tuple[Integers, KnownTotals]]:
+        """Rows with known totals that are summed at once, by number."""
+        alone = [(rows, tree.known_row) for rows, tree in self._trees if tree.has_known_row]
+        found = summed_at_once([law for _, law in alone])
+        return [(np.concatenate([alone[i][0] for i in places.tolist()]), known) for places, known in found]
+
+    @cached_property
+    def _others(self) -> "list[tuple[NDArray[np.intp], _Tree]]":
+        known = set(np.concatenate([rows for rows, _ in self._known]).tolist()) if self._known else set()
+        return [(rows, tree) for rows, tree in self._trees if rows[0] not in known]
+
+    @cached_property
     def log_evidence(self) -> float:
         """Logarithm of the probability or density of the output, counts and shares summed out."""
-        return float(sum(tree.log_evidence for _, tree in self._trees))
-
-    @property
-    def _rows(self) -> list[RowGiven]:
-        """All rows in the order of the table."""
-        found = {row: given for rows, tree in self._trees for row, given in zip(rows.tolist(), tree.rows, strict=True)}
-        return [found[row] for row in sorted(found)]
+        parts = [known for _, known in self._known], [tree for _, tree in self._others]
+        return float(sum(part.log_evidence for some in parts for part in some))
 
     @property
     def count_means(self) -> Array:
         """Expected counts, in the shape of the table: exact sums."""
-        return np.stack([row.count_means for row in self._rows]).reshape(self.prior.shape)
+        found = np.empty(self._in_rows)
+        for rows, tree in self._trees:
+            found[rows] = tree.count_means
+        return found.reshape(self.prior.shape)
 
     def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
         """Independent draws of the counts, shape `(draws, *shape)`, and the share of proposals that was accepted."""
         counts, acceptance = np.empty((draws, *self._in_rows), dtype=np.int64), 1.0
-        for rows, tree in self._trees:
+        for rows, known in self._known:
+            counts[:, rows] = known.draw(draws, rng)
+        for rows, tree in self._others:
             counts[:, rows], share = tree.counts(draws, rng)
             acceptance = min(acceptance, share)
         return counts.reshape(draws, *self.prior.shape), acceptance
@@ -330,7 +363,14 @@ class TablePosterior:
 
     def estimate(self, prob: list[float]) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""
-        return estimate_of_rows(self._rows, prob, self.log_evidence)
+        parts: list[KnownRows | RowGiven] = [
+            KnownRows(known.alpha, known.totals, known.marginals) for _, known in self._known
+        ]
+        parts += [row for _, tree in self._others for row in tree.rows]
+        rows = np.concatenate([rows for rows, _ in (*self._known, *self._others)])
+        d = self.prior.shape[-1]
+        order = (np.argsort(rows)[:, None] * d + np.arange(d)).ravel()
+        return estimate_of_rows(parts, prob, self.log_evidence, order)
 
     def estimate_given(self, totals: Sequence[Spread], prob: list[float], log_evidence: float) -> Estimate:
         """The same of a table whose row totals are the counts of another one, from their distributions."""

@@ -19,6 +19,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.free_total import FreeTotal
 from pymc_dirdp.inference.joint_tables import JointTables, SharedNoise, of_blocks
+from pymc_dirdp.inference.known_totals import summed_at_once
 from pymc_dirdp.inference.rows import RowPosterior, draw_row, refuse_undrawable
 from pymc_dirdp.inference.sums import TooManyNodesError
 from pymc_dirdp.mechanisms.outputs import Output
@@ -94,9 +95,16 @@ def draws_given(
         counts, _ = _free_total(part, published, n_prior).draw(draws, rng)
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
     counts = np.empty((draws, prior.size // prior.shape[-1], prior.shape[-1]), dtype=np.int64)
-    for rows, total in _known_totals(part):
-        drawn, _ = draw_row(_distribution_of_rows(part, published, rows, total), draws, rng)
-        counts[:, rows] = drawn.reshape(draws, len(rows), -1)
+    each = [(rows, _distribution_of_rows(part, published, rows, total)) for rows, total in _known_totals(part)]
+    waiting = dict(enumerate(each))
+    for places, known in summed_at_once([of_rows for _, of_rows in each]):
+        drawn = known.draw(draws, rng)
+        for i, place in enumerate(places.tolist()):
+            rows, _ = waiting.pop(place)
+            counts[:, rows] = drawn[:, i].reshape(draws, len(rows), -1)
+    for rows, distribution in waiting.values():
+        alone, _ = draw_row(distribution, draws, rng)
+        counts[:, rows] = alone.reshape(draws, len(rows), -1)
     return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
 
 

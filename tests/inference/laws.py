@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, logsumexp
 
-from pymc_dirdp.inference.estimates import Draws, RowGiven, draw_shares, estimate_of_rows
+from pymc_dirdp.inference.estimates import Draws, KnownRows, draw_shares, estimate_of_rows
 from pymc_dirdp.inference.rows import RowPosterior, draw_counts
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root
 
@@ -79,10 +79,8 @@ LIKELIHOODS = {
 
 def estimate(law, prob=(0.5, 0.8, 0.95)):
     """That of a row with a public total."""
-    group = Group(Cells(law))
-    root = Root(group, lambda totals: law.log_normaliser(totals) + law.log_factor, total=law.total)
-    evidence, number = root.law
-    return estimate_of_rows([RowGiven(law.alpha, group, number)], prob, evidence)
+    row = KnownRows(law.alpha[None], np.array([law.total]), law.tilted.marginals)
+    return estimate_of_rows([row], prob, law.log_evidence)
 
 
 def row(name, total=12, least=0, alpha=ALPHA, **options):

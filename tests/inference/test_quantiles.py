@@ -22,7 +22,7 @@ def mixture(alpha, counts):
     others = counts.sum(axis=1, keepdims=True) - counts
     masses = np.full(counts.shape, 1 / len(counts))
     return Mixture.of_counts(
-        np.asarray(alpha, dtype=float), *(values.ravel() for values in (counts, others, masses, cell))
+        np.asarray(alpha, dtype=float)[None], *(values.ravel() for values in (counts, others, masses, cell))
     )
 
 
