@@ -38,6 +38,8 @@ class Effects:
         axes. Group 0 is the constant.
     orders : array of int, shape (groups,)
         How many axes the effects of each group depend on; the number of axes of the table for those of more than 3.
+    of_several : array of bool, shape (groups,)
+        Whether they depend on the last axis and others, so that shares along it depend on these.
 
     Examples
     --------
@@ -66,6 +68,8 @@ class Effects:
         _, first, groups = np.unique(subsets, return_index=True, return_inverse=True)
         self.groups = groups.reshape(shape)
         self.orders = orders.ravel()[first]
+        # The last axis has the highest place.
+        self.of_several = (self.orders > 1) & (subsets.ravel()[first] >= 2 ** (len(shape) - 1))
 
     def logits(self, coordinates: Array) -> Array:
         """The table with these coordinates. There may be axes before those of the table."""

@@ -9,7 +9,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.inference.modes import inverse_diagonal, minimised, solved
+from pymc_dirdp.inference.modes import inverse_diagonal, log_determinant, minimised, solved
 
 __all__ = ["FamilyPosterior"]
 
@@ -158,6 +158,13 @@ class FamilyPosterior:
         variances = inverse_diagonal(self.curvature(x.ravel(), of_each, gauss_newton=True), x.size)
         sizes = self.effects.sums(np.ones(mode.shape))
         return np.clip(sizes - self.effects.sums(variances), 0.0, sizes)
+
+    def log_evidence(self, mode: Array, scales: Array) -> float:
+        """The Laplace approximation of the marginal likelihood, as a logarithm, up to a constant of the weights."""
+        of_each = scales[self.effects.groups]
+        x = np.divide(mode, of_each, out=np.zeros(mode.shape), where=of_each > 0).ravel()
+        curved = self.curvature(x, of_each, gauss_newton=True)
+        return -self.objective(x, of_each)[0] - log_determinant(curved, x.size) / 2
 
     def spread(self, mode: Array, scales: Array, rng: np.random.Generator, draws: int) -> Array:
         """Draws from the normal distribution around the mode that has the Gauss-Newton curvature.

@@ -1,19 +1,101 @@
-"""Tables of a network from noisy marginals, all together: log-linear, with shrinkage that the marginals decide."""
+"""Tables of a network from noisy marginals: log-linear, with shrinkage that the marginals decide.
 
+1. The table of each variable with its parents is fitted by itself: the mode of its effects given their scales.
+2. The scales are learned from the modes, and the modes are found again, until the scales have settled.
+3. A Bayes factor says of each table how likely it is that the variable depends on its parents at all. The scales of
+   effects that make it depend are multiplied by the root of that probability.
+4. Together, the tables go on from there until they agree with every marginal of the whole network.
+5. Where noise hides most, shares are averaged over the normal distribution around the mode.
+"""
+
+import math
 from collections.abc import Sequence
+from typing import final
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.inference.family_fit import SEED, draws_of, fitted, noise_hides, rows
+from pymc_dirdp.inference.family_posterior import FamilyPosterior
 from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
+from pymc_dirdp.inference.shrinkage import Shrinkage, probabilities_of
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = ["fit_jointly"]
+__all__ = ["MOST_ROUNDS", "fit_jointly", "fit_tables", "fitted", "noise_hides"]
 
-# Lengths of the gradient at which the modes count as found, one after the other.
-_CLOSE = (0.1, 1e-3)
+MOST_ROUNDS = 20
+"""The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
+
+# It makes the draws around the mode the same each time.
+_SEED = 1
+# Shares are averaged over so many draws, or fewer that hold so many numbers together.
+_DRAWS, _LEAST_DRAWS, _MOST_NUMBERS = 1024, 64, 4 * 10**6
+# Noise of one cell hides most if it is more than one record in so many.
+_HIDES = 5.0
+# Lengths of the gradient at which a mode counts as found: while the scales change, and at the end.
+_ROUGH, _CLOSE = 0.1, 1e-3
+# No share is smaller: what is 0 cannot be told from a mistake.
+_LEAST = 1e-200
+
+
+def fit_tables(
+    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float | None, bar: Bar = QUIET
+) -> dict[str, Array]:
+    """The shares of each variable given its parents, fitted to noisy marginals of the records.
+
+    Each family has a log-linear model of its own, of all its variables together, and is fitted to the marginals of its
+    variables that the measurements hold. All effects are in it. Those of one subset of the variables have one scale,
+    which is learned from the measurements (empirical Bayes), and is itself shrunk to a scale that all subsets of that
+    size, in all families, have in common. So an effect that the noise hides is left out, and one that it does not hide
+    is not shrunk. All effects by which a variable depends on its parents are shrunk once more where the measurements
+    hardly say that it depends on them at all, so that a classifier falls back on the frequencies of its classes.
+
+    Parameters
+    ----------
+    families : sequence of Family
+    measurements : sequence of Measurement
+        Of independent noise, all of the same records.
+    n_records : float or None
+        The number of records; None if the measurements are all that is known of it.
+    bar : Bar, optional
+        It counts a step for each family, in up to 20 rounds and a last one.
+
+    Returns
+    -------
+    shares : dict of str to array
+        By name of the family, in the family's shape; the last axis adds up to 1. They do not depend on the order of
+        the parents, of the families or of the measurements, but for rounding.
+
+    Notes
+    -----
+    The estimate is the mode of the posterior given the scales. Where the noise of a cell is more than a fifth of all
+    records, it is the mean of the shares over the normal distribution around the mode: there the mode of the logits is
+    far too sure. The scales are those at which the Laplace approximation of the marginal likelihood, times a prior that
+    counts for ten coordinates, is stationary (MacKay's fixed point). The probability that a variable depends on its
+    parents is that of :func:`pymc_dirdp.inference.shrinkage.probabilities_of`, from Laplace approximations of the
+    marginal likelihood with these effects and without them. Multiplying their variance by it gives them the variance of
+    the mixture of both.
+
+    References
+    ----------
+    MacKay (1992), Bayesian interpolation, Neural Computation 4, 415-447. McKenna, Sheldon and Miklau (2019),
+    Graphical-model based estimation and inference for differential privacy, for the fit without a prior.
+
+    Examples
+    --------
+    >>> family = Family("p_left", ("sex", "left"), (2, 2))
+    >>> noisy = Measurement(("sex", "left"), np.array([[400.0, 41.0], [359.0, 30.0]]), variance=9.0)
+    >>> fit_tables([family], [noisy], n_records=830)["p_left"].round(2)
+    array([[0.91, 0.09],
+           [0.92, 0.08]])
+    """
+    n = number_of_records(measurements) if n_records is None else float(n_records)
+    tables, scales = _fitted([family.sorted for family in families], measurements, n, bar)
+    rng = np.random.default_rng(_SEED) if noise_hides(measurements, n) else None
+    found = {
+        name: table.conditional() if rng is None else table.mean(scales[name], rng) for name, table in tables.items()
+    }
+    return {family.name: family.as_given(found[family.name]) for family in families}
 
 
 def fit_jointly(
@@ -21,8 +103,8 @@ def fit_jointly(
 ) -> dict[str, Array]:
     """The shares of each variable given its parents, fitted together so that they agree with every noisy marginal.
 
-    As :func:`pymc_dirdp.inference.family_fit.fit_tables`, from whose tables it starts, but each measurement is compared
-    with the marginal of the whole network. So what is measured of a variable's children says something of the variable.
+    As :func:`fit_tables`, from whose tables it starts, but each measurement is compared with the marginal of the whole
+    network. So what is measured of a variable's children says something of the variable.
     Effects have the scales that `fit_tables` finds for them, and the same mean takes the place of the mode where noise
     hides most.
 
@@ -51,15 +133,121 @@ def fit_jointly(
     start, found = fitted(ordered, measurements, n, bar)
     mode = posterior.coordinates(start)
     scales = [found[family.name] for family in families]
-    for close in _CLOSE:
+    for close in (_ROUGH, _CLOSE):
         # The variance of the sample is that of the tables so far.
         posterior.reweighted(mode)
         mode = posterior.mode(mode, scales, close)
         bar.advance()
     if noise_hides(measurements, n):
-        draws = posterior.spread(mode, scales, np.random.default_rng(SEED), draws_of(sum(one.size for one in mode)))
+        draws = posterior.spread(mode, scales, np.random.default_rng(_SEED), _draws_of(sum(one.size for one in mode)))
         each = [posterior.tables(coordinates) for coordinates in draws]
         tables = {family.name: np.mean([one[family.name] for one in each], axis=0) for family in families}
     else:
         tables = posterior.tables(mode)
-    return {family.name: family.as_given(rows(tables[family.name])) for family in families}
+    return {family.name: family.as_given(_rows(tables[family.name])) for family in families}
+
+
+def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:
+    """Whether the noise of a cell is typically more than a fifth of all records.
+
+    Examples
+    --------
+    >>> noise_hides([Measurement(("sex",), np.array([40.0, 61.0]), 2.0)], 101)
+    False
+    """
+    return n_records < _HIDES * math.sqrt(np.median([one.variance for one in measurements]))
+
+
+def fitted(
+    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, bar: Bar
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The shares at the modes for families whose parents are sorted, and the scales of the effects by groups.
+
+    Examples
+    --------
+    >>> noisy = Measurement(("sex",), np.array([40.0, 61.0]), 2.0)
+    >>> shares, scales = fitted([Family("p_sex", ("sex",), (2,))], [noisy], 101, QUIET)
+    >>> scales["p_sex"].shape
+    (2,)
+    """
+    tables, scales = _fitted(families, measurements, n_records, bar)
+    return {name: table.conditional() for name, table in tables.items()}, scales
+
+
+def _draws_of(cells: int) -> int:
+    """How many draws around the mode shares are averaged over, in tables of so many cells."""
+    return 2 * (min(_DRAWS, max(_LEAST_DRAWS, _MOST_NUMBERS // cells)) // 2)
+
+
+def _fitted(
+    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, bar: Bar
+) -> tuple[dict[str, "_Table"], dict[str, Array]]:
+    tables = {family.name: _Table(family, measurements, n_records) for family in families}
+    shrinkage = Shrinkage({name: table.posterior.effects.orders for name, table in tables.items()})
+    for _ in range(MOST_ROUNDS):
+        for name, table in tables.items():
+            table.fit(shrinkage.scales[name], _ROUGH)
+            bar.advance()
+        squares = {name: table.squares() for name, table in tables.items()}
+        known = {name: table.known(shrinkage.scales[name]) for name, table in tables.items()}
+        if shrinkage.update(squares, known):
+            break
+    scales = shrinkage.scales
+    for name, table in tables.items():
+        table.fit(scales[name], _ROUGH)
+    log_odds = {family.name: tables[family.name].log_odds(scales[family.name]) for family in families if family.parents}
+    probabilities = dict(zip(log_odds, probabilities_of(list(log_odds.values())), strict=True))
+    for name, probability in probabilities.items():
+        depends = tables[name].posterior.effects.of_several
+        scales[name] = scales[name] * np.where(depends, math.sqrt(probability), 1.0)
+    for name, table in tables.items():
+        table.fit(scales[name], _CLOSE)
+        bar.advance()
+    return tables, scales
+
+
+def _rows(table: Array) -> Array:
+    """The table with rows that add up to 1, and without shares that underflow."""
+    positive = np.maximum(table, _LEAST)
+    return np.asarray(positive / positive.sum(axis=-1, keepdims=True))
+
+
+@final
+class _Table:
+    """One family, and the coordinates of its table as far as they are found."""
+
+    def __init__(self, family: Family, measurements: Sequence[Measurement], n_records: float) -> None:
+        self.posterior = FamilyPosterior(family, measurements, n_records)
+        self._coordinates = self.posterior.start()
+        self.posterior.reweighted(self._coordinates)
+
+    def fit(self, scales: Array, close: float) -> None:
+        """Move to the mode given the scales of the groups, and take the variance of the sample from there."""
+        self._coordinates = self.posterior.mode(self._coordinates, scales, close)
+        self.posterior.reweighted(self._coordinates)
+
+    def log_odds(self, scales: Array) -> float:
+        """The logarithm of the Bayes factor of a variable that depends on its parents against one that does not."""
+        depends = self.posterior.effects.of_several
+        scales_without = np.where(depends, 0.0, scales)
+        start = np.where(depends[self.posterior.effects.groups], 0.0, self._coordinates)
+        without = self.posterior.mode(start, scales_without, _ROUGH)
+        evidence = self.posterior.log_evidence
+        return evidence(self._coordinates, scales) - evidence(without, scales_without)
+
+    def squares(self) -> Array:
+        """The sum of the squared coordinates of each group."""
+        return self.posterior.effects.sums(self._coordinates**2)
+
+    def known(self, scales: Array) -> Array:
+        """How many coordinates of each group the marginals tell."""
+        return self.posterior.known(self._coordinates, scales)
+
+    def conditional(self) -> Array:
+        """The shares of the variable given its parents."""
+        return _rows(self.posterior.shares(self._coordinates))
+
+    def mean(self, scales: Array, rng: np.random.Generator) -> Array:
+        """The shares of the variable given its parents, from the mean of all shares over draws around the mode."""
+        draws = self.posterior.spread(self._coordinates, scales, rng, _draws_of(self._coordinates.size))
+        return _rows(sum((self.posterior.shares(each) for each in draws), np.zeros(self._coordinates.shape)))

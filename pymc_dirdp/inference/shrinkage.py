@@ -1,13 +1,14 @@
-"""The scales of effects, learned from how large the effects are and how many of them the measurements tell."""
+"""The scales of effects, learned from how large they are and how many the measurements tell, and which are there."""
 
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from pymc_dirdp.arrays import Array
 
-__all__ = ["SCALES", "Shrinkage"]
+__all__ = ["SCALES", "Shrinkage", "probabilities_of"]
 
 SCALES = np.array([0.0, 2.0, 0.5, 0.2, 0.1])
 """The scale of an effect of no, one, two, three, and more variables before anything is known."""
@@ -17,6 +18,8 @@ SCALES = np.array([0.0, 2.0, 0.5, 0.2, 0.1])
 _WORTH = 10.0
 # The scales have settled when their logarithms change by less on average over what the measurements tell.
 _SETTLED = 0.03
+# Shares of things that are there, each for as many as another.
+_SHARES = (np.arange(200) + 0.5) / 200
 
 
 @final
@@ -74,3 +77,36 @@ class Shrinkage:
             change += float(np.sum(known[name][moved] * np.abs(np.log(scales[moved] / self.scales[name][moved]))))
             self.scales[name] = scales
         return change <= _SETTLED * max(1.0, float(told[order > 0].sum()))
+
+
+def probabilities_of(log_odds: ArrayLike) -> Array:
+    """The probability of each of several things of one kind, of which an unknown share is there.
+
+    A priori the share has a Beta(1/2, 9/2) distribution: a tenth of them are expected to be there. So things that
+    nothing speaks for are taken for a tenth, many that each have weak evidence support each other, and where nothing is
+    found little is believed of the rest.
+
+    Parameters
+    ----------
+    log_odds : array_like, shape (n,)
+        Logarithms of the Bayes factors of each.
+
+    Returns
+    -------
+    probabilities : array, shape (n,)
+        Averages over the share, at 200 points.
+
+    References
+    ----------
+    Scott and Berger (2010), Bayes and empirical-Bayes multiplicity adjustment in the variable-selection problem,
+    Annals of Statistics 38, 2587-2619.
+
+    Examples
+    --------
+    >>> probabilities_of([0.0]).round(2), probabilities_of([-2.0, -2.0, 3.0]).round(2)
+    (array([0.11]), array([0.03, 0.03, 0.64]))
+    """
+    there = np.log(_SHARES)[:, None] + np.asarray(log_odds, dtype=np.float64)
+    either = np.logaddexp(np.log1p(-_SHARES)[:, None], there)
+    weights = softmax(either.sum(axis=1) - np.log(_SHARES) / 2 + 3.5 * np.log1p(-_SHARES))
+    return np.asarray(weights @ np.exp(there - either))

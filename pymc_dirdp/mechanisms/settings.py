@@ -10,7 +10,7 @@ from pymc_dirdp.mechanisms.marginals import NOISES
 __all__ = ["MEASURES", "SETTINGS", "STRATEGIES", "Dirichlet", "Marginals", "Measure", "kind_of"]
 
 STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
-MEASURES = ("levels", "families")
+MEASURES = ("levels", "families", "variables")
 
 type Measure = str | Iterable[str | tuple[str, ...]]
 
@@ -56,15 +56,17 @@ class Marginals:
 
     Attributes
     ----------
-    measure : {"levels", "families"} or list of str or tuple of str, default "levels"
+    measure : {"levels", "families", "variables"} or list of str or tuple of str, default "levels"
         Which marginals are measured. `"levels"` are for each table the marginal of its variable, those of the variable
-        with each parent, and the table itself; `"families"` are the tables alone. A list names the axes of each.
+        with each parent, and the table itself; `"families"` are the tables alone, and `"variables"` each variable
+        alone. A list names the axes of each.
     noise : {"auto", "gaussian", "geometric"}, default "auto"
         `"auto"` takes the kind with the smaller variance at the same guarantee: Gaussian noise unless there are few
         marginals, or the guarantee is pure.
     weights : mapping of str or tuple of str to float, optional
         Relative precisions of the marginals, by a name or a tuple of names of their axes; 1 for those that are not
-        named. Without it, precisions follow from the number of cells that the noise leaves visible.
+        named. Without it, precisions follow from the number of cells that the noise leaves visible. In a classifier the
+        class by itself gets a fifth of them, and marginals without the class nearly nothing.
 
     Examples
     --------

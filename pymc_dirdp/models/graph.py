@@ -1,6 +1,7 @@
 """Questions to the graph of a model, and copies of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,9 +29,9 @@ from pytensor.xtensor.type import XTensorType
 
 __all__ = [
     "Node",
+    "Purpose",
     "build_for",
     "built_for",
-    "chosen_structure",
     "compiled_plainly",
     "evaluate",
     "formula",
@@ -223,28 +224,39 @@ def formula(variable: Node) -> str:
     return _CALLED.get(operation(variable), "a function")
 
 
-# What a model was built for and from, where this library built it: its objective, and a structure that was chosen.
+# What a model was built for and from, where this library built it.
 
 
-_OBJECTIVES: WeakKeyDictionary[pm.Model, str] = WeakKeyDictionary()
-_STRUCTURES: WeakKeyDictionary[pm.Model, object] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class Purpose:
+    """What a model was built for and from.
+
+    Attributes
+    ----------
+    objective : str or None
+        That of its plan; None for a model that a user wrote.
+    target : str or None
+        The axis of the variable that is predicted, of a classifier.
+    structure : object
+        A structure that was chosen from data.
+    """
+
+    objective: str | None = None
+    target: str | None = None
+    structure: object = None
 
 
-def build_for(model: pm.Model, *, objective: str, structure: object = None) -> None:
-    """Remember the objective of a model, and its structure if that was chosen from data. A copy does not know them."""
-    _OBJECTIVES[model] = objective
-    if structure is not None:
-        _STRUCTURES[model] = structure
+_PURPOSES: WeakKeyDictionary[pm.Model, Purpose] = WeakKeyDictionary()
 
 
-def built_for(model: pm.Model) -> str | None:
-    """The objective that was remembered; None for a model that a user wrote."""
-    return _OBJECTIVES.get(model)
+def build_for(model: pm.Model, purpose: Purpose) -> None:
+    """Remember what a model is for. A copy does not know it."""
+    _PURPOSES[model] = purpose
 
 
-def chosen_structure(model: pm.Model) -> object:
-    """The structure that was chosen from data; None for any other model."""
-    return _STRUCTURES.get(model)
+def built_for(model: pm.Model) -> Purpose:
+    """What was remembered."""
+    return _PURPOSES.get(model, Purpose())
 
 
 # A model with other variables in the place of some of its own.

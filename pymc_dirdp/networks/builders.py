@@ -16,7 +16,7 @@ from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.counting.tables import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.models.graph import build_for
+from pymc_dirdp.models.graph import Purpose, build_for
 from pymc_dirdp.models.labels import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.releases.choices import Structure
 
@@ -117,7 +117,7 @@ def naive_bayes(
     parents: dict[str, list[str]] = {named: []}
     parents |= {name: [*_names(name, beside.get(name, ())), named] for name in features}
     model = bayesian_network(columns, parents, categories=categories, alpha=alpha, unit=unit, contribution=contribution)
-    _build(model, structure)
+    _build(model, structure, target=named)
     return model
 
 
@@ -204,9 +204,9 @@ def bayesian_network(
     return model
 
 
-def _build(model: pm.Model, structure: object) -> None:
+def _build(model: pm.Model, structure: object, target: str | None = None) -> None:
     """Remember what the model is for, and what it is from. Nobody reads the draw of a network as a posterior."""
-    build_for(model, objective="prediction", structure=structure if isinstance(structure, Structure) else None)
+    build_for(model, Purpose("prediction", target, structure if isinstance(structure, Structure) else None))
 
 
 def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -118,6 +118,8 @@ class Terms:
         What `strategy`, `objective` and `min_count` are for kinds that have strategies.
     measured : Marginals
         The settings of noisy marginals.
+    target : str, optional
+        The axis of the class of a classifier, which is predicted.
     judge : callable, optional
         What decides under `"auto"`: the expected error of each table by the mechanisms of all, and None if that is not
         known. By default it is that of :func:`pymc_dirdp.estimate`, which marginals have no known one of.
@@ -131,6 +133,7 @@ class Terms:
     calibration: Mapping[str, Any] = field(default_factory=dict)
     measured: Marginals = field(default_factory=Marginals)
     judge: Judge | None = None
+    target: str | None = None
 
     @classmethod
     def of(cls, wanted: MechanismOptions, **known: Any) -> "Terms":
@@ -384,7 +387,8 @@ class _Plans:
         wanted = Marginals(measure=_MEASURED[kind]) if kind in _MEASURED else terms.measured
         known = [number for number in numbers if number is not None]
         axes = {name: (facts.axes, facts.prior) for name, facts in tables.items()}
-        return dict(measured(self._guarantee, axes, people, wanted, n_records=max(known) if known else None))
+        largest = max(known) if known else None
+        return dict(measured(self._guarantee, axes, people, wanted, n_records=largest, target=terms.target))
 
     def _of(self, kind: str, name: str, share: Guarantee) -> TableMechanism:
         facts, terms = self._tables[name], self._terms
@@ -481,7 +485,8 @@ class _Plans:
             _refuse_without_records(facts.n_records)
         # Continuous noise cannot be drawn exactly, and is never chosen. On ties, the first kind is kept.
         noisy = noises(exact=True, public_totals=self._terms.public_totals)
-        uniform = self.uniform((*self._marginals, "dirichlet", *noisy))
+        others = () if self._terms.judge is not None and self._terms.target else ("dirichlet", *noisy)
+        uniform = self.uniform((*self._marginals, *others))
         best = min(uniform.values(), key=lambda plan: plan.error)
         # Marginals are of all tables, and a judge takes long.
         uniform = {kind: plan for kind, plan in uniform.items() if kind not in self._marginals}

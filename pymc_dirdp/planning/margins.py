@@ -63,9 +63,10 @@ def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ..
     ----------
     tables : mapping of str to tuple of (str, int)
         The name and the length of each axis of each table, the parents first and the variable itself last.
-    measure : {"levels", "families"} or iterable of str or tuple of str
+    measure : {"levels", "families", "variables"} or iterable of str or tuple of str
         `"levels"` are for each table the marginal of its variable, that of the variable and each parent, and the table
-        itself; `"families"` are the tables themselves; otherwise the marginals are listed by the names of their axes.
+        itself; `"families"` are the tables themselves, and `"variables"` the variables alone; otherwise the marginals
+        are listed by the names of their axes.
 
     Raises
     ------
@@ -74,8 +75,7 @@ def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ..
     """
     if isinstance(measure, str):
         one_of(MEASURES, measure=measure)
-        kinds = {"levels": _levels, "families": _family}
-        return tuple(margin for name, axes in tables.items() for margin in kinds[measure](name, axes))
+        return tuple(margin for name, axes in tables.items() for margin in _kept(name, axes, measure))
     found: dict[tuple[str, tuple[int, ...]], Margin] = {}
     for names in _listed(measure, tables):
         margin = _within(names, tables)
@@ -96,14 +96,11 @@ def _margin(table: str, axes: Axes, kept: Iterable[int]) -> Margin:
     return Margin(table, long, tuple(axes[axis][0] for axis in long), math.prod(axes[axis][1] for axis in long))
 
 
-def _levels(table: str, axes: Axes) -> list[Margin]:
+def _kept(table: str, axes: Axes, measure: str) -> list[Margin]:
     own = len(axes) - 1
-    kept = [(own,), *((parent, own) for parent in range(own)), range(len(axes))]
-    return list(dict.fromkeys(_margin(table, axes, each) for each in kept))
-
-
-def _family(table: str, axes: Axes) -> list[Margin]:
-    return [_margin(table, axes, range(len(axes)))]
+    kept: dict[str, list[Iterable[int]]] = {"variables": [(own,)], "families": [range(len(axes))]}
+    kept["levels"] = [(own,), *((parent, own) for parent in range(own)), range(len(axes))]
+    return list(dict.fromkeys(_margin(table, axes, each) for each in kept[measure]))
 
 
 def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]]:
@@ -196,14 +193,19 @@ class Protected:
 
 
 def weights_of(
-    margins: Sequence[Margin], weights: Mapping[Any, float] | None, noise_sd: float, n_records: int | None
+    margins: Sequence[Margin],
+    weights: Mapping[Any, float] | None,
+    noise_sd: float,
+    n_records: int | None,
+    target: str | None = None,
 ) -> list[float]:
     """Relative precisions of the marginals: 1 over the variance of the noise.
 
     The error of fitted shares grows with the variance of the noise times the number of cells that it leaves visible,
     which is no more than that of all cells, nor of those that can hold four times `noise_sd`. Its sum is least where
     the precision is in proportion to the root of that number, here rounded to a power of 2, so that few marginals
-    differ in their noise.
+    differ in their noise. The class of a classifier is in every prediction, so its own marginal gets a fifth of all
+    precision. Marginals without it say nothing of it, and get nearly none.
 
     Parameters
     ----------
@@ -214,11 +216,14 @@ def weights_of(
         A standard deviation of the noise if all marginals had the same.
     n_records : int or None
         The public number of records, or that to plan for; None gives all marginals the same weight.
+    target : str, optional
+        The axis of the class of a classifier.
     """
     if weights is None:
         visible = math.inf if noise_sd == 0 else (n_records or 0) / (_VISIBLE * noise_sd)
         seen = [min(margin.cells, visible) for margin in margins]
-        return [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
+        usual = [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
+        return usual if target is None else _for_class(margins, usual, target)
     if not isinstance(weights, Mapping):
         raise ArgumentError(f"Expected weights to map marginals to numbers, got {type_name(weights)}.")
     given = {}
@@ -246,6 +251,18 @@ def weights_of(
     return found
 
 
+def _for_class(margins: Sequence[Margin], weights: Sequence[float], target: str) -> list[float]:
+    """Weights by what marginals say of a class."""
+    of_class = [weight for margin, weight in zip(margins, weights, strict=True) if target in margin.names[:-1]]
+    own = math.fsum(of_class) / 4 or 1.0
+    # Geometric noise divides the roots of precisions: a tenth of them together.
+    least = min(own, *of_class, math.inf) / (9 * len(margins)) ** 2
+    found = []
+    for margin, weight in zip(margins, weights, strict=True):
+        found.append(own if margin.names == (target,) else weight if target in margin.names else least)
+    return found
+
+
 def chosen_noise(
     guarantee: Guarantee,
     margins: Sequence[Margin],
@@ -254,6 +271,7 @@ def chosen_noise(
     noise: str,
     weights: Mapping[Any, float] | None,
     n_records: int | None,
+    target: str | None = None,
 ) -> tuple[str, list[float]]:
     """The kind of noise, and its parameter for each marginal, with the least error that keep a guarantee together.
 
@@ -261,7 +279,7 @@ def chosen_noise(
     ----------
     guarantee : Guarantee
         What all marginals together have to keep.
-    margins, weights, n_records : optional
+    margins, weights, n_records, target : optional
         As for :func:`weights_of`.
     people : Protected
     noise : {"auto", "gaussian", "geometric"}
@@ -277,7 +295,7 @@ def chosen_noise(
     def of_kind(kind: str) -> list[float]:
         equal = _least_noise(guarantee, margins, people, kind, [1.0] * len(margins))
         sd = people.part(margins[0], kind, equal[0]).noise_sd
-        wanted = weights_of(margins, weights, sd, n_records)
+        wanted = weights_of(margins, weights, sd, n_records, target)
         return equal if len(set(wanted)) == 1 else _least_noise(guarantee, margins, people, kind, wanted)
 
     if noise != "auto":
@@ -366,6 +384,7 @@ def measured(
     wanted: Marginals,
     *,
     n_records: int | None,
+    target: str | None = None,
 ) -> dict[str, MarginalsMechanism]:
     """The mechanism of each table, with the marginals that are measured of it.
 
@@ -379,6 +398,8 @@ def measured(
     wanted : Marginals
     n_records : int or None
         The public number of records, or that to plan for.
+    target : str, optional
+        The axis of the class of a classifier.
 
     Raises
     ------
@@ -390,7 +411,13 @@ def measured(
     axes = {name: own for name, (own, _) in tables.items()}
     margins = margins_of(axes, wanted.measure)
     noise, parameters = chosen_noise(
-        guarantee, margins, people, noise=wanted.noise, weights=wanted.weights, n_records=n_records
+        guarantee,
+        margins,
+        people,
+        noise=wanted.noise,
+        weights=wanted.weights,
+        n_records=n_records,
+        target=target,
     )
     return by_table(margins, noise, parameters, people, {name: prior for name, (_, prior) in tables.items()})
 

@@ -12,7 +12,7 @@ from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counts_metadata import with_counted
-from pymc_dirdp.models.graph import built_for, chosen_structure
+from pymc_dirdp.models.graph import built_for
 from pymc_dirdp.models.labels import check_names, held_labels
 from pymc_dirdp.models.observations import records_of
 from pymc_dirdp.models.privacy_unit import Reading
@@ -125,13 +125,14 @@ def plan(
     # The model comes first, so that swapped arguments are recognised.
     model = root_model(model)
     guarantee = Guarantee.checked(guarantee=guarantee)
-    if "objective" not in planning and (objective := built_for(model)) is not None:
+    purpose = built_for(model)
+    if "objective" not in planning and (objective := purpose.objective) is not None:
         # One mechanism for all tables leaves nothing to compare by what it predicts.
         planning["objective"] = objective if planning.get("mechanism") == "auto" else "estimate"
     options: Any = planning
     whole = predicts(options)
     wanted = Options(**planning)
-    refuse_unpaid_structure(chosen_structure(model), wanted.choices)
+    refuse_unpaid_structure(purpose.structure, wanted.choices)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
     labels = (held_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
     refuse_unpaid_bins(labels, wanted.choices)
@@ -144,7 +145,7 @@ def plan(
     refuse_all_spent(guarantee, wanted.choices)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
     with Bar(1, "plan", shown=progressbar):
-        chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, whole=whole)
+        chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, purpose.target, whole=whole)
     _warn_of_many_draws(chosen, wanted.draws)
     warn_if_weak(guarantee, max((size for size in sizes.values() if size is not None), default=None))
     return Plan(
@@ -172,6 +173,7 @@ def _chosen(
     sizes: _Sizes,
     reading: Reading,
     wanted: Options,
+    target: str | None,
     *,
     whole: bool,
 ) -> tuple[_Mechanisms, dict[str, Choice]]:
@@ -193,20 +195,21 @@ def _chosen(
         for name, table in tables.items()
         if name not in constant
     }
-    judge = _judge(facts, reading) if whole and wanted.draws == 1 else None
+    judge = _judge(facts, reading, target) if whole and wanted.draws == 1 else None
     terms = Terms.of(
         wanted,
         groups=reading.groups,
         public_totals=reading.sizes_are_public,
         before=curves_of(wanted.choices),
         judge=judge,
+        target=target,
     )
     found, choices = choose(guarantee, facts, terms, mechanism=wanted.kind)
     return constant | found, choices
 
 
-def _judge(facts: Mapping[str, TableFacts], reading: Reading) -> Judge | None:
-    """How well mechanisms predict the next record of a network; None if the tables are no network."""
+def _judge(facts: Mapping[str, TableFacts], reading: Reading, target: str | None) -> Judge | None:
+    """How well mechanisms predict the next record of a network, or its class; None if the tables are no network."""
     axes = {name: one.axes for name, one in facts.items()}
     try:
         refuse_unlike_network(axes)
@@ -222,7 +225,7 @@ def _judge(facts: Mapping[str, TableFacts], reading: Reading) -> Judge | None:
             "Comparing what mechanisms predict takes a number of records above 0: pass n_records= (your guess, if the "
             "number is private)."
         )
-    return judge_of(axes, priors, largest, public=reading.sizes_are_public)
+    return judge_of(axes, priors, largest, public=reading.sizes_are_public, target=target)
 
 
 def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:

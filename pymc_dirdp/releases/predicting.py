@@ -1,7 +1,7 @@
 """What is fitted to all tables of a model: which mechanism predicts best, and the errors. Simulated; no data."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from graphlib import TopologicalSorter
@@ -29,6 +29,7 @@ Codes = NDArray[np.int64]
 # Standard deviations of the effects on a logit of a variable alone, with one parent, with two, and with more. Real
 # tables look so: categories differ much, parents say less, and their interactions less again.
 _SCALES = (2.0, 0.5, 0.2, 0.1)
+_OF_CLASS = (2.0, 1.0, 0.2, 0.1)
 # Models that are simulated, and records by which the predictions of each are judged.
 _MODELS, _JUDGED = 2, 20_000
 # Where there are more records, so many are simulated, and their counts are multiplied.
@@ -44,22 +45,47 @@ _FIT_SEED = 20261123
 @final
 @dataclass(frozen=True, eq=False)
 class SimulatedNetwork:
-    """A made-up network: its counts and shares by table, and the cells of further records."""
+    """A made-up network: its counts and shares by table with their axes, and the values of further records."""
 
+    axes: Mapping[str, Axes]
     counts: dict[str, Array]
-    cells: dict[str, tuple[Codes, ...]]
     shares: dict[str, Array]
+    codes: dict[str, Codes]
 
-    def lost(self, name: str, estimate: Array) -> float:
-        """The divergence of an estimate of a table from its shares, in nats a record, averaged over the records."""
-        there = self.cells[name]
-        return float(np.mean(np.log(self.shares[name][there]) - np.log(estimate[there])))
+    def lost(self, estimates: Mapping[str, Array], target: str | None) -> dict[str, float]:
+        """The divergence of estimates of the tables from their shares, in nats a record, averaged over the records.
+
+        Of each table; with a target that of its probabilities given the other variables, which is all tables' alike.
+        """
+        if target is None:
+            found = {}
+            for name, axes in self.axes.items():
+                there = tuple(self.codes[axis] for axis, _ in axes)
+                found[name] = float(np.mean(np.log(self.shares[name][there]) - np.log(estimates[name][there])))
+            return found
+        right = self.codes[target]
+        true, said = (self._given_others(tables, target) for tables in (self.shares, estimates))
+        at = right, np.arange(len(right))
+        return dict.fromkeys(self.axes, float(np.mean(true[at] - said[at])))
+
+    def _given_others(self, tables: Mapping[str, Array], target: str) -> Array:
+        """Logarithms of the probabilities of the values of a variable given the others, shape (values, records)."""
+        joint = 0.0
+        for name, axes in self.axes.items():
+            if target in (axis for axis, _ in axes):
+                kept = tuple(slice(None) if axis == target else self.codes[axis] for axis, _ in axes)
+                place = [axis for axis, _ in axes].index(target)
+                first = np.moveaxis(np.log(tables[name]), place, 0)
+                joint = joint + first[:, *(kept[:place] + kept[place + 1 :])].reshape(first.shape[0], -1)
+        return np.asarray(log_softmax(joint, axis=0))
 
 
 def judge_of(
-    axes: Mapping[str, Axes], priors: Mapping[str, Array], n_records: int, *, public: bool
+    axes: Mapping[str, Axes], priors: Mapping[str, Array], n_records: int, *, public: bool, target: str | None = None
 ) -> Callable[[Mechanisms], dict[str, float] | None]:
-    """How much worse the next record is predicted from a release than by the truth, over made-up networks.
+    """How much worse the next record, or its class, is predicted from a release than by the truth.
+
+    Averages are over made-up networks.
 
     All mechanisms see the same networks, and noise from the same seed, in whichever order they are asked for.
 
@@ -73,6 +99,8 @@ def judge_of(
         The public number of records, or that to plan for, above 0.
     public : bool
         Whether it is known when a record is predicted.
+    target : str, optional
+        The axis of the class, if that alone is predicted, given all other variables.
 
     Returns
     -------
@@ -81,7 +109,8 @@ def judge_of(
         nothing is estimated from a mechanism.
     """
     rng = np.random.default_rng(_SEED)
-    made = [simulated_network(axes, n_records, rng) for _ in range(_MODELS)]
+    scales = _SCALES if target is None else _OF_CLASS
+    made = [simulated_network(axes, n_records, rng, scales) for _ in range(_MODELS)]
 
     def judge(mechanisms: Mechanisms) -> dict[str, float] | None:
         noise = np.random.default_rng(_SEED)
@@ -94,7 +123,9 @@ def judge_of(
                     estimate = estimated_shares(mechanism, priors[name], one.counts[name], public=public, rng=noise)
                 if estimate is None:
                     return None
-                errors[name] += one.lost(name, estimate) / _MODELS
+                fitted[name] = estimate
+            for name, error in one.lost(fitted, target).items():
+                errors[name] += error / _MODELS
         return {name: max(error, 0.0) for name, error in errors.items()}
 
     return judge
@@ -123,7 +154,9 @@ def axes_of(table: Table) -> Axes:
     return tuple(zip(names, table.shape, strict=True))
 
 
-def simulated_network(axes: Mapping[str, Axes], n_records: int, rng: np.random.Generator) -> SimulatedNetwork:
+def simulated_network(
+    axes: Mapping[str, Axes], n_records: int, rng: np.random.Generator, scales: Sequence[float] = _SCALES
+) -> SimulatedNetwork:
     """A network with log-linear tables, and records of it. A parent without a table of its own is uniform."""
     own = {named[-1][0]: name for name, named in axes.items()}
     lengths: dict[str, int] = {axis: length for named in axes.values() for axis, length in named}
@@ -137,25 +170,23 @@ def simulated_network(axes: Mapping[str, Axes], n_records: int, rng: np.random.G
             codes[axis] = rng.integers(lengths[axis], size=many)
             continue
         named = axes[own[axis]]
-        table = shares[own[axis]] = _shares(tuple(length for _, length in named), rng)
+        table = shares[own[axis]] = _shares(tuple(length for _, length in named), rng, scales)
         rows = table[tuple(codes[parent] for parent, _ in named[:-1])]
         drawn = (rows.cumsum(axis=-1) < rng.random((many, 1))).sum(axis=-1)
         codes[axis] = np.minimum(drawn, lengths[axis] - 1)
     counts: dict[str, Array] = {}
-    cells: dict[str, tuple[Codes, ...]] = {}
     for name, named in axes.items():
         shape = tuple(length for _, length in named)
         where = np.ravel_multi_index(tuple(codes[axis][:taken] for axis, _ in named), shape)
         seen = np.bincount(where, minlength=int(np.prod(shape))).reshape(shape)
         counts[name] = np.rint(seen * (n_records / taken))
-        cells[name] = tuple(codes[axis][taken:] for axis, _ in named)
-    return SimulatedNetwork(counts, cells, shares)
+    return SimulatedNetwork(axes, counts, shares, {axis: values[taken:] for axis, values in codes.items()})
 
 
-def _shares(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _shares(shape: tuple[int, ...], rng: np.random.Generator, by_order: Sequence[float] = _SCALES) -> Array:
     """Shares of a variable given its parents: sums of effects, whose standard deviations fall with their order."""
     effects = Effects(shape)
-    scales = np.array([_SCALES[min(max(order - 1, 0), len(_SCALES) - 1)] for order in effects.orders])
+    scales = np.array([by_order[min(max(order - 1, 0), len(by_order) - 1)] for order in effects.orders])
     logits = effects.logits(scales[effects.groups] * rng.standard_normal(shape))
     return np.asarray(np.exp(log_softmax(logits, axis=-1)))
 

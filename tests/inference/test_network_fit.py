@@ -1,15 +1,263 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp.inference.family_fit import fit_tables, fitted
+from pymc_dirdp.inference.family_posterior import FamilyPosterior
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.inference.network_fit import fit_jointly
+from pymc_dirdp.inference.network_fit import MOST_ROUNDS, fit_jointly, fit_tables, fitted, noise_hides
 from pymc_dirdp.inference.network_margins import EliminationError
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
-from pymc_dirdp.progress import QUIET
+from pymc_dirdp.progress import QUIET, Bar
+
+FAMILIES = [
+    Family("p_a", ("a",), (3,)),
+    Family("p_b", ("a", "b"), (3, 4)),
+    Family("p_c", ("a", "b", "c"), (3, 4, 2)),
+]
+
+
+def joint(rng):
+    return rng.dirichlet(np.full(24, 2.0)).reshape(3, 4, 2)
+
+
+def levels(p, n, variance, rng, spread=True):
+    """Noisy marginals of n records, or of the expected counts."""
+    counts = rng.multinomial(n, p.ravel()).reshape(p.shape) if spread else n * p
+    margins = {"a": (1, 2), "b": (0, 2), "ab": (2,), "c": (0, 1), "ac": (1,), "bc": (0,), "abc": ()}
+    return [
+        Measurement(tuple(axes), (table := counts.sum(axis=over)) + rng.normal(0, variance**0.5, table.shape), variance)
+        for axes, over in margins.items()
+    ]
+
+
+def conditional(p):
+    a, ab = p.sum(axis=(1, 2)), p.sum(axis=2)
+    return {"p_a": a, "p_b": ab / a[:, None], "p_c": p / ab[..., None]}
+
+
+def divergence(p, tables):
+    """The KL divergence of the fitted network from the true shares of records, in nats."""
+    true = conditional(p)
+    weights = {"p_a": 1.0, "p_b": p.sum(axis=(1, 2))[:, None], "p_c": p.sum(axis=2)[..., None]}
+    return sum(np.sum(weights[name] * q * np.log(q / tables[name])) for name, q in true.items())
+
+
+def clipped(measured):
+    """What one does without a model: the family's own table, without what is negative, and half a record more."""
+    found = {}
+    for family in FAMILIES:
+        own = next(one for one in measured if one.axes == family.axes)
+        cells = np.maximum(own.noisy, 0) + 0.5
+        found[family.name] = cells / cells.sum(axis=-1, keepdims=True)
+    return found
+
+
+def test_the_more_records_the_smaller_the_divergence():
+    p = joint(np.random.default_rng(1))
+    found = []
+    for n in (10**3, 10**5, 10**7):
+        fits = [fit_tables(FAMILIES, levels(p, n, 400.0, np.random.default_rng(i)), n) for i in range(5)]
+        found.append(np.mean([divergence(p, fit) for fit in fits]))
+    assert found[0] > 10 * found[1] > 100 * found[2]
+    assert found[2] < 1e-5
+
+
+def test_the_fit_is_better_than_the_families_own_tables():
+    p = joint(np.random.default_rng(1))
+    fitted, own = [], []
+    for i in range(20):
+        measured = levels(p, 500, 600.0, np.random.default_rng(i))
+        fitted.append(divergence(p, fit_tables(FAMILIES, measured, 500)))
+        own.append(divergence(p, clipped(measured)))
+    assert np.mean(fitted) < 0.4 * np.mean(own)
+
+
+def test_what_the_noise_hides_is_left_out():
+    """Shares of one in ten with a noise of ten thousand: all tables are nearly uniform, and none is at an edge."""
+    p = joint(np.random.default_rng(1))
+    found = fit_tables(FAMILIES, levels(p, 100, 1e8, np.random.default_rng(0)), 100)
+    for family in FAMILIES:
+        np.testing.assert_allclose(found[family.name], 1 / family.shape[-1], atol=0.05)
+
+
+def test_independence_is_found_where_it_is_true():
+    """The interactions of a product distribution are shrunk more than those of a distribution that has them."""
+    rng = np.random.default_rng(4)
+    product = np.einsum("a,b,c->abc", rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(2)))
+    measured = levels(product, 5000, 900.0, rng)
+    found = fit_tables(FAMILIES, measured, 5000)["p_c"]
+    assert np.ptp(found, axis=(0, 1)).max() < 0.5 * np.ptp(clipped(measured)["p_c"], axis=(0, 1)).max()
+
+
+def test_the_order_of_parents_families_and_measurements_makes_no_difference():
+    p = joint(np.random.default_rng(1))
+    measured = levels(p, 800, 100.0, np.random.default_rng(0))
+    first = fit_tables(FAMILIES, measured, 800)
+    turned = [Measurement(one.axes[::-1], one.noisy.transpose(), one.variance) for one in reversed(measured)]
+    families = [Family("p_c", ("b", "a", "c"), (4, 3, 2)), *FAMILIES[:2]]
+    second = fit_tables(families, turned, 800)
+    np.testing.assert_allclose(second["p_c"].transpose(1, 0, 2), first["p_c"], rtol=1e-4)
+    np.testing.assert_allclose(second["p_b"], first["p_b"], rtol=1e-4)
+
+
+def test_a_private_number_of_records_is_read_off_the_totals():
+    p = joint(np.random.default_rng(1))
+    measured = levels(p, 5000, 25.0, np.random.default_rng(0))
+    with_n, without = fit_tables(FAMILIES, measured, 5000), fit_tables(FAMILIES, measured, None)
+    for name, table in with_n.items():
+        np.testing.assert_allclose(without[name], table, rtol=0.02)
+
+
+@pytest.mark.parametrize("n", [0, 1, 10**9])
+@pytest.mark.parametrize("variance", [1e-3, 1.0, 1e10])
+def test_shares_are_shares_for_every_number_of_records_and_noise(n, variance):
+    p = joint(np.random.default_rng(1))
+    found = fit_tables(FAMILIES, levels(p, n, variance, np.random.default_rng(0)), n)
+    for family in FAMILIES:
+        table = found[family.name]
+        assert table.shape == family.shape
+        assert np.all(table > 0)
+        np.testing.assert_allclose(table.sum(axis=-1), 1, rtol=1e-12)
+
+
+def test_many_parents_and_variables_of_one_value():
+    axes = ("a", "b", "c", "d", "e", "f")
+    family = Family("p_f", axes, (2, 3, 1, 2, 2, 2))
+    p = np.random.default_rng(0).dirichlet(np.ones(48)).reshape(family.shape)
+    measured = [Measurement(axes, 1e6 * p, 1.0)]
+    found = fit_tables([family], measured, 10**6)["p_f"]
+    np.testing.assert_allclose(found, p / p.sum(axis=-1, keepdims=True), atol=0.02)
+
+
+def test_the_bar_never_counts_more_than_was_announced():
+    p = joint(np.random.default_rng(1))
+    with Bar((MOST_ROUNDS + 1) * 3, "tables", shown=False) as bar:
+        fit_tables(FAMILIES, levels(p, 800, 100.0, np.random.default_rng(0)), 800, bar)
+        assert 0 < bar._done <= bar._total
+
+
+def test_each_table_ends_where_the_gradient_is_short(monkeypatch):
+    """Lengths are looked at, and not numbers of steps: in coordinates of which the prior has the variance 1."""
+    lengths = {}
+    found_by = FamilyPosterior.mode
+
+    def watched(self, start, scales, close):
+        found = found_by(self, start, scales, close)
+        of_each = scales[self.effects.groups]
+        x = np.divide(found, of_each, out=np.zeros(found.shape), where=of_each > 0)
+        lengths[self.effects.shape] = np.linalg.norm(self.objective(x.ravel(), of_each)[1])
+        return found
+
+    monkeypatch.setattr(FamilyPosterior, "mode", watched)
+    p = joint(np.random.default_rng(1))
+    fit_tables(FAMILIES, levels(p, 10**5, 25.0, np.random.default_rng(0)), 10**5)
+    assert len(lengths) == 3
+    assert max(lengths.values()) <= 1e-3
+
+
+def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance():
+    """Of the coordinates divided by their scales, in each direction that linear algebra looks at."""
+    p = joint(np.random.default_rng(1))
+    posterior = FamilyPosterior(FAMILIES[2], levels(p, 300, 900.0, np.random.default_rng(0)), 300)
+    scales = np.where(posterior.effects.orders == 0, 0.0, 0.7)
+    mode = posterior.mode(posterior.start(), scales, 1e-6)
+    posterior.reweighted(mode)
+    draws = posterior.spread(mode, scales, np.random.default_rng(3), 8000)
+    of_each = scales[posterior.effects.groups]
+    kept = of_each.ravel() > 0
+    off = ((draws - mode).reshape(8000, -1) / np.where(kept, of_each.ravel(), 1))[:, kept]
+    x = (mode / np.where(of_each > 0, of_each, 1)).ravel()
+    matrix = posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))[np.ix_(kept, kept)]
+    np.testing.assert_allclose(off.mean(axis=0), 0, atol=1e-12)
+    values, vectors = np.linalg.eigh(matrix)
+    ratios = (off @ vectors).var(axis=0) * values
+    # The draws come in pairs, so there are 4000.
+    np.testing.assert_allclose(ratios, 1, atol=6 * (2 / 4000) ** 0.5)
+    assert np.ptp((off**2).mean(axis=0)) > 0.3
+
+
+def test_the_mean_is_taken_where_noise_hides_most_and_it_is_better_there():
+    p = joint(np.random.default_rng(1))
+    means, modes = [], []
+    for i in range(15):
+        measured = levels(p, 300, 150.0**2, np.random.default_rng(i))
+        assert noise_hides(measured, 300)
+        means.append(divergence(p, fit_tables(FAMILIES, measured, 300)))
+        modes.append(divergence(p, fitted([family.sorted for family in FAMILIES], measured, 300, QUIET)[0]))
+    assert np.mean(means) < 0.8 * np.mean(modes)
+    assert not noise_hides(levels(p, 300, 25.0**2, np.random.default_rng(0)), 300)
+
+
+def classifier(n, features, effect, rng):
+    """A class of two values and features of three, each with an effect of the class of that size on its logits."""
+    families = [Family("p_y", ("y",), (2,))]
+    families += [Family(f"p_{i}", ("y", f"x{i}"), (2, 3)) for i in range(features)]
+    tables = {"p_y": np.array([0.7, 0.3])}
+    y = (rng.random(n) < 0.3).astype(int)
+    counts = {"p_y": np.bincount(y, minlength=2)}
+    for i in range(features):
+        logits = rng.normal(0, 0.5, 3) + effect * rng.normal(size=(2, 3))
+        p = tables[f"p_{i}"] = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        x = (p[y].cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+        counts[f"p_{i}"] = np.bincount(3 * y + x, minlength=6).reshape(2, 3)
+    return families, counts, tables
+
+
+def class_error(families, found, tables, rng):
+    """The cross-entropy of the class of further records, above that of its frequencies."""
+    y = (rng.random(20_000) < 0.3).astype(int)
+    logs = np.log(found["p_y"])[None].repeat(len(y), axis=0)
+    for family in families[1:]:
+        p = tables[family.name]
+        x = (p[y].cumsum(axis=1) < rng.random((len(y), 1))).sum(axis=1)
+        logs = logs + np.log(found[family.name][:, x]).T
+    logs -= np.logaddexp.reduce(logs, axis=1, keepdims=True)
+    alone = -(0.7 * np.log(0.7) + 0.3 * np.log(0.3))
+    return -logs[np.arange(len(y)), y].mean() - alone
+
+
+@pytest.mark.parametrize("variance", [20.0**2, 70.0**2, 250.0**2])
+def test_features_that_say_nothing_of_a_class_do_not_harm(variance):
+    """Eight features of noise: frequencies of the class alone are the best there is, at every size of the noise.
+
+    Without the Bayes factors up to .06 nats are lost.
+    """
+    lost = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        families, counts, tables = classifier(1400, 8, 0.0, rng)
+        noise = {family.name: rng.normal(0, variance**0.5, family.shape) for family in families}
+        noise["p_y"] /= 100
+        measured = [
+            Measurement(
+                family.axes, counts[family.name] + noise[family.name], variance / (1e4 if family.name == "p_y" else 1)
+            )
+            for family in families
+        ]
+        lost.append(class_error(families, fit_tables(families, measured, 1400), tables, rng))
+    assert np.mean(lost) < 0.01
+
+
+def test_features_that_tell_a_class_are_used():
+    lost = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        families, counts, tables = classifier(1400, 10, 1.0, rng)
+        measured = [
+            Measurement(family.axes, counts[family.name] + rng.normal(0, 40.0, family.shape), 1600.0)
+            for family in families
+        ]
+        lost.append(class_error(families, fit_tables(families, measured, 1400), tables, rng))
+    assert np.mean(lost) < -0.2
+
+
+def test_a_fit_without_a_parent_asks_for_no_bayes_factor():
+    family = Family("p", ("a",), (3,))
+    found = fit_tables([family], [Measurement(("a",), np.array([20.0, 30.0, 50.0]), 1e-3)], 100)
+    np.testing.assert_allclose(found["p"], [0.2, 0.3, 0.5], atol=0.01)
+
 
 # A chain, of which the families alone are measured: what is measured of b and c says something of b.
-FAMILIES = [
+CHAIN = [
     Family("p_a", ("a",), (3,)),
     Family("p_b", ("a", "b"), (3, 4)),
     Family("p_c", ("b", "c"), (4, 3)),
@@ -20,16 +268,16 @@ LETTERS = {"p_a": "a", "p_b": "ab", "p_c": "bc", "p_d": "cbd"}
 
 def truth(seed):
     rng = np.random.default_rng(seed)
-    return {family.name: rng.dirichlet(np.full(family.shape[-1], 2.0), family.shape[:-1]) for family in FAMILIES}
+    return {family.name: rng.dirichlet(np.full(family.shape[-1], 2.0), family.shape[:-1]) for family in CHAIN}
 
 
-def joint(tables):
-    return np.einsum("a,ab,bc,cbd->abcd", *(tables[family.name] for family in FAMILIES))
+def joint_of_chain(tables):
+    return np.einsum("a,ab,bc,cbd->abcd", *(tables[family.name] for family in CHAIN))
 
 
 def measured_margins(tables, n, variances, rng):
     """Noisy marginals of n records, by the letters of the axes."""
-    p = joint(tables)
+    p = joint_of_chain(tables)
     counts = rng.multinomial(n, p.ravel()).reshape(p.shape)
     found = []
     for letters, variance in variances.items():
@@ -42,9 +290,9 @@ def families_measured(tables, n, variance, rng):
     return measured_margins(tables, n, dict.fromkeys(LETTERS.values(), variance), rng)
 
 
-def divergence(tables, found):
-    p = joint(tables)
-    return float(np.sum(p * np.log(p / joint(found))))
+def divergence_of_chain(tables, found):
+    p = joint_of_chain(tables)
+    return float(np.sum(p * np.log(p / joint_of_chain(found))))
 
 
 def test_a_margin_of_no_family_tells_something_of_the_tables_between():
@@ -54,39 +302,39 @@ def test_a_margin_of_no_family_tells_something_of_the_tables_between():
         tables = truth(seed)
         variances = {"a": 100.0, "b": 100.0, "ab": 1e6, "bc": 10.0, "ac": 10.0, "cbd": 100.0}
         measured = measured_margins(tables, 5000, variances, np.random.default_rng(seed))
-        apart.append(divergence(tables, fit_tables(FAMILIES, measured, 5000)))
-        together.append(divergence(tables, fit_jointly(FAMILIES, measured, 5000)))
+        apart.append(divergence_of_chain(tables, fit_tables(CHAIN, measured, 5000)))
+        together.append(divergence_of_chain(tables, fit_jointly(CHAIN, measured, 5000)))
     assert np.mean(together) < 0.7 * np.mean(apart)
 
 
-def test_the_more_records_the_smaller_the_divergence():
+def test_together_the_more_records_the_smaller_the_divergence():
     found = []
     for n in (10**3, 10**5, 10**7):
         fits = []
         for seed in range(3):
             tables = truth(seed)
             measured = families_measured(tables, n, 400.0, np.random.default_rng(seed))
-            fits.append(divergence(tables, fit_jointly(FAMILIES, measured, n)))
+            fits.append(divergence_of_chain(tables, fit_jointly(CHAIN, measured, n)))
         found.append(np.mean(fits))
     assert found[0] > 10 * found[1] > 100 * found[2]
 
 
-def test_the_order_of_parents_families_and_measurements_makes_no_difference():
+def test_together_the_order_makes_no_difference():
     tables = truth(1)
     measured = families_measured(tables, 3000, 100.0, np.random.default_rng(0))
-    first = fit_jointly(FAMILIES, measured, 3000)
+    first = fit_jointly(CHAIN, measured, 3000)
     turned = [Measurement(one.axes[::-1], one.noisy.transpose(), one.variance) for one in reversed(measured)]
-    second = fit_jointly([Family("p_d", ("b", "c", "d"), (4, 3, 2)), *FAMILIES[:3]], turned, 3000)
+    second = fit_jointly([Family("p_d", ("b", "c", "d"), (4, 3, 2)), *CHAIN[:3]], turned, 3000)
     np.testing.assert_allclose(second["p_d"].transpose(1, 0, 2), first["p_d"], rtol=1e-2)
     np.testing.assert_allclose(second["p_b"], first["p_b"], rtol=1e-2)
 
 
 @pytest.mark.parametrize("n", [0, 1, None, 10**9])
 @pytest.mark.parametrize("variance", [1e-3, 1e10])
-def test_shares_are_shares_for_every_number_of_records_and_noise(n, variance):
+def test_together_shares_are_shares_for_every_number_of_records_and_noise(n, variance):
     measured = families_measured(truth(1), n or 0, variance, np.random.default_rng(0))
-    found = fit_jointly(FAMILIES, measured, n)
-    for family in FAMILIES:
+    found = fit_jointly(CHAIN, measured, n)
+    for family in CHAIN:
         assert found[family.name].shape == family.shape
         assert np.all(found[family.name] > 0)
         np.testing.assert_allclose(found[family.name].sum(axis=-1), 1, rtol=1e-12)
@@ -103,17 +351,17 @@ def test_a_network_whose_margins_explode_is_refused():
 def test_the_fit_is_the_mode_given_the_variance_of_the_sample_at_the_fit():
     """The gradient is short with the weights of the fit itself, and long without the variance of the sample."""
     measured = families_measured(truth(1), 2000, 1.0, np.random.default_rng(0))
-    found = fit_jointly(FAMILIES, measured, 2000)
-    ordered = [family.sorted for family in FAMILIES]
+    found = fit_jointly(CHAIN, measured, 2000)
+    ordered = [family.sorted for family in CHAIN]
     _, scales = fitted(ordered, measured, 2000, QUIET)
     posterior = NetworkPosterior(ordered, measured, 2000)
     mode = posterior.coordinates(
         {
             family.name: found[family.name].transpose([family.axes.index(a) for a in family.sorted.axes])
-            for family in FAMILIES
+            for family in CHAIN
         }
     )
-    of_each = [scales[f.name][e.groups] for f, e in zip(FAMILIES, posterior.effects, strict=True)]
+    of_each = [scales[f.name][e.groups] for f, e in zip(CHAIN, posterior.effects, strict=True)]
     for own in of_each:
         own[..., 0] = 0.0
     x = np.concatenate(
@@ -125,7 +373,7 @@ def test_the_fit_is_the_mode_given_the_variance_of_the_sample_at_the_fit():
     assert without > 10
 
 
-def test_the_fit_ends_where_the_gradient_is_short(monkeypatch):
+def test_the_joint_fit_ends_where_the_gradient_is_short(monkeypatch):
     """Lengths are looked at, and not numbers of steps: in coordinates of which the prior has the variance 1."""
     lengths = []
     found_by = NetworkPosterior.mode
@@ -141,6 +389,6 @@ def test_the_fit_ends_where_the_gradient_is_short(monkeypatch):
         return found
 
     monkeypatch.setattr(NetworkPosterior, "mode", watched)
-    fit_jointly(FAMILIES, families_measured(truth(1), 10**5, 25.0, np.random.default_rng(0)), 10**5)
+    fit_jointly(CHAIN, families_measured(truth(1), 10**5, 25.0, np.random.default_rng(0)), 10**5)
     assert len(lengths) == 2
     assert lengths[-1] <= 1e-3

@@ -1,7 +1,10 @@
+import itertools
+
 import numpy as np
 import pytest
+from scipy.special import beta
 
-from pymc_dirdp.inference.shrinkage import Shrinkage
+from pymc_dirdp.inference.shrinkage import Shrinkage, probabilities_of
 
 
 def test_what_is_told_precisely_gives_its_own_scale():
@@ -43,3 +46,24 @@ def test_learned_scales_are_those_that_made_the_effects():
         if shrinkage.update(mode, {"p": np.array([0.0, n * told])}):
             break
     assert shrinkage.scales["p"][1] == pytest.approx(truth, rel=0.1)
+
+
+def test_probabilities_are_those_of_a_sum_over_all_subsets():
+    """Given a subset of size k the share has been integrated: its prior is B(k + 1/2, n - k + 9/2) / B(1/2, 9/2)."""
+    log_odds = np.array([-1.0, 0.5, 2.0, -3.0])
+    total, there = 0.0, np.zeros(4)
+    for chosen in itertools.product([0, 1], repeat=4):
+        k = sum(chosen)
+        weight = beta(k + 0.5, 8.5 - k) / beta(0.5, 4.5) * np.exp(np.dot(chosen, log_odds))
+        total += weight
+        there += weight * np.array(chosen)
+    np.testing.assert_allclose(probabilities_of(log_odds), there / total, rtol=0.05)
+    # Grid points: the error of the midpoints is largest at 0, where the density has no bound.
+    assert np.abs(probabilities_of(log_odds) - there / total).max() < 0.03
+
+
+def test_probabilities_of_overwhelming_evidence():
+    found = probabilities_of([1e6, -1e6, 0.0])
+    assert found[0] == pytest.approx(1)
+    assert found[1] == 0.0
+    assert probabilities_of([]).shape == (0,)

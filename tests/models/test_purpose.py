@@ -5,14 +5,14 @@ import weakref
 
 import pymc as pm
 
-from pymc_dirdp.models.graph import build_for, built_for
+from pymc_dirdp.models.graph import Purpose, build_for, built_for
 
 
 def test_a_purpose_belongs_to_one_model_and_ends_with_it():
     model, other = pm.Model(), pm.Model()
-    build_for(model, objective="estimate")
-    assert built_for(model) == "estimate"
-    assert built_for(other) is None
+    build_for(model, Purpose("estimate", target="class"))
+    assert built_for(model).target == "class"
+    assert built_for(other) == Purpose()
     alive = weakref.ref(model)
     del model
     gc.collect()

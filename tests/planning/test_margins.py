@@ -28,6 +28,7 @@ def test_levels_are_measured_once():
         ("p_c", ("b", "c"), 12),
         ("p_c", ("a", "b", "c"), 24),
     ]
+    assert [margin.names for margin in margins_of(TABLES, "variables")] == [("a",), ("b",), ("c",)]
     assert [margin.names for margin in margins_of(TABLES, "families")] == [("a",), ("a", "b"), ("a", "b", "c")]
 
 
@@ -161,6 +162,20 @@ def test_weights_follow_the_cells_that_the_noise_leaves_visible():
     assert weights_of(margins, None, 10.0, 160) == [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     assert weights_of(margins, None, 0.0, 160)[-1] == 4.0
     assert weights_of(margins, {("b", "a"): 3, "c": 2.5}, 1.0, 10**6) == [1.0, 1.0, 3.0, 2.5, 1.0, 1.0, 1.0]
+
+
+def test_a_class_by_itself_has_a_fifth_of_the_precision_and_what_says_nothing_of_it_hardly_any():
+    tables = {name: TABLES[name] for name in TABLES}
+    for measure in ("levels", "families"):
+        margins = margins_of(tables, measure)
+        found = weights_of(margins, None, 1.0, 10**6, "a")
+        of_class = math.fsum(w for margin, w in zip(margins, found, strict=True) if "a" in margin.names[:-1])
+        assert found[0] == of_class / 4
+        without = [w for margin, w in zip(margins, found, strict=True) if "a" not in margin.names]
+        # Also of geometric noise, which divides the roots of precisions.
+        assert sum(map(math.sqrt, without)) < math.sqrt(min(found[0], of_class)) / 9
+    assert np.sqrt(weights_of(margins_of(tables, "variables"), None, 1.0, 100, "a"))[1:].sum() < 0.1
+    assert weights_of(margins_of(tables, "variables"), {"b": 2}, 1.0, 100, "a") == [1.0, 2.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
-from pymc_dirdp.mechanisms.settings import Marginals
+from pymc_dirdp.mechanisms.settings import MEASURES, Marginals
 from pymc_dirdp.releases import predicting
 from pymc_dirdp.releases import release as release_module
 from pymc_dirdp.releases.predicting import _shares, axes_of, fit_errors, judge_of, simulated_network
@@ -54,7 +54,7 @@ def test_marginals_are_chosen_for_a_network_and_predict_better(model, plan):
     # Joint noise of so many cells takes long to read, so its error is not known.
     tables = {"dirichlet", "gaussian", "geometric"}
     assert min(choice.margin(kind) for kind in tables) > 1.2
-    assert {kind for kind, _ in choice.expected_kl} == tables | {"marginals (levels)", "marginals (families)"}
+    assert {kind for kind, _ in choice.expected_kl} == tables | {f"marginals ({measure})" for measure in MEASURES}
     assert "next is" in str(dirdp.report(plan, full=True))
     assert dirdp.verify(dirdp.sample(plan, model))
     others, _ = network(5000, seed=9)
@@ -163,11 +163,44 @@ def test_simulated_records_are_those_of_the_simulated_tables(model):
         spread = np.sqrt(simulated.shares[name] * (1 - simulated.shares[name]) * totals)
         assert np.all(np.abs(counts - totals * simulated.shares[name]) < 6 * spread + 6)
         # The truth loses nothing, and what is mixed with the uniform loses what it loses.
-        assert simulated.lost(name, simulated.shares[name]) == 0
-        d = counts.shape[-1]
-        assert 0 < simulated.lost(name, 0.5 * simulated.shares[name] + 0.5 / d) < math.log(2)
+    assert simulated.lost(simulated.shares, None) == dict.fromkeys(axes, 0.0)
+    assert simulated.lost(simulated.shares, "a") == dict.fromkeys(axes, 0.0)
+    mixed = {name: 0.5 * shares + 0.5 / shares.shape[-1] for name, shares in simulated.shares.items()}
+    assert all(0 < error < math.log(2) for error in simulated.lost(mixed, None).values())
     # The parents of a table are those of the others.
     np.testing.assert_array_equal(simulated.counts["p_b"].sum(axis=1), simulated.counts["p_a"])
+
+
+@pytest.mark.parametrize("target", ["a", "b"])
+def test_what_a_target_loses_is_computed_from_the_whole_joint_distribution(model, target):
+    axes = {table.name: axes_of(table) for table in dirdp.tables(model)}
+    simulated = simulated_network(axes, 10, np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    said = {name: rng.dirichlet(np.ones(p.shape[-1]), p.shape[:-1]) for name, p in simulated.shares.items()}
+    logs = []
+    for tables in (simulated.shares, said):
+        joint = np.einsum("a,ab,abc->abc", *(tables[f"p_{name}"] for name in "abc"))
+        given = joint / joint.sum(axis="abc".index(target), keepdims=True)
+        logs.append(np.log(given[tuple(simulated.codes[name] for name in "abc")]))
+    expected = np.mean(logs[0] - logs[1])
+    assert simulated.lost(said, target) == pytest.approx(dict.fromkeys(axes, expected), rel=1e-9)
+
+
+@pytest.mark.thorough
+def test_a_classifier_measures_its_class_alone_where_its_features_are_hidden():
+    """Kinds whose predictions can be worse than the frequencies of the classes are no candidates."""
+    rng = np.random.default_rng(0)
+    y = rng.random(1000) < 0.3
+    data = {f"x{i}": (rng.random(1000) < 0.3 + 0.4 * y).astype(int) for i in range(6)}
+    categories = {name: [0, 1] for name in (*data, "y")}
+    model = dirdp.naive_bayes(data, y.astype(int), categories=categories, target="y")
+    best = {}
+    for epsilon in (0.02, 3.0):
+        plan = dirdp.plan(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), model, mechanism="auto")
+        choice = plan.parts[0].choice
+        assert {kind for kind, _ in choice.expected_kl} == {f"marginals ({measure})" for measure in MEASURES}
+        best[epsilon] = choice.best
+    assert best[0.02] == "marginals (variables)" != best[3.0]
 
 
 def test_many_records_are_simulated_from_fewer(model):
