@@ -48,9 +48,15 @@ def certificate() -> str:
     lines = ["<tr><th>Paper, item</th><th>Printed</th><th>Ours</th><th>Without it</th><th>Verdict</th><th>s</th></tr>"]
     for row in rows.itertuples(index=False):
         item = {"figure": f"<b>{row.item}</b>", "number": row.what}.get(row.kind, f"{row.item}. {row.what}")
-        cells = (item, row.printed, row.ours, row.outside, row.verdict, row.seconds)
-        escaped = [item, *(html.escape(cell, quote=False) for cell in cells[1:])]
-        lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in escaped)}</tr>")
+        numbers = [html.escape(cell, quote=False) for cell in (row.printed, row.ours, row.outside)]
+        verdict = html.escape(row.verdict, quote=False)
+        # A verdict without numbers takes their columns.
+        beside = (
+            [f"<td>{cell}</td>" for cell in (*numbers, verdict)]
+            if any(numbers)
+            else [f'<td colspan="4">{verdict}</td>']
+        )
+        lines.append(f"<tr><td>{item}</td>{''.join(beside)}<td>{row.seconds}</td></tr>")
     return f'<table class="verdicts">{"".join(lines)}</table>'
 
 

@@ -13,7 +13,7 @@ WORDS = {
     r"laws?(?! of large numbers)": "distribution",
     r"promis(?:e|es|ed|ing)": "guarantee",
     r"put(?:s|ting)? out": "output",
-    r"whole numbers?": "integer",
+    r"whole (?:numbers?|noise)": "integer",
     r"margins?": "marginal",
     r"knows? (?:about|of) the noise": "credible interval, which accounts for the privacy noise",
     r"conclud(?:e|es|ed|ing)|conclusions?": "infer, inference",

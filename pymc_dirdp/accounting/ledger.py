@@ -262,7 +262,9 @@ class Ledger(Tabular):
         """
         like: Guarantee = self.limit
         if delta is not None or like.stated_delta:
-            like = ApproxDP(epsilon=1.0, delta=(like.stated_delta or 0.0) / 10 if delta is None else delta)
+            # A tenth of 1e-5 in doubles is 1.0000000000000002e-06.
+            tenth = float(f"{(like.stated_delta or 0.0) / 10:.3g}")
+            like = ApproxDP(epsilon=1.0, delta=tenth if delta is None else delta)
         with self._store.transaction() as now:
             return largest_admitted(self._store.place, self._store.header, now.position, like)
 
@@ -427,7 +429,7 @@ class Ledger(Tabular):
                 position = now.position
             most = largest_admitted(self._store.place, self._store.header, position, guarantee)
             left = "nothing" if most is None else f"{most} at most"
-            raise BudgetError(f"{error} Without a mechanism {left} is left for one release of this kind.") from None
+            raise BudgetError(f"{error} Whatever its mechanism, {left} is left for one release of this kind.") from None
 
     def _added(self, asked: "_Asked", cost: Cost, times: int) -> tuple[Entry, ...]:
         """The entries, added in one transaction."""

@@ -33,7 +33,7 @@ NOISES = ("gaussian", "geometric")
 
 @dataclass(frozen=True, eq=False)
 class MarginalsMechanism(CurvesOf, TableMechanism):
-    """Release some marginals of a table of counts, each with independent whole noise of its own.
+    """Release some marginals of a table of counts, each with independent integer noise of its own.
 
     Parameters
     ----------

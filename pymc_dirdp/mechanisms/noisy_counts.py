@@ -191,7 +191,7 @@ Whole = NDArray[Any]
 
 # The square of a parameter, and that over a square of records, have to be doubles.
 LEAST, MOST = 2.0**-200, 2.0**200
-# Whole noise is listed so many standard deviations far, and for so many cells at most.
+# Integer noise is listed so many standard deviations far, and for so many cells at most.
 _REACH, _MOST_CELLS = 60.0, 400_000
 # A probability of exp of minus this is left out of sums.
 _UNLIKELY = 60.0
@@ -507,7 +507,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         """How far the noise of so many cells takes their sum, but with a probability below `2 exp(-60)`.
 
         Bernstein's inequality for noise whose moments are at most those of a Laplace distribution of the same variance;
-        a scale below 1 is that of whole noise that is mostly 0.
+        a scale below 1 is that of integer noise that is mostly 0.
         """
         scale = self.noise_sd / math.sqrt(2) + 1
         return math.sqrt(2 * _UNLIKELY * cells) * self.noise_sd + _UNLIKELY * scale

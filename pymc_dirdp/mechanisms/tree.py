@@ -40,8 +40,8 @@ _MEAN_SIZE = math.sqrt(2 / math.pi)
 class TreeMechanism(ChoiceMechanism):
     """Choose which variables depend on each other: a tree, or a forest of fewer edges.
 
-    First the marginal of each variable is measured, with whole noise. Then pairs of variables are joined one after the
-    other. A pair is a candidate if no path joins its variables yet. Its score is the l1 distance between its counts and
+    First the marginal of each variable is measured, with integer noise. Then pairs of variables are joined one by one.
+    A pair is a candidate if no path joins its variables yet. Its score is the l1 distance between its counts and
     those that the noisy marginals predict for independent variables, less what this distance would be on average if
     they were independent. Each choice is one of the exponential mechanism, among all candidates and "no more edges",
     whose score is what the noise of the choice would reach among so many candidates. No other number of the data is

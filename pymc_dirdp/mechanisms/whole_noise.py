@@ -1,4 +1,4 @@
-"""Whole noise outside of the exact sampler: the scale that is used, moments, and draws in floating point."""
+"""Integer noise outside of the exact sampler: the scale that is used, moments, and draws in floating point."""
 
 import math
 

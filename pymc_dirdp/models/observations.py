@@ -314,7 +314,7 @@ def whole_numbers(values: NDArray[Any], observed: Node, what: str = "observation
         missing = "; a missing value, such as the code -1 of pandas, needs a category of its own"
         raise _wrong(observed, f"are not all >= 0{'' if what == 'numbers of trials' else missing}", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
-        raise _wrong(observed, "are not all integers", what)
+        raise _wrong(observed, "are not all integers; survey weights belong to the shares that are released", what)
     if np.any(values > MOST_RECORDS):
         raise _wrong(observed, "are above 2**53", what)
     if values.dtype.kind == "f" and values.dtype.itemsize < 8:

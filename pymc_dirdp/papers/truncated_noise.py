@@ -25,7 +25,7 @@ from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
 __all__ = ["TruncatedCell", "TruncatedNoiseMechanism"]
 
-# The distribution of a count with whole noise, truncated to 0 and the number of records.
+# The distribution of a count with integer noise, truncated to 0 and the number of records.
 
 
 @final
@@ -90,7 +90,7 @@ _FAR = 20.0
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
-    """Release counts plus whole noise, truncated to 0 and `n_records`; the last cell takes what is left.
+    """Release counts plus integer noise, truncated to 0 and `n_records`; the last cell takes what is left.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ class MechanismOptions:
     mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", "floored", ...} or settings
         `"dirichlet"` draws from a tempered and smoothed posterior; under `PureDP` and `ZeroCDP` on a coarser grid, by
         the exact sampler alone; :class:`pymc_dirdp.mechanisms.Dirichlet` has its settings. `"gaussian"` (discrete
-        Gaussian) and `"geometric"` (discrete Laplace) add whole noise to the counts and draw from the posterior given
+        Gaussian) and `"geometric"` (discrete Laplace) add integer noise to the counts and draw from the posterior given
         the noisy counts, which are published too: one release serves any number of draws. Geometric noise adds up to 0
         where the number of records is public. `"auto"` takes, for each table, the one of these from which
         :func:`pymc_dirdp.estimate` is expected to err least, or that which predicts best, see `objective`. Plans for
@@ -54,8 +54,8 @@ class MechanismOptions:
         takes it where it errs least.
 
         `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
-        network: it measures marginals of all tables once, with whole noise under one guarantee, and fits the shares of
-        all tables to them. The release holds the noisy marginals, and one estimate in the place of draws. Which are
+        network: it measures marginals of all tables once, with integer noise under one guarantee, and fits the shares
+        of all tables to them. The release holds the noisy marginals, and one estimate in the place of draws. Which are
         measured, and how precisely, are settings of :class:`pymc_dirdp.mechanisms.Marginals`.
 
         `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw

@@ -125,7 +125,7 @@ def to_opendp(mechanism: TableMechanism) -> Any:
     Parameters
     ----------
     mechanism : TableMechanism
-        Such as a :class:`pymc_dirdp.mechanisms.DirichletMechanism`, or whole noise on counts; it has to have an exact
+        Such as a :class:`pymc_dirdp.mechanisms.DirichletMechanism`, or integer noise on counts; it has to have an exact
         sampler. Its adjacency is the input metric: `d_in` is 1 for neighbours.
 
     Returns

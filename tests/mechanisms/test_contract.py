@@ -152,7 +152,7 @@ def laplace_parts(mechanism, x, y):
 
 
 def whole_distribution(mechanism, shift):
-    """Probabilities of the losses `unit * t` of one cell of whole noise, for t = -n, ..., n, and the unit."""
+    """Probabilities of the losses `unit * t` of one cell of integer noise, for t = -n, ..., n, and the unit."""
     k = np.arange(-400, 401)
     if isinstance(mechanism, GeometricMechanism):
         mass, t, unit = np.exp(-np.abs(k) / mechanism.scale), np.abs(k - shift) - np.abs(k), 1 / mechanism.scale

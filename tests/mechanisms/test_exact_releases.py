@@ -1,4 +1,4 @@
-"""Exact releases of whole noise: extreme scales, reachable outputs, and the distributions of finite mechanisms."""
+"""Exact releases of integer noise: extreme scales, reachable outputs, and the distributions of finite mechanisms."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Truncated whole noise and P4's Laplace mechanisms: P4's tables, exact distributions, curves by summation."""
+"""Truncated integer noise and P4's Laplace mechanisms: P4's tables, exact distributions, curves by summation."""
 
 import math
 

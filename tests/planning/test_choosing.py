@@ -21,7 +21,7 @@ from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
 
-# Whole noise, and all noise.
+# Integer noise, and all noise.
 NOISES, ALL = noises(exact=True, public_totals=True), noises(public_totals=True)
 
 COUNTS = np.array([108, 286, 71, 127])

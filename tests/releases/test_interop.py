@@ -67,7 +67,7 @@ def test_opendp_evaluates_our_divergence(mechanism):
 
 
 def test_opendp_draws_with_the_bits_of_the_operating_system(monkeypatch):
-    """What simulates draws whole noise from a generator of NumPy, whose state can be recovered."""
+    """What simulates draws integer noise from a generator of NumPy, whose state can be recovered."""
     mechanism, seeds = dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), []
 
     def bits(seed=None):
