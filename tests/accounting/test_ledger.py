@@ -484,6 +484,8 @@ def test_what_remains_is_admitted_and_a_little_more_is_not(limit, spent, delta, 
 def test_nothing_remains():
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0))
     assert ledger.remaining() == dirdp.PureDP(epsilon=1.0)
+    # A tenth of the delta, and not 1.0000000000000002e-06.
+    assert dirdp.Ledger(dirdp.ApproxDP(epsilon=1.0, delta=1e-5)).remaining() == dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     assert dirdp.Ledger(dirdp.ZeroCDP(rho=1.0)).remaining(delta=1e-6) is None
     ledger.spend(dirdp.PureDP(epsilon=1.0), what="all")
     assert ledger.remaining() is None
