@@ -240,14 +240,14 @@ class RowGiven:
         return share_quantiles(mixture, levels)
 
 
-def _points(law: Spread, squared: float, variance: Callable[[int], float]) -> tuple[Integers, Array]:
+def _points(dist: Spread, squared: float, variance: Callable[[int], float]) -> tuple[Integers, Array]:
     """Numbers, and weights with which they add up smooth functions of all numbers of a distribution.
 
     These are polynomials on a block that is no longer than the root of `squared * variance`, and a long block has
     Chebyshev's points among its numbers. Where there are kinks, as in Laplace noise, sums are off by thousandths.
     """
     found: list[tuple[Integers, Array]] = []
-    start, end = law.low, law.low + len(law.values)
+    start, end = dist.low, dist.low + len(dist.values)
     while start < end:
         size = min(int(np.sqrt(squared * max(variance(start), 0.0))), end - start)
         if size <= 2 * _NODES:

@@ -64,7 +64,7 @@ class FreeTotal:
 
     Parameters
     ----------
-    law : RowPosterior
+    row : RowPosterior
         The row, with the largest total that is possible. A factor of the likelihood that depends on the total alone is
         not looked at.
     least_total : int
@@ -81,27 +81,27 @@ class FreeTotal:
     22
     """
 
-    law: RowPosterior
+    row: RowPosterior
     least_total: int = 0
 
     @cached_property
     def _cells(self) -> Distributions:
-        return self.law.cells()
+        return self.row.cells()
 
     @cached_property
     def nodes(self) -> tuple[Array, Array]:
         """Rates `s = -log t`, rising, and their probabilities given the output."""
-        excess = float(self.law.alpha.sum()) - 1
+        excess = float(self.row.alpha.sum()) - 1
         if excess <= 0:
             # The weight of a total rises with it. No integral is needed, for draws are refused in proportion.
             return np.zeros(1), np.ones(1)
         step = exponential_mixture(excess)
         # The density rises up to the first of these rates, and falls from the last one on.
-        coarse = np.arange(np.log(excess / (self.law.total + excess + 1)), np.log(2 + np.log1p(excess)), _COARSE)
+        coarse = np.arange(np.log(excess / (self.row.total + excess + 1)), np.log(2 + np.log1p(excess)), _COARSE)
         # Rates that lie far apart need rules of their own.
-        rough = np.array([self._log_density(self.law.cells(), u, _ROUGH) for u in coarse.tolist()])
+        rough = np.array([self._log_density(self.row.cells(), u, _ROUGH) for u in coarse.tolist()])
         near = coarse[rough > rough.max() - _LEFT_OUT]
-        middle, lowest = int(coarse[np.argmax(rough)] // step), np.log(_FLAT / (self.law.total + 1))
+        middle, lowest = int(coarse[np.argmax(rough)] // step), np.log(_FLAT / (self.row.total + 1))
         found = {middle: self._log_density(self._cells, middle * step, _PRECISE)}
         for sign, end in ((-1, near[0]), (1, near[-1])):
             k = middle
@@ -124,11 +124,11 @@ class FreeTotal:
         rates, masses = self.nodes
         self._cells.settle(-float(rates[masses > _NEGLIGIBLE][0]), tolerance=_PRECISE, short=False)
         total = self._cells.means.sum() + _FAR * np.sqrt(self._cells.variances.sum())
-        return bool(total > self.law.total or (self._cells.highs >= self.law.most).any())
+        return bool(total > self.row.total or (self._cells.highs >= self.row.most).any())
 
     def _log_density(self, cells: Distributions, u: float, tolerance: float) -> float:
         """Logarithm of the density of `u = log s` given the output, up to a constant."""
-        s, excess = np.exp(u), float(self.law.alpha.sum()) - 1
+        s, excess = np.exp(u), float(self.row.alpha.sum()) - 1
         cells.settle(-s, tolerance=tolerance, short=False)
         return float(u - s + (excess - 1) * np.log(-np.expm1(-s)) + cells.log_totals.sum())
 
@@ -160,12 +160,12 @@ class FreeTotal:
         return np.concatenate(tables)
 
     def _accepted(self, totals: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
-        possible = (totals >= self.least_total) & (totals <= self.law.total)
-        concentration = float(self.law.alpha.sum())
+        possible = (totals >= self.least_total) & (totals <= self.row.total)
+        concentration = float(self.row.alpha.sum())
         if concentration >= 1:
             return possible
         # n! / Gamma(n + a0) rises with n.
-        ends = np.append(np.minimum(totals, self.law.total), self.law.total).astype(np.float64)
+        ends = np.append(np.minimum(totals, self.row.total), self.row.total).astype(np.float64)
         logs = -_log_gamma_ratio(ends, concentration)
         accepted: NDArray[np.bool_] = possible & (np.log1p(-rng.random(len(totals))) <= logs[:-1] - logs[-1])
         return accepted

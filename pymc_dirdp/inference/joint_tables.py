@@ -260,9 +260,9 @@ class JointPosterior:
                 "Under joint noise the likelihood of the shares of several rows needs the numbers of records of the "
                 "rows. Plan with mechanism='geometric', or release the table as one row."
             )
-        law = copy.copy(self)
-        law._tables = self._given(of_blocks(log_shares, self._likelihoods))
-        return law
+        given = copy.copy(self)
+        given._tables = self._given(of_blocks(log_shares, self._likelihoods))
+        return given
 
     def _given(self, log_shares: list[Array] | None) -> JointTables:
         seen = self._likelihoods
@@ -271,10 +271,10 @@ class JointPosterior:
     def likelihood(self, log_shares: Array) -> tuple[float, Array]:
         """The logarithm of the likelihood of known shares and its gradient, as of :meth:`TablePosterior.likelihood`."""
         try:
-            law = self.given(log_shares)
+            given = self.given(log_shares)
         except ImpossibleError:
             return -np.inf, np.zeros(self.prior.shape)
-        return law.log_evidence, law.count_means
+        return given.log_evidence, given.count_means
 
     def counts(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> tuple[Integers, float]:
         """Independent draws of the counts, shape `(draws, *shape)`, none of them refused."""

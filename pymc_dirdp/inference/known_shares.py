@@ -1,23 +1,16 @@
 """The likelihood of shares, counts summed out, with its gradient: for one evaluation after the other.
 
 Given the shares the counts of a cell have the weights `p^x / x! * L(x)`. The rows of a table are tilted, each so that
-its cells add up to its most probable total. The numbers of all cells that matter are then listed at once. What remains
-is one of three sums:
-
-* two cells with a public total: a single sum over the first;
-* one row with a public total: lists are folded to the length of their sum, and one Fourier transform of each gives the
-  probability of the total and the expected counts;
-* totals that are not known: lists are convolved, cells to rows and rows to the table, and the distribution of the
-  number of records goes down the same way. All terms are positive, so results have relative accuracy as far down as
-  numbers are listed, and what was needed of them is checked.
+its cells add up to its most probable total. The numbers of all cells that matter are then listed at once. These lists
+are convolved, cells to rows and rows to the table, and the distribution of the number of records goes down the same
+way. All terms are positive, so results have relative accuracy as far down as numbers are listed, and what was needed of
+them is checked.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import final
 
 import numpy as np
-import scipy  # which loads scipy.fft where it is used, and not before
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array, Integers
@@ -39,13 +32,11 @@ _ACCURATE, _MASS = 35.0, 1e-13
 # Products of the convolutions of one row at most, and of all rows before Fourier transforms are taken.
 _MOST_WORK, _LITTLE_WORK = 3e7, 1e6
 _MOST_STEPS = 60
-# Waves are as long as what lies so many standard deviations on either side.
-_FAR = 9.0
 
 
 @final
 class KnownShares:
-    """The likelihood of known shares of rows that hold a known number of records together, or an unknown one.
+    """The likelihood of known shares of rows that hold a number of records together that is known, or unknown.
 
     Parameters
     ----------
@@ -110,12 +101,8 @@ class KnownShares:
             return None
         if self._ends[0][0] > 0 and np.isneginf(logs).any():
             return -np.inf, np.zeros(log_shares.shape)
-        if self._pairs is not None:
-            return self._of_two(self._pairs, logs)
         try:
             tilts, slope = self._tilts(logs)
-            if len(self._rows) == 1 and self._total is not None:
-                return self._of_total(logs, tilts)
             for cut in _DEEP:
                 found = self._of_totals(logs, tilts, slope, cut)
                 if found is not None:
@@ -123,31 +110,6 @@ class KnownShares:
         except ImpossibleError:
             return -np.inf, np.zeros(log_shares.shape)
         return None
-
-    @cached_property
-    def _pairs(self) -> tuple[Array, Array] | None:
-        """Both counts of a row of two cells with a public total, and what is known without the shares."""
-        if self._kept is None or self._total is None or len(self._kept) != 2 or len(self._rows) > 1:
-            return None
-        counts = np.stack([np.arange(self._ends[0][0], self._ends[1][0] + 1), np.zeros(self._kept.shape[1])])
-        counts[1] = self._total - counts[0]
-        logs = self._kept[0] + self._kept[1, ::-1] + gammaln(self._total + 1)
-        logs += self._log_factors[0](np.array([float(self._total)]))[0]
-        possible = logs > -np.inf
-        return counts[:, possible], logs[possible]
-
-    @staticmethod
-    def _of_two(pairs: tuple[Array, Array], logs: Array) -> tuple[float, Array]:
-        counts, terms = pairs
-        for each, logarithm in zip(counts, logs.tolist(), strict=True):
-            # No records in a cell whose share is 0: the product would be no number.
-            terms = terms + (np.where(each == 0, 0.0, -np.inf) if logarithm == -np.inf else each * logarithm)
-        largest = terms.max(initial=-np.inf)
-        if largest == -np.inf:
-            return -np.inf, np.zeros((1, 2))
-        weights = np.exp(terms - largest)
-        total = weights.sum()
-        return float(largest + np.log(total)), (counts @ weights / total)[None]
 
     def _listed(self, logs: Array, cut: float) -> Listed:
         """All cells, with the logarithms of their shares tilted."""
@@ -166,30 +128,15 @@ class KnownShares:
 
         At the mode of all totals, the logarithm of `Gamma(n + a)` of a row rises by its tilt and falls by that of all.
         """
-        rows, public = len(self._rows), self._total is not None
-        single, prior = rows == 1 and public, self._row_prior
-        room = self._ends[1][0] * (1.0 if single else 0.5 / rows)
+        rows, public, prior = len(self._rows), self._total is not None, self._row_prior
+        room = self._ends[1][0] * 0.5 / rows
         slope, factors = 0.0, self._log_factors
         tilts = np.full(rows, np.log(max(room, 1.0)))
-        low, high = -np.inf, np.inf
         longest, before = np.full(rows, 2.0), np.zeros(rows)
         for _ in range(_MOST_STEPS):
             cells = self._listed(logs + np.repeat(tilts, self._d), _CUT)
             means = cells.means.reshape(rows, -1).sum(axis=1)
             variances = cells.variances.reshape(rows, -1).sum(axis=1) + 1e-12
-            if single:
-                assert self._total is not None
-                off = self._total - means[0]
-                if off**2 <= 0.1 * variances[0]:
-                    break
-                low, high = (tilts[0], high) if off > 0 else (low, tilts[0])
-                new = tilts[0] + np.clip(off / variances[0], -4, 4)
-                if not low < new < high:
-                    new = (low + high) / 2 if np.isfinite(high - low) else new
-                if new in (low, high):
-                    break
-                tilts = np.array([new])
-                continue
             free = np.maximum(1 - variances / (means + prior), 0.05)
             ends = np.stack([np.maximum(means - 0.5, 0.0), means + 0.5], axis=1)
             with np.errstate(invalid="ignore"):
@@ -215,36 +162,6 @@ class KnownShares:
             if (moves**2 * variances <= 0.1).all():
                 break
         return tilts, slope
-
-    def _of_total(self, logs: Array, tilts: Array) -> tuple[float, Array]:
-        """One row with a public total."""
-        assert self._total is not None
-        cells = self._listed(logs + tilts[0], _CUT)
-        total, d = self._total, self._d
-        spare = float(np.abs(total - cells.means.sum())) + _FAR * float(np.sqrt(cells.variances.sum()))
-        widest = int((cells.highs - cells.lows).max())
-        length = min(int((cells.highs - cells.lows).sum()) + 1, 2 * int(spare + widest) + 2)
-        length = scipy.fft.next_fast_len(length, real=True)
-        # Each cell is counted from its mean on, whose sum the total is compared with.
-        centres = np.rint(cells.means).astype(np.int64)
-        offset = cells.nodes.astype(np.int64) - centres[cells.node_distribution]
-        place = cells.node_distribution * length + offset % length
-        lists = np.stack([cells.masses, cells.masses * offset])
-        folded = np.stack([np.bincount(place, one, d * length).reshape(d, length) for one in lists])
-        waves = scipy.fft.rfft(folded, axis=-1)
-        before, after = np.ones((d, waves.shape[-1]), dtype=complex), np.ones((d, waves.shape[-1]), dtype=complex)
-        np.cumprod(waves[0, :-1], axis=0, out=before[1:])
-        np.cumprod(waves[0, :0:-1], axis=0, out=after[1:])
-        others = before * after[::-1]
-        distance = total - int(centres.sum())
-        turn = np.exp(2j * np.pi * (np.arange(waves.shape[-1]) * distance % length) / length)
-        turn[1 : (length + 1) // 2] *= 2
-        probability = float((others[0] * waves[0, 0] * turn).real.sum()) / length
-        if not probability > 0:
-            return -np.inf, np.zeros((1, d))
-        means = centres + (others * waves[1] * turn).real.sum(axis=1) / length / probability
-        value = cells.log_totals.sum() - tilts[0] * total + np.log(probability) + gammaln(total + 1)
-        return float(value + self._log_factors[0](np.array([float(total)]))[0]), means[None]
 
     def _of_totals(self, logs: Array, tilts: Array, slope: float, cut: float) -> tuple[float, Array] | None:
         """Totals that are not known; None if more numbers matter than are listed, or too many."""

@@ -67,20 +67,21 @@ class KnownTotals:
 
     Attributes
     ----------
-    laws : sequence of RowPosterior
+    posteriors : sequence of RowPosterior
         One for each row.
     """
 
-    laws: Sequence[RowPosterior]
+    posteriors: Sequence[RowPosterior]
 
     def _sums(self) -> tuple[Listed, _Transforms]:
         """The cells, tilted, and transforms of their lists. They are large, and not kept."""
         rows, d = self.shape
         widths, lows = (
-            np.repeat(ends, d) for ends in np.transpose([(law.most - law.least + 1, law.least) for law in self.laws])
+            np.repeat(ends, d)
+            for ends in np.transpose([(row.most - row.least + 1, row.least) for row in self.posteriors])
         )
         cells = np.arange(d)[:, None]
-        logs = [law.log_weight(np.arange(law.least, law.most + 1.0), cells).ravel() for law in self.laws]
+        logs = [row.log_weight(np.arange(row.least, row.most + 1.0), cells).ravel() for row in self.posteriors]
         listed, tilts = _tilted(lows, widths, np.concatenate(logs), self.totals)
         spans = (listed.highs - listed.lows).reshape(rows, d)
         length = int(scipy.fft.next_fast_len(int(spans.sum(axis=1).max()) + 1, real=True))
@@ -100,17 +101,17 @@ class KnownTotals:
     @cached_property
     def shape(self) -> tuple[int, int]:
         """Rows and cells."""
-        return len(self.laws), len(self.laws[0].alpha)
+        return len(self.posteriors), len(self.posteriors[0].alpha)
 
     @cached_property
     def alpha(self) -> Array:
         """Priors of the shares, shape (rows, d)."""
-        return np.stack([law.alpha for law in self.laws])
+        return np.stack([row.alpha for row in self.posteriors])
 
     @cached_property
     def totals(self) -> Integers:
         """Numbers of records, shape (rows,)."""
-        return np.array([law.total for law in self.laws])
+        return np.array([row.total for row in self.posteriors])
 
     @cached_property
     def _solved(self) -> tuple[NDArray[np.bool_], Array, Listed | None]:
@@ -141,7 +142,7 @@ class KnownTotals:
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability of the output, counts and shares of all rows summed out."""
-        priors = sum(float(law.log_normaliser(law.total)) + law.log_factor for law in self.laws)
+        priors = sum(float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors)
         return float(self._solved[1].sum() + priors)
 
     @property
@@ -167,20 +168,22 @@ class KnownTotals:
         return counts
 
 
-def summed_at_once(laws: Sequence[RowPosterior]) -> list[tuple[Integers, KnownTotals]]:
+def summed_at_once(posteriors: Sequence[RowPosterior]) -> list[tuple[Integers, KnownTotals]]:
     """Rows whose sums are taken at once, by their places among some, and the sums; the other rows are in none."""
-    room, found = np.array([law.most for law in laws], dtype=np.int64), []
+    room, found = np.array([row.most for row in posteriors], dtype=np.int64), []
     short = np.flatnonzero(room < _MOST_RECORDS)
     if len(short) < _MANY:
         return []
     # Rows of about the same length together.
     short = short[np.argsort(room[short], kind="stable")]
-    numbers = np.cumsum(len(laws[0].alpha) ** 2 * (room[short] + 1)) // _AT_ONCE
+    numbers = np.cumsum(len(posteriors[0].alpha) ** 2 * (room[short] + 1)) // _AT_ONCE
     for some in np.split(short, np.flatnonzero(np.diff(numbers)) + 1):
-        known = KnownTotals([laws[i] for i in some.tolist()])
+        known = KnownTotals([posteriors[i] for i in some.tolist()])
         if known.are_known.any():
             kept = some[known.are_known]
-            found.append((kept, known if len(kept) == len(some) else KnownTotals([laws[i] for i in kept.tolist()])))
+            found.append(
+                (kept, known if len(kept) == len(some) else KnownTotals([posteriors[i] for i in kept.tolist()]))
+            )
     return found
 
 

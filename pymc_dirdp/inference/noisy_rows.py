@@ -15,9 +15,10 @@ In both, d log S / d log w_k = E[x_k | z], because w_k^x_k is the only factor th
 
 **One cell.** The terms f(x) = exp(x a) / x! * L(x), a = log w, are log-concave in x, because log L is: the logarithm of
 noise is -b |z - x| (Laplace, geometric, zero-sum geometric) or -b (z - x)^2 (normal, discrete Gaussian), both without
-the constant. So they rise to a mode and fall after it, at each step by a smaller ratio than before, and what is left
-out behind a term below 1e-18 of the largest is no more than the next term over one minus its ratio. No window is fixed
-beforehand: the mode may be far from z, as where a sampler starts.
+the constant; that of other outputs, as of Dirichlet draws, is a list that was found concave. So they rise to a mode and
+fall after it, at each step by a smaller ratio than before, and what is left out behind a term below 1e-18 of the
+largest is no more than the next term over one minus its ratio. No window is fixed beforehand: the mode may be far from
+z, as where a sampler starts.
 
 **Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell.
 
@@ -52,7 +53,10 @@ from pymc_dirdp.sampling.discrete_noise import compiled
 
 __all__ = ["NoisyRows", "PublishedRows", "noisy_rows"]
 
-_SIGNATURE = "(boolean, float64, float64[:,:], float64[:,:], int64[:], float64[:,:])"
+# Numbers of all cells that are listed at most; and by how much, over the largest, rounding may make a list convex.
+_MOST_LISTED, _ROUNDING = 2**21, 1e-13
+
+_SIGNATURE = "(boolean, float64, float64[:,:], float64[:,:], float64[:,:,:], int64[:], float64[:,:])"
 # So many waves are summed at once.
 _WAVES = 32
 
@@ -69,11 +73,14 @@ class NoisyRows:
         The published counts.
     totals : array of int, shape (rows,), or None
         The public number of records of each row; None if they are private, and cells are Poisson.
+    tables : array, shape (rows, cells, numbers), optional
+        Logarithms of the likelihoods of 0, 1, 2, ... records, concave, in place of those of noise.
     """
 
     noise: CellNoise
     noisy: Array
     totals: NDArray[np.int64] | None
+    tables: Array | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -96,7 +103,8 @@ class NoisyRows:
             return -math.inf, means.reshape(shape)
         totals = np.empty(0, dtype=np.int64) if self.totals is None else self.totals
         noisy = np.array(self.noisy, dtype=np.float64)
-        value = _compiled()(self.noise.is_normal, self.noise.slope, logs, noisy, totals, means)
+        tables = np.empty((*noisy.shape, 0)) if self.tables is None else self.tables
+        value = _compiled()(self.noise.is_normal, self.noise.slope, logs, noisy, tables, totals, means)
         return value + self.noisy.size * self.noise.constant, means.reshape(shape)
 
 
@@ -131,7 +139,8 @@ class PublishedRows:
                 if math.isnan(log_weight) or log_weight == math.inf:
                     return np.asarray(-math.inf), means
             # Copies, because samplers hand out arrays that must not be written to, and those are another type.
-            value = rows(noise[0] > 0, noise[1], log_weights.copy(), noisy.copy(), known.copy(), means)
+            no_tables = np.empty((noisy.shape[0], noisy.shape[1], 0))
+            value = rows(noise[0] > 0, noise[1], log_weights.copy(), noisy.copy(), no_tables, known.copy(), means)
             return np.asarray(value + noisy.size * noise[2]), means
 
         found: Callable[..., Any] = likelihood
@@ -139,25 +148,41 @@ class PublishedRows:
 
 
 def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | None:
-    """The rows of a table whose numbers of records are all public, with noise on each cell; None for other tables."""
+    """The rows of a table whose numbers of records are all public; None for other tables.
+
+    Their likelihoods are those of noise on each cell, or are listed where the list is short and concave.
+    """
     number_of(seen, beliefs.n_prior), row_prior_of(seen, beliefs.row_prior)
-    shape, (values, _) = seen.prior.shape, seen.observed[0]
-    noise, rows = seen.cell_noise, seen.prior.size // shape[-1]
-    if (
-        noise is None
-        or seen.n_records is None
-        or seen.least
-        or len(seen.observed) > 1
-        or values.size != seen.prior.size
-    ):
+    rows, d = seen.prior.size // seen.prior.shape[-1], seen.prior.shape[-1]
+    if seen.n_records is None or seen.least or seen.joint_rows is not None or len(seen.blocks) != rows > 1:
         return None
-    totals = np.full(rows, seen.n_records)
-    if rows > 1:
-        if len(seen.blocks) != rows:
-            return None
-        for block, total in seen.blocks:
-            totals[block] = total
-    return NoisyRows(noise, np.array(values, dtype=np.float64).reshape(rows, shape[-1]), totals)
+    totals, (values, _) = np.full(rows, seen.n_records), seen.observed[0]
+    for block, total in seen.blocks if rows > 1 else ():
+        totals[block] = total
+    if seen.cell_noise is not None and len(seen.observed) == 1 and values.size == seen.prior.size:
+        return NoisyRows(seen.cell_noise, np.array(values, dtype=np.float64).reshape(rows, d), totals)
+    return _listed_rows(seen, totals)
+
+
+def _listed_rows(seen: Seen, totals: NDArray[np.int64]) -> NoisyRows | None:
+    """Rows whose likelihoods are listed; None if the lists are long, or not concave."""
+    rows, d = len(totals), seen.prior.shape[-1]
+    x = np.arange(totals.max() + 1.0)
+    if x.size * seen.prior.size > _MOST_LISTED:
+        return None
+    each, none = seen.row_likelihoods(), np.zeros((d, len(x)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tables = np.stack([sum((one.of_cells(x, np.arange(d)[:, None]) for one in row), none) for row in each])
+        bends = np.diff(tables, 2)
+    numbers = zip(each, totals.astype(np.float64), strict=True)
+    constant = float(sum(one.of_total(np.array([n]))[0] for row, n in numbers for one in row))
+    possible = np.broadcast_to(x <= totals[:, None, None], tables.shape)
+    if not np.isfinite(tables[possible]).all() or not math.isfinite(constant):
+        return None
+    if (bends[possible[..., 2:]] > _ROUNDING * np.abs(tables[possible]).max()).any():
+        return None
+    noise = CellNoise(False, 1.0, constant / seen.prior.size)
+    return NoisyRows(noise, np.zeros((rows, d)), totals, np.where(possible, tables, -np.inf))
 
 
 @cache
@@ -165,52 +190,55 @@ def _compiled() -> Callable[..., Any]:
     return compiled(_SIGNATURE, _rows, _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair, _tilted, _wave_row)
 
 
-def _step(normal: bool, b: float, a: float, z: float, x: float) -> float:
+def _step(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> float:
     """Logarithm of f(x + 1) / f(x) of one cell."""
+    if len(t) > 0:
+        return a + t[int(x) + 1] - t[int(x)] - math.log(x + 1) if x + 1 < len(t) else -math.inf
     if normal:
         return a + b * (2 * (z - x) - 1) - math.log(x + 1)
     return a + b * (abs(z - x) - abs(z - x - 1)) - math.log(x + 1)
 
 
-def _log_term(normal: bool, b: float, a: float, z: float, x: float) -> float:
+def _log_term(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> float:
     """Logarithm of f(x) of one cell, without the constant of the noise."""
     distance = (z - x) ** 2 if normal else abs(z - x)
-    return (a * x if x > 0 else 0.0) - math.lgamma(x + 1) - b * distance
+    of_output = t[int(x)] if len(t) > 0 else -b * distance
+    return (a * x if x > 0 else 0.0) - math.lgamma(x + 1) + of_output
 
 
-def _mode(normal: bool, b: float, a: float, z: float) -> float:
+def _mode(normal: bool, b: float, a: float, z: float, t: Any) -> float:
     """The largest term of one cell: the first x at which the next term is not larger."""
     if a == -math.inf:
         return 0.0
     low, high = 0.0, 1.0
-    while _step(normal, b, a, z, high) > 0:
+    while _step(normal, b, a, z, t, high) > 0:
         low, high = high, 2 * high
-    if high == 1.0 and _step(normal, b, a, z, 0.0) <= 0:
+    if high == 1.0 and _step(normal, b, a, z, t, 0.0) <= 0:
         return 0.0
     # The step is above 0 at low, and not at high.
     while high - low > 1:
         middle = math.floor((low + high) / 2)
-        if _step(normal, b, a, z, middle) > 0:
+        if _step(normal, b, a, z, t, middle) > 0:
             low = middle
         else:
             high = middle
     return high
 
 
-def _ratio(normal: bool, b: float, a: float, z: float, x: float, rising: float, falling: float) -> float:
+def _ratio(normal: bool, b: float, a: float, z: float, t: Any, x: float, rising: float, falling: float) -> float:
     """f(x + 1) / f(x) of one cell. `rising` and `falling` are exp(a + b) and exp(a - b), or 0 if they are of no use."""
     if rising > 0 and x + 1 <= z:
         return rising / (x + 1)
     if rising > 0 and x >= z:
         return falling / (x + 1)
-    return math.exp(_step(normal, b, a, z, x))
+    return math.exp(_step(normal, b, a, z, t, x))
 
 
-def _terms(normal: bool, b: float, a: float, z: float, mode: float) -> tuple[Any, int]:
+def _terms(normal: bool, b: float, a: float, z: float, t: Any, mode: float) -> tuple[Any, int]:
     """The terms of one cell over the largest, and the place of that one among them."""
     # Most steps of Laplace noise need no function then.
     rising, falling = 0.0, 0.0
-    if not normal and abs(a) < 300 and b < 300:
+    if len(t) == 0 and not normal and abs(a) < 300 and b < 300:
         rising, falling = math.exp(a + b), math.exp(a - b)
     above, below = np.empty(32), np.empty(32)
     up, down, term = 0, 0, 1.0
@@ -218,11 +246,11 @@ def _terms(normal: bool, b: float, a: float, z: float, mode: float) -> tuple[Any
         if up == len(above):
             above = np.concatenate((above, np.empty(up)))
         above[up] = term
-        term *= _ratio(normal, b, a, z, mode + up, rising, falling)
+        term *= _ratio(normal, b, a, z, t, mode + up, rising, falling)
         up += 1
     term = 1.0
     while down < mode:
-        term /= _ratio(normal, b, a, z, mode - down - 1, rising, falling)
+        term /= _ratio(normal, b, a, z, t, mode - down - 1, rising, falling)
         if not term >= 1e-18:
             break
         if down == len(below):
@@ -232,23 +260,23 @@ def _terms(normal: bool, b: float, a: float, z: float, mode: float) -> tuple[Any
     return np.concatenate((below[:down][::-1], above[:up])), down
 
 
-def _pair_step(normal: bool, b: float, a: float, c: float, y: float, z: float, n: float, x: float) -> float:
+def _pair_step(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, x: float) -> float:
     """Logarithm of the ratio of the terms x + 1 and x of two cells with x and n - x records."""
-    return _step(normal, b, a, y, x) - _step(normal, b, c, z, n - x - 1)
+    return _step(normal, b, a[0], z[0], tables[0], x) - _step(normal, b, a[1], z[1], tables[1], n - x - 1)
 
 
-def _pair(normal: bool, b: float, a: float, c: float, y: float, z: float, n: float) -> tuple[float, float]:
+def _pair(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> tuple[float, float]:
     """`log S` of two cells without n!, and the mean of the first."""
     low, high = 0.0, n
-    if a == -math.inf or c == -math.inf:
-        if n > 0 and a == c:
+    if a[0] == -math.inf or a[1] == -math.inf:
+        if n > 0 and a[0] == a[1]:
             return -math.inf, 0.0
-        low = high = 0.0 if a == -math.inf else n
+        low = high = 0.0 if a[0] == -math.inf else n
     start, end = low, high
     # The mode is the first x at which the next term is not larger.
     while low < high:
         middle = math.floor((low + high) / 2)
-        if _pair_step(normal, b, a, c, y, z, n, middle) > 0:
+        if _pair_step(normal, b, a, z, tables, n, middle) > 0:
             low = middle + 1
         else:
             high = middle
@@ -257,17 +285,20 @@ def _pair(normal: bool, b: float, a: float, c: float, y: float, z: float, n: flo
         x, term = low, 1.0
         while term >= 1e-18 and (x < end if direction == 1 else x > start):
             if direction == 1:
-                term *= math.exp(_pair_step(normal, b, a, c, y, z, n, x))
+                term *= math.exp(_pair_step(normal, b, a, z, tables, n, x))
             else:
-                term *= math.exp(-_pair_step(normal, b, a, c, y, z, n, x - 1))
+                term *= math.exp(-_pair_step(normal, b, a, z, tables, n, x - 1))
             x += direction
             total += term
             first += term * (x - low)
-    value = math.log(total) + _log_term(normal, b, a, y, low) + _log_term(normal, b, c, z, n - low)
+    value = math.log(total) + _log_term(normal, b, a[0], z[0], tables[0], low)
+    value += _log_term(normal, b, a[1], z[1], tables[1], n - low)
     return value, low + first / total
 
 
-def _tilted(normal: bool, b: float, a: Any, z: Any, n: float) -> tuple[float, list[Any], Any, Any, float, float]:
+def _tilted(
+    normal: bool, b: float, a: Any, z: Any, tables: Any, n: float
+) -> tuple[float, list[Any], Any, Any, float, float]:
     """A number t such that the means of the cells with weights a + t add up to n, about: Newton's method, held.
 
     The others are the terms of each cell over their sum, their modes, the places of these, and the mean and the
@@ -284,8 +315,8 @@ def _tilted(normal: bool, b: float, a: Any, z: Any, n: float) -> tuple[float, li
         every = []
         mean, variance = 0.0, 0.0
         for k in range(len(a)):
-            modes[k] = _mode(normal, b, a[k] + t, z[k])
-            terms, places[k] = _terms(normal, b, a[k] + t, z[k], modes[k])
+            modes[k] = _mode(normal, b, a[k] + t, z[k], tables[k])
+            terms, places[k] = _terms(normal, b, a[k] + t, z[k], tables[k], modes[k])
             terms /= terms.sum()
             first, second = 0.0, 0.0
             for i in range(len(terms)):
@@ -305,7 +336,7 @@ def _tilted(normal: bool, b: float, a: Any, z: Any, n: float) -> tuple[float, li
         t = step
 
 
-def _wave_row(normal: bool, b: float, a: Any, z: Any, n: float, means: Any) -> float:
+def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, means: Any) -> float:
     """`log S` of one row of several cells without n!; the means of the counts are written into `means`."""
     cells, possible = len(a), False
     for log_weight in a:
@@ -314,12 +345,12 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, n: float, means: Any) -> f
         value = 0.0 if n == 0 else -math.inf
         for k in range(cells):
             means[k] = 0.0
-            value += _log_term(normal, b, 0.0, z[k], 0.0)
+            value += _log_term(normal, b, 0.0, z[k], tables[k], 0.0)
         return value
-    t, every, modes, places, mean, variance = _tilted(normal, b, a, z, n)
+    t, every, modes, places, mean, variance = _tilted(normal, b, a, z, tables, n)
     value, gap, span, widest = -n * t, n - modes.sum(), 0, 0
     for k in range(cells):
-        value += _log_term(normal, b, a[k] + t, z[k], modes[k]) - math.log(every[k][places[k]])
+        value += _log_term(normal, b, a[k] + t, z[k], tables[k], modes[k]) - math.log(every[k][places[k]])
         span += len(every[k]) - 1
         widest = max(widest, places[k], len(every[k]) - 1 - places[k])
     m = int(min(span + 1.0, math.ceil(widest + 9 * math.sqrt(variance) + abs(n - mean)) + 2))
@@ -382,7 +413,7 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, n: float, means: Any) -> f
     return value + math.log(probability / m)
 
 
-def _rows(normal: bool, b: float, logs: Any, noisy: Any, totals: Any, means: Any) -> float:
+def _rows(normal: bool, b: float, logs: Any, noisy: Any, tables: Any, totals: Any, means: Any) -> float:
     """`log S` of all rows, without the constants of the noise. The means of the counts are written into `means`."""
     rows, cells = logs.shape
     value = 0.0
@@ -390,24 +421,24 @@ def _rows(normal: bool, b: float, logs: Any, noisy: Any, totals: Any, means: Any
         a, z = logs[row], noisy[row]
         if len(totals) == 0:
             for k in range(cells):
-                mode = _mode(normal, b, a[k], z[k])
+                mode = _mode(normal, b, a[k], z[k], tables[row, k])
                 if a[k] == -math.inf:
-                    value += _log_term(normal, b, 0.0, z[k], 0.0)
+                    value += _log_term(normal, b, 0.0, z[k], tables[row, k], 0.0)
                     continue
-                terms, place = _terms(normal, b, a[k], z[k], mode)
+                terms, place = _terms(normal, b, a[k], z[k], tables[row, k], mode)
                 total, first = 0.0, 0.0
                 for i in range(len(terms)):
                     total += terms[i]
                     first += terms[i] * (i - place)
-                value += math.log(total) + _log_term(normal, b, a[k], z[k], mode)
+                value += math.log(total) + _log_term(normal, b, a[k], z[k], tables[row, k], mode)
                 means[row, k] = mode + first / total
             continue
         n = float(totals[row])
         if cells == 2:
-            found, first = _pair(normal, b, a[0], a[1], z[0], z[1], n)
+            found, first = _pair(normal, b, a, z, tables[row], n)
             means[row, 0], means[row, 1] = first, n - first
         else:
-            found = _wave_row(normal, b, a, z, n, means[row])
+            found = _wave_row(normal, b, a, z, tables[row], n, means[row])
         value += found + math.lgamma(n + 1)
     if value == -math.inf:
         means[:] = 0.0

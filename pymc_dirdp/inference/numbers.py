@@ -64,7 +64,7 @@ def refuse_no_weights(logs: Array) -> None:
 
 
 class Distributions:
-    """Independent distributions of integers on `least..most`, with weights `exp(log_weight(x, law) + tilt * x)`.
+    """Independent distributions of integers on `least..most`, with weights `exp(log_weight(x, dist) + tilt * x)`.
 
     The numbers are cut into blocks, and a block is replaced by a Gauss rule. A block is halved until its two halves
     give the same sum, wherever the weights matter. So a distribution on ten million numbers takes some hundred nodes,
@@ -73,7 +73,7 @@ class Distributions:
     Parameters
     ----------
     log_weight : callable
-        `log_weight(x, law)` with arrays that broadcast against each other; of the shape of `x`. It is evaluated
+        `log_weight(x, dist)` with arrays that broadcast against each other; of the shape of `x`. It is evaluated
         between integers, too, unless `smooth` is false. It may be `-inf`.
     size : int
         The number of distributions.
@@ -108,9 +108,9 @@ class Distributions:
         # The tilt at which the rule of each block was found right.
         self._right_at = np.full(len(self._distribution), np.nan)
 
-    def log_weights(self, x: Array, law: Integers) -> Array:
+    def log_weights(self, x: Array, dist: Integers) -> Array:
         """The logarithms of the weights before the tilt."""
-        return self._log_weight(x, law)
+        return self._log_weight(x, dist)
 
     def settle(self, tilt: float, tolerance: float = 1e-14, cut: float = CUT, *, short: bool = True) -> None:
         """Refine the rules for this tilt, until every sum is known to about `tolerance` of itself.
@@ -123,7 +123,7 @@ class Distributions:
         self._gather()
 
     def shorten(self, limit: Callable[[Integers, Integers, Integers], Array]) -> None:
-        """Halve blocks until none that matters is longer than `limit(law, start, end)`, from its first to its last."""
+        """Halve blocks until none that matters is longer than `limit(dist, start, end)`, from its first to its last."""
         while True:
             _, top, peak = self._tilted()
             long = (top > peak[self._distribution] - self.cut) & (
@@ -142,11 +142,11 @@ class Distributions:
         which nothing is seen yet may reach every number.
         """
         seen = np.isfinite(self._values).any(axis=0)
-        law, start = self._distribution[seen], self._start[seen]
-        known = np.bincount(law, minlength=self.size) > 0
+        dist, start = self._distribution[seen], self._start[seen]
+        known = np.bincount(dist, minlength=self.size) > 0
         lows, highs = np.where(known, self.most, self.least), np.where(known, self.least, self.most)
-        np.minimum.at(lows, law, start)
-        np.maximum.at(highs, law, start + self._length[seen] - 1)
+        np.minimum.at(lows, dist, start)
+        np.maximum.at(highs, dist, start + self._length[seen] - 1)
         return float(lows.sum()), float(highs.sum())
 
     def rough_moments(self, tilt: float) -> tuple[float, float]:
@@ -201,9 +201,9 @@ class Distributions:
         return mean, np.bincount(self._distribution, spread, self.size) / total
 
     def _halve(self, split: NDArray[np.bool_], tolerance: float) -> None:
-        law, start, length = self._distribution[split], self._start[split], self._length[split]
+        dist, start, length = self._distribution[split], self._start[split], self._length[split]
         half = (length + 1) // 2
-        child_distribution = np.repeat(law, 2)
+        child_distribution = np.repeat(dist, 2)
         child_start = np.stack([start, start + half], axis=1).ravel()
         child_length = np.stack([half, length - half], axis=1).ravel()
         points, rule, values = self._evaluated(child_distribution, child_start, child_length)
@@ -214,13 +214,13 @@ class Distributions:
         mass = np.bincount(
             self._distribution, (self._rule * np.exp(before - level[self._distribution])).sum(axis=0), self.size
         )
-        old = (self._rule[:, split] * np.exp(before[:, split] - level[law])).sum(axis=0)
+        old = (self._rule[:, split] * np.exp(before[:, split] - level[dist])).sum(axis=0)
         new = (rule * np.exp(tilted - level[child_distribution])).sum(axis=0).reshape(-1, 2).sum(axis=1)
         # The weights are rounded where their logarithms are large: no rule can do better than that.
         largest = np.max(np.where(np.isfinite(values), np.abs(values), 0.0) + np.abs(self.tilt * points), axis=0)
         noise = tolerance + 2e-16 * largest.reshape(-1, 2).max(axis=1)
         error = np.abs(old - new)
-        settled = np.repeat(error <= noise * np.maximum(mass[law], new), 2)
+        settled = np.repeat(error <= noise * np.maximum(mass[dist], new), 2)
         # A block that does not matter may matter after a small change of the tilt, if it lies far from those that do.
         right = np.repeat((error <= noise * new) & (tolerance < _ROUGH), 2)
         # The halves take the place of their block, so the blocks stay in order.
@@ -236,12 +236,12 @@ class Distributions:
         self._rule = _replaced(self._rule[:, places], new_ones, rule)
         self._values = _replaced(self._values[:, places], new_ones, values)
 
-    def _evaluated(self, law: Integers, start: Integers, length: Integers) -> tuple[Array, Array, Array]:
+    def _evaluated(self, dist: Integers, start: Integers, length: Integers) -> tuple[Array, Array, Array]:
         distinct, which = np.unique(length, return_inverse=True)
         rules = [_with_ends(int(n)) for n in distinct]
         points = start + np.stack([offsets for offsets, _ in rules], axis=1)[:, which]
         rule = np.stack([weights for _, weights in rules], axis=1)[:, which]
-        values = np.broadcast_to(self._log_weight(points, law), points.shape)
+        values = np.broadcast_to(self._log_weight(points, dist), points.shape)
         refuse_no_weights(values)
         return points, rule, values
 
@@ -253,36 +253,39 @@ class Distributions:
                 "the mechanism belong together."
             )
         kept = top > peak[self._distribution] - self.cut
-        law, mass = (
+        dist, mass = (
             self._distribution[kept],
             self._rule[:, kept] * np.exp(values[:, kept] - peak[self._distribution[kept]]),
         )
-        total = np.bincount(law, mass.sum(axis=0), self.size)
+        total = np.bincount(dist, mass.sum(axis=0), self.size)
         self.log_totals: Array = peak + np.log(total)
         self.peaks: Array = peak - self.log_totals
         self.lows: Integers = self.most.copy()
         self.highs: Integers = self.least.copy()
-        np.minimum.at(self.lows, law, self._start[kept])
-        np.maximum.at(self.highs, law, self._start[kept] + self._length[kept] - 1)
-        mass /= total[law]
-        self.block_distribution, self.block_start, self.block_length = law, self._start[kept], self._length[kept]
+        np.minimum.at(self.lows, dist, self._start[kept])
+        np.maximum.at(self.highs, dist, self._start[kept] + self._length[kept] - 1)
+        mass /= total[dist]
+        self.block_distribution, self.block_start, self.block_length = dist, self._start[kept], self._length[kept]
         self.block_mass: Array = mass.sum(axis=0)
-        self.block_top: Array = top[kept] - self.log_totals[law]
+        self.block_top: Array = top[kept] - self.log_totals[dist]
         # Nodes in the order of their distributions.
         mass, points = mass.T, self._points[:, kept].T
         inside = mass > 0
         self.nodes: Array = points[inside]
         self.masses: Array = mass[inside]
-        self.node_distribution: Integers = np.broadcast_to(law[:, None], mass.shape)[inside]
-        self.means: Array = np.bincount(self.node_distribution, self.masses * self.nodes, self.size)
-        centred = self.nodes - self.means[self.node_distribution]
+        self.node_distribution: Integers = np.broadcast_to(dist[:, None], mass.shape)[inside]
+        # From the lowest number on, whose distances are exact where numbers have more digits than doubles.
+        above = self.nodes - self.lows[self.node_distribution]
+        mean: Array = np.bincount(self.node_distribution, self.masses * above, self.size)
+        self.means: Array = self.lows + mean
+        centred = above - mean[self.node_distribution]
         self.variances: Array = np.bincount(self.node_distribution, self.masses * centred**2, self.size)
 
-    def log_pmf(self, x: Array, law: Integers) -> Array:
+    def log_pmf(self, x: Array, dist: Integers) -> Array:
         """Logarithm of the probability of `x`, also where the rule has no node."""
-        inside = (x >= self.least[law]) & (x <= self.most[law])
-        safe = np.where(inside, x, self.least[law])
-        return np.where(inside, self._log_weight(safe, law) + self.tilt * safe - self.log_totals[law], -np.inf)
+        inside = (x >= self.least[dist]) & (x <= self.most[dist])
+        safe = np.where(inside, x, self.least[dist])
+        return np.where(inside, self._log_weight(safe, dist) + self.tilt * safe - self.log_totals[dist], -np.inf)
 
 
 def _replaced[T: np.generic](array: NDArray[T], where: NDArray[np.bool_], new: NDArray[T]) -> NDArray[T]:
@@ -357,8 +360,10 @@ class Listed(Distributions):
         self.peaks = -np.log(total)
         self._logs += self.peaks[self.node_distribution]
         self.masses = masses / total[self.node_distribution]
-        self.means = np.add.reduceat(self.masses * self.nodes, self._starts)
-        centred = self.nodes - self.means[self.node_distribution]
+        above = self.nodes - lows[self.node_distribution]
+        mean = np.add.reduceat(self.masses * above, self._starts)
+        self.means = lows.astype(np.float64) + mean
+        centred = above - mean[self.node_distribution]
         self.variances = np.add.reduceat(self.masses * centred**2, self._starts)
         self.block_distribution, self.block_mass, self.block_top = self.node_distribution, self.masses, self._logs
         self.block_length = np.broadcast_to(np.int64(1), len(logs))
@@ -382,17 +387,17 @@ class Listed(Distributions):
         kept = (places >= first[self.node_distribution]) & (places <= last[self.node_distribution])
         return Listed(self.lows + (first - self._starts), last - first + 1, self._before[kept], self.tilt, cut)
 
-    def pmf(self, law: int) -> Array:
+    def pmf(self, dist: int) -> Array:
         """The probabilities of the numbers of one distribution."""
-        start = int(self._starts[law])
-        return self.masses[start : start + int(self.highs[law] - self.lows[law]) + 1]
+        start = int(self._starts[dist])
+        return self.masses[start : start + int(self.highs[dist] - self.lows[dist]) + 1]
 
     @override
-    def log_pmf(self, x: Array, law: Integers) -> Array:
+    def log_pmf(self, x: Array, dist: Integers) -> Array:
         """Logarithm of the probability of integers, elementwise."""
-        place = np.asarray(x, dtype=np.int64) - self.lows[law]
-        inside = (place >= 0) & (place <= (self.highs - self.lows)[law])
-        return np.where(inside, self._logs[self._starts[law] + np.where(inside, place, 0)], -np.inf)
+        place = np.asarray(x, dtype=np.int64) - self.lows[dist]
+        inside = (place >= 0) & (place <= (self.highs - self.lows)[dist])
+        return np.where(inside, self._logs[self._starts[dist] + np.where(inside, place, 0)], -np.inf)
 
 
 def listed_numbers(
@@ -478,80 +483,80 @@ class NumberDraws:
 
     Parameters
     ----------
-    laws : Distributions
+    dists : Distributions
         Settled; not changed while this is used.
     narrow : int, optional
         Up to this width cumulative probabilities are kept; by default what pays for thousands of draws.
     """
 
-    def __init__(self, laws: Distributions, narrow: int | None = None) -> None:
-        self._posteriors = laws
-        self._narrow = max(_NARROW, _MOST_DRAWN // laws.size) if narrow is None else narrow
+    def __init__(self, dists: Distributions, narrow: int | None = None) -> None:
+        self._posteriors = dists
+        self._narrow = max(_NARROW, _MOST_DRAWN // dists.size) if narrow is None else narrow
         self._logs: dict[int, Array] = {}
         self._tables: dict[int, tuple[Array, NDArray[np.int32]]] = {}
-        self._starts = np.searchsorted(laws.block_distribution, np.arange(laws.size + 1))
+        self._starts = np.searchsorted(dists.block_distribution, np.arange(dists.size + 1))
 
-    def log_bound(self, law: int) -> float:
+    def log_bound(self, dist: int) -> float:
         """Logarithm of the largest probability of a number, or a little more where the distribution is wide."""
-        if self._is_wide(law):
-            return float(self._posteriors.peaks[law]) + _SLACK
-        return float(np.max(self._log_table(law)))
+        if self._is_wide(dist):
+            return float(self._posteriors.peaks[dist]) + _SLACK
+        return float(np.max(self._log_table(dist)))
 
-    def log_pmf(self, law: int, x: Integers) -> Array:
+    def log_pmf(self, dist: int, x: Integers) -> Array:
         """Logarithm of the probability of numbers, which is looked up where cumulative probabilities are kept."""
-        if self._is_wide(law):
-            return self._posteriors.log_pmf(x.astype(np.float64), np.full(len(x), law))
-        low, high = int(self._posteriors.lows[law]), int(self._posteriors.highs[law])
-        found = self._log_table(law)[np.clip(x, low, high) - low]
+        if self._is_wide(dist):
+            return self._posteriors.log_pmf(x.astype(np.float64), np.full(len(x), dist))
+        low, high = int(self._posteriors.lows[dist]), int(self._posteriors.highs[dist])
+        found = self._log_table(dist)[np.clip(x, low, high) - low]
         outside = np.flatnonzero((x < low) | (x > high))
-        found[outside] = self._posteriors.log_pmf(x[outside].astype(np.float64), np.full(len(outside), law))
+        found[outside] = self._posteriors.log_pmf(x[outside].astype(np.float64), np.full(len(outside), dist))
         return found
 
-    def _is_wide(self, law: int) -> bool:
-        return int(self._posteriors.highs[law] - self._posteriors.lows[law]) >= self._narrow
+    def _is_wide(self, dist: int) -> bool:
+        return int(self._posteriors.highs[dist] - self._posteriors.lows[dist]) >= self._narrow
 
-    def _log_table(self, law: int) -> Array:
+    def _log_table(self, dist: int) -> Array:
         """The logarithms of the probabilities of all numbers that matter."""
-        if law not in self._logs:
-            x = np.arange(self._posteriors.lows[law], self._posteriors.highs[law] + 1, dtype=np.float64)
-            self._logs[law] = self._posteriors.log_pmf(x, np.full(len(x), law))
-        return self._logs[law]
+        if dist not in self._logs:
+            x = np.arange(self._posteriors.lows[dist], self._posteriors.highs[dist] + 1, dtype=np.float64)
+            self._logs[dist] = self._posteriors.log_pmf(x, np.full(len(x), dist))
+        return self._logs[dist]
 
-    def draw(self, law: int, size: int, rng: np.random.Generator) -> Integers:
+    def draw(self, dist: int, size: int, rng: np.random.Generator) -> Integers:
         """Independent draws from one distribution, shape `(size,)`."""
-        if self._is_wide(law):
-            return self._from_blocks(law, size, rng)
-        if law not in self._tables:
-            cdf = np.cumsum(np.exp(self._log_table(law)))
+        if self._is_wide(dist):
+            return self._from_blocks(dist, size, rng)
+        if dist not in self._tables:
+            cdf = np.cumsum(np.exp(self._log_table(dist)))
             # The first number for which a cell of a grid of uniform numbers may stand: few are left to be searched.
             grid = np.arange(2.0 * len(cdf) + 1) / (2 * len(cdf))
-            self._tables[law] = cdf, np.searchsorted(cdf, grid * cdf[-1], side="right").astype(np.int32)
-        cdf, guide = self._tables[law]
+            self._tables[dist] = cdf, np.searchsorted(cdf, grid * cdf[-1], side="right").astype(np.int32)
+        cdf, guide = self._tables[dist]
         u = rng.random(size)
         place = (u * (len(guide) - 1)).astype(np.intp)
         drawn = guide[place].astype(np.int64)
         unclear = np.flatnonzero(guide[place + 1] > drawn)
         drawn[unclear] = np.searchsorted(cdf, u[unclear] * cdf[-1], side="right")
-        return int(self._posteriors.lows[law]) + drawn
+        return int(self._posteriors.lows[dist]) + drawn
 
-    def _from_blocks(self, law: int, size: int, rng: np.random.Generator) -> Integers:
+    def _from_blocks(self, dist: int, size: int, rng: np.random.Generator) -> Integers:
         """A block by its mass, then a number in it: proposed uniformly, accepted with its share of the largest weight.
 
         The largest weight is that of the nodes and the ends with some slack. Blocks are no longer than a standard
         deviation and their sums are those of polynomials, so the slack is far more than is needed; a block in which a
         weight exceeds it all the same starts again with a larger one, and so do all draws from it.
         """
-        laws, blocks = self._posteriors, slice(self._starts[law], self._starts[law + 1])
-        start, length = laws.block_start[blocks], laws.block_length[blocks]
-        bound = laws.block_top[blocks] + _SLACK
-        cdf = np.cumsum(laws.block_mass[blocks])
+        dists, blocks = self._posteriors, slice(self._starts[dist], self._starts[dist + 1])
+        start, length = dists.block_start[blocks], dists.block_length[blocks]
+        bound = dists.block_top[blocks] + _SLACK
+        cdf = np.cumsum(dists.block_mass[blocks])
         block = np.searchsorted(cdf, rng.random(size) * cdf[-1], side="right")
         drawn = np.empty(size, dtype=np.int64)
         waiting = np.arange(size)
         while len(waiting):
             at = block[waiting]
             x = start[at] + (rng.random(len(waiting)) * length[at]).astype(np.int64)
-            excess = laws.log_pmf(x.astype(np.float64), np.full(len(x), law)) - bound[at]
+            excess = dists.log_pmf(x.astype(np.float64), np.full(len(x), dist)) - bound[at]
             if np.any(excess > 0):
                 np.maximum.at(bound, at, bound[at] + excess + _SLACK)
                 waiting = np.flatnonzero(np.isin(block, at[excess > 0]) | np.isin(np.arange(size), waiting))

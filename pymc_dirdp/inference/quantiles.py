@@ -284,8 +284,8 @@ def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.boo
     density = masses[near] * np.exp(log_density)
     below, taken = ndtr(normal[row, near]), exact | few[near]
     # Shares above a half by what is left of 1, which keeps its digits.
-    for here, law in ((taken & (at < 0), betainc), (taken & (at >= 0), lambda x, y, q: betaincc(y, x, q))):
-        below[here] = law(x[here], y[here], expit(-np.abs(at[here])))
+    for here, function in ((taken & (at < 0), betainc), (taken & (at >= 0), lambda x, y, q: betaincc(y, x, q))):
+        below[here] = function(x[here], y[here], expit(-np.abs(at[here])))
     # Nodes far below the share count in full and those far above not at all.
     whole = np.stack([np.bincount(cell, np.where(one > 0, masses, 0.0), mixture.size) for one in normal])
     corrected = masses[near] * (below - (normal[row, near] > 0))

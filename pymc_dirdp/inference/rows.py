@@ -108,9 +108,9 @@ class TiltedCells:
 
         cells = self.cells
         smooth = cells.smooth and isinstance(self.sums, Inversion | Pair)
-        laws = Distributions(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth)
-        laws.settle(0.0)
-        return laws
+        found = Distributions(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth)
+        found.settle(0.0)
+        return found
 
 
 def solved(cells: Distributions, total: int) -> TiltedCells:
@@ -273,10 +273,10 @@ class RowPosterior:
     Two-sided geometric noise of scale 2 on three counts with a total of 20:
 
     >>> z = np.array([3.0, 12.0, 8.0])
-    >>> law = RowPosterior(
+    >>> row = RowPosterior(
     ...     alpha=[1, 1, 1], total=20, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2
     ... )
-    >>> law.means.round(2)
+    >>> row.means.round(2)
     array([ 2.44, 10.77,  6.79])
     """
 
@@ -487,7 +487,7 @@ def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator)
     return counts, tally.accepted / tally.proposed if tally.proposed else 1.0
 
 
-def draw_row(law: RowPosterior, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+def draw_row(row: RowPosterior, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
     """Independent draws of the counts of a row with a known total, and the share of the proposals that was accepted.
 
     Sums of cells, which take long for wide noise on very many records, are looked at only if they are needed: if no
@@ -495,30 +495,30 @@ def draw_row(law: RowPosterior, draws: int, rng: np.random.Generator) -> tuple[I
 
     Parameters
     ----------
-    law : RowPosterior
+    row : RowPosterior
         The row.
     draws : int
         How many.
     rng : numpy.random.Generator
         The source of randomness.
     """
-    cells = law.cells()
-    cells.settle(tilt_for(cells, law.total))
+    cells = row.cells()
+    cells.settle(tilt_for(cells, row.total))
     room = _room(cells)
     pivot = int(np.argmax(room))
     if room[pivot] >= _SHARE * room.sum():
         numbers = NumberDraws(cells)
-        accepted = _by_pivot(cells, numbers, pivot, law.total, rng)
+        accepted = _by_pivot(cells, numbers, pivot, row.total, rng)
         if len(accepted) >= _RARE * _TRIAL:
             found, proposed, size = [accepted], _TRIAL, len(accepted)
             while size < draws:
-                found.append(_by_pivot(cells, numbers, pivot, law.total, rng))
+                found.append(_by_pivot(cells, numbers, pivot, row.total, rng))
                 proposed, size = proposed + _TRIAL, size + len(found[-1])
             return np.concatenate(found)[:draws], size / proposed
-    return draw_counts(law.tilted, np.full(draws, law.total), rng)
+    return draw_counts(row.tilted, np.full(draws, row.total), rng)
 
 
-def refuse_undrawable(law: RowPosterior) -> None:
+def refuse_undrawable(row: RowPosterior) -> None:
     """Raise an error about a row of so many cells, or with noise so wide, that :func:`draw_row` could not draw it.
 
     It looks at some of its cells, evenly spaced, so it takes no time.
@@ -527,13 +527,13 @@ def refuse_undrawable(law: RowPosterior) -> None:
     ------
     TooManyNodesError
     """
-    d = len(law.alpha)
+    d = len(row.alpha)
     some = np.unique(np.linspace(0, d - 1, min(d, _SOME)).astype(np.int64))
     part = replace(
-        law, alpha=law.alpha[some], log_likelihood=lambda counts, cells: law.log_likelihood(counts, some[cells])
+        row, alpha=row.alpha[some], log_likelihood=lambda counts, cells: row.log_likelihood(counts, some[cells])
     )
     cells = part.cells()
-    cells.settle(tilt_for(cells, law.total * len(some) // d))
+    cells.settle(tilt_for(cells, row.total * len(some) // d))
     refuse_too_many(cells, d)
 
 

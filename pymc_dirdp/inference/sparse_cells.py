@@ -45,8 +45,8 @@ class SparsePrior:
     >>> import pymc_dirdp as dirdp
     >>> prior = dirdp.sparse.SparsePrior(n_records=1000, n_occupied=100).over(10**6)
     >>> x = np.arange(20_000)
-    >>> law = np.exp(prior.log_mass(x))
-    >>> bool(abs(law @ x - 1e-3) < 1e-9), bool(abs(law[1:].sum() - 1e-4) < 1e-10)
+    >>> mass = np.exp(prior.log_mass(x))
+    >>> bool(abs(mass @ x - 1e-3) < 1e-9), bool(abs(mass[1:].sum() - 1e-4) < 1e-10)
     (True, True)
     """
 
@@ -153,9 +153,9 @@ class SparsePosterior:
         # Beyond its mode the prior falls, too.
         mode = max(0.0, prior.concentration / self.mechanism.n_cells - 1) * mean
         most = np.maximum(middle, math.ceil(mode)) + math.ceil(_UNLIKELY * self.mechanism.scale) + 50
-        laws = Distributions(lambda x, i: prior.log_mass(x) + log_likelihood(x, i), len(middle), 0, most)
-        laws.settle(0.0)
-        return laws
+        found = Distributions(lambda x, i: prior.log_mass(x) + log_likelihood(x, i), len(middle), 0, most)
+        found.settle(0.0)
+        return found
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[Integers, Integers]:
         """Draws of the counts of listed cells, shape `(draws, k)`, and of the sum over all others, shape `(draws,)`."""
@@ -181,6 +181,6 @@ class SparsePosterior:
         return sums
 
 
-def occupied(laws: Distributions) -> Array:
+def occupied(counts: Distributions) -> Array:
     """The probability of each of some counts that it is not 0. The first numbers are all nodes."""
-    return np.bincount(laws.node_distribution, laws.masses * (laws.nodes > 0.5), laws.size)
+    return np.bincount(counts.node_distribution, counts.masses * (counts.nodes > 0.5), counts.size)

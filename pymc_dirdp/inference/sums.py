@@ -275,7 +275,7 @@ class Inversion:
         if long.any():
             if cells.block_length[long].sum() / longest > _MOST_BLOCKS:
                 raise _too_many()
-            cells.shorten(lambda law, start, end: np.full(law.shape, longest))
+            cells.shorten(lambda dist, start, end: np.full(dist.shape, longest))
             self._factors = self._characteristic_functions(cells)
         product = np.prod(self._factors, axis=0)
         self._weights = np.full(len(product), self._step / np.pi)
@@ -380,7 +380,7 @@ def reach_of_sum(cells: Distributions, of: Integers) -> int:
     chosen = np.zeros(cells.size, dtype=bool)
     chosen[of] = True
     inside = chosen[cells.node_distribution]
-    law, masses = cells.node_distribution[inside], cells.masses[inside]
+    dist, masses = cells.node_distribution[inside], cells.masses[inside]
     x = (cells.nodes - cells.means[cells.node_distribution])[inside]
     deviation = np.sqrt(cells.variances[of].sum())
     ends = float(np.sum(cells.highs[of] - cells.lows[of])) + 1
@@ -392,7 +392,7 @@ def reach_of_sum(cells: Distributions, of: Integers) -> int:
         for strength in (0.25, 0.5, 1.0, 2.0, 4.0):
             rate = strength / deviation
             # The exponent is bounded, because the mass beyond the window is not part of the rule.
-            grown = np.bincount(law, masses * np.exp(np.minimum(sign * rate * x, 600.0)), cells.size)[of]
+            grown = np.bincount(dist, masses * np.exp(np.minimum(sign * rate * x, 600.0)), cells.size)[of]
             best = min(best, (np.log(grown).sum() + 45) / rate)
         sides.append(best)
     return int(np.ceil(max(sides))) + _ROUNDED
@@ -505,15 +505,15 @@ class Pair:
             return self._cells.log_pmf(x, first) + self._cells.log_pmf(totals[which] - x, second)
 
         cells = self._cells
-        laws = Distributions(
+        found = Distributions(
             log_weight,
             len(totals),
             int(cells.least.min()),
             int(cells.most.max()),
             smooth=cells.smooth,
         )
-        laws.settle(0.0)
-        return laws
+        found.settle(0.0)
+        return found
 
     def log_rest(self, x: Array, cell: Integers) -> Array:
         """Logarithm of the probability that the other number is `total - x`."""

@@ -52,7 +52,7 @@ class _Tree:
 
     Parameters
     ----------
-    laws : sequence of RowPosterior
+    posteriors : sequence of RowPosterior
         Of the rows, with the largest total that each may have.
     factors : sequence of callables
         For each row, the logarithm of the factor of its likelihood that depends on its total.
@@ -68,20 +68,20 @@ class _Tree:
 
     def __init__(
         self,
-        laws: Sequence[RowPosterior],
+        posteriors: Sequence[RowPosterior],
         factors: Sequence[OfTotal],
         most: int,
         log_prior: OfTotal | None,
         row_prior: Array | None,
         features: "Sequence[_Tree]" = (),
     ) -> None:
-        self.laws, self._factors, self._features = laws, factors, features
+        self.posteriors, self._factors, self._features = posteriors, factors, features
         self._most, self._log_prior, self._row_prior = most, log_prior, row_prior
 
     def given(self, log_shares: Array) -> "_Tree":
         """The same for known shares, shape (rows, d)."""
-        laws = [replace(law, log_shares=logs) for law, logs in zip(self.laws, log_shares, strict=True)]
-        return _Tree(laws, self._factors, self._most, self._log_prior, self._row_prior)
+        posteriors = [replace(row, log_shares=logs) for row, logs in zip(self.posteriors, log_shares, strict=True)]
+        return _Tree(posteriors, self._factors, self._most, self._log_prior, self._row_prior)
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array]:
         """The logarithm of the likelihood of known shares, shape (rows, d), and the expected counts: its gradient."""
@@ -96,42 +96,42 @@ class _Tree:
 
     @cached_property
     def _known_shares(self) -> KnownShares:
-        shares = np.ones(len(self.laws)) if self._row_prior is None else self._row_prior
-        return KnownShares(self.laws, self._most, self._log_prior, row_prior=shares, log_factors=self._factors)
+        shares = np.ones(len(self.posteriors)) if self._row_prior is None else self._row_prior
+        return KnownShares(self.posteriors, self._most, self._log_prior, row_prior=shares, log_factors=self._factors)
 
     # Sums are taken when they are asked for: numbers of a file may be such that no sum exists.
 
     @cached_property
     def groups(self) -> list[Group]:
         """The cells of each row, as a function of its total."""
-        return [Group(Cells(law)) for law in self.laws]
+        return [Group(Cells(row)) for row in self.posteriors]
 
     def log_weight_of_row(self, row: int, totals: Array) -> Array:
         """What the likelihood and the prior of a row are multiplied by to be functions of its total."""
-        return np.asarray(self.laws[row].log_normaliser(totals) + self._factors[row](totals))
+        return np.asarray(self.posteriors[row].log_normaliser(totals) + self._factors[row](totals))
 
     @property
     def _has_nodes(self) -> bool:
-        return bool(self._features) or len(self.laws) > 1
+        return bool(self._features) or len(self.posteriors) > 1
 
     @cached_property
     def _above(self) -> RowPosterior:
         """The numbers that the tree is made of next to its root: row totals, or counts of the classes."""
         if self._features:
-            return self.laws[0]
-        shares = np.ones(len(self.laws)) if self._row_prior is None else self._row_prior
+            return self.posteriors[0]
+        shares = np.ones(len(self.posteriors)) if self._row_prior is None else self._row_prior
         return RowPosterior(alpha=shares, total=self._most, log_likelihood=RowLikelihood.of_nothing().of_cells)
 
     @cached_property
     def root(self) -> Root:
         """The number of all records, on top of the tree of all counts."""
         total, most = (self._most, None) if self._log_prior is None else (None, self._most)
-        below = self.laws[0] if len(self.laws) == 1 else self._above
+        below = self.posteriors[0] if len(self.posteriors) == 1 else self._above
         group = Group([self._node(i) for i in range(len(below.alpha))]) if self._has_nodes else self.groups[0]
 
         def log_weight(totals: Array) -> Array:
             found = below.log_normaliser(totals)
-            if len(self.laws) == 1:
+            if len(self.posteriors) == 1:
                 found = found + self._factors[0](totals)
             return np.asarray(found if self._log_prior is None else found + self._log_prior(totals))
 
@@ -148,12 +148,12 @@ class _Tree:
 
         def guide(totals: Array) -> Array:
             own = self._above.log_prior_weight(totals, np.full(totals.shape, cell))
-            return np.asarray(own + sum(table.laws[cell].log_normaliser(totals) for table in tables))
+            return np.asarray(own + sum(table.posteriors[cell].log_normaliser(totals) for table in tables))
 
         def start(tilt: float) -> int:
-            law = self._above
-            ends = np.array([law.least]), np.array([law.most])
-            return int(largest(lambda x: law.log_weight(x, at) + tilt * x, *ends)[0][0])
+            above = self._above
+            ends = np.array([above.least]), np.array([above.most])
+            return int(largest(lambda x: above.log_weight(x, at) + tilt * x, *ends)[0][0])
 
         groups = [table.groups[cell] for table in tables]
         most = self._most - (self._above.least if self._features else 0)
@@ -162,22 +162,22 @@ class _Tree:
     @cached_property
     def numbers(self) -> list[Spread]:
         """The distributions of the row totals, or of the counts if there are features; of one row that of its total."""
-        _, root = self.root.law
+        _, root = self.root.distribution
         return self.root.group.given(root) if self._has_nodes else [root]
 
     @cached_property
     def rows(self) -> list[KnownRows | RowGiven]:
         """All rows, given what is known of their totals."""
-        return self.rows_given([self.root.law[1]] if self._features else self.numbers)
+        return self.rows_given([self.root.distribution[1]] if self._features else self.numbers)
 
     def rows_given(self, totals: Sequence[Spread]) -> list[KnownRows | RowGiven]:
         """All rows, given the distributions of their totals."""
         if self.has_known_row:
             counts = self.groups[0].solved(self._most).marginals
-            return [KnownRows(self.laws[0].alpha[None], np.array([self._most]), counts)]
+            return [KnownRows(self.posteriors[0].alpha[None], np.array([self._most]), counts)]
         groups = [self.root.group] if self._features else self.groups
-        rows = zip(self.laws, groups, totals, strict=True)
-        return [RowGiven(law.alpha, group, total) for law, group, total in rows]
+        rows = zip(self.posteriors, groups, totals, strict=True)
+        return [RowGiven(row.alpha, group, total) for row, group, total in rows]
 
     @property
     def has_known_row(self) -> bool:
@@ -187,7 +187,7 @@ class _Tree:
     @property
     def known_row(self) -> RowPosterior:
         """That row, with all of its likelihood."""
-        return replace(self.laws[0], log_factor=float(self._factors[0](np.array([float(self._most)]))[0]))
+        return replace(self.posteriors[0], log_factor=float(self._factors[0](np.array([float(self._most)]))[0]))
 
     @property
     def count_means(self) -> Array:
@@ -199,7 +199,7 @@ class _Tree:
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability or density of the output, counts and shares summed out."""
-        return self.root.law[0]
+        return self.root.distribution[0]
 
     def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
         """Independent draws of the counts, shape `(draws, rows, d)`, and the share of proposals that was accepted."""
@@ -262,11 +262,11 @@ class TablePosterior:
         for rows, total in blocks:
             room, each = total - output.least * d * (len(rows) - 1), [likelihoods[row] for row in rows.tolist()]
             alphas = self.prior.reshape(-1, d)[rows]
-            laws = [_row(alpha, room, said, output) for alpha, said in zip(alphas, each, strict=True)]
+            posteriors = [_row(alpha, room, said, output) for alpha, said in zip(alphas, each, strict=True)]
             shares = None if row_prior is None else row_prior[rows]
             below = [table._trees[0][1] for table in features]
             factors = [_of_total(said) for said in each]
-            self._trees.append((rows, _Tree(laws, factors, total, log_prior, shares, below)))
+            self._trees.append((rows, _Tree(posteriors, factors, total, log_prior, shares, below)))
 
     @property
     def _in_rows(self) -> tuple[int, int]:
@@ -318,7 +318,7 @@ class TablePosterior:
     def _known(self) -> list[tuple[Integers, KnownTotals]]:
         """Rows with known totals that are summed at once, by number."""
         alone = [(rows, tree.known_row) for rows, tree in self._trees if tree.has_known_row]
-        found = summed_at_once([law for _, law in alone])
+        found = summed_at_once([row for _, row in alone])
         return [(np.concatenate([alone[i][0] for i in places.tolist()]), known) for places, known in found]
 
     @cached_property
@@ -465,8 +465,8 @@ class ClassPosterior:
         with concluding(self._seen):
             drawn = {self._root: self._classes.draw(draws, rng)}
             bar.advance()
-            for name, law in self._features.items():
-                drawn[name] = law.draw_given(drawn[self._root].counts, rng)
+            for name, posterior in self._features.items():
+                drawn[name] = posterior.draw_given(drawn[self._root].counts, rng)
                 bar.advance()
         return {name: drawn[name] for name in self._names}
 
@@ -475,8 +475,8 @@ class ClassPosterior:
         with concluding(self._seen):
             found = {self._root: self._classes.estimate(prob)}
             bar.advance()
-            for name, law in self._features.items():
-                found[name] = law.estimate_given(self._classes.numbers, prob, self._classes.log_evidence)
+            for name, posterior in self._features.items():
+                found[name] = posterior.estimate_given(self._classes.numbers, prob, self._classes.log_evidence)
                 bar.advance()
         return {name: found[name] for name in self._names}
 
@@ -500,21 +500,25 @@ class TablePosteriors:
     def log_evidence(self) -> list[float]:
         """For each table, the logarithm of the probability or density of the output of it."""
         found = []
-        for name, law in self._posteriors.items():
+        for name, posterior in self._posteriors.items():
             with concluding(self._tables[name]):
-                found.append(law.log_evidence)
+                found.append(posterior.log_evidence)
         return found
 
     def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
         """Independent draws of all tables, which are counted in a bar."""
         drawn = {}
         # Tables that share a noise share the radius of each draw.
-        joint = {name: law for name, law in self._posteriors.items() if isinstance(law, JointPosterior)}
+        joint = {
+            name: posterior for name, posterior in self._posteriors.items() if isinstance(posterior, JointPosterior)
+        }
         uniforms = rng.random(draws) if joint else None
-        for name, law in self._posteriors.items():
+        for name, posterior in self._posteriors.items():
             with concluding(self._tables[name]):
                 drawn[name] = (
-                    law.draw(draws, rng, uniforms) if isinstance(law, JointPosterior) else law.draw(draws, rng)
+                    posterior.draw(draws, rng, uniforms)
+                    if isinstance(posterior, JointPosterior)
+                    else posterior.draw(draws, rng)
                 )
             bar.advance()
         return drawn
@@ -522,8 +526,8 @@ class TablePosteriors:
     def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
         """Means, standard deviations and central intervals of shares and counts."""
         found = {}
-        for name, law in self._posteriors.items():
+        for name, posterior in self._posteriors.items():
             with concluding(self._tables[name]):
-                found[name] = law.estimate(prob)
+                found[name] = posterior.estimate(prob)
             bar.advance()
         return found

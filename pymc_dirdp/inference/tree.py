@@ -81,14 +81,14 @@ class Cells:
 
     Parameters
     ----------
-    law : RowPosterior
+    row : RowPosterior
         Of the row, with the largest total that it may have.
     """
 
-    def __init__(self, law: RowPosterior) -> None:
-        self.law, self.size = law, len(law.alpha)
-        self.least, self.most = law.least * self.size, law.total
-        self._cells = law.cells()
+    def __init__(self, row: RowPosterior) -> None:
+        self.row, self.size = row, len(row.alpha)
+        self.least, self.most = row.least * self.size, row.total
+        self._cells = row.cells()
 
     def at(self, tilt: float, cut: float) -> Distributions:
         """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut)."""
@@ -233,7 +233,7 @@ class Group:
         """The cells of a row whose total is known."""
         assert isinstance(self.children, Cells)
         if self._solved is None or self._solved.total != total:
-            self._solved = self.children.law.at(total).tilted
+            self._solved = self.children.row.at(total).tilted
         return self._solved
 
     def _tilt_for(self, total: int, tilt: float) -> float:
@@ -481,7 +481,7 @@ class Root:
     most: int | None = None
 
     @cached_property
-    def law(self) -> tuple[float, Spread]:
+    def distribution(self) -> tuple[float, Spread]:
         """The logarithm of the sum of all weights, and the distribution of the number, shape (1, n)."""
         if self.total is not None:
             own = self.log_weight(np.array([float(self.total)]))
@@ -501,9 +501,9 @@ class Root:
 
     def draw_below(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
         """Independent draws of the numbers that add up to it, and the share of proposals that was accepted."""
-        _, law = self.law
-        cdf = np.cumsum(law.values[0])
-        numbers = law.low + np.searchsorted(cdf, rng.random(draws) * cdf[-1], side="right")
+        _, number = self.distribution
+        cdf = np.cumsum(number.values[0])
+        numbers = number.low + np.searchsorted(cdf, rng.random(draws) * cdf[-1], side="right")
         return self.group.draw(numbers, rng)
 
 

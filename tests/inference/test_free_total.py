@@ -97,7 +97,7 @@ def test_moments_of_the_total_are_those_of_sums_over_totals(scale):
         means.append(cells.means.sum())
         seconds.append(cells.variances.sum() + means[-1] ** 2)
     mean = masses @ means
-    expected_mean, expected_sd = of_private_total(law).law[1].part(0).mean_and_sd
+    expected_mean, expected_sd = of_private_total(law).distribution[1].part(0).mean_and_sd
     assert mean == pytest.approx(expected_mean, rel=1e-8)
     assert np.sqrt(masses @ seconds - mean**2) == pytest.approx(expected_sd, rel=1e-6)
 
@@ -132,7 +132,7 @@ def test_counts_that_no_total_is_far_from_are_seen():
     """Each count may reach the largest total, although the mean of their sum stays far below."""
     row = FreeTotal(RowPosterior(alpha=[5000.0, 1], total=300, log_likelihood=geometric([20.0, 10], 1.0)))
     assert not row.is_cut_off
-    assert FreeTotal(row.law.at(60)).is_cut_off
+    assert FreeTotal(row.row.at(60)).is_cut_off
 
 
 def test_draws_stand_in_no_order():

@@ -128,7 +128,7 @@ def brute_force(values, log_likelihood, steps, prior=PRIOR, least=0):
 
 def row_of(law):
     ((_, tree),) = law._trees
-    return tree.laws[0]
+    return tree.posteriors[0]
 
 
 @pytest.mark.thorough

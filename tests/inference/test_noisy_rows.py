@@ -7,8 +7,12 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp import mechanisms
-from pymc_dirdp.inference.noisy_rows import NoisyRows, PublishedRows
+from pymc_dirdp.inference.analyst_priors import Beliefs
+from pymc_dirdp.inference.noisy_rows import NoisyRows, PublishedRows, noisy_rows
+from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
+
+from . import goldens
 
 
 def noise_of(rng, largest=20.0):
@@ -133,3 +137,51 @@ def test_arrays_that_must_not_be_written_to():
         assert np.array_equal(found[1], expected[1])
     for bad in (np.nan, np.inf):
         assert rows.compiled()(np.full((1, 3), bad), noisy, numbers)[0] == -np.inf
+
+
+@pytest.mark.parametrize("kind", ["draw", "urn", "truncated"])
+@pytest.mark.parametrize(("cells", "n"), [(2, 1), (2, 9), (3, 7), (4, 5)])
+def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
+    rng = np.random.default_rng(cells + 10 * n)
+    counts = rng.multinomial(n, np.full(cells, 1 / cells))
+    output = goldens.released(kind, counts, 2, False, rng, np.full(cells, 0.7))
+    rows, p = noisy_rows(output, Beliefs()), rng.dirichlet(np.ones(cells))
+    assert rows is not None
+    assert rows.tables is not None
+    value, means = rows.likelihood(np.log(p)[None])
+    x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
+    (seen,) = output.row_likelihoods()[0]
+    logs = gammaln(n + 1) + (x * np.log(p) - gammaln(x + 1) + seen.of_cells(x, np.arange(cells))).sum(axis=1)
+    logs += seen.of_total(np.array([float(n)]))
+    assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
+    # A list that is read one record off is another likelihood.
+    moved = NoisyRows(rows.noise, rows.noisy, rows.totals, np.roll(rows.tables, 1, axis=-1))
+    assert abs(moved.likelihood(np.log(p)[None])[0] - value) > 1e-6
+
+
+@pytest.mark.parametrize("kind", ["draw", "urn", "truncated"])
+def test_lists_of_many_records_are_the_sums_of_any_row(kind):
+    rng = np.random.default_rng(6)
+    counts = rng.multinomial(3000, rng.dirichlet(np.ones(6)))
+    output = goldens.released(kind, counts, 20, False, rng, np.ones(6))
+    rows = noisy_rows(output, Beliefs())
+    assert rows is not None
+    assert rows.tables is not None
+    for p in (rng.dirichlet(np.ones(6)), (counts + 1) / (counts + 1).sum(), np.array([0.5, 0.5, 0, 0, 0, 0])):
+        with np.errstate(divide="ignore"):
+            logs = np.log(p)
+        value, means = rows.likelihood(logs[None])
+        given = posterior_of(output, Beliefs()).given(logs)
+        assert value == pytest.approx(given.log_evidence, rel=1e-11)
+        np.testing.assert_allclose(means[0], given.count_means, rtol=1e-8, atol=1e-8)
+
+
+def test_lists_that_are_long_or_not_concave_are_left_to_other_sums():
+    rng = np.random.default_rng(7)
+    far = goldens.released("draw", np.array([10**6, 10**6]), 20, False, rng, np.ones(2))
+    assert noisy_rows(far, Beliefs()) is None
+    output = goldens.released("draw", np.array([5, 9]), 2, False, rng, np.ones(2))
+    (seen,) = output.row_likelihoods()[0]
+    object.__setattr__(seen, "of_cells", lambda x, cells: 0.1 * (x - 3.0) ** 2 + 0 * cells)
+    assert noisy_rows(output, Beliefs()) is None

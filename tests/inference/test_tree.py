@@ -77,7 +77,7 @@ def test_a_private_total():
     law = row("dirichlet", total=MOST)
     root = of_private_total(law, lambda n: -n / 5, factor)
     logs, mass = of_total(law, lambda n: -n / 5)
-    evidence, total = root.law
+    evidence, total = root.distribution
     assert evidence == pytest.approx(logsumexp(logs), abs=1e-10)
     np.testing.assert_allclose(total.values[0], mass[total.low :], rtol=1e-9)
     counts, acceptance = root.draw_below(50_000, np.random.default_rng(2))
@@ -107,7 +107,7 @@ def test_rows_that_share_a_total():
     prior = np.log(TOTALS[::-1] + 1) - np.log((MOST + 1) * (MOST + 2) / 2)
     logs = prior + evidences(first) + (evidences(second) + second_factor(TOTALS))[::-1]
     mass = np.exp(logs - logsumexp(logs))
-    evidence, total = root.law
+    evidence, total = root.distribution
     assert evidence == pytest.approx(logsumexp(logs), abs=1e-9)
     of_first, of_second = root.group.given(total)
     np.testing.assert_allclose(
@@ -127,7 +127,7 @@ def test_promised_least_counts_of_rows():
     root, groups = of_rows(rows, MOST, log_factors=[lambda n: 0 * n, factor])
     logs = evidences(rows[0], 3) + (evidences(rows[1], 3) + factor(TOTALS))[::-1]
     mass = np.exp(logs - logsumexp(logs))
-    first, _ = root.group.given(root.law[1])
+    first, _ = root.group.given(root.distribution[1])
     assert first.part(0).mean_and_sd[0] == pytest.approx(mass @ TOTALS, abs=1e-9)
     assert min(table.min() for table in drawn(root, groups, 500, np.random.default_rng(3))) >= 1
 
@@ -141,7 +141,7 @@ def test_larger_rows_are_near_the_truth(total):
     z = x + rng.laplace(size=x.shape) * 4
     rows = [RowPosterior(alpha=np.ones(3), total=total, log_likelihood=geometric(cells, 4.0)) for cells in z]
     root, groups = of_rows(rows, total)
-    means, sds = zip(*(one.part(0).mean_and_sd for one in root.group.given(root.law[1])), strict=True)
+    means, sds = zip(*(one.part(0).mean_and_sd for one in root.group.given(root.distribution[1])), strict=True)
     # Of the sum of three noises, and of the other three, both are known of one number.
     assert 5 < min(sds) <= max(sds) < 9
     assert np.all(np.abs(means - x.sum(axis=1)) < 4 * np.array(sds))
@@ -170,7 +170,7 @@ def test_totals_next_to_those_that_no_table_has():
 
     law = RowPosterior(alpha=alpha, total=20_000, log_likelihood=log_likelihood)
     with np.errstate(divide="raise", over="raise", invalid="raise"):
-        mean, sd = of_private_total(law).law[1].part(0).mean_and_sd
+        mean, sd = of_private_total(law).distribution[1].part(0).mean_and_sd
     sums = np.ones(1)
     for i in range(3):
         weights = log_likelihood(x, np.full(len(x), i)) + gammaln(x + alpha[i]) - gammaln(x + 1)
@@ -189,14 +189,14 @@ def test_what_no_table_can_have_given_is_an_error_and_soon():
     # Three cells of seven records, and a total of at most twenty.
     law = RowPosterior(alpha=np.ones(3), total=20, log_likelihood=nowhere)
     with pytest.raises(ArgumentError, match="No table of counts"):
-        _ = of_private_total(law).law
+        _ = of_private_total(law).distribution
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_likelihood_that_is_no_number_is_refused(bad):
     law = RowPosterior(alpha=np.ones(2), total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
     with pytest.raises(ArgumentError, match="log-likelihood"):
-        _ = of_private_total(law).law
+        _ = of_private_total(law).distribution
 
 
 @pytest.mark.parametrize("kind", [Convolution, Fourier, Inversion])
