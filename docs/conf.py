@@ -78,5 +78,5 @@ html_theme_options = {
     "header_links_before_dropdown": 7,
     "show_toc_level": 2,
 }
-# The pages of a section stand beside each page; the first page has none.
-html_sidebars = {"index": [], "**": ["sidebar-nav-bs"]}
+# The pages of a section stand beside each page; these pages are all of theirs.
+html_sidebars = {name: [] for name in ("index", "infer", "bandits", "whole_models")} | {"**": ["sidebar-nav-bs"]}
