@@ -29,7 +29,9 @@ class BinomialMechanism(NoisyCounts):
         super().__post_init__()
         object.__setattr__(self, "coins", 2.0 * math.ceil(self.coins / 2))
         if self.coins > 1400 or self.contributed.total(self.shape) > 1:
-            raise dirdp.errors.UnattainableError("Expected 1400 coins at most, and one record of a person.")
+            raise dirdp.errors.UnattainableError(
+                "BinomialMechanism takes at most 1400 coins and one record of a person."
+            )
 
     @property
     def noise_sd(self) -> float:

@@ -499,10 +499,15 @@ def unused(entries: Sequence[Entry]) -> list[str]:
     return [f"of it reserved: {_ranges(still)}"] if still else []
 
 
-def footing(rule: str | None, amounts: Sequence[Amount]) -> list[str]:
-    """What is spent and left, and how it is added up."""
+def footing(rule: str | None, amounts: Sequence[Amount], limit: Guarantee) -> list[str]:
+    """What is spent and left, how it is added up, and what all of it guarantees.
+
+    No sum of what was spent is a guarantee by itself where releases were chosen after seeing others; the limit is one.
+    """
     lines = [f"{amount.label}: {_shown(amount)}" for amount in amounts]
-    return [*lines, f"added up by the rule: {rule}"] if rule else lines
+    if rule and all(amount.within for amount in amounts):
+        lines.append(f"All of this together keeps {limit}, added up by the rule {rule!r}.")
+    return lines
 
 
 def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guarantee, rule: str) -> str:

@@ -477,7 +477,7 @@ class Ledger(Tabular):
     def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         header, entries = self._store.header, self.entries()
         header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
-        return heading(header, entries), rows(entries), [*footing(*self._balance()), *unused(entries)]
+        return heading(header, entries), rows(entries), [*footing(*self._balance(), header.limit), *unused(entries)]
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:

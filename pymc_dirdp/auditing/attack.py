@@ -136,6 +136,8 @@ def _neighbours(
             f"A {type(mechanism).__name__} releases nothing by itself. Pass pair=(x, y) and a function of the counts "
             "that makes its releases, with claim=the curves."
         )
+    if known is None and not callable(mechanism):
+        Mechanism.required(mechanism)
     if pair is not None:
         x, y = (np.asarray(data, dtype=np.float64) for data in pair)
         return x, y

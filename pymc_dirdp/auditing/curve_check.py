@@ -119,6 +119,7 @@ def check_curve(
     >>> result.verdict
     'consistent'
     """
+    mechanism = Mechanism.required(mechanism)
     x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
     distributions = mechanism.output_distributions(x, y)
     points = []

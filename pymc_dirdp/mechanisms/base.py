@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.outputs import Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import ReadsOutputs
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -144,6 +144,16 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     def of(cls, thing: object) -> "Self | None":
         """The thing if it is a mechanism of this class, and None if it is anything else."""
         return thing if isinstance(thing, cls) else None
+
+    @classmethod
+    def required(cls, mechanism: object) -> "Self":
+        """The argument if it is a mechanism of this class, or an error that says where to find those of a release."""
+        if isinstance(mechanism, cls):
+            return mechanism
+        raise ArgumentError(
+            f"Expected mechanism to be a mechanism of this library, got {type_name(mechanism)}. Those of a release are "
+            "dirdp.verify(release).mechanisms, by table."
+        )
 
     def __eq__(self, other: object) -> bool:
         return self._public == other._public if isinstance(other, Mechanism) else NotImplemented

@@ -223,8 +223,9 @@ def log_theta_ratio(variance: float, x: float) -> float:
 
 # Up to this variance the normaliser is a sum of so many terms.
 _WIDE, _TERMS = 2.0, 80
-# Audits sum over so many sigmas, and over so many cells at most.
+# Audits sum over so many sigmas, over so many cells at most, and take smaller probabilities for this one.
 _DISCRETE_GAUSSIAN_REACH, _MOST_CELLS = 13.0, 400_000
+_LEAST_LISTED = 1e-290
 # The search for the least noise goes down by this factor until a guarantee breaks, and then bisects.
 _STEP = 0.98
 _BISECTIONS = 32
@@ -370,8 +371,9 @@ class DiscreteGaussianMechanism(NoisyCounts):
         def distribution(centres: list[int]) -> Array:
             return reduce(np.convolve, [cell(c, s) for c, s in zip(centres, shifts, strict=True)])
 
-        with np.errstate(divide="ignore"):
-            return FiniteDistributions(np.log(distribution(shifts)), np.log(distribution([0] * len(shifts))))
+        # Below the least double one of the two would be 0, and the loss infinite.
+        p, q = (np.maximum(distribution(centres), _LEAST_LISTED) for centres in (shifts, [0] * len(shifts)))
+        return FiniteDistributions(np.log(p), np.log(q))
 
 
 def _log_normaliser(variance: float) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.base import Fact, Mechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods, JointMechanism, ZeroSumJointMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
@@ -24,6 +24,7 @@ from pymc_dirdp.mechanisms.whole_noise import round_scale_up
 from pymc_dirdp.numerics.roots import safe_root
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 
@@ -322,8 +323,8 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return range(math.floor(least), math.ceil(most) + 1)
 
     @override
-    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> NoReturn:
-        self._refuse_product()
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
+        return Mechanism.output_distributions(self, x, y, cells)
 
 
 @final

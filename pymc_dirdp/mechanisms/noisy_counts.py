@@ -298,12 +298,14 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
             "postprocess": postprocess,
             "contribution": contribution,
         }
+        guarantee = Guarantee.checked(guarantee=guarantee)
         whole = cls.from_facts(facts | {"parameter": 1.0})
         small = facts | whole._alike()
-        if Guarantee.checked(guarantee=guarantee).is_pure and not math.isfinite(whole.pure_epsilon):
+        # A delta is finite; any other loss that is not at one parameter is at none.
+        if not guarantee.stated_delta and not math.isfinite(guarantee.loss(cls.from_facts(small | {"parameter": 1.0}))):
             raise UnattainableError(
-                f"{cls.__name__} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
-                "ZeroCDP or TruncatedCDP, or use GeometricMechanism."
+                f"{cls.__name__} keeps no {type(guarantee).__name__}: its loss is unbounded. Ask for ApproxDP, or use "
+                "GeometricMechanism, which keeps every kind of guarantee."
             )
 
         def excess(parameter: float) -> float:

@@ -1,9 +1,9 @@
 """Whether the guarantee that a release states follows from its text. Anybody can check it, without the data."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final, override
 
 import numpy as np
@@ -11,6 +11,7 @@ import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError, shown
+from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -67,6 +68,9 @@ class Verification(Labelled):
         What no file can show, so that it has to be believed or asked for.
     is_full : bool
         Whether it prints what has to be believed, too.
+    mechanisms : dict of str to Mechanism
+        The mechanism of each table, by the name of the table, as the file states it: what :func:`pymc_dirdp.audit`
+        attacks. Empty for a sparse release, of which no audit is made.
 
     Examples
     --------
@@ -85,6 +89,7 @@ class Verification(Labelled):
     checks: tuple[Check, ...]
     believed: tuple[str, ...]
     is_full: bool = False
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=dict, hash=False)
 
     @property
     def full(self) -> "Verification":
@@ -189,7 +194,9 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
             _check("view", _other_view(stored.tree, tree), "The tree is the one that follows from its text."),
             _library(stored.plan.library_version),
         ]
-    return Verification(stored.plan.guarantee, _believable(kept, checks), tuple(checks), tuple(_believed(stored)))
+    mechanisms = {part.table.name: part.mechanism for part in stored.plan.parts}
+    kept = _believable(kept, checks)
+    return Verification(stored.plan.guarantee, kept, tuple(checks), tuple(_believed(stored)), mechanisms=mechanisms)
 
 
 def _verified_sparse(release: SparseRelease, view: xr.DataTree, tree: xr.DataTree) -> Verification:

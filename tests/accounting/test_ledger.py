@@ -55,7 +55,10 @@ def test_half_and_half_is_the_whole(ledger):
 
 def test_rows_say_what_when_and_which_guarantee(ledger):
     assert str(ledger).startswith("Ledger of (1, 1e-06)-differential privacy, replace-one")
+    assert "together" not in str(ledger)
     ledger.spend(TENTH, what="hair <b>")
+    together = "All of this together keeps (1, 1e-06)-differential privacy, added up by the rule 'basic'."
+    assert str(ledger).endswith(together)
     (entry,) = ledger.entries()
     assert entry.guarantee == TENTH
     assert entry.recorded.endswith("+00:00")

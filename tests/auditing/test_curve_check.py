@@ -1,5 +1,8 @@
 """Curves hold against the distributions of the output, and curves that are too low do not."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
@@ -20,6 +23,26 @@ def test_exact_curves_are_attained_everywhere(name, named):
     for point in check_curve(named(name)).points:
         # Two rows are 360,000 products of two cells.
         assert point.lost == pytest.approx(point.stated, rel=1e-2 if "rows" in name else 2e-4)
+
+
+def test_ten_counts_that_change_at_once_have_probabilities_below_all_doubles():
+    """Oracle: each of them adds `order / (2 sigma**2)`, which the loss reaches for a sigma of 8."""
+    in_each = dirdp.privacy.people.Contribution(1, ("each",))
+    mechanism = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones((5, 2)), 8.0, contribution=in_each)
+    result = check_curve(mechanism, orders=(1.0, 4.0))
+    assert result.verdict == "consistent"
+    for order in (1.0, 4.0):
+        (point,) = (point for point in result.points if point.measure.endswith(f"order {order:g}"))
+        assert point.lost == pytest.approx(10 * order / (2 * 8.0**2), rel=1e-9)
+    less = dataclasses.replace(mechanism, sigma=7.99)
+    assert check_curve(less, claim=dirdp.RenyiDP(order=4, epsilon=mechanism.renyi(4))).verdict == "refuted"
+
+
+@pytest.mark.parametrize("thing", ["hair.json", None, 3])
+def test_what_is_no_mechanism_is_told_where_those_of_a_release_are(thing):
+    for attack in (check_curve, dirdp.audit):
+        with pytest.raises(dirdp.errors.ArgumentError, match=r"verify\(release\)\.mechanisms"):
+            attack(thing)
 
 
 @pytest.mark.parametrize("name", ["Dirichlet, unequal", "Dirichlet, add-remove"])

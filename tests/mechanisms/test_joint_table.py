@@ -164,10 +164,11 @@ def test_what_is_no_product_says_so():
         lambda: SMALL.log_noise(noisy),
         lambda: SMALL.row_likelihoods(noisy),
         lambda: SMALL.cell_log_likelihood(noisy, noisy),
-        lambda: SMALL.output_distributions(noisy, noisy),
     ):
         with pytest.raises(ArgumentError, match="joint_rows"):
             call()
+    with pytest.raises(ArgumentError, match="Use audit"):
+        SMALL.output_distributions(noisy, noisy)
     assert SMALL.cell_noise is None
     assert SMALL.laplace_scale is None
 

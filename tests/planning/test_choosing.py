@@ -94,7 +94,7 @@ def test_pure_privacy_is_for_laplace_and_geometric_noise_and_urns():
         release = sample(target, hair(), mechanism=kind)
         assert as_mechanism(release).pure_epsilon <= 1
         assert "1-differential privacy" in str(dirdp.report(release, full=True))
-    with pytest.raises(UnattainableError, match="pure"):
+    with pytest.raises(UnattainableError, match="keeps no PureDP"):
         dirdp.plan(target, hair(), mechanism="gaussian")
 
 

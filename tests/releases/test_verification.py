@@ -186,6 +186,16 @@ def test_whatever_is_shown_is_visible():
         assert "<b>" not in shown._repr_html_()
 
 
+@pytest.mark.parametrize("kind", ["approx", "zero"])
+def test_the_mechanisms_of_a_file_are_those_that_were_planned(releases, kind):
+    target, options = KINDS[kind]
+    planned = dirdp.plan(target, two_tables(), **options)
+    found = verify(releases[kind])
+    assert found.mechanisms == {part.table.name: part.mechanism for part in planned.parts}
+    assert isinstance(hash(found), int)
+    assert dirdp.auditing.check_curve(found.mechanisms["p"]).verdict == "consistent"
+
+
 @pytest.mark.parametrize("what", [None, 3, "release.nc", {}, xr.Dataset(), xr.DataTree()])
 def test_what_is_no_release_is_said_to_be_none(what):
     for use in (
