@@ -44,8 +44,8 @@ class _Transforms:
 
     Attributes
     ----------
-    lists, before, after : array of complex, shape (rows, d, frequencies)
-        Those of the lists, and the products of those of the cells before and after each.
+    lists, before : array of complex, shape (rows, d, frequencies)
+        Those of the lists, and the products of those of the cells before each.
     length : int
     totals : array of int, shape (rows,)
         By how much each total is above the least sum that is listed.
@@ -54,7 +54,6 @@ class _Transforms:
 
     lists: Complex
     before: Complex
-    after: Complex
     length: int
     totals: Integers
     tilts: Array
@@ -92,7 +91,6 @@ class KnownTotals:
         return listed, _Transforms(
             lists,
             np.cumprod(np.concatenate([ones, lists[:, :-1]], axis=1), axis=1),
-            np.cumprod(np.concatenate([ones, lists[:, :0:-1]], axis=1), axis=1)[:, ::-1],
             length,
             self.totals - listed.lows.reshape(rows, d).sum(axis=1),
             tilts,
@@ -125,7 +123,9 @@ class KnownTotals:
         logs -= of.tilts * self.totals
         if not known.all():
             return known, logs, None
-        others = scipy.fft.irfft(of.before * of.after, of.length).reshape(listed.size, of.length)
+        ones = np.ones((rows, 1, of.lists.shape[-1]))
+        after = np.cumprod(np.concatenate([ones, of.lists[:, :0:-1]], axis=1), axis=1)[:, ::-1]
+        others = scipy.fft.irfft(of.before * after, of.length).reshape(listed.size, of.length)
         place = listed.node_distribution
         rest = of.totals[place // d] - (listed.block_start - listed.lows[place])
         inside = (rest >= 0) & (rest < of.length)
