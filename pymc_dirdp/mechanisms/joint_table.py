@@ -275,7 +275,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return reach is not None and (cells == 2 or (reach <= _QUICK and cells <= _FEW_CELLS))
 
     @cached_property
-    def _alike_alone(self) -> NoisyCounts:
+    def alike_alone(self) -> NoisyCounts:
         """Noise of this table alone with the same standard deviation."""
         kind = ZeroSumGeometricMechanism if self.noise.zero_sum else GeometricMechanism
 
@@ -295,7 +295,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         """
         if not self._is_read_quickly:
             return None
-        return self._alike_alone.rows_seen(counts, rng)
+        return self.alike_alone.rows_seen(counts, rng)
 
     def _flat(self, table: ArrayLike) -> Array:
         found = np.asarray(table, dtype=np.float64)

@@ -148,7 +148,9 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: Statements) -> Outcomes
         return rows_of_records, codes
 
     read = _counted(together, (rows, cells))
-    return Outcomes(name, "records", labels, largest.rows, log_p, None, largest.totals, largest.n_records, read)
+    return Outcomes(
+        name, "records", labels, largest.rows, log_p, None, largest.totals, largest.n_records, read, together
+    )
 
 
 def _covariates(name: str, arrays: Sequence[Node], model: pm.Model, said: Statements) -> tuple[list[Node], list[Node]]:

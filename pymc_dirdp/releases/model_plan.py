@@ -21,6 +21,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.mechanisms.joint_table import JointTableMechanism
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.outcomes import Outcomes
@@ -127,7 +128,9 @@ def plan_of_model(
     found = read_model(model, options)
     chosen = planned_tables(guarantee, found, options)
     cells = {one.name: len(one.rows) * len(one.labels) for one in found.outcomes}
-    terms = with_terms(found, chosen, None)
+    # The size of joint noise is what matters: it is simulated by that of tables by themselves.
+    alone = planned_tables(guarantee, found, replace(options, mechanism="geometric")) if chosen.together else chosen
+    terms = with_terms(found, alone, None)
     if not integer(0, simulations=simulations):
         return ModelPlan(chosen, options, cells, {}, 0)
     plans = {_called(chosen): chosen}
@@ -135,7 +138,7 @@ def plan_of_model(
         for kind in KINDS if options.mechanism == "auto" else (options.mechanism,):
             try:
                 planned = planned_tables(one, found, replace(options, mechanism=kind))
-            except UnattainableError:
+            except (ArgumentError, UnattainableError):
                 continue
             plans.setdefault(_called(planned), planned)
     ratios = _ratios(found, terms, plans, n_records, simulations, generator(random_seed), progressbar)
@@ -184,10 +187,12 @@ def noisy_data(
     """Made-up counts with the noise of a plan."""
     noise, noisy = {}, {}
     for part in parts:
-        name, cell_noise = part.table.name, part.mechanism.cell_noise
-        assert cell_noise is not None
-        noise[name] = cell_noise
-        noisy[name] = part.mechanism.releases(counts[name], 1, random_seed=rng)[0]
+        name, mechanism = part.table.name, part.mechanism
+        if isinstance(mechanism, JointTableMechanism):
+            mechanism = mechanism.alike_alone
+        assert mechanism.cell_noise is not None
+        noise[name] = mechanism.cell_noise
+        noisy[name] = mechanism.releases(counts[name], 1, random_seed=rng)[0]
     return noise, noisy
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "ModelOptions",
     "ModelRead",
     "expected_name",
+    "has_likelihood",
     "layout_of",
     "planned_tables",
     "read_model",
@@ -37,8 +38,8 @@ __all__ = [
     "term_name",
 ]
 
-KINDS = ("geometric", "gaussian")
-"""The mechanisms whose likelihood is known."""
+KINDS = ("geometric", "gaussian", "joint")
+"""The mechanisms whose likelihood is known; that of joint noise is for tables of two cells."""
 _UNITS = ("record", "trial")
 _NOBODY = "nobody"
 
@@ -53,9 +54,9 @@ def shares_name(name: str) -> str:
     return f"{name}_shares"
 
 
-def term_name(name: str) -> str:
-    """The Potential of an observed variable."""
-    return f"{name}_release"
+def term_name(*names: str) -> str:
+    """The Potential of an observed variable, or of all that share one noise."""
+    return f"{'_'.join(names)}_release"
 
 
 @final
@@ -199,12 +200,6 @@ def read_model(model: pm.Model, options: ModelOptions) -> ModelRead:
     outcomes = [one for name, one in alone.items() if name not in together]
     outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
     _refuse_shared_rows(outcomes, said, options)
-    for one in outcomes:
-        for new in (expected_name(one.name), shares_name(one.name), term_name(one.name)):
-            if new in model.named_vars:
-                raise ArgumentError(
-                    f"{new!r} is a variable of the model, and the private model needs the name. Rename it."
-                )
     return ModelRead(
         model, free, inputs, outcomes, said.records_are_public, most, secret, frozenset(records), frozenset(dims)
     )
@@ -309,20 +304,28 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
         **{name: given for name in ("weights", "disjoint") if (given := getattr(said, name)) is not None},
     }
     plans: list[Plan] = []
-    problem = None
+    problem: Exception | None = None
     for kind in KINDS if said.mechanism == "auto" else (said.mechanism,):
         try:
-            plans.append(plan(guarantee, tables, mechanism=kind, **options))
-        except UnattainableError as error:
-            problem = error
+            one = plan(guarantee, tables, mechanism=kind, **options)
+        except (UnattainableError, ArgumentError) as error:
+            problem = problem or error
+            continue
+        if unknown := [part.table.name for part in one.parts if not has_likelihood(part)]:
+            problem = problem or UnattainableError(
+                "Joint noise is for observed variables of two outcomes, of the same people, whose number is public, "
+                f"and {unknown[0]!r} is another. Say mechanism='auto', or jointly= for one table of all combinations "
+                "of answers."
+            )
+        else:
+            plans.append(one)
     if not plans:
         assert problem is not None
         raise problem
-    return min(plans, key=lambda one: sum(_variance(part) for part in one.parts))
+    return min(plans, key=lambda one: sum((part.mechanism.noise_sd or 0.0) ** 2 for part in one.parts))
 
 
-def _variance(part: PlannedTable) -> float:
-    noise = part.mechanism.cell_noise
-    if noise is None:
-        raise UnattainableError("No noise was planned of which the likelihood is known.")
-    return float(part.mechanism.noise_sd or 0.0) ** 2
+def has_likelihood(part: PlannedTable) -> bool:
+    """Whether the likelihood of its noise is known: of single cells, or of two cells that share a noise with others."""
+    mechanism, two = part.mechanism, part.table.shape == (2,) and part.n_records is not None
+    return mechanism.cell_noise is not None or (mechanism.shared_noise is not None and two)

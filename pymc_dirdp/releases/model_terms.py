@@ -15,22 +15,31 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import shared
 from pytensor.graph.replace import graph_replace, vectorize_graph
+from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.noisy_rows import PublishedRows
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
 from pymc_dirdp.models.without_data import check_nothing_left, public_deterministics, without_data
 from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
-from pymc_dirdp.releases.model_tables import ModelRead, expected_name, layout_of, shares_name, term_name
+from pymc_dirdp.releases.model_tables import (
+    ModelRead,
+    expected_name,
+    has_likelihood,
+    layout_of,
+    shares_name,
+    term_name,
+)
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
 __all__ = ["ModelTerms", "with_terms"]
 
 # Noise of a probability of exp of minus this, beside that of none, is left out of sums over counts.
 _UNLIKELY = 45.0
+_SMALLEST = 1e-300
 # Numbers of people from 0 on are all summed over if they are fewer than this.
 _FEW = 300
 
@@ -44,13 +53,13 @@ class _Term:
     ----------
     logp : TensorVariable
     publish : callable
-        `publish(noise, noisy)` puts in noisy counts, a :class:`CellNoise` on each.
+        `publish(noise, noisy)` puts in noisy counts, a :class:`CellNoise` on each; None if tables share a noise.
     holds : tuple of SharedVariable
         What of the graph is published.
     """
 
     logp: Any
-    publish: Callable[[CellNoise, Array], None]
+    publish: Callable[[CellNoise | None, Array], None]
     holds: tuple[Any, ...]
 
 
@@ -77,7 +86,8 @@ def _rows_term(log_weights: Any, shape: tuple[int, int], totals: tuple[int, ...]
     rows = PublishedRows(None if totals is None else np.array(totals, dtype=np.int64))
     value, _ = CountsLogp(rows, name, shape).make_node(log_weights, noisy, noise).outputs
 
-    def publish(cell_noise: CellNoise, published: Array) -> None:
+    def publish(cell_noise: CellNoise | None, published: Array) -> None:
+        assert cell_noise is not None
         noisy.set_value(np.array(published, dtype=np.float64).reshape(shape))
         noise.set_value(np.array([cell_noise.is_normal, cell_noise.slope, cell_noise.constant]))
 
@@ -95,7 +105,8 @@ def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model) -> _Term:
     at_points = inputs.function(log_numbers, grid)
     math_of_graphs: Any = pt
 
-    def publish(noise: CellNoise, published: Array) -> None:
+    def publish(noise: CellNoise | None, published: Array) -> None:
+        assert noise is not None
         noisy = np.asarray(published, dtype=np.float64).ravel()[:size]
         reach = _UNLIKELY / noise.slope if not noise.is_normal else math.sqrt(_UNLIKELY / noise.slope)
         low, high = np.maximum(np.floor(noisy - reach), 0), np.ceil(np.maximum(noisy, 0) + reach)
@@ -117,6 +128,40 @@ def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model) -> _Term:
     return _Term(logp, publish, (grid, logs))
 
 
+def _inside_term(log_p: Any, part: PlannedTable) -> _Term:
+    """For each radius of a shared noise, the log-probability that a table of two cells is within it of the noisy one.
+
+    What one cell gains the other loses, so a table within the radius r is one of at most 2 r + 1. The tables that share
+    the noise are independent given the radius, which is summed out with all of them.
+    """
+    seen, total = part.mechanism.joint_rows(np.zeros(2)), part.n_records
+    assert seen is not None
+    assert total is not None
+    limits = seen.blocks[0].limits
+    shape = (2, int(limits.max()) + 1)
+    numbers, logs = _held(shape, f"{part.table.name}_numbers"), _held(shape, f"{part.table.name}_orders")
+    each = logs + numbers * log_p[0] + (total - numbers) * log_p[1]
+    largest = each.max()
+    # What is no double beside the largest is nothing: no radius is so much likelier than another.
+    sums = pt.cumsum(pt.exp(each - largest).sum(axis=0))
+    inside = pt.log(pt.maximum(sums, _SMALLEST)) + largest
+
+    def publish(_: CellNoise | None, noisy: Array) -> None:
+        change = np.arange(shape[1])
+        counts = noisy.ravel()[0] + np.stack([change, -change])
+        possible = (counts >= 0) & (counts <= total)
+        possible[1, 0] = False
+        if not possible.any() or noisy.sum() != total:
+            raise ReleaseError(f"The noisy counts of {part.table.name!r} are none of {total} records.")
+        held = np.where(possible, counts, 0.0)
+        numbers.set_value(held)
+        orders = gammaln(total + 1) - gammaln(held + 1) - gammaln(total - held + 1)
+        logs.set_value(np.where(possible, orders, -np.inf))
+
+    publish(None, np.array([total, 0.0]))
+    return _Term(inside[limits], publish, (numbers, logs))
+
+
 def _in_model(graph: Any, inputs: Inputs, model: pm.Model) -> Any:
     """A function of the inputs as one of the free variables of a copy of the model."""
     places = {place: model[str(rv.name)] for rv, place in inputs.by_variable.items()}
@@ -134,7 +179,7 @@ class ModelTerms:
         Its terms hold made-up noisy counts until `publish` is called.
     publish : callable
         `publish(noise, noisy)` puts in what was published of each observed variable: two mappings from names to a
-        :class:`CellNoise` and to noisy counts.
+        :class:`CellNoise`, where tables do not share a noise, and to noisy counts.
     """
 
     model: pm.Model
@@ -169,11 +214,12 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
     kept = public_deterministics(found.model, found.free, hidden, found.dims)
     private = without_data(found.model, found.free, kept)
     terms: dict[str, _Term] = {}
+    shared = {part.table.name: parts for parts in chosen.together for part in parts}
     lengths: set[int] = set()
     for one in found.outcomes:
         part, laid = parts[one.name], layout_of(one, found)
         labels = tuple(tuple(map(str, part.table.coords[dim] or ())) for dim in laid.dims if dim in part.table.coords)
-        if part.table.dims != laid.dims or labels != laid.labels or part.mechanism.cell_noise is None:
+        if part.table.dims != laid.dims or labels != laid.labels or not has_likelihood(part):
             raise ReleaseError(
                 f"The table {one.name!r} of the release has other rows or outcomes than the model. Say public, levels, "
                 "counts, support and unit as they were said for the release."
@@ -181,17 +227,34 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
         lengths |= {*laid.shape, len(one.rows), len(one.labels)}
         given = n_prior.get(one.name) if isinstance(n_prior, Mapping) else n_prior
         with private:
+            if one.name in shared:
+                terms[one.name] = _inside_term(_in_model(one.log_p, found.inputs, private)[0], part)
+                continue
             terms[one.name] = _term(one, found, part, None if given is None else positive(n_prior=given))
-            pm.Potential(term_name(one.name), terms[one.name].logp)
+            pm.Potential(_new(term_name(one.name), found), terms[one.name].logp)
+    for group in chosen.together:
+        names = [part.table.name for part in group]
+        noise = group[0].mechanism.shared_noise
+        assert noise is not None
+        radii: Any = sum((terms[name].logp for name in names), start=pt.constant(noise.radius_log_weights))
+        with private:
+            pm.Potential(_new(term_name(*names), found), pm.math.logsumexp(radii))
     known = {length for rv in found.free for length in found.model.rvs_to_values[rv].type.shape if length is not None}
     own = [node for term in terms.values() for node in term.holds]
     check_nothing_left(private, found.secret, own, found.records, lengths | (known if found.is_public else set()))
 
     def publish(noise: Mapping[str, CellNoise], noisy: Mapping[str, Array]) -> None:
         for name, term in terms.items():
-            term.publish(noise[name], noisy[name])
+            term.publish(noise.get(name), noisy[name])
 
     return ModelTerms(private, publish)
+
+
+def _new(name: str, found: ModelRead) -> str:
+    """A name that the model has not used."""
+    if name in found.model.named_vars:
+        raise ArgumentError(f"{name!r} is a variable of the model, and the private model needs the name. Rename it.")
+    return name
 
 
 def _term(one: Outcomes, found: ModelRead, part: PlannedTable, most: float | None) -> _Term:
@@ -208,14 +271,16 @@ def _term(one: Outcomes, found: ModelRead, part: PlannedTable, most: float | Non
         dims = (f"{one.name}_row",)
         private.add_coord(dims[0], tuple(map(str, one.rows)))
     if found.is_public:
-        shares = pm.Dirichlet(shares_name(one.name), np.ones(rows), dims=dims)
+        shares = pm.Dirichlet(_new(shares_name(one.name), found), np.ones(rows), dims=dims)
         weights = (pt.log(shares)[:, None] + log_p).reshape((1, rows * cells))
         return _rows_term(weights, (1, rows * cells), (part.n_records or 0,), one.name)
     upper = _held((), f"{one.name}_most")
-    expected: Any = pm.Uniform(expected_name(one.name), 0, upper, shape=None if dims else (rows,), dims=dims)
+    name = _new(expected_name(one.name), found)
+    expected: Any = pm.Uniform(name, 0, upper, shape=None if dims else (rows,), dims=dims)
     term = _rows_term(pt.log(expected)[:, None] + log_p, (rows, cells), None, one.name)
 
-    def publish(noise: CellNoise, noisy: Array) -> None:
+    def publish(noise: CellNoise | None, noisy: Array) -> None:
+        assert noise is not None
         term.publish(noise, noisy)
         seen = np.maximum(np.reshape(noisy, (rows, cells)).sum(axis=1), 1.0)
         upper.set_value(np.asarray(10 * seen.max() + 20 * noise.sd * cells if most is None else most))

@@ -1,6 +1,9 @@
 """Coverage and widths of intervals of private models, by NUTS, over data sets from the prior: `private_model.csv`.
 
-    uv run python tests/benchmarks/private_model.py [model ...]
+    uv run python tests/benchmarks/private_model.py [--minutes M] [model ...]
+
+It ends with the data sets of `EPSILONS`, or after M minutes of a processor for each model; so a table says how many
+data sets it has.
 
 For each of four models and each guarantee, data are drawn from the prior and released; NUTS draws from the posterior
 given the noisy counts ("aware"), given clipped noisy counts as if they were the data ("naive"), and given the counts
@@ -8,8 +11,9 @@ themselves ("not private"). An interval covers if the parameter that the data we
 of `dirdp.plan` stands beside the widths that came out.
 """
 
+import argparse
 import csv
-import sys
+import math
 import time
 import warnings
 from pathlib import Path
@@ -107,9 +111,9 @@ def row(name, epsilon, method, found, widening="", forecast=""):
     return [name, epsilon, method, len(u), *shares, *errors, widening, forecast]
 
 
-def run(name, sets=None, forecast=True):
+def run(name, sets=None, forecast=True, minutes=math.inf):
     """The rows of one model, again and again while data sets are added."""
-    sets = EPSILONS if sets is None else sets
+    sets, start = EPSILONS if sets is None else sets, time.process_time()
     rng = np.random.default_rng(20261125)
     with pm.Model() as model:
         said, n_records = MODELS[name]()
@@ -145,14 +149,18 @@ def run(name, sets=None, forecast=True):
                 clipped = {key: np.maximum(np.round(one), 0) for key, one in noisy.items()}
                 naive_terms.publish(dict.fromkeys(counts, KNOWN), clipped)
                 us[epsilon, "naive"].append(ranks(naive.draws(values, rng, 150, 300), truth))
-        if k + 1 in (NAIVE, max(sets.values())) or (k + 1) % 50 == 0:
+        late = time.process_time() - start > 60 * minutes
+        if late or k + 1 == max(sets.values()) or (k + 1) % 10 == 0:
             yield rows_of(name, open_u, us, widths, expected)
+        if late:
+            return
 
 
 def forecasts(model, said, n_records, guarantees):
     """The widening of each guarantee before anything is drawn, as the median over parameters."""
     first, *others = guarantees.values()
-    planned = dirdp.plan(first, model, any_model=True, **said, against=others, n_records=n_records, progressbar=False)
+    said = said | {"mechanism": "geometric", "n_records": n_records, "progressbar": False}
+    planned = dirdp.plan(first, model, any_model=True, against=others, **said)
     return {
         epsilon: np.median([each[f"{guarantee}, geometric"] for each in planned.widening.values()])
         for epsilon, guarantee in guarantees.items()
@@ -178,14 +186,18 @@ def write(name, rows):
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *known, *rows])
 
 
-def main(names):
-    for name in names or MODELS:
+def main():
+    line = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    line.add_argument("model", nargs="*", choices=[*MODELS, []])
+    line.add_argument("--minutes", type=float, default=math.inf)
+    given = line.parse_args()
+    for name in given.model or MODELS:
         start = time.process_time()
-        for rows in run(name):
+        for rows in run(name, minutes=given.minutes):
             write(name, rows)
         print(name, f"{time.process_time() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(sys.argv[1:])
+    main()

@@ -1,11 +1,17 @@
 """Forty-two ordinary models of discrete data, as people write them: those that are accepted, and those that are not.
 
-Each function makes a model and what to say about it. The data are drawn anew in each.
+Each function makes a model and what to say about it. The data are drawn anew in each. `likelihood_by_hand` sums over
+all tables that a release may stand for, with probabilities that PyMC says for each record.
 """
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.graph.replace import graph_replace
+from scipy.special import gammaln, logsumexp
+from scipy.stats import poisson
+
+from pymc_dirdp.models.graph import compiled_plainly
 
 N = 60
 ACCEPTED, REFUSED = {}, {}
@@ -92,7 +98,7 @@ def ordered_probit():
 
 @accepted(public=["x", "z"])
 def two_predictors():
-    x, z = pm.Data("x", codes(2)), pm.Data("z", codes(3))
+    x, z = pm.Data("x", codes(2)), pm.Data("z", codes(3)[::-1])
     pm.Bernoulli("y", logit_p=pm.Normal("a") + pm.Normal("b") * x + pm.Normal("c") * z, observed=answers(2))
 
 
@@ -298,3 +304,70 @@ def chained():
 @refused("missing values")
 def missing():
     pm.Bernoulli("y", p=pm.Beta("p", 1, 1) * 0.9, observed=np.ma.masked_array(answers(2), mask=np.arange(N) == 3))
+
+
+def of_pymc(rv, model, values):
+    """PyMC's log-probability of each observation, as a function of the observations."""
+    places = {free: free.type() for free in model.free_RVs}
+    value = rv.type()
+    logp = pm.logp(graph_replace([rv], places, strict=False)[0], value, warn_rvs=False)
+    given = [np.asarray(values[free.name], dtype=place.dtype) for free, place in places.items()]
+    function = compiled_plainly([*places.values(), value], logp)
+    return lambda observed: np.asarray(function(*given, np.asarray(observed, dtype=value.dtype)))
+
+
+def shares_by_hand(one, model, values):
+    """The probability of each outcome in each row, and the number of people in each row."""
+    rvs = [rv for rv in model.observed_RVs if rv.name in one.name.split("_")]
+    each = [of_pymc(rv, model, values) for rv in rvs]
+    if one.kind == "trials":
+        counts = one.read(model)
+        n, value = counts.sum(axis=1), model.rvs_to_values[rvs[0]].eval()
+        # If all trials have one outcome, the probability of that is its power.
+        if value.ndim and rvs[0].owner.op.ndim_supp:
+            all_one = [each[0](n[:, None] * np.eye(len(one.labels))[k]) for k in range(len(one.labels))]
+        else:
+            all_one = [each[0]((k == 0) * n.reshape(value.shape)) for k in range(2)]
+        return np.exp(np.stack([np.ravel(logs) / n for logs in all_one], axis=1)), n
+    rows, _ = one.each(model)
+    p = np.full((len(one.rows), len(one.labels)), np.nan)
+    for k, label in enumerate(one.labels):
+        held = np.array(str(label).split(","), dtype=int)
+        parts = held[:, None] if len(rvs) > 1 else [held if rvs[0].owner.op.ndim_supp else held[0]]
+        logs = sum(of(np.broadcast_to(part, rv.type.shape)) for of, part, rv in zip(each, parts, rvs, strict=True))
+        p[rows, k] = np.exp(logs)
+        assert np.allclose(p[rows, k], np.exp(logs), rtol=1e-12)
+    return p, np.bincount(rows, minlength=len(p))
+
+
+def sum_over_tables(weights, n, noisy, noise):
+    """All tables of n people in one row, cell after cell."""
+    x, total = np.arange(n + 1.0), np.where(np.arange(n + 1) == 0, 0.0, -np.inf)
+    for weight, z in zip(weights, noisy, strict=True):
+        cell = x * np.log(weight) - gammaln(x + 1) + noise(z - x)
+        total = np.array([logsumexp(total[: i + 1] + cell[: i + 1][::-1]) for i in range(n + 1)])
+    return total[n] + gammaln(n + 1)
+
+
+def likelihood_by_hand(found, stored, values):
+    """The logarithm of the probability of all noisy counts of a release, given values of the free variables."""
+    total = 0.0
+    for one, part in zip(found.outcomes, stored.plan.parts, strict=True):
+        noise, noisy = part.mechanism.log_noise, stored.release.output[part.table.name].values[0]
+        if one.kind == "counts":
+            rv = found.model[one.name]
+            logp = of_pymc(rv, found.model, values)
+            logs = np.array([np.ravel(logp(np.full(rv.shape.eval(), x))) for x in range(600)])
+            shown = np.ravel(noisy)[: logs.shape[1]]
+            total += logsumexp(logs + noise(shown - np.arange(600)[:, None]), axis=0).sum()
+            continue
+        p, n = shares_by_hand(one, found.model, values)
+        if f"{one.name}_expected" in values:
+            mu, x = (values[f"{one.name}_expected"][:, None] * p).ravel(), np.arange(600)[:, None]
+            total += logsumexp(poisson.logpmf(x, mu) + noise(noisy.ravel() - x), axis=0).sum()
+            continue
+        if f"{one.name}_shares" in values:
+            p, n = (values[f"{one.name}_shares"][:, None] * p).reshape(1, -1), [n.sum()]
+        rows = zip(p, n, noisy.reshape(p.shape), strict=True)
+        total += sum(sum_over_tables(weights, int(held), z, noise) for weights, held, z in rows)
+    return total

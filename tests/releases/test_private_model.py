@@ -11,16 +11,18 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Constant
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from scipy.special import expit, gammaln, logsumexp
 from scipy.stats import poisson
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, InternalError, ReleaseError, UnsupportedModelError
-from pymc_dirdp.models.graph import is_random
+from pymc_dirdp.models.graph import compiled_plainly, is_random
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import model_terms
 from pymc_dirdp.releases.model_tables import ModelOptions, read_model
+from pymc_dirdp.releases.opened import opened
 from tests.releases import any_models
 from tests.releases.any_models import ACCEPTED, REFUSED
 
@@ -45,8 +47,6 @@ def term_at(private, name="y_release", **values):
 
 
 def part_of(private):
-    from pymc_dirdp.releases.opened import opened
-
     stored = opened(dirdp.releases.release_of(private))
     (part,) = stored.plan.parts
     return part, stored.release.output[part.table.name].values[0]
@@ -123,6 +123,73 @@ def test_answers_of_the_same_people_against_all_tables():
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
 
 
+def items(n=5, outcomes=2):
+    """Three questions to the same people."""
+    with pm.Model() as model:
+        ability = pm.Normal("ability")
+        pm.Bernoulli("first", logit_p=ability, observed=np.arange(n) % 2)
+        pm.Bernoulli("second", logit_p=ability + 0.5, observed=np.arange(n) % 3 == 0)
+        pm.Categorical(
+            "third", pt.special.softmax(ability * np.arange(float(outcomes))), observed=np.ones(n, dtype=int)
+        )
+    return model
+
+
+@pytest.mark.parametrize("guarantee", [PURE, APPROX])
+@pytest.mark.parametrize("most", [1, 2])
+def test_joint_noise_against_all_tables(guarantee, most, tmp_path):
+    """Noise that three tables share: the sum over the counts of all of them, which no product over tables is."""
+    private = dirdp.private_model(guarantee, items(), mechanism="joint", max_records_per_person=most)
+    release = dirdp.releases.release_of(private)
+    stored = opened(release)
+    (parts,) = stored.plan.together
+    noisy = np.concatenate([stored.release.output[part.table.name].values[0] for part in parts])
+    ability = 0.3
+    p = expit(ability + np.array([0, 0.5, 0]))
+    logs, apart = [], []
+    for yes in itertools.product(range(6), repeat=3):
+        x = np.stack([5 - np.array(yes), yes], axis=1)
+        chance = (
+            gammaln(6) - gammaln(x + 1).sum(axis=1) + (x * np.log(np.stack([1 - p, p], axis=1))).sum(axis=1)
+        ).sum()
+        logs.append(chance + parts[0].mechanism.shared_noise.log_likelihood(noisy, x.ravel()))
+        apart.append(chance + np.log(parts[0].mechanism.scale) - np.abs(noisy - x.ravel()).sum())
+    (term,) = private.potentials
+    assert term.name == "first_second_third_release"
+    value = term_at(private, term.name, ability=ability)
+    assert value == pytest.approx(logsumexp(logs), rel=1e-12)
+    assert value != pytest.approx(logsumexp(apart), rel=1e-3)
+    logp, slope = private.compile_logp(), private.compile_dlogp()
+    ahead, behind = ({"ability": np.array(ability + step)} for step in (1e-5, -1e-5))
+    assert slope({"ability": np.array(ability)})[0] == pytest.approx((logp(ahead) - logp(behind)) / 2e-5, rel=1e-6)
+    dirdp.save(release, tmp_path / "items.json")
+    again = dirdp.private_model(tmp_path / "items.json", items(4))
+    assert again.compile_logp()(ahead) == logp(ahead)
+
+
+def test_joint_noise_is_less_and_is_taken_by_auto():
+    sds = {
+        kind: [part.mechanism.noise_sd for part in dirdp.plan(PURE, items(), any_model=True, **said).tables.parts]
+        for kind in ("auto", "joint", "geometric")
+        for said in [{"mechanism": kind, "simulations": 0}]
+    }
+    assert sds["auto"] == sds["joint"]
+    assert max(sds["joint"]) < 0.7 * min(sds["geometric"])
+
+
+def test_joint_noise_is_for_two_outcomes_and_the_way_out_works(ledger):
+    before = ledger.entries()
+    with pytest.raises(DirdpError, match="is for observed variables of two outcomes") as caught:
+        dirdp.private_model(PURE, items(outcomes=3), mechanism="joint", ledger=ledger)
+    assert "'third'" in str(caught.value)
+    assert "jointly=" in str(caught.value)
+    assert ledger.entries() == before
+    dirdp.private_model(PURE, items(outcomes=3), ledger=ledger)
+    dirdp.private_model(PURE, items(outcomes=3), jointly=[["first", "second", "third"]], ledger=ledger)
+    with pytest.raises(DirdpError):
+        dirdp.private_model(PURE, items(), mechanism="joint", adjacency="add-remove")
+
+
 def test_answers_are_counted_by_combination():
     with pm.Model() as model:
         effect, codes = pm.Normal("effect", shape=2), pm.Data("group", [0, 1, 1, 0])
@@ -172,7 +239,7 @@ def test_a_single_count_has_noise():
     "name", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.thorough) for one in ACCEPTED]
 )
 def test_a_model_that_is_accepted(name):
-    """Its variables, its gradient, no random variable in a term, and nothing that is as long as its records."""
+    """Its variables, no random variable in a term, and value and gradient against sums over all tables."""
     model, private = made(name)
     own = {rv.name for rv in model.free_RVs}
     new = {rv.name for rv in private.free_RVs} - own
@@ -186,17 +253,26 @@ def test_a_model_that_is_accepted(name):
     for term in private.potentials:
         inside = set(ancestors([term], blockers=private.free_RVs)) - set(private.free_RVs)
         assert not any(map(is_random, inside))
-    logp, slope = private.compile_logp(), private.compile_dlogp()
-    point = private.initial_point()
-    start, rng = {key: np.asarray(value, dtype=float) for key, value in point.items()}, np.random.default_rng(1)
-    here = {key: value + rng.normal(scale=0.2, size=value.shape) for key, value in start.items()}
-    step = {key: 1e-5 * rng.normal(size=value.shape) for key, value in start.items()}
-    ahead, behind = ({key: here[key] + sign * step[key] for key in here} for sign in (1, -1))
-    difference = (logp(ahead) - logp(behind)) / 2
-    flat = np.concatenate([np.ravel(step[value.name]) for value in private.continuous_value_vars])
-    assert difference == pytest.approx(slope(here) @ flat, rel=1e-5, abs=1e-10)
-    assert logp(here) == logp(here)
-    assert np.array_equal(slope(here), slope(here))
+    free, places = private.free_RVs, [rv.type() for rv in private.free_RVs]
+    terms = graph_replace([pt.add(0.0, *private.potentials)], dict(zip(free, places, strict=True)), strict=False)[0]
+    at = compiled_plainly(places, [terms, *pt.grad(terms, places, disconnected_inputs="ignore")])
+    rng, start = np.random.default_rng(1), private.initial_point(random_seed=1)
+    moved = {key: value + rng.normal(scale=0.2, size=np.shape(value)) for key, value in start.items()}
+    own = compiled_plainly([private.rvs_to_values[rv] for rv in free], private.replace_rvs_by_values(free))
+    here = own(*[moved[private.rvs_to_values[rv].name] for rv in free])
+    step = [1e-5 * np.abs(value) * rng.normal(size=np.shape(value)) for value in here]
+    found, stored = read_model(model, ModelOptions(**ACCEPTED[name][1])), opened(dirdp.releases.release_of(private))
+
+    def by_hand(side):
+        point = {rv.name: value + side * one for rv, value, one in zip(free, here, step, strict=True)}
+        return any_models.likelihood_by_hand(found, stored, point)
+
+    value, *slopes = at(*here)
+    assert value == pytest.approx(by_hand(0), rel=1e-12, abs=1e-12)
+    slope = sum(float(np.sum(one * slope)) for one, slope in zip(step, slopes, strict=True))
+    assert slope == pytest.approx((by_hand(1) - by_hand(-1)) / 2, rel=1e-6, abs=1e-11)
+    again = at(*here)
+    assert all(np.array_equal(one, other) for one, other in zip([value, *slopes], again, strict=True))
 
 
 @pytest.fixture
@@ -207,10 +283,10 @@ def ledger():
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_model_that_is_refused(name, ledger):
     _, match, _ = REFUSED[name]
-    opened = ledger.entries()
+    before = ledger.entries()
     with pytest.raises(UnsupportedModelError, match=match):
         made(name, {name: (REFUSED[name][0], REFUSED[name][2])}, ledger=ledger)
-    assert ledger.entries() == opened
+    assert ledger.entries() == before
 
 
 def many_codes():
@@ -263,13 +339,13 @@ def mean_over_records():
     ],
 )
 def test_no_refusal_is_charged(make, said, match, ledger):
-    opened = ledger.entries()
+    before = ledger.entries()
     with warnings.catch_warnings(), pm.Model() as model:
         warnings.simplefilter("ignore")
         make()
     with pytest.raises(DirdpError, match=match):
         dirdp.private_model(PURE, model, **said, ledger=ledger)
-    assert ledger.entries() == opened
+    assert ledger.entries() == before
 
 
 def test_what_is_left_is_found_before_the_charge(ledger, monkeypatch):
@@ -279,10 +355,10 @@ def test_what_is_left_is_found_before_the_charge(ledger, monkeypatch):
         raise InternalError("A private model still held an array of its data.")
 
     monkeypatch.setattr(model_terms, "check_nothing_left", found)
-    opened = ledger.entries()
+    before = ledger.entries()
     with pytest.raises(InternalError):
         made("hierarchical_logit", ledger=ledger)
-    assert ledger.entries() == opened
+    assert ledger.entries() == before
 
 
 def test_a_copy_that_holds_an_array_of_the_data_is_not_handed_out():
@@ -349,16 +425,16 @@ def test_records_are_read_after_the_charge(ledger):
     with pm.Model() as model:
         group = pm.Data("group", np.array([0, 1, 7]))
         pm.Bernoulli("y", logit_p=pm.Normal("effect", shape=8)[group], observed=[0, 1, 1])
-    opened = len(ledger.entries())
+    before = len(ledger.entries())
     with pytest.raises(UnsupportedModelError, match="entry for each record"):
         dirdp.private_model(PURE, model, ledger=ledger)
-    assert len(ledger.entries()) == opened
+    assert len(ledger.entries()) == before
     with pytest.raises(DataError, match="charged") as caught:
         dirdp.private_model(PURE, model, levels={"group": 2}, ledger=ledger)
     assert "7" not in str(caught.value)
-    assert len(ledger.entries()) == opened + 1
+    assert len(ledger.entries()) == before + 1
     dirdp.private_model(PURE, model, levels={"group": 8}, ledger=ledger)
-    assert len(ledger.entries()) == opened + 2
+    assert len(ledger.entries()) == before + 2
 
 
 def stored_in(private):
@@ -443,12 +519,12 @@ def test_person_effects_are_refused_where_their_number_is_private():
 )
 def test_what_is_said_wrongly_is_refused_before_the_charge(name, said, match, ledger):
     make, given = ACCEPTED[name]
-    opened = len(ledger.entries())
+    before = len(ledger.entries())
     with pm.Model() as model:
         make()
     with pytest.raises((ArgumentError, UnsupportedModelError), match=match):
         dirdp.private_model(PURE, model, **given | said, ledger=ledger)
-    assert len(ledger.entries()) == opened
+    assert len(ledger.entries()) == before
 
 
 def test_no_private_model():
