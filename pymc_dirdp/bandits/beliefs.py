@@ -49,8 +49,8 @@ def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, me
         shares, noise = pt.as_tensor_variable(means)[np.array(arms)], mechanism.noise.cell_noise
         assert noise is not None
         tell_jax()
-        rows = NoisyRows(noise, outputs, np.array(sizes, dtype=np.int64))
-        value, _ = CountsLogp(rows, "released", rows.shape).make_node(pt.log(shares)).outputs
+        rows = NoisyRows(np.array(sizes, dtype=np.int64), (outputs, noise.numbers))
+        value, _ = CountsLogp(rows, "released", outputs.shape).make_node(pt.log(shares)).outputs
         return value
     return _Released(released, mechanism)(pt.as_tensor_variable(means))
 

@@ -48,89 +48,67 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.analyst_priors import Beliefs, number_of, row_prior_of
 from pymc_dirdp.inference.observed_table import Seen
-from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-__all__ = ["NoisyRows", "PublishedRows", "noisy_rows"]
+__all__ = ["NoisyRows", "noisy_rows"]
 
 # Numbers of all cells that are listed at most; and by how much, over the largest, rounding may make a list convex.
 _MOST_LISTED, _ROUNDING = 2**21, 1e-13
 
 _SIGNATURE = "(boolean, float64, float64[:,:], float64[:,:], float64[:,:,:], int64[:], float64[:,:])"
 # So many waves are summed at once.
-_WAVES = 32
+_WAVES = 16
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class NoisyRows:
-    """Noisy counts of some rows, and their likelihood.
+    """The likelihood of noisy counts of some rows. What was published is held, or is an argument of each evaluation.
 
     Attributes
     ----------
-    noise : CellNoise
-    noisy : array, shape (rows, cells)
-        The published counts.
     totals : array of int, shape (rows,), or None
         The public number of records of each row; None if they are private, and cells are Poisson.
+    published : tuple
+        The noisy counts, shape (rows, cells), and the three numbers of a :class:`CellNoise`; or nothing.
     tables : array, shape (rows, cells, numbers), optional
         Logarithms of the likelihoods of 0, 1, 2, ... records, concave, in place of those of noise.
     """
 
-    noise: CellNoise
-    noisy: Array
     totals: NDArray[np.int64] | None
+    published: tuple[Array, ...] = ()
     tables: Array | None = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the weights."""
-        return tuple(self.noisy.shape)
+    def _known(self) -> NDArray[np.int64]:
+        return np.empty(0, dtype=np.int64) if self.totals is None else self.totals
 
-    def likelihood(self, log_weights: ArrayLike) -> tuple[float, Array]:
+    def likelihood(self, log_weights: ArrayLike, *published: Array) -> tuple[float, Array]:
         """`log S` of all rows together, and the expected counts given what is published: its gradient.
 
         Parameters
         ----------
         log_weights : array_like, shape (rows, cells)
             Logarithms of probabilities, or of expected numbers; `-inf` for 0.
+        *published : array
+            As the attribute, if that is empty.
         """
-        shape = np.shape(log_weights)
         # Copies, because what is compiled takes no arrays that must not be written to, as those of JAX.
-        logs = np.array(log_weights, dtype=np.float64).reshape(self.noisy.shape)
-        means = np.zeros(self.noisy.shape)
+        noisy, (is_normal, slope, constant) = (np.array(one, dtype=np.float64) for one in published or self.published)
+        logs, means = np.array(log_weights, dtype=np.float64).reshape(noisy.shape), np.zeros(np.shape(log_weights))
         if np.isnan(logs).any() or np.isposinf(logs).any():
-            return -math.inf, means.reshape(shape)
-        totals = np.empty(0, dtype=np.int64) if self.totals is None else self.totals
-        noisy = np.array(self.noisy, dtype=np.float64)
+            return -math.inf, means
         tables = np.empty((*noisy.shape, 0)) if self.tables is None else self.tables
-        value = _compiled()(self.noise.is_normal, self.noise.slope, logs, noisy, tables, totals, means)
-        return value + self.noisy.size * self.noise.constant, means.reshape(shape)
+        value = _compiled()(is_normal > 0, slope, logs, noisy, tables, self._known, means.reshape(noisy.shape))
+        return value + noisy.size * constant, means
 
-
-@final
-@dataclass(frozen=True, eq=False)
-class PublishedRows:
-    """The likelihood of noisy counts that are arguments, so that one graph serves for many of them.
-
-    Attributes
-    ----------
-    totals : array of int, shape (rows,), or None
-        As in :class:`NoisyRows`.
-    """
-
-    totals: NDArray[np.int64] | None
-
-    def likelihood(self, log_weights: ArrayLike, noisy: Array, noise: Array) -> tuple[float, Array]:
-        """As :meth:`NoisyRows.likelihood`, given noisy counts and the three numbers of a :class:`CellNoise`."""
-        is_normal, slope, constant = noise.tolist()
-        return NoisyRows(CellNoise(bool(is_normal), slope, constant), noisy, self.totals).likelihood(log_weights)
-
-    def compiled(self) -> Callable[..., Any]:
-        """The same as a function that Numba calls from compiled code."""
+    def compiled(self) -> Callable[..., Any] | None:
+        """The same as a function that Numba calls from compiled code; None if likelihoods are listed."""
+        if self.tables is not None:
+            return None
         from numba import njit  # Here, because it takes a second to import.
 
-        rows, known = _compiled(), np.empty(0, dtype=np.int64) if self.totals is None else self.totals
+        rows, known, held = _compiled(), self._known, self.published
 
         @njit
         def likelihood(log_weights: Any, noisy: Any, noise: Any) -> Any:
@@ -139,12 +117,14 @@ class PublishedRows:
                 if math.isnan(log_weight) or log_weight == math.inf:
                     return np.asarray(-math.inf), means
             # Copies, because samplers hand out arrays that must not be written to, and those are another type.
-            no_tables = np.empty((noisy.shape[0], noisy.shape[1], 0))
-            value = rows(noise[0] > 0, noise[1], log_weights.copy(), noisy.copy(), no_tables, known.copy(), means)
+            logs, tables = log_weights.copy().reshape(noisy.shape), np.empty((noisy.shape[0], noisy.shape[1], 0))
+            value = rows(noise[0] > 0, noise[1], logs, noisy.copy(), tables, known.copy(), means.reshape(noisy.shape))
             return np.asarray(value + noisy.size * noise[2]), means
 
-        found: Callable[..., Any] = likelihood
-        return found
+        if not held:
+            return likelihood  # type: ignore[no-any-return]
+        counts, numbers = held
+        return njit(lambda log_weights: likelihood(log_weights, counts, numbers))  # type: ignore[no-any-return]
 
 
 def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | None:
@@ -160,7 +140,7 @@ def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | None:
     for block, total in seen.blocks if rows > 1 else ():
         totals[block] = total
     if seen.cell_noise is not None and len(seen.observed) == 1 and values.size == seen.prior.size:
-        return NoisyRows(seen.cell_noise, np.array(values, dtype=np.float64).reshape(rows, d), totals)
+        return NoisyRows(totals, (np.array(values, dtype=np.float64).reshape(rows, d), seen.cell_noise.numbers))
     return _listed_rows(seen, totals)
 
 
@@ -181,8 +161,8 @@ def _listed_rows(seen: Seen, totals: NDArray[np.int64]) -> NoisyRows | None:
         return None
     if (bends[possible[..., 2:]] > _ROUNDING * np.abs(tables[possible]).max()).any():
         return None
-    noise = CellNoise(False, 1.0, constant / seen.prior.size)
-    return NoisyRows(noise, np.zeros((rows, d)), totals, np.where(possible, tables, -np.inf))
+    no_noise = np.array([0.0, 1.0, constant / seen.prior.size])
+    return NoisyRows(totals, (np.zeros((rows, d)), no_noise), np.where(possible, tables, -np.inf))
 
 
 @cache

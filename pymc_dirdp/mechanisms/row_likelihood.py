@@ -44,6 +44,11 @@ class CellNoise:
         """The standard deviation of continuous noise of this slope; that of noise of integers is below it."""
         return math.sqrt(0.5 / self.slope) if self.is_normal else math.sqrt(2) / self.slope
 
+    @property
+    def numbers(self) -> Array:
+        """All three as an array, for compiled code."""
+        return np.array([self.is_normal, self.slope, self.constant])
+
     def log_noise(self, noise: Array) -> Array:
         """Logarithm of the probability of noise, elementwise."""
         return self.constant - self.slope * (noise**2 if self.is_normal else np.abs(noise))

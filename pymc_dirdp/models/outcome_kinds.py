@@ -14,8 +14,8 @@ from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parame
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcomes import (
     Inputs,
+    ModelOptions,
     Outcomes,
-    Statements,
     core_of,
     log_probability,
     n_row_arrays,
@@ -32,7 +32,7 @@ __all__ = ["read_outcomes"]
 _COMPOUND = {"BetaBinomial": ("Beta", "Binomial"), "DirichletMultinomial": ("Dirichlet", "Multinomial")}
 
 
-def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: Statements) -> Outcomes:
+def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
     """Read one observed variable.
 
     Raises
@@ -85,7 +85,7 @@ def _single_trials(rv: Node, inputs: Inputs) -> bool:
 # Each trial is one person.
 
 
-def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: Statements) -> Outcomes:
+def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
     name, core = str(rv.name), core_of(rv)
     batch = shape[: len(shape) - core]
     trials, p = parameters(inputs.replaced(rv))[1]
@@ -122,16 +122,10 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
         raise too_many(name, n_rows * len(labels), said)
 
     def read(records: pm.Model) -> NDArray[np.int64]:
-        values = np.asarray(evaluate(stored_observations(records[name], records)))
-        wrong = DataError(f"The observations of {name!r} are not counts of its trials. Check the data.")
-        if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)) or np.any(values < 0):
-            raise wrong
-        if np.any(values != np.floor(values)):
-            raise wrong
-        whole = values.astype(np.int64)
+        whole = _numbers(name, records)
         counts = whole.reshape(n_rows, -1) if core else np.stack([whole, held - whole], axis=-1).reshape(n_rows, 2)
         if np.any(counts < 0) or np.any(counts.sum(axis=1) != held.ravel()):
-            raise wrong
+            raise DataError(f"The observations of {name!r} are not counts of its trials. Check the data.")
         return counts
 
     totals = tuple(held.ravel().astype(int).tolist()) if said.records_are_public else None
@@ -141,7 +135,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
 # Each observation is a number of people.
 
 
-def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: Statements) -> Outcomes:
+def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
     name = str(rv.name)
     if core_of(rv):
         raise refused(name, "has vectors as observations", "Say unit='trial' if each trial is another person.")
@@ -157,13 +151,18 @@ def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
     refuse_observed_elsewhere(name, log_p, model)
 
     def read(records: pm.Model) -> NDArray[np.int64]:
-        values = np.asarray(evaluate(stored_observations(records[name], records)))
-        if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)) or np.any(values < 0):
-            raise DataError(f"The observations of {name!r} are not all numbers of people. Check the data.")
-        if np.any(values != np.floor(values)):
-            raise DataError(f"The observations of {name!r} are not all integers. Check the data.")
+        values = _numbers(name, records)
         if not any(np.isfinite(one).all() for one in inputs.at_points(log_p, (value, values.astype(rv.type.dtype)))):
             raise DataError(f"The observations of {name!r} have a probability of 0 in the model. Check the data.")
-        return values.astype(np.int64).reshape(size)
+        return values.reshape(size)
 
     return Outcomes(name, "counts", tuple(range(size)), (0,), log_p, value, None, None, read)
+
+
+def _numbers(name: str, records: pm.Model) -> NDArray[np.int64]:
+    """The observations as integers from 0 on; an error that shows none of them."""
+    values = np.asarray(evaluate(stored_observations(records[name], records)))
+    proper = values.dtype.kind in "biuf" and np.all(np.isfinite(values) & (values >= 0) & (values == np.floor(values)))
+    if not proper:
+        raise DataError(f"The observations of {name!r} are not all numbers of people. Check the data.")
+    return values.astype(np.int64)

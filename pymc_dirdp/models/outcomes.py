@@ -19,16 +19,19 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
-from pymc_dirdp.errors import UnsupportedModelError
+from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.graph import Node, compiled_plainly, is_random, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.shared_data import same_data
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import generator
 
 __all__ = [
+    "NOISES",
     "Inputs",
+    "ModelOptions",
     "Outcomes",
-    "Statements",
     "core_of",
     "log_probability",
     "n_row_arrays",
@@ -40,39 +43,73 @@ __all__ = [
 _POINTS = 3
 
 
-@final
-@dataclass(frozen=True)
-class Statements:
-    """What the user says about a model. All of it is public.
+NOISES = ("geometric", "gaussian", "joint")
+"""The mechanisms whose likelihood is known; that of joint noise is for tables of two cells."""
 
-    Attributes
-    ----------
-    public : tuple of str, or True
-        Covariates that anybody may know, and observed variables whose numbers of trials anybody may know.
-    levels : mapping of str to int
-        Private covariates, with how many codes from 0 on each of them has.
-    counts : tuple of str
-        Observed variables of which every observation is a number of people.
-    support : mapping of str to array
-        The values of observed variables.
-    trials_are_people : bool
-        Whether every trial of a Binomial or Multinomial is another person.
-    records_are_public : bool
-        Whether the number of records is public: under replace-one.
-    max_cells : int
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What is said about a model of any discrete data, checked. All of it is public.
+
+    See :func:`pymc_dirdp.private_model` for each of them.
     """
 
-    public: tuple[str, ...] | bool
-    levels: Mapping[str, int]
-    counts: tuple[str, ...]
-    support: Mapping[str, Any]
-    trials_are_people: bool
-    records_are_public: bool
-    max_cells: int
+    public: Any = ()
+    levels: Any = None
+    counts: Any = ()
+    jointly: Any = ()
+    support: Any = None
+    unit: str | None = None
+    contribution: int = 1
+    adjacency: str | None = None
+    mechanism: str = "auto"
+    weights: Mapping[str, float] | None = None
+    disjoint: Iterable[Iterable[str]] | None = None
+    max_cells: int = 10_000
+
+    def __post_init__(self) -> None:
+        checked = {
+            "public": self.public if isinstance(self.public, bool) else _names("public", self.public),
+            "levels": {key: integer(1, **{f"levels[{key!r}]": k}) for key, k in dict(self.levels or {}).items()},
+            "counts": _names("counts", self.counts),
+            "jointly": tuple(_names("each group of jointly", one) for one in _names("jointly", self.jointly)),
+            "support": dict(self.support or {}),
+            "contribution": integer(1, contribution=self.contribution),
+            "max_cells": integer(2, max_cells=self.max_cells),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.unit is not None:
+            one_of(("record", "trial"), unit=self.unit)
+        one_of(("auto", *NOISES), mechanism=self.mechanism)
+        adjacency_named(self.relation)
+
+    @property
+    def relation(self) -> str:
+        """The adjacency, by default add-remove where the number of people is what is counted."""
+        return self.adjacency or ("add-remove" if self.counts else "replace-one")
+
+    @property
+    def records_are_public(self) -> bool:
+        """Whether the number of records is public: under replace-one."""
+        return adjacency_named(self.relation).records_are_public
+
+    @property
+    def trials_are_people(self) -> bool:
+        """Whether every trial of a Binomial or Multinomial is another person."""
+        return self.unit == "trial"
 
     def is_public(self, name: str | None) -> bool:
         """Whether a covariate or number of trials was said to be public."""
         return self.public is True or (self.public is not False and name in self.public)
+
+
+def _names(argument: str, names: Iterable[Any]) -> tuple[Any, ...]:
+    """A list of names or of groups of them, and an error for a text or anything else."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ArgumentError(f"Expected {argument} to be a list of names: write ['name'].")
+    return tuple(names)
 
 
 @final
@@ -213,7 +250,7 @@ def core_of(rv: Node) -> int:
     return int(op.ndim_supp)
 
 
-def too_many(name: str, cells: int, said: Statements) -> UnsupportedModelError:
+def too_many(name: str, cells: int, said: ModelOptions) -> UnsupportedModelError:
     """The error for a table of too many cells."""
     return refused(
         name,

@@ -26,8 +26,8 @@ from pymc_dirdp.models.graph import Node, evaluate, operation, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcomes import (
     Inputs,
+    ModelOptions,
     Outcomes,
-    Statements,
     core_of,
     log_probability,
     n_row_arrays,
@@ -43,7 +43,7 @@ _TRIED, _FAR_OUT = np.arange(-50, 256), (10**4, 10**6)
 _ROUNDING = 1e-6
 
 
-def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: Statements) -> Outcomes:
+def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
     """The outcomes of an observed variable, of which each observation is a person."""
     name, core = str(rv.name), core_of(rv)
     batch = shape[: len(shape) - core]
@@ -106,7 +106,7 @@ def _counted(each: Callable[[pm.Model], Any], shape: tuple[int, int]) -> Callabl
     return read
 
 
-def jointly_observed(outcomes: Sequence[Outcomes], said: Statements) -> Outcomes:
+def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcomes:
     """The answers of the same people to several questions, as one variable whose values are all combinations.
 
     Given the free variables the answers of a person are independent, as the model has them, so the log-probability of a
@@ -153,7 +153,9 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: Statements) -> Outcomes
     )
 
 
-def _covariates(name: str, arrays: Sequence[Node], model: pm.Model, said: Statements) -> tuple[list[Node], list[Node]]:
+def _covariates(
+    name: str, arrays: Sequence[Node], model: pm.Model, said: ModelOptions
+) -> tuple[list[Node], list[Node]]:
     """The arrays with an entry for each record, and those of them that are private; each of them was spoken of."""
     observed = [stored_observations(rv, model) for rv in model.observed_RVs]
     private = [array for array in arrays if array.name in said.levels]
@@ -307,7 +309,7 @@ def _per_record(name: str) -> UnsupportedModelError:
     )
 
 
-def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said: Statements) -> NDArray[np.int64]:
+def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said: ModelOptions) -> NDArray[np.int64]:
     """The values of one observation: those that were said, or all that have a probability."""
     name = str(rv.name)
     if name in said.support:
@@ -400,7 +402,7 @@ def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArr
     return codes
 
 
-def _levels(name: str, array: Node, said: Statements) -> NDArray[np.int64]:
+def _levels(name: str, array: Node, said: ModelOptions) -> NDArray[np.int64]:
     codes = np.asarray(evaluate(array)).astype(np.int64)
     if np.any(codes < 0) or np.any(codes >= said.levels[str(array.name)]):
         raise DataError(

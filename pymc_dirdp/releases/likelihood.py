@@ -49,8 +49,8 @@ class Likelihood(Protocol):
 class Compiles(Protocol):
     """A likelihood that compiled code may call."""
 
-    def compiled(self) -> Callable[..., Any]:
-        """A function of the same arrays, for Numba."""
+    def compiled(self) -> Callable[..., Any] | None:
+        """A function of the same arrays, for Numba; None if there is none."""
 
 
 class CountsLogp(Op):
@@ -144,9 +144,8 @@ class ReleaseLogp(CountsLogp):
 
 def _as_numba(op: CountsLogp, node: Any = None, **options: Any) -> Callable[..., Any]:
     """What the likelihood has compiled, or a call of Python."""
-    if not isinstance(op.distribution, Compiles):
-        return as_python(op, node, **options)
-    return op.distribution.compiled()
+    found = op.distribution.compiled() if isinstance(op.distribution, Compiles) else None
+    return found or as_python(op, node, **options)
 
 
 numba_funcify.register(CountsLogp)(_as_numba)

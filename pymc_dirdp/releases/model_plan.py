@@ -24,12 +24,10 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModel
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.graph import compiled_plainly
-from pymc_dirdp.models.outcomes import Outcomes
+from pymc_dirdp.models.outcomes import NOISES, ModelOptions, Outcomes
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.model_tables import (
-    KINDS,
-    ModelOptions,
     ModelRead,
     expected_name,
     layout_of,
@@ -135,7 +133,7 @@ def plan_of_model(
         return ModelPlan(chosen, options, cells, {}, 0)
     plans = {_called(chosen): chosen}
     for one in (guarantee, *others):
-        for kind in KINDS if options.mechanism == "auto" else (options.mechanism,):
+        for kind in NOISES if options.mechanism == "auto" else (options.mechanism,):
             try:
                 planned = planned_tables(one, found, replace(options, mechanism=kind))
             except (ArgumentError, UnattainableError):
@@ -220,7 +218,7 @@ def prior_data(
         `simulate(rng)` returns the values of the free variables of the private model, and counts by the names of
         tables.
     """
-    unknown = [one for one in found.outcomes if one.kind != "counts" and not found.is_public]
+    unknown = [one for one in found.outcomes if one.kind != "counts" and not found.said.records_are_public]
     if unknown and n_records is None:
         raise ArgumentError(
             f"The number of records of {unknown[0].name!r} is private, and a forecast needs one: pass n_records= (your "
@@ -278,7 +276,7 @@ def _drawn_counts(
         totals = one.totals if one.totals is not None else (one.n_records or 0,)
         counts[one.name] = np.array([rng.multinomial(n, row) for n, row in zip(totals, p, strict=True)])
         return {}
-    if found.is_public:
+    if found.said.records_are_public:
         shares = rng.dirichlet(np.ones(rows))
         n = sum(one.totals) if one.totals is not None else one.n_records or 0
         counts[one.name] = rng.multinomial(n, (shares[:, None] * p).ravel())

@@ -1,8 +1,7 @@
 """The tables of a model of any discrete data: what is said about it, how it is read, and how its tables are planned."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -10,23 +9,20 @@ import pymc as pm
 from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.models.counts_metadata import known_bound
 from pymc_dirdp.models.graph import Node, operation, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import read_outcomes
-from pymc_dirdp.models.outcomes import Inputs, Outcomes, Statements, n_row_arrays, refused
+from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, n_row_arrays, refused
 from pymc_dirdp.models.record_rows import jointly_observed
 from pymc_dirdp.models.without_data import refuse_free_variables
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
 __all__ = [
-    "KINDS",
-    "ModelOptions",
     "ModelRead",
     "expected_name",
     "has_likelihood",
@@ -38,9 +34,6 @@ __all__ = [
     "term_name",
 ]
 
-KINDS = ("geometric", "gaussian", "joint")
-"""The mechanisms whose likelihood is known; that of joint noise is for tables of two cells."""
-_UNITS = ("record", "trial")
 _NOBODY = "nobody"
 
 
@@ -60,73 +53,6 @@ def term_name(*names: str) -> str:
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """What is said about a model of any discrete data, checked. All of it is public.
-
-    See :func:`pymc_dirdp.private_model` for each of them.
-    """
-
-    public: Iterable[str] | bool = ()
-    levels: Mapping[str, int] | None = None
-    counts: Iterable[str] = ()
-    jointly: Iterable[Iterable[str]] = ()
-    support: Mapping[str, Any] | None = None
-    unit: str | None = None
-    contribution: int = 1
-    adjacency: str | None = None
-    mechanism: str = "auto"
-    weights: Mapping[str, float] | None = None
-    disjoint: Iterable[Iterable[str]] | None = None
-    max_cells: int = 10_000
-
-    def __post_init__(self) -> None:
-        public: Any = self.public if isinstance(self.public, bool) else names_of("public", self.public)
-        levels = {name: integer(1, **{f"levels[{name!r}]": k}) for name, k in dict(self.levels or {}).items()}
-        checked = {
-            "public": public,
-            "levels": levels,
-            "counts": names_of("counts", self.counts),
-            "jointly": tuple(names_of("each group of jointly", one) for one in names_of("jointly", self.jointly)),
-            "support": dict(self.support or {}),
-            "contribution": integer(1, contribution=self.contribution),
-            "max_cells": integer(2, max_cells=self.max_cells),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        if self.unit is not None:
-            one_of(_UNITS, unit=self.unit)
-        one_of(("auto", *KINDS), mechanism=self.mechanism)
-        adjacency_named(self.relation)
-
-    @cached_property
-    def relation(self) -> str:
-        """The adjacency, by default add-remove where the number of people is what is counted."""
-        return self.adjacency or ("add-remove" if self.counts else "replace-one")
-
-    @cached_property
-    def statements(self) -> Statements:
-        """What a reader of models needs of it."""
-        checked: Any = self
-        return Statements(
-            public=checked.public,
-            levels=checked.levels,
-            counts=checked.counts,
-            support=checked.support,
-            trials_are_people=self.unit == "trial",
-            records_are_public=adjacency_named(self.relation).records_are_public,
-            max_cells=self.max_cells,
-        )
-
-
-def names_of(argument: str, names: Iterable[Any]) -> tuple[Any, ...]:
-    """A list of names or of groups of them, and an error for a text or anything else."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ArgumentError(f"Expected {argument} to be a list of names: write ['name'].")
-    return tuple(names)
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class ModelRead:
     """A model that was read: what is public of it, and the functions that count its records."""
@@ -135,14 +61,13 @@ class ModelRead:
     free: list[Node]
     inputs: Inputs
     outcomes: list[Outcomes]
-    is_public: bool
-    most: int
+    said: ModelOptions
     secret: list[Node]
     records: frozenset[int]
     dims: frozenset[str]
 
 
-def read_model(model: pm.Model, options: ModelOptions) -> ModelRead:
+def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     """Read all observed variables of a model. No observation is looked at but to refuse one that is a covariate, too.
 
     Raises
@@ -150,14 +75,13 @@ def read_model(model: pm.Model, options: ModelOptions) -> ModelRead:
     UnsupportedModelError, ArgumentError
         It names the variable, the reason and a way out.
     """
-    said, most = options.statements, options.contribution
     if not model.observed_RVs:
         raise UnsupportedModelError(
             "No private model is made of this one: it observes nothing. Give its discrete variables observed=; a "
             "recipient gives made-up observations of the same kind."
         )
     observed = [str(rv.name) for rv in model.observed_RVs]
-    groups: Any = options.jointly
+    groups = said.jointly
     together = [name for group in groups for name in group]
     if len(set(together)) < len(together):
         raise ArgumentError("Some observed variable is in jointly twice. Name it in one group.")
@@ -174,7 +98,7 @@ def read_model(model: pm.Model, options: ModelOptions) -> ModelRead:
     for rv in model.observed_RVs:
         name, stored = str(rv.name), stored_observations(rv, model)
         secret.append(stored)
-        if (known := known_bound(name, model)) is not None and known[1].records > most:
+        if (known := known_bound(name, model)) is not None and known[1].records > said.contribution:
             raise ArgumentError(
                 f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Say "
                 f"contribution={known[1].records}, or count with contribution=1."
@@ -199,13 +123,11 @@ def read_model(model: pm.Model, options: ModelOptions) -> ModelRead:
     alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
     outcomes = [one for name, one in alone.items() if name not in together]
     outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
-    _refuse_shared_rows(outcomes, said, options)
-    return ModelRead(
-        model, free, inputs, outcomes, said.records_are_public, most, secret, frozenset(records), frozenset(dims)
-    )
+    _refuse_shared_rows(outcomes, said)
+    return ModelRead(model, free, inputs, outcomes, said, secret, frozenset(records), frozenset(dims))
 
 
-def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: Statements, options: ModelOptions) -> None:
+def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> None:
     """Refuse tables whose rows hold the same people, if their numbers are private: their likelihoods do not multiply.
 
     Given the free variables, the answers of a person are independent. But each table would have row sizes of its own.
@@ -213,7 +135,7 @@ def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: Statements, options:
     unknown = [
         one.name for one in outcomes if one.kind == "records" and (one.totals is None or not said.records_are_public)
     ]
-    apart = [set(group) for group in options.disjoint or ()]
+    apart = [set(group) for group in said.disjoint or ()]
     if len(unknown) < 2 or (apart and all(len(group & set(unknown)) < 2 for group in apart)):
         return
     both = ", ".join(map(repr, unknown))
@@ -243,12 +165,14 @@ def layout_of(one: Outcomes, found: ModelRead) -> Layout:
         labels = outcomes if len(outcomes) > 1 else (*outcomes, _NOBODY)
         return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
     if len(rows) == 1:
-        return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=found.is_public)
-    if found.is_public and (one.totals is None or found.most > 1):
+        return Layout(
+            (len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=found.said.records_are_public
+        )
+    if found.said.records_are_public and (one.totals is None or found.said.contribution > 1):
         cells = tuple(f"{row} | {outcome}" for row in rows for outcome in outcomes)
         return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
     dims = (f"{one.name}_row", f"{one.name}_outcome")
-    return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=found.is_public)
+    return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=found.said.records_are_public)
 
 
 def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:
@@ -283,7 +207,7 @@ def _records_name(one: Outcomes) -> str:
 
 def _made_up_totals(one: Outcomes, found: ModelRead, laid: Layout) -> Any:
     """The public numbers of records of the rows; any numbers where they are private."""
-    if not found.is_public:
+    if not found.said.records_are_public:
         return 2
     if len(laid.shape) == 2:
         return one.totals
@@ -295,7 +219,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     tables = table_model(found, None)
     options: dict[str, Any] = {
         "adjacency": said.relation,
-        "contribution": found.most,
+        "contribution": found.said.contribution,
         "public_n": [
             _records_name(one)
             for one in found.outcomes
@@ -305,7 +229,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     }
     plans: list[Plan] = []
     problem: Exception | None = None
-    for kind in KINDS if said.mechanism == "auto" else (said.mechanism,):
+    for kind in NOISES if said.mechanism == "auto" else (said.mechanism,):
         try:
             one = plan(guarantee, tables, mechanism=kind, **options)
         except (UnattainableError, ArgumentError) as error:

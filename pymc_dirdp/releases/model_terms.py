@@ -20,7 +20,7 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.noisy_rows import PublishedRows
+from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
 from pymc_dirdp.models.without_data import check_nothing_left, public_deterministics, without_data
@@ -83,13 +83,13 @@ def _rows_term(log_weights: Any, shape: tuple[int, int], totals: tuple[int, ...]
     """
     tell_jax()
     noisy, noise = _held(shape, f"{name}_noisy"), _held((3,), f"{name}_noise")
-    rows = PublishedRows(None if totals is None else np.array(totals, dtype=np.int64))
+    rows = NoisyRows(None if totals is None else np.array(totals, dtype=np.int64))
     value, _ = CountsLogp(rows, name, shape).make_node(log_weights, noisy, noise).outputs
 
     def publish(cell_noise: CellNoise | None, published: Array) -> None:
         assert cell_noise is not None
         noisy.set_value(np.array(published, dtype=np.float64).reshape(shape))
-        noise.set_value(np.array([cell_noise.is_normal, cell_noise.slope, cell_noise.constant]))
+        noise.set_value(cell_noise.numbers)
 
     publish(CellNoise(False, 1.0, 0.0), np.zeros(shape))
     return _Term(value if totals is not None else value - pt.exp(log_weights).sum(), publish, (noisy, noise))
@@ -210,7 +210,7 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             f"The release has the tables {', '.join(sorted(parts))}, and the model observes "
             f"{', '.join(one.name for one in found.outcomes)}. Take the model that was released."
         )
-    hidden = found.records if not found.is_public else frozenset[int]()
+    hidden = found.records if not found.said.records_are_public else frozenset[int]()
     kept = public_deterministics(found.model, found.free, hidden, found.dims)
     private = without_data(found.model, found.free, kept)
     terms: dict[str, _Term] = {}
@@ -241,7 +241,9 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             pm.Potential(_new(term_name(*names), found), pm.math.logsumexp(radii))
     known = {length for rv in found.free for length in found.model.rvs_to_values[rv].type.shape if length is not None}
     own = [node for term in terms.values() for node in term.holds]
-    check_nothing_left(private, found.secret, own, found.records, lengths | (known if found.is_public else set()))
+    check_nothing_left(
+        private, found.secret, own, found.records, lengths | (known if found.said.records_are_public else set())
+    )
 
     def publish(noise: Mapping[str, CellNoise], noisy: Mapping[str, Array]) -> None:
         for name, term in terms.items():
@@ -270,7 +272,7 @@ def _term(one: Outcomes, found: ModelRead, part: PlannedTable, most: float | Non
     if rows > 1:
         dims = (f"{one.name}_row",)
         private.add_coord(dims[0], tuple(map(str, one.rows)))
-    if found.is_public:
+    if found.said.records_are_public:
         shares = pm.Dirichlet(_new(shares_name(one.name), found), np.ones(rows), dims=dims)
         weights = (pt.log(shares)[:, None] + log_p).reshape((1, rows * cells))
         return _rows_term(weights, (1, rows * cells), (part.n_records or 0,), one.name)

@@ -90,7 +90,8 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
     points = np.array([(a, b, 1 - a - b) for a in middles for b in middles if a + b < 1 - 1e-9])
     logs = np.log(points) @ (np.array([1.0, 2.0, 0.5]) - 1)
     for size, output in batches:
-        rows = [NoisyRows(mechanism.noise.cell_noise, np.array([output], dtype=float), np.array([size]))] * len(points)
+        published = (np.array([output], dtype=float), mechanism.noise.cell_noise.numbers)
+        rows = [NoisyRows(np.array([size]), published)] * len(points)
         logs += [row.likelihood(np.log(p[None]))[0] for row, p in zip(rows, points, strict=True)]
     weights = np.exp(logs - logs.max())
     means = points @ mechanism.worths

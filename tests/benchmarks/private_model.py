@@ -26,9 +26,10 @@ from numba import njit
 from pymc.distributions.transforms import ordered
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.releases import model_terms
 from pymc_dirdp.releases.model_plan import KNOWN, Chain, noisy_data, prior_data
-from pymc_dirdp.releases.model_tables import ModelOptions, planned_tables, read_model
+from pymc_dirdp.releases.model_tables import planned_tables, read_model
 
 FILE = Path(__file__).with_suffix(".csv")
 LEVELS = (0.5, 0.8, 0.95)
@@ -123,7 +124,7 @@ def run(name, sets=None, forecast=True, minutes=math.inf):
     plans = {epsilon: planned_tables(one, found, options) for epsilon, one in guarantees.items()}
     expected = forecasts(model, said, n_records, guarantees) if forecast else {}
     terms = model_terms.with_terms(found, plans[min(sets)], None)
-    with mock.patch.object(model_terms, "PublishedRows", Naive):
+    with mock.patch.object(model_terms, "NoisyRows", Naive):
         naive_terms = model_terms.with_terms(found, plans[min(sets)], None)
     aware, naive = Chain(terms, found), Chain(naive_terms, found)
     simulate = prior_data(found, terms.model, n_records)

@@ -8,7 +8,7 @@ from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp import mechanisms
 from pymc_dirdp.inference.analyst_priors import Beliefs
-from pymc_dirdp.inference.noisy_rows import NoisyRows, PublishedRows, noisy_rows
+from pymc_dirdp.inference.noisy_rows import NoisyRows, noisy_rows
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 
@@ -19,6 +19,10 @@ def noise_of(rng, largest=20.0):
     scale = float(np.exp(rng.uniform(np.log(0.3), np.log(largest))))
     normal = bool(rng.integers(2))
     return CellNoise(normal, 1 / (2 * scale**2) if normal else 1 / scale, -1.3)
+
+
+def rows_of(noise, noisy, totals):
+    return NoisyRows(totals, (noisy, noise.numbers))
 
 
 def terms(x, weights, noise, noisy):
@@ -33,7 +37,7 @@ def test_public_rows_are_the_sum_over_all_tables(seed):
     p = rng.dirichlet(np.full(cells, rng.choice([0.1, 1.0, 10.0])))
     x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
     logs = gammaln(n + 1) + terms(x, p, noise, noisy).sum(axis=1)
-    value, means = NoisyRows(noise, noisy, np.array([n])).likelihood(np.log(p)[None])
+    value, means = rows_of(noise, noisy, np.array([n])).likelihood(np.log(p)[None])
     assert value == pytest.approx(logsumexp(logs), rel=1e-13, abs=1e-13)
     np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-11, atol=1e-12)
 
@@ -49,7 +53,7 @@ def test_short_rows_have_fewer_waves_than_are_taken_at_once(normal):
         p = np.maximum(rng.dirichlet(np.full(cells, 0.1)), 1e-200)
         x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
         logs = gammaln(n + 1) + terms(x, p, noise, noisy).sum(axis=1)
-        value, means = NoisyRows(noise, noisy, np.array([n])).likelihood(np.log(p)[None])
+        value, means = rows_of(noise, noisy, np.array([n])).likelihood(np.log(p)[None])
         assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
         np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
 
@@ -61,7 +65,7 @@ def test_private_rows_are_sums_over_all_counts(seed):
     mu = np.exp(rng.uniform(-3, 4, size=(3, 4)))
     x = np.arange(1500.0)[:, None, None]
     logs = terms(x, mu, noise, noisy)
-    value, means = NoisyRows(noise, noisy, None).likelihood(np.log(mu))
+    value, means = rows_of(noise, noisy, None).likelihood(np.log(mu))
     assert value == pytest.approx(logsumexp(logs, axis=0).sum(), rel=1e-13)
     np.testing.assert_allclose(means, (np.exp(logs - logsumexp(logs, axis=0)) * x).sum(axis=0), rtol=1e-11)
 
@@ -78,7 +82,7 @@ def test_long_rows_are_convolutions_also_where_the_shares_are_wrong(seed):
     for p, z in zip(tried, noisy, strict=True):
         one = terms(x, p, noise, z)
         total = np.array([logsumexp(total[: i + 1] + one[: i + 1][::-1]) for i in range(n + 1)])
-    value, means = NoisyRows(noise, noisy[None], np.array([n])).likelihood(np.log(tried)[None])
+    value, means = rows_of(noise, noisy[None], np.array([n])).likelihood(np.log(tried)[None])
     assert value == pytest.approx(total[n] + gammaln(n + 1), abs=1e-10)
     assert means.sum() == pytest.approx(n, rel=1e-10)
 
@@ -88,7 +92,7 @@ def test_long_rows_are_convolutions_also_where_the_shares_are_wrong(seed):
 def test_means_are_the_gradient_and_two_evaluations_are_equal(cells, totals):
     rng = np.random.default_rng(cells)
     for normal in (False, True):
-        rows = NoisyRows(CellNoise(normal, 0.3, -1.0), rng.integers(-3, 20, size=(2, cells)).astype(float), totals)
+        rows = rows_of(CellNoise(normal, 0.3, -1.0), rng.integers(-3, 20, size=(2, cells)).astype(float), totals)
         logs = np.log(rng.dirichlet(np.ones(cells), size=2) * (1 if totals is not None else 300))
         value, means = rows.likelihood(logs)
         step = rng.normal(size=logs.shape) * 1e-5
@@ -105,14 +109,14 @@ def test_cells_that_are_impossible():
             logs = np.full((1, cells), 0.0)
             logs[0, 0] = -np.inf
             near = np.where(np.isinf(logs), -60.0, logs)
-            rows = NoisyRows(noise, np.full((1, cells), 4.0), totals)
+            rows = rows_of(noise, np.full((1, cells), 4.0), totals)
             value, means = rows.likelihood(logs)
             assert value == pytest.approx(rows.likelihood(near)[0], abs=1e-10)
             assert means[0, 0] == 0
-    nothing = NoisyRows(noise, np.zeros((1, 3)), np.array([5])).likelihood(np.full((1, 3), -np.inf))
+    nothing = rows_of(noise, np.zeros((1, 3)), np.array([5])).likelihood(np.full((1, 3), -np.inf))
     assert nothing[0] == -np.inf
     assert not nothing[1].any()
-    assert NoisyRows(noise, np.zeros((1, 3)), None).likelihood(np.full((1, 3), np.nan))[0] == -np.inf
+    assert rows_of(noise, np.zeros((1, 3)), None).likelihood(np.full((1, 3), np.nan))[0] == -np.inf
 
 
 @pytest.mark.parametrize("kind", ["GeometricMechanism", "DiscreteGaussianMechanism", "ZeroSumGeometricMechanism"])
@@ -127,14 +131,20 @@ def test_the_noise_of_a_cell_is_that_of_its_mechanism(kind, parameter):
 def test_arrays_that_must_not_be_written_to():
     """JAX and nutpie hand out such arrays."""
     noise, noisy, logs = CellNoise(False, 0.5, -1.0), np.full((1, 3), 4.0), np.log(np.full((1, 3), 1 / 3))
-    expected = NoisyRows(noise, noisy, np.array([12])).likelihood(logs)
+    expected = rows_of(noise, noisy, np.array([12])).likelihood(logs)
     for array in (noisy, logs):
         array.flags.writeable = False
-    numbers = np.array([0.0, noise.slope, noise.constant])
-    rows = PublishedRows(np.array([12]))
-    for found in (rows.likelihood(logs, noisy, numbers), rows.compiled()(logs, noisy, numbers)):
+    numbers = noise.numbers
+    rows = NoisyRows(np.array([12]))
+    held = rows_of(noise, noisy, np.array([12]))
+    for found in (
+        rows.likelihood(logs, noisy, numbers),
+        rows.compiled()(logs, noisy, numbers),
+        held.compiled()(logs),
+        held.compiled()(logs[0]),
+    ):
         assert found[0] == expected[0]
-        assert np.array_equal(found[1], expected[1])
+        assert np.array_equal(np.reshape(found[1], (1, 3)), expected[1])
     for bad in (np.nan, np.inf):
         assert rows.compiled()(np.full((1, 3), bad), noisy, numbers)[0] == -np.inf
 
@@ -148,6 +158,7 @@ def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
     rows, p = noisy_rows(output, Beliefs()), rng.dirichlet(np.ones(cells))
     assert rows is not None
     assert rows.tables is not None
+    assert rows.compiled() is None
     value, means = rows.likelihood(np.log(p)[None])
     x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
     (seen,) = output.row_likelihoods()[0]
@@ -156,7 +167,7 @@ def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
     assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
     # A list that is read one record off is another likelihood.
-    moved = NoisyRows(rows.noise, rows.noisy, rows.totals, np.roll(rows.tables, 1, axis=-1))
+    moved = NoisyRows(rows.totals, rows.published, np.roll(rows.tables, 1, axis=-1))
     assert abs(moved.likelihood(np.log(p)[None])[0] - value) > 1e-6
 
 

@@ -19,9 +19,10 @@ from scipy.stats import poisson
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, InternalError, ReleaseError, UnsupportedModelError
 from pymc_dirdp.models.graph import compiled_plainly, is_random
+from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import model_terms
-from pymc_dirdp.releases.model_tables import ModelOptions, read_model
+from pymc_dirdp.releases.model_tables import read_model
 from pymc_dirdp.releases.opened import opened
 from tests.releases import any_models
 from tests.releases.any_models import ACCEPTED, REFUSED
@@ -139,7 +140,7 @@ def items(n=5, outcomes=2):
 @pytest.mark.parametrize("most", [1, 2])
 def test_joint_noise_against_all_tables(guarantee, most, tmp_path):
     """Noise that three tables share: the sum over the counts of all of them, which no product over tables is."""
-    private = dirdp.private_model(guarantee, items(), mechanism="joint", max_records_per_person=most)
+    private = dirdp.private_model(guarantee, items(), mechanism="joint", contribution=most)
     release = dirdp.releases.release_of(private)
     stored = opened(release)
     (parts,) = stored.plan.together
