@@ -159,20 +159,18 @@ class Layout:
 
 def layout_of(one: Outcomes, found: ModelRead) -> Layout:
     """The table in which the records of an observed variable are counted."""
-    outcomes, rows = tuple(map(str, one.labels)), tuple(map(str, one.rows))
+    outcomes, rows, public = tuple(map(str, one.labels)), tuple(map(str, one.rows)), found.said.records_are_public
     if one.kind == "counts":
         # A table has two cells at least.
         labels = outcomes if len(outcomes) > 1 else (*outcomes, _NOBODY)
         return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
     if len(rows) == 1:
-        return Layout(
-            (len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=found.said.records_are_public
-        )
-    if found.said.records_are_public and (one.totals is None or found.said.contribution > 1):
+        return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=public)
+    if public and (one.totals is None or found.said.contribution > 1):
         cells = tuple(f"{row} | {outcome}" for row in rows for outcome in outcomes)
         return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
     dims = (f"{one.name}_row", f"{one.name}_outcome")
-    return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=found.said.records_are_public)
+    return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=public)
 
 
 def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:

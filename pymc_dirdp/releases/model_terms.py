@@ -210,7 +210,8 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             f"The release has the tables {', '.join(sorted(parts))}, and the model observes "
             f"{', '.join(one.name for one in found.outcomes)}. Take the model that was released."
         )
-    hidden = found.records if not found.said.records_are_public else frozenset[int]()
+    public = found.said.records_are_public
+    hidden = frozenset[int]() if public else found.records
     kept = public_deterministics(found.model, found.free, hidden, found.dims)
     private = without_data(found.model, found.free, kept)
     terms: dict[str, _Term] = {}
@@ -241,9 +242,7 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             pm.Potential(_new(term_name(*names), found), pm.math.logsumexp(radii))
     known = {length for rv in found.free for length in found.model.rvs_to_values[rv].type.shape if length is not None}
     own = [node for term in terms.values() for node in term.holds]
-    check_nothing_left(
-        private, found.secret, own, found.records, lengths | (known if found.said.records_are_public else set())
-    )
+    check_nothing_left(private, found.secret, own, found.records, lengths | (known if public else set()))
 
     def publish(noise: Mapping[str, CellNoise], noisy: Mapping[str, Array]) -> None:
         for name, term in terms.items():
