@@ -53,7 +53,8 @@ def admissions():
         i, j, k = np.indices(table.shape)
         of, refusals = (pt.concatenate([[0.0], each])[k] for each in (size, refusal))
         logits = (refused + refusals) * i + woman * j + both * i * j + of
-        pm.Multinomial("table", n=table.sum(), p=pt.special.softmax(logits.ravel()), observed=table.ravel())
+        p = pt.special.softmax(logits.ravel())
+        pm.Multinomial("table", n=table.sum(), p=p, observed=table.ravel())
     return model, dirdp.private_model(dirdp.PureDP(epsilon=0.05), model, unit="trial")
 
 

@@ -275,6 +275,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return reach is not None and (cells == 2 or (reach <= _QUICK and cells <= _FEW_CELLS))
 
     @cached_property
+    @override
     def alike_alone(self) -> NoisyCounts:
         """Noise of this table alone with the same standard deviation."""
         kind = ZeroSumGeometricMechanism if self.noise.zero_sum else GeometricMechanism

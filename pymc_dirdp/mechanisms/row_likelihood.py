@@ -142,6 +142,11 @@ class ReadsOutputs:
         """The noise on each cell, where the output is the counts with a noise that is Laplace or normal; or None."""
         return None
 
+    @property
+    def alike_alone(self) -> Any:
+        """Noise of the same size on this table alone: itself, where no other table shares it."""
+        return self
+
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
         """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""
         return None

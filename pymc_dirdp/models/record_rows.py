@@ -22,7 +22,7 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import SpecifyShape
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
-from pymc_dirdp.models.graph import Node, evaluate, operation, stored_shape
+from pymc_dirdp.models.graph import Node, evaluate, operation
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcomes import (
     Inputs,
@@ -59,12 +59,15 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     arrays = n_row_arrays(ancestors([log_p]), n) if n is not None else []
     columns, private = _covariates(name, arrays, model, said)
     public = [array for array in columns if array not in private]
-    patterns, inverse = _patterns(name, public)
-    grid = list(itertools.product(*(range(said.levels[str(array.name)]) for array in private)))
-    total_rows = len(patterns) * len(grid)
+    first, pattern = _patterns(name, public, n or 1)
+    levels = [said.levels[str(array.name)] for array in private]
+    total_rows = len(first) * math.prod(levels)
     if total_rows > said.max_cells:
         raise too_many(name, total_rows, said)
-    tables = _arrays_of_rows(public, patterns, private, grid)
+    grid = list(itertools.product(*map(range, levels)))
+    tables = {array: np.repeat(evaluate(array)[first], len(grid), axis=0) for array in public}
+    for array, codes in zip(private, zip(*grid, strict=True), strict=True):
+        tables[array] = np.array(codes * len(first), dtype=array.type.dtype)
     short, entry = _with_rows(log_p, value, tables, n, total_rows, model, rv) if batch else (log_p, value)
     support = _support(rv, short, entry, core, inputs, said)
     if total_rows * len(support) > said.max_cells:
@@ -81,18 +84,14 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     def each(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         own = np.asarray(evaluate(stored_observations(records[name], records)))
         codes = _codes(name, own.reshape(-1, *shape[len(batch) :]), support)
-        row: NDArray[np.int64] = np.zeros(len(codes), dtype=np.int64) if inverse is None else inverse
-        for array in private:
-            row = row * said.levels[str(array.name)] + _levels(name, array, said)
+        row = pattern
+        for array, length in zip(private, levels, strict=True):
+            row = row * length + _codes_below(length, array)
         return row, codes
 
-    totals = None
-    if said.records_are_public and not private:
-        row = np.zeros(n or 1, dtype=np.int64) if inverse is None else inverse
-        totals = tuple(np.bincount(row, minlength=total_rows).tolist())
-    labelled = _row_labels(public, patterns, private, grid)
+    totals = tuple(np.bincount(pattern).tolist()) if said.records_are_public and not private else None
     read = _counted(each, (total_rows, len(support)))
-    return Outcomes(name, "records", labels, labelled, rows, None, totals, n or 1, read, each)
+    return Outcomes(name, "records", labels, _row_labels(tables, total_rows), rows, None, totals, n or 1, read, each)
 
 
 def _counted(each: Callable[[pm.Model], Any], shape: tuple[int, int]) -> Callable[[pm.Model], NDArray[np.int64]]:
@@ -192,53 +191,28 @@ def _covariates(
     return list(arrays), private
 
 
-def _patterns(name: str, public: Sequence[Node]) -> tuple[list[NDArray[Any]], NDArray[np.int64] | None]:
-    """The different rows of the public covariates, in order, and which of them each record has."""
+def _patterns(name: str, public: Sequence[Node], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A record with each of the different values of the public covariates, in order, and which of these each has."""
     if not public:
-        return [np.empty(0)], None
-    columns = [np.asarray(evaluate(array)) for array in public]
-    flat = np.concatenate([one.reshape(len(one), -1).astype(np.float64) for one in columns], axis=1)
+        return np.zeros(1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    flat = np.concatenate([evaluate(array).reshape(n, -1).astype(np.float64) for array in public], axis=1)
     if not np.all(np.isfinite(flat)):
         raise refused(name, "has a public covariate with missing values", "Give them a category of their own.")
-    patterns, inverse = np.unique(flat, axis=0, return_inverse=True)
-    return list(patterns), np.asarray(inverse, dtype=np.int64).reshape(-1)
+    _, first, pattern = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+    return first.astype(np.int64), pattern.astype(np.int64).reshape(-1)
 
 
-def _arrays_of_rows(
-    public: Sequence[Node], patterns: Sequence[NDArray[Any]], private: Sequence[Node], grid: Sequence[tuple[int, ...]]
-) -> dict[Node, NDArray[Any]]:
-    """The covariates with an entry for each row of the table."""
-    rows = [(pattern, codes) for pattern in patterns for codes in grid]
-    found: dict[Node, NDArray[Any]] = {}
-    start = 0
-    for array in public:
-        inner = stored_shape(array)[1:]
-        size = math.prod(inner)
-        values = np.array([pattern[start : start + size] for pattern, _ in rows]).reshape(len(rows), *inner)
-        found[array] = values.astype(array.type.dtype)
-        start += size
-    for k, array in enumerate(private):
-        found[array] = np.array([codes[k] for _, codes in rows], dtype=array.type.dtype)
-    return found
-
-
-def _row_labels(
-    public: Sequence[Node], patterns: Sequence[NDArray[Any]], private: Sequence[Node], grid: Sequence[tuple[int, ...]]
-) -> tuple[Any, ...]:
+def _row_labels(tables: Mapping[Node, NDArray[Any]], rows: int) -> tuple[Any, ...]:
     """What the rows are called: by the values of the covariates."""
-    if not public and not private:
+    if not tables:
         return (0,)
     labels = []
-    for pattern in patterns:
-        for codes in grid:
-            parts, start = [], 0
-            for k, array in enumerate(public):
-                size = math.prod(stored_shape(array)[1:])
-                held = ", ".join(f"{one:.17g}" for one in pattern[start : start + size])
-                parts.append(f"{array.name or f'x{k}'}={held if size == 1 else f'({held})'}")
-                start += size
-            parts += [f"{array.name}={code}" for array, code in zip(private, codes, strict=True)]
-            labels.append("; ".join(parts))
+    for row in range(rows):
+        parts = []
+        for k, (array, table) in enumerate(tables.items()):
+            held = ", ".join(f"{float(one):.17g}" for one in np.ravel(table[row]))
+            parts.append(f"{array.name or f'x{k}'}={held if table[row].size == 1 else f'({held})'}")
+        labels.append("; ".join(parts))
     return tuple(labels)
 
 
@@ -402,11 +376,11 @@ def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArr
     return codes
 
 
-def _levels(name: str, array: Node, said: ModelOptions) -> NDArray[np.int64]:
-    codes = np.asarray(evaluate(array)).astype(np.int64)
-    if np.any(codes < 0) or np.any(codes >= said.levels[str(array.name)]):
+def _codes_below(length: int, array: Node) -> NDArray[np.int64]:
+    codes = evaluate(array).astype(np.int64)
+    if np.any(codes < 0) or np.any(codes >= length):
         raise DataError(
-            f"Some code of {array.name!r} is not below levels={{{str(array.name)!r}: {said.levels[str(array.name)]}}}, "
-            "or is missing. Check the data."
+            f"Some code of {array.name!r} is not below levels={{{str(array.name)!r}: {length}}}, or is missing. Check "
+            "the data."
         )
     return codes

@@ -21,7 +21,6 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
-from pymc_dirdp.mechanisms.joint_table import JointTableMechanism
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.outcomes import NOISES, ModelOptions, Outcomes
@@ -29,11 +28,9 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.model_tables import (
     ModelRead,
-    expected_name,
     layout_of,
     planned_tables,
     read_model,
-    shares_name,
 )
 from pymc_dirdp.releases.model_terms import ModelTerms, with_terms
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
@@ -185,10 +182,7 @@ def noisy_data(
     """Made-up counts with the noise of a plan."""
     noise, noisy = {}, {}
     for part in parts:
-        name, mechanism = part.table.name, part.mechanism
-        if isinstance(mechanism, JointTableMechanism):
-            mechanism = mechanism.alike_alone
-        assert mechanism.cell_noise is not None
+        name, mechanism = part.table.name, part.mechanism.alike_alone
         noise[name] = mechanism.cell_noise
         noisy[name] = mechanism.releases(counts[name], 1, random_seed=rng)[0]
     return noise, noisy
@@ -280,10 +274,10 @@ def _drawn_counts(
         shares = rng.dirichlet(np.ones(rows))
         n = sum(one.totals) if one.totals is not None else one.n_records or 0
         counts[one.name] = rng.multinomial(n, (shares[:, None] * p).ravel())
-        return {shares_name(one.name): shares}
+        return {f"{one.name}_shares": shares}
     expected = np.full(rows, size / rows)
     counts[one.name] = rng.poisson(expected[:, None] * p)
-    return {expected_name(one.name): expected}
+    return {f"{one.name}_expected": expected}
 
 
 def _laid(counts: Any, shape: tuple[int, ...]) -> Array:

@@ -24,32 +24,14 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
 __all__ = [
     "ModelRead",
-    "expected_name",
     "has_likelihood",
     "layout_of",
     "planned_tables",
     "read_model",
-    "shares_name",
     "table_model",
-    "term_name",
 ]
 
 _NOBODY = "nobody"
-
-
-def expected_name(name: str) -> str:
-    """The free variable of the expected numbers of records of an observed variable."""
-    return f"{name}_expected"
-
-
-def shares_name(name: str) -> str:
-    """The free variable of the shares of the rows of an observed variable."""
-    return f"{name}_shares"
-
-
-def term_name(*names: str) -> str:
-    """The Potential of an observed variable, or of all that share one noise."""
-    return f"{'_'.join(names)}_release"
 
 
 @final

@@ -27,11 +27,8 @@ from pymc_dirdp.models.without_data import check_nothing_left, public_determinis
 from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
 from pymc_dirdp.releases.model_tables import (
     ModelRead,
-    expected_name,
     has_likelihood,
     layout_of,
-    shares_name,
-    term_name,
 )
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
@@ -231,15 +228,16 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             if one.name in shared:
                 terms[one.name] = _inside_term(_in_model(one.log_p, found.inputs, private)[0], part)
                 continue
+            name = _new(f"{one.name}_release", found)
             terms[one.name] = _term(one, found, part, None if given is None else positive(n_prior=given))
-            pm.Potential(_new(term_name(one.name), found), terms[one.name].logp)
+            pm.Potential(name, terms[one.name].logp)
     for group in chosen.together:
         names = [part.table.name for part in group]
         noise = group[0].mechanism.shared_noise
         assert noise is not None
         radii: Any = sum((terms[name].logp for name in names), start=pt.constant(noise.radius_log_weights))
         with private:
-            pm.Potential(_new(term_name(*names), found), pm.math.logsumexp(radii))
+            pm.Potential(_new(f"{'_'.join(names)}_release", found), pm.math.logsumexp(radii))
     known = {length for rv in found.free for length in found.model.rvs_to_values[rv].type.shape if length is not None}
     own = [node for term in terms.values() for node in term.holds]
     check_nothing_left(private, found.secret, own, found.records, lengths | (known if public else set()))
@@ -272,11 +270,11 @@ def _term(one: Outcomes, found: ModelRead, part: PlannedTable, most: float | Non
         dims = (f"{one.name}_row",)
         private.add_coord(dims[0], tuple(map(str, one.rows)))
     if found.said.records_are_public:
-        shares = pm.Dirichlet(_new(shares_name(one.name), found), np.ones(rows), dims=dims)
+        shares = pm.Dirichlet(_new(f"{one.name}_shares", found), np.ones(rows), dims=dims)
         weights = (pt.log(shares)[:, None] + log_p).reshape((1, rows * cells))
         return _rows_term(weights, (1, rows * cells), (part.n_records or 0,), one.name)
     upper = _held((), f"{one.name}_most")
-    name = _new(expected_name(one.name), found)
+    name = _new(f"{one.name}_expected", found)
     expected: Any = pm.Uniform(name, 0, upper, shape=None if dims else (rows,), dims=dims)
     term = _rows_term(pt.log(expected)[:, None] + log_p, (rows, cells), None, one.name)
 

@@ -22,6 +22,7 @@ from pymc_dirdp.models.graph import compiled_plainly, is_random
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import model_terms
+from pymc_dirdp.releases.model_plan import noisy_data
 from pymc_dirdp.releases.model_tables import read_model
 from pymc_dirdp.releases.opened import opened
 from tests.releases import any_models
@@ -176,6 +177,12 @@ def test_joint_noise_is_less_and_is_taken_by_auto():
     }
     assert sds["auto"] == sds["joint"]
     assert max(sds["joint"]) < 0.7 * min(sds["geometric"])
+    # A forecast adds noise of the same size to each table by itself.
+    planned = dirdp.plan(PURE, items(), any_model=True, simulations=0).tables
+    noise, _ = noisy_data(
+        planned.parts, dict.fromkeys(["first", "second", "third"], np.array([3.0, 2.0])), any_models.rng()
+    )
+    assert [one.sd for one in noise.values()] == pytest.approx(sds["joint"], rel=0.03)
 
 
 def test_joint_noise_is_for_two_outcomes_and_the_way_out_works(ledger):
