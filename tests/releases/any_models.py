@@ -1,4 +1,4 @@
-"""Forty-two ordinary models of discrete data, as people write them: those that are accepted, and those that are not.
+"""Forty-seven ordinary models of discrete data, as people write them: those that are accepted, and those that are not.
 
 Each function makes a model and what to say about it. The data are drawn anew in each. `likelihood_by_hand` sums over
 all tables that a release may stand for, with probabilities that PyMC says for each record.
@@ -29,11 +29,11 @@ def accepted(**said):
     return kept
 
 
-def refused(match, **said):
-    """What the refusal says, and what is said about the model."""
+def refused(match, instead, **said):
+    """What the refusal says, the model that is the way out, and what is said about the model."""
 
     def kept(make):
-        REFUSED[make.__name__] = (make, match, said)
+        REFUSED[make.__name__] = (make, match, instead, said)
         return make
 
     return kept
@@ -257,51 +257,80 @@ def items_of_private_groups():
     pm.Categorical("second", p=pt.special.softmax(ability[group][:, None] * np.arange(3.0), -1), observed=answers(3))
 
 
-@refused("jointly=", levels={"group": 3})
+@accepted(unit="trial", public=["y"])
+def table_with_shares():
+    p = pm.Dirichlet("p", a=pm.Gamma("a", 2, 1, shape=3), shape=(2, 3))
+    pm.Multinomial("y", n=[20, 30], p=p, observed=[[5, 5, 10], [10, 10, 10]])
+
+
+@accepted()
+def intervals():
+    below = pm.math.invprobit(np.array([-1.0, 0.0, 1.0]) - pm.Normal("mu"))
+    pm.Categorical("y", p=pt.diff(pt.concatenate([[0.0], below, [1.0]])), observed=answers(4))
+
+
+@accepted()
+def power_as_a_prior():
+    pm.Bernoulli("y", p=pm.Beta("p", 4, 1) * 0.9, observed=answers(2))
+
+
+@accepted()
+def two_answers_as_one():
+    p, q = pm.Beta("p", 1, 1), pm.Beta("q", 1, 1)
+    pm.Categorical("y", p=pt.stack([(1 - p) / 2, (1 - p) / 2, p * (1 - q), p * q]), observed=answers(4))
+
+
+@accepted()
+def missing_as_a_category():
+    p, absent = pm.Beta("p", 1, 1) * 0.9, pm.Beta("absent", 1, 9)
+    pm.Categorical("y", p=pt.stack([(1 - absent) * (1 - p), (1 - absent) * p, absent]), observed=answers(3))
+
+
+@refused("jointly=", "items_of_private_groups", levels={"group": 3})
 def items_apart():
     items_of_private_groups()
 
 
-@refused("pm.Multinomial", unit="trial")
+@refused("pm.Multinomial", "table_with_shares", unit="trial")
 def overdispersed_table():
     pm.DirichletMultinomial("y", n=[20, 30], a=pm.Gamma("a", 2, 1, shape=3), observed=[[5, 5, 10], [10, 10, 10]])
 
 
-@refused("real numbers")
+@refused("real numbers", "intervals")
 def real_outcomes():
     pm.Normal("y", pm.Normal("mu"), 1, observed=np.ones(N))
 
 
-@refused("counts=")
+@refused("counts=", "capped_counts")
 def counts_without_a_cap():
     pm.Poisson("y", pm.Gamma("rate", 2, 1), observed=answers(4))
 
 
-@refused("discrete free variable")
+@refused("discrete free variable", "mixture_of_binomials")
 def hidden_state():
     state = pm.Bernoulli("state", 0.5)
     pm.Bernoulli("y", p=pt.where(state, 0.2, 0.7), observed=answers(2))
 
 
-@refused("effect of single persons", public=True)
+@refused("effect of single persons", "hierarchical_logit", public=True)
 def person_effects():
     pm.Bernoulli("y", logit_p=pm.Normal("u", shape=N), observed=answers(2))
 
 
-@refused("is a Potential")
+@refused("is a Potential", "power_as_a_prior")
 def potentials():
     p = pm.Beta("p", 1, 1)
     pm.Potential("weights", pt.log(p) * 3)
     pm.Bernoulli("y", p=p * 0.9, observed=answers(2))
 
 
-@refused("depends on a random variable")
+@refused("depends on a random variable", "two_answers_as_one")
 def chained():
     first = pm.Bernoulli("first", pm.Beta("p", 1, 1), observed=answers(2))
     pm.Bernoulli("y", p=pt.where(first, pm.Beta("q", 1, 1), 0.5), observed=answers(2))
 
 
-@refused("missing values")
+@refused("missing values", "missing_as_a_category")
 def missing():
     pm.Bernoulli("y", p=pm.Beta("p", 1, 1) * 0.9, observed=np.ma.masked_array(answers(2), mask=np.arange(N) == 3))
 
