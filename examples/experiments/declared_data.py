@@ -1,7 +1,8 @@
 """Data sets with the categories of their code books, and with edges of bins that were chosen without looking at them.
 
-The data are those of the UCI repository (South German Credit, Nursery, Adult, Optical Recognition of Handwritten
-Digits), with the names of its descriptions as the first line. `tests/benchmarks` reads them by this file, too.
+The data are those of the UCI repository (South German Credit, Nursery, Adult, Default of Credit Card Clients, Optical
+Recognition of Handwritten Digits), with the names of its descriptions as the first line. `tests/benchmarks` reads them
+by this file, too.
 """
 
 import numpy as np
@@ -50,12 +51,25 @@ ADULT = {
     "hours-per-week": [20, 30, 35, 40, 41, 45, 50, 60],
     "income": "<=50K >50K",
 }
+# Months of delay, and amounts in New Taiwan dollars.
+CREDIT_CARD = {
+    "LIMIT_BAL": [20_000, 50_000, 100_000, 150_000, 200_000, 300_000, 500_000],
+    "SEX": range(1, 3),
+    "EDUCATION": range(7),
+    "MARRIAGE": range(4),
+    "AGE": [25, 30, 35, 40, 45, 50, 55, 60, 65],
+    **{f"PAY_{i}": range(-2, 9) for i in (0, 2, 3, 4, 5, 6)},
+    **{f"BILL_AMT{i}": [0, 1, 1000, 5000, 20_000, 50_000, 100_000, 200_000] for i in range(1, 7)},
+    **{f"PAY_AMT{i}": [1, 1000, 2000, 5000, 10_000, 20_000, 50_000] for i in range(1, 7)},
+    "default payment next month": range(2),
+}
 # P1's digits: 64 numbers of dark points, from 0 to 16.
 DIGIT = {**{f"X{i}": [1, 3, 5, 7, 9, 11, 13, 15, 16] for i in range(1, 65)}, "class": range(10)}
 DATA = {
     "german_credit": (GERMAN, "credit_risk"),
     "nursery": (NURSERY, "class"),
     "adult": (ADULT, "income"),
+    "credit_card": (CREDIT_CARD, "default payment next month"),
     "digit": (DIGIT, "class"),
 }
 

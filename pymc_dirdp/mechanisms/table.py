@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, ClassVar, Self, override
 
@@ -412,6 +412,13 @@ class TableMechanism(Mechanism):
             `prior`, `adjacency` and `contribution`.
         """
         return cls.for_guarantee(guarantee, **facts)
+
+    @classmethod
+    def settings_compared(
+        cls, guarantee: Guarantee, prior: Array, n_records: int
+    ) -> "Iterable[tuple[str, Callable[[], TableMechanism]]]":
+        """Names and calibrations that :func:`pymc_dirdp.compare` shows beside what a plan can take."""
+        return ()
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

@@ -2,8 +2,9 @@
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
@@ -187,6 +188,19 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             data = _predicted(planned.prior, planned.n_records)
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))
         return calibrated(1.0 if smoothness is None else smoothness, accounting)
+
+    @classmethod
+    @override
+    def settings_compared(
+        cls, guarantee: Guarantee, prior: Array, n_records: int
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        # Up to so many posteriors it is calibrated exactly, which takes about a second.
+        most = _MOST_SEARCHED if guarantee.is_pure else _MOST_SEARCHED // 10
+        accounting = "exact" if number_of_tables(n_records, len(prior)) <= most else "proved"
+        facts: dict[str, Any] = {"prior": prior, "n_records": n_records, "accounting": accounting}
+        for sensitivity in ("smooth", "global"):
+            calibrated = partial(cls.for_guarantee, guarantee, sensitivity=sensitivity, **facts)
+            yield f"Hellinger, {sensitivity}", calibrated
 
     @classmethod
     @override

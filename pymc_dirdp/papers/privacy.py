@@ -10,6 +10,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, open_unit_interval, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.numerics.roots import largest_safe, last_safe, log_excess
+from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
 from pymc_dirdp.privacy.conversion import best_order, converted_deltas, log_delta_at
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.divergences import renyi_remove
@@ -83,46 +84,6 @@ def p1_theorem_1(
             f"delta_inf={delta_inf:g}, alpha_min={alpha_min:g}. Lower the order or r, or raise the prior."
         )
     return RenyiDP(order=order, epsilon=order / 2 * r**2 * delta_2_squared * _trigamma(argument))
-
-
-def p1_theorem_1_concentration(
-    *, order: float, epsilon: float, delta_2_squared: float = 2.0, delta_inf: float = 1.0, min_count: float = 0.0
-) -> float:
-    """The `r` of P1 Algorithm 1, line 1 (with Remark 2 for `min_count`), on the safe side of the root.
-
-    It solves
-    `epsilon = order / 2 * r**2 * delta_2_squared * psi'(1 + r * min_count + 3 * (order - 1) * r * delta_inf)`.
-    Algorithm 1 then takes `alpha = 1 + 4 * (order - 1) * r * delta_inf`.
-
-    Parameters
-    ----------
-    order, delta_2_squared, delta_inf
-        Same as in :func:`p1_theorem_1`.
-    epsilon : float
-        Target in nats, positive.
-    min_count : float
-        Public guarantee that every entry of the statistic is at least this.
-
-    Returns
-    -------
-    r : float
-        The largest concentration with a bound of at most `epsilon`; P1 Lemma 2 shows that the root is unique.
-
-    Examples
-    --------
-    >>> round(p1_theorem_1_concentration(order=5, epsilon=0.1), 4)
-    0.2776
-    """
-    order, epsilon, min_count = at_least(1, order=order), positive(epsilon=epsilon), at_least(0, min_count=min_count)
-    delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
-
-    def excess(r: float) -> float:
-        argument = 1 + r * min_count + 3 * (order - 1) * r * delta_inf
-        return math.log(order / 2 * r**2 * delta_2_squared * _trigamma(argument)) - math.log(epsilon)
-
-    # psi' <= psi'(1) gives a safe start, and the bound rises with r from 0 to infinity.
-    safe = math.sqrt(2 * epsilon / (order * delta_2_squared * _trigamma(1.0))) * (1 - 1e-12)
-    return last_safe(excess, start=safe)
 
 
 def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:

@@ -1,8 +1,10 @@
 """P4's truncated noise on counts."""
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
@@ -186,6 +188,15 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
             return cls(**facts, scale=1 / inverse)
 
         return mechanism(largest_safe(lambda inverse: log_excess(*mechanism(inverse).loss(guarantee))))
+
+    @classmethod
+    @override
+    def settings_compared(
+        cls, guarantee: Guarantee, prior: Array, n_records: int
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        for noise in _NOISES:
+            calibrated = partial(cls.for_guarantee, guarantee, prior=prior, n_records=n_records, noise_kind=noise)
+            yield f"Truncated {noise}", calibrated
 
     @property
     def _cells(self) -> int:

@@ -17,12 +17,9 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
 from pymc_dirdp.mechanisms.outputs import Draws
-from pymc_dirdp.mechanisms.registry import noises
+from pymc_dirdp.mechanisms.registry import by_kind, kinds, noises
 from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.papers.hellinger import HellingerMechanism
-from pymc_dirdp.papers.hellinger_distributions import number_of_tables
-from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.expected_kl import ExpectedKL, a_priori_kl, predicted_data, simulated_kl
 from pymc_dirdp.planning.options import TableOptions, TablePlanning
 from pymc_dirdp.planning.prices import chosen_for
@@ -31,9 +28,6 @@ from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.progress import Bar
 
 __all__ = ["Comparison", "Score", "compare"]
-
-# Up to so many posteriors the Hellinger mechanism is calibrated exactly, which takes about a second.
-_MOST_EXACT = 1_200
 
 
 @final
@@ -220,19 +214,8 @@ def _of_papers(
     one_each = Contribution.of(wanted.contribution).fitted(prior.shape).records == wanted.draws == 1
     if wanted.is_public and prior.ndim == 1 and one_each:
         # The number of records is public, and so are all posteriors there can be.
-        truncated = partial(TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records)
-        for noise in ("geometric", "laplace"):
-            yield f"Truncated {noise}", partial(truncated, noise_kind=noise)
-        for sensitivity in ("smooth", "global"):
-            yield f"Hellinger, {sensitivity}", partial(_hellinger, guarantee, prior, n_records, sensitivity)
-
-
-def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: str) -> HellingerMechanism:
-    most = _MOST_EXACT if guarantee.is_pure else _MOST_EXACT // 10
-    accounting = "exact" if number_of_tables(n_records, len(prior)) <= most else "proved"
-    return HellingerMechanism.for_guarantee(
-        guarantee, prior=prior, n_records=n_records, sensitivity=sensitivity, accounting=accounting
-    )
+        for kind in kinds():
+            yield from by_kind(kind).settings_compared(guarantee, prior, n_records)
 
 
 def _score(name: str, mechanism: Mechanism, expected: ExpectedKL, data: Integers) -> Score:
