@@ -81,7 +81,7 @@ def test_classifiers(credit, run):
     assert (private["cross_entropy"] > 0).all()
     right = private["accuracy"].to_numpy() * 270
     assert right == pytest.approx(np.round(right), abs=1e-9)
-    # With epsilon 10 a release says what the records say, and with 0.01 what a fair coin says. The class alone never does.
+    # With epsilon 10 a release says what the records say, but for the class alone, and with 0.01 what a coin says.
     private = private[private["reading"] != "class alone"]
     loose, tight = private[private["epsilon"] == 10], private[private["epsilon"] == 0.01]
     assert loose["cross_entropy"].to_numpy() == pytest.approx(credit["cross_entropy"], abs=0.06)

@@ -38,7 +38,7 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
 
 # What only papers need is imported when it is named.
 _OF_PAPERS = {
-    "truncated": ("truncated_noise", "TruncatedNoiseMechanism"),
+    "truncated-geometric": ("truncated_noise", "TruncatedNoiseMechanism"),
     "hellinger": ("hellinger", "HellingerMechanism"),
 }
 
