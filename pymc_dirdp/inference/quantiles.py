@@ -157,7 +157,8 @@ def share_mixture(marginals: Distributions, alpha: Array, totals: Integers) -> M
     low, high = marginals.lows.astype(np.float64), marginals.highs.astype(np.float64)
     concentration = np.repeat(alpha.sum(axis=1) + totals, alpha.shape[1])
     total, sds = np.repeat(totals, alpha.shape[1]), np.sqrt(marginals.variances)
-    edge = np.minimum(low, total - high) + alpha.ravel()
+    # Joint noise lists counts above the total, too, which have a probability of 0.
+    edge = np.maximum(np.minimum(low, total - high), 0) + alpha.ravel()
     beta_sds = np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))
     width = beta_sds * sds / np.maximum(np.hypot(beta_sds, sds), 1e-300)
     stride = np.maximum(1, np.floor(_STRIDE * width))
