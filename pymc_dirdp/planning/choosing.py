@@ -430,6 +430,8 @@ class _Plans:
     def _joint(self) -> dict[str, set[str]]:
         """The kinds of joint noise, with the tables that each is for: the most that the same people feed, if any."""
         found: dict[str, set[str]] = {}
+        if self._classifies:
+            return found
         for kind, joint in noises(exact=True, joint=True, public_totals=self._terms.public_totals).items():
             blocks = {
                 name: number
@@ -443,6 +445,11 @@ class _Plans:
             if sum(blocks[name] for name in most) > 1:
                 found[kind] = most
         return found
+
+    @property
+    def _classifies(self) -> bool:
+        """Whether a class is predicted. Only what is fitted to marginals falls back on the class alone."""
+        return self._terms.judge is not None and self._terms.target is not None
 
     @property
     def _marginals(self) -> tuple[str, ...]:
@@ -485,7 +492,7 @@ class _Plans:
             _refuse_without_records(facts.n_records)
         # Continuous noise cannot be drawn exactly, and is never chosen. On ties, the first kind is kept.
         noisy = noises(exact=True, public_totals=self._terms.public_totals)
-        others = () if self._terms.judge is not None and self._terms.target else ("dirichlet", *noisy)
+        others = () if self._classifies else ("dirichlet", *noisy)
         uniform = self.uniform((*self._marginals, *others))
         best = min(uniform.values(), key=lambda plan: plan.error)
         # Marginals are of all tables, and a judge takes long.
