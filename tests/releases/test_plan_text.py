@@ -43,6 +43,12 @@ def people_model():
     return model
 
 
+def people_and_others():
+    with people_model() as model:
+        pm.Binomial("visits", n=9, p=pm.Beta("rate", 1, 1), observed=4)
+    return model
+
+
 def viewed_model():
     """A likelihood that sees a part of its table, and one whose rows are chosen by codes."""
     with pm.Model() as model:
@@ -87,6 +93,11 @@ PLANNED = {
     "another order": (seen_in_another_order, TARGET, {}),
     "people": (people_model, TARGET, {"unit": "person"}),
     "at most": (people_model, TARGET, {"unit": "person", "contribution": 3, "n_records": 100}),
+    "at most, and others": (
+        people_and_others,
+        TARGET,
+        {"unit": "person", "contribution": 3, "n_records": 100, "disjoint": [["answer"], ["visits"]]},
+    ),
     "gaussian": (hair_model, NOISY[1], {"mechanism": "gaussian"}),
     "omega": (hair_model, NOISY[2], {"mechanism": "gaussian"}),
     "geometric": (hair_model, NOISY[0], {"mechanism": "geometric"}),
