@@ -66,11 +66,12 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
     several = called in ("Binomial", "Multinomial") and not _single_trials(rv, inputs)
     if several and said.trials_are_people:
         return _trials(rv, shape, model, inputs, said)
-    if several and called == "Multinomial":
+    if several and called == "Multinomial" and said.unit is None:
         raise refused(
             name,
             "counts several trials in each observation, and the model leaves open whose they are",
-            "Say unit='trial' if each trial is another person.",
+            "Say unit='trial' if each trial is another person; or unit='record' if each observation is, and list the "
+            f"values that one can have in support={{{name!r}: [...]}}.",
         )
     if several and shape == ():
         raise refused(name, "is a single number of successes", "Say unit='trial' if each trial is another person.")

@@ -84,8 +84,8 @@ def private_model(
     support : mapping of str to list, optional
         All values of one observation of a variable, where they are not found, such as vectors.
     unit : {"record", "trial"}, optional
-        Whether each observation, which is the default, or each trial of a Binomial or Multinomial is another person. A
-        Multinomial of several trials is read by trials alone.
+        Whether each observation, which is the default, or each trial of a Binomial or Multinomial is another person.
+        It has to be said for a Multinomial of several trials; with `"record"`, `support` lists its values.
     contribution : int, default 1
         How many records of each observed variable a person holds at most.
     adjacency : {"replace-one", "add-remove"}, optional

@@ -286,6 +286,20 @@ def missing_as_a_category():
     pm.Categorical("y", p=pt.stack([(1 - absent) * (1 - p), (1 - absent) * p, absent]), observed=answers(3))
 
 
+PAIRS = [[2, 0, 0], [0, 2, 0], [0, 0, 2], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
+
+
+@accepted(unit="record", support={"y": PAIRS})
+def pairs_of_choices():
+    liked = pt.stack([pm.Normal("first"), pm.Normal("second"), 0.0])
+    pm.Multinomial("y", n=2, p=pt.special.softmax(liked, -1), observed=np.array(PAIRS)[answers(6)])
+
+
+@refused("unit='record'", "pairs_of_choices")
+def choices_of_nobody():
+    pairs_of_choices()
+
+
 @refused("jointly=", "items_of_private_groups", levels={"group": 3})
 def items_apart():
     items_of_private_groups()
