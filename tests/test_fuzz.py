@@ -180,6 +180,8 @@ def refute(target, groups, *, adjacency, min_count, contribution):
 
     A public number of records is not None where it limits what a person can change.
     """
+    # Counts are integers.
+    min_count = math.ceil(min_count)
     with mp.workdps(40):
         for group in groups:
             tables = [

@@ -255,7 +255,10 @@ def release(
     with new_file(out, force=force) as aside:
         refuse_unreadable(data)
         given = None if plan_file is None else _read_plan(plan_file, facts)
-        number = facts.records if given is None or facts.records is not None else given.parts[0].n_records
+        number = facts.records
+        if number is None and given is not None and facts.adjacency == "replace-one":
+            # Under add-remove the plan holds a guess, which says nothing of the data.
+            number = given.parts[0].n_records
         # Without a ledger and a public number of records, the plan rests on the number in the data.
         first = budget is None and number is None and facts.adjacency == "replace-one"
         model = _model(facts, data, number) if first else _made_up(facts, number)

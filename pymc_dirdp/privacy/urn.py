@@ -190,8 +190,8 @@ def _spread_loss(cells: Array, total: float, r: float, steps: int, records: int,
     cells = cells[: parts.shape[1]]
     gained = parts.sum(axis=1)
     # As many steps go to each cell as have a term of log(1 + r / x) or more; x is such that they are enough.
-    # With real numbers of steps it would be the least of these.
-    high = np.min((steps + np.cumsum(cells)) / np.maximum(np.cumsum(parts, axis=1), 1e-300), axis=1)
+    # With real numbers of steps it would be the least of these. Where no record is added there are no terms.
+    high = np.min((steps + np.cumsum(cells)) / np.maximum(np.cumsum(parts, axis=1), 1.0), axis=1)
     low = np.zeros(len(ways))
 
     def hits(x: Array) -> Array:

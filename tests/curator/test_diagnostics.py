@@ -343,6 +343,8 @@ def test_realised_losses_are_the_formulas(which, request):
 
 
 @pytest.mark.thorough
+# Random counts descend now and then.
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.CategoriesFromDataWarning")
 def test_ranks_are_uniform_where_the_reference_is_the_truth():
     """Draws of the private posterior among such draws, and data from the prior among data from the prior."""
     model = hair_model()

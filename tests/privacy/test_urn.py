@@ -341,3 +341,9 @@ def test_a_public_number_of_records_changes_no_pure_loss():
 def test_one_category_loses_nothing():
     assert pure(np.ones((3, 1)), 1.0, 5) == 0
     assert dominating_pair(np.ones(2), 0.2, "replace-one").pure_epsilon == math.inf
+
+
+def test_many_steps_of_several_records_overflow_nowhere():
+    """Found by random mechanisms: an urn to which nobody adds a record had an infinite bracket."""
+    losses = [pure([1.0, 1.0], 1e-6, steps, contribution=2) for steps in (10**3, 10**6, 10**9)]
+    assert 0 < losses[0] <= losses[1] <= losses[2] < math.inf

@@ -14,6 +14,7 @@ from scipy.stats import binom, chi2, laplace, norm
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference.shrinkage import SCALES
+from pymc_dirdp.mechanisms.settings import Marginals
 from pymc_dirdp.releases import hierarchical
 from pymc_dirdp.releases.noisy_marginals import network_of
 
@@ -43,7 +44,8 @@ def two_nodes(epsilon, n=300, **options):
     """A release of two variables of two values, whose marginals are replaced later."""
     data = {"a": list("xy") * (n // 2), "b": list("pq") * (n // 2)}
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories=TWO)
-    return dirdp.sample(dirdp.ApproxDP(epsilon=epsilon, delta=1e-4), model, mechanism="marginals", **options)
+    options = {"mechanism": "marginals", **options}
+    return dirdp.sample(dirdp.ApproxDP(epsilon=epsilon, delta=1e-4), model, **options)
 
 
 def measured_cells(model):
@@ -125,7 +127,7 @@ def test_a_private_number_of_records_is_a_variable():
 @pytest.mark.parametrize("consistency", ["joint", "tables"])
 def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
     """Two variables of two values: the prior and the likelihood by hand, at random points."""
-    release = two_nodes(1.0, noise=noise)
+    release = two_nodes(1.0, mechanism=Marginals(noise=noise))
     model = dirdp.releases.analyst_model(release, consistency=consistency)
     logp, rng, n = model.compile_logp(jacobian=False, mode=QUICK), np.random.default_rng(0), 300
     measured = {one.axes: one for one in network_of(release).measurements}
@@ -270,7 +272,7 @@ def ranks(epsilon, noise, consistency, wrong=1.0, sets=300, iterations=60, steps
     backwards, so ranks are uniform however slowly the chain moves, if the posterior is right (Gandy and Scott 2020,
     https://doi.org/10.48550/arXiv.2001.06465, algorithm 2).
     """
-    rng, release = np.random.default_rng(7), two_nodes(epsilon, noise=noise, random_seed=1)
+    rng, release = np.random.default_rng(7), two_nodes(epsilon, mechanism=Marginals(noise=noise), random_seed=1)
     # Table by table, that of b is looked at.
     model = dirdp.releases.analyst_model(release, None if consistency == "joint" else ["p_b"], consistency=consistency)
     free = [model["scales"], model["effects"]]
