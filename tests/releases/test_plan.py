@@ -104,7 +104,7 @@ def test_disjoint_people_share_nothing():
     assert rate.renyi(4) == pytest.approx(0.6)
     assert plan.composition.renyi(4) <= 0.6
     release = dirdp.sample(plan, clinic())
-    assert "p, q | rate" in str(dirdp.report(release, full=True))
+    assert "p, q and rate" in str(dirdp.report(release, full=True))
 
 
 def test_a_table_that_is_in_no_group_is_fed_by_anybody():
