@@ -159,8 +159,7 @@ def try_distribution(part: PlannedTable, *, public: bool) -> None:
         except TooManyNodesError as error:
             raise ArgumentError(
                 f"No posterior could be drawn given the noisy counts of {part.table.name!r}: {prior.size} cells with "
-                f"{part.mechanism.in_short} are too many. Use mechanism='dirichlet', or "
-                "loosen the guarantee."
+                f"{part.mechanism.in_short} are too many. Use mechanism='dirichlet', or loosen the guarantee."
             ) from error
 
 

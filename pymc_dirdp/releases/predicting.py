@@ -29,6 +29,7 @@ Codes = NDArray[np.int64]
 # Standard deviations of the effects on a logit of a variable alone, with one parent, with two, and with more. Real
 # tables look so: categories differ much, parents say less, and their interactions less again.
 _SCALES = (2.0, 0.5, 0.2, 0.1)
+# Features are recorded because they tell the class, so one parent says twice as much where a class is predicted.
 _OF_CLASS = (2.0, 1.0, 0.2, 0.1)
 # Models that are simulated, and records by which the predictions of each are judged.
 _MODELS, _JUDGED = 2, 20_000

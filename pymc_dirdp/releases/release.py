@@ -95,11 +95,11 @@ def sample(
 
         Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
         counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are (but not those of
-        `"hellinger"` with three categories, which has no such distribution). Where the number of
-        records is private, each number from `least_records` to `most_records`, which are attributes of the table's
-        group and follow from the noisy counts, is as likely as another; numbers beyond matter only where a prior of
-        more than one record contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release, and
-        no posterior to summarise.
+        `"hellinger"` with three categories, which has no such distribution). Where the number of records is private,
+        each number from `least_records` to `most_records`, which are attributes of the table's group and follow from
+        the noisy counts, is as likely as another; numbers beyond matter only where a prior of more than one record
+        contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release, and no posterior to
+        summarise.
 
     Raises
     ------
