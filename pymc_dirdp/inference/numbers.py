@@ -368,6 +368,10 @@ class Listed(Distributions):
         self.block_distribution, self.block_mass, self.block_top = self.node_distribution, self.masses, self._logs
         self.block_length = np.broadcast_to(np.int64(1), len(logs))
 
+    @override
+    def shorten(self, limit: Callable[[Integers, Integers, Integers], Array]) -> None:
+        """Nothing: a block of one number cannot be halved."""
+
     def tilted(self, tilt: float, cut: float) -> "Listed":
         """The same numbers at another tilt."""
         return Listed(self.lows, self._widths, self._before, tilt, cut)

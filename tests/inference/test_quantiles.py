@@ -4,10 +4,12 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference import quantiles, sums
-from pymc_dirdp.inference.quantiles import Mixture, share_quantiles
+from pymc_dirdp.inference.numbers import CUT, Listed
+from pymc_dirdp.inference.quantiles import Mixture, share_mixture, share_quantiles
 
 from .exact_shares import off, random_output, share_laws
 
@@ -88,6 +90,20 @@ def test_counts_that_are_as_uncertain_as_the_share_given_them(ratio):
     law = share_laws(output, None, found.count_means)[0, 0]
     for p, ends in zip(prob, found.share_intervals[:, 0], strict=True):
         assert max(off(law, end, level) for end, level in zip(ends, ((1 - p) / 2, (1 + p) / 2), strict=True)) < 1e-9
+
+
+def test_counts_whose_probabilities_are_listed():
+    """Found by a test of the command line: listed probabilities that are not smooth ended in an AttributeError.
+
+    Oracle: the sum of Beta distribution functions, number by number.
+    """
+    weights = np.random.default_rng(1).dirichlet(np.full(200, 0.3))
+    counts = Listed(np.array([300, 301]), np.array([200, 200]), np.log([*weights, *weights[::-1]]), 0.0, CUT)
+    found = share_quantiles(share_mixture(counts, np.array([[0.5, 0.5]]), np.array([800])), ENDS)
+    first = 300 + np.arange(200)
+    np.testing.assert_allclose(beta.cdf(found[:, :1], 0.5 + first, 800.5 - first) @ weights, ENDS, atol=1e-8)
+    second = 800 - first
+    np.testing.assert_allclose(beta.cdf(found[:, 1:], 0.5 + second, 800.5 - second) @ weights, ENDS, atol=1e-8)
 
 
 def test_a_quantile_that_is_not_found_is_an_error_of_the_library(released, monkeypatch):
