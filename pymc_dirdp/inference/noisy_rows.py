@@ -47,6 +47,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.analyst_priors import Beliefs, number_of, row_prior_of
+from pymc_dirdp.inference.joint_rows import JointRows
 from pymc_dirdp.inference.observed_table import Seen
 from pymc_dirdp.sampling.discrete_noise import compiled
 
@@ -127,15 +128,21 @@ class NoisyRows:
         return njit(lambda log_weights: likelihood(log_weights, counts, numbers))  # type: ignore[no-any-return]
 
 
-def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | None:
+def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | JointRows | None:
     """The rows of a table whose numbers of records are all public; None for other tables.
 
-    Their likelihoods are those of noise on each cell, or are listed where the list is short and concave.
+    Their likelihoods are those of noise on each cell or of joint noise, or are listed where the list is short and
+    concave.
     """
-    number_of(seen, beliefs.n_prior), row_prior_of(seen, beliefs.row_prior)
+    (number, _), row_prior = number_of(seen, beliefs.n_prior), row_prior_of(seen, beliefs.row_prior)
     rows, d = seen.prior.size // seen.prior.shape[-1], seen.prior.shape[-1]
-    if seen.n_records is None or seen.least or seen.joint_rows is not None or len(seen.blocks) != rows > 1:
+    if seen.n_records is None or seen.least or len(seen.blocks) != rows > 1:
         return None
+    if (joint := seen.joint_rows) is not None:
+        known = joint.blocks[0].ball.zero_sum and number == sum(total for _, total in seen.blocks)
+        if not known or len(joint.blocks) != rows or row_prior is not None:
+            return None
+        return JointRows.of(joint.blocks, joint.log_weights, published=True)
     totals, (values, _) = np.full(rows, seen.n_records), seen.observed[0]
     for block, total in seen.blocks if rows > 1 else ():
         totals[block] = total

@@ -337,10 +337,10 @@ class JointMechanism(CurvesOf, Mechanism):
         return self._balls.listed[2]
 
     @property
-    def reach(self) -> int | None:
-        """The largest norm of the noise of the first table, but for negligible ones; None if radii are not listed."""
+    def reaches(self) -> tuple[int, ...] | None:
+        """The largest norm of the noise of each table, but for negligible ones; None if radii are not listed."""
         balls = self._balls
-        return int(balls.limits(self._records[0], balls.listed[0][-1:])[0]) if balls.is_listed else None
+        return tuple(int(balls.limits(m, balls.listed[0][-1])) for m in self._records) if balls.is_listed else None
 
     @override
     def public_records(self, n_records: int | None) -> int | None:

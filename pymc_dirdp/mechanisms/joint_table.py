@@ -271,8 +271,8 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     @property
     def _is_read_quickly(self) -> bool:
         cells, _ = self.own_blocks[0]
-        reach = self.whole.reach
-        return reach is not None and (cells == 2 or (reach <= _QUICK and cells <= _FEW_CELLS))
+        reaches = self.whole.reaches
+        return reaches is not None and (cells == 2 or (reaches[0] <= _QUICK and cells <= _FEW_CELLS))
 
     @cached_property
     @override
@@ -319,7 +319,8 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     def possible_records(self, output: Array) -> range:
         """The numbers of records of each block: its noise adds up to its norm at most."""
         totals = output.reshape(len(self.own_blocks), -1).sum(axis=1)
-        reach = MOST_RECORDS if self.whole.reach is None else self.whole.reach
+        reaches = self.whole.reaches
+        reach = MOST_RECORDS if reaches is None else reaches[0]
         least, most = (min(max(end, 0.0), MOST_RECORDS) for end in (totals.min() - reach, totals.max() + reach))
         return range(math.floor(least), math.ceil(most) + 1)
 

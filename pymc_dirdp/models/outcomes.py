@@ -44,7 +44,7 @@ _POINTS = 3
 
 
 NOISES = ("geometric", "gaussian", "joint")
-"""The mechanisms whose likelihood is known; that of joint noise is for tables of two cells."""
+"""The mechanisms whose likelihood is known; that of joint noise is for tables of one row with a public total."""
 
 
 @final

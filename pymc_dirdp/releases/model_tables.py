@@ -11,6 +11,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.inference.joint_rows import multiplications
 from pymc_dirdp.models.counts_metadata import known_bound
 from pymc_dirdp.models.graph import Node, operation, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 _NOBODY = "nobody"
+# Those of one evaluation of the likelihood of joint noise, which takes some 20 ms then, so that NUTS takes minutes.
+_MOST_MULTIPLICATIONS = 6e7
 
 
 @final
@@ -217,9 +220,9 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
             continue
         if unknown := [part.table.name for part in one.parts if not has_likelihood(part)]:
             problem = problem or UnattainableError(
-                "Joint noise is for observed variables of two outcomes, of the same people, whose number is public, "
-                f"and {unknown[0]!r} is another. Say mechanism='auto', or jointly= for one table of all combinations "
-                "of answers."
+                "Joint noise is for observed variables of the same people, whose number is public, without covariates "
+                f"and of up to some eight outcomes, and {unknown[0]!r} is another. Say mechanism='auto', or jointly= "
+                "for one table of all combinations of answers."
             )
         else:
             plans.append(one)
@@ -230,6 +233,10 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
 
 
 def has_likelihood(part: PlannedTable) -> bool:
-    """Whether the likelihood of its noise is known: of single cells, or of two cells that share a noise with others."""
-    mechanism, two = part.mechanism, part.table.shape == (2,) and part.n_records is not None
-    return mechanism.cell_noise is not None or (mechanism.shared_noise is not None and two)
+    """Whether the likelihood of its noise is known: of single cells, or of a row that shares a noise with others."""
+    mechanism, noise = part.mechanism, part.mechanism.shared_noise
+    if mechanism.cell_noise is not None or noise is None:
+        return mechanism.cell_noise is not None
+    if len(part.table.shape) > 1 or part.n_records is None or noise.reaches is None:
+        return False
+    return sum(map(multiplications, noise.cells, noise.reaches)) <= _MOST_MULTIPLICATIONS

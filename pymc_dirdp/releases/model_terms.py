@@ -6,7 +6,7 @@ function serves for many releases.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,11 +15,11 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import shared
 from pytensor.graph.replace import graph_replace, vectorize_graph
-from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.inference.joint_rows import JointRows
 from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
@@ -36,7 +36,6 @@ __all__ = ["ModelTerms", "with_terms"]
 
 # Noise of a probability of exp of minus this, beside that of none, is left out of sums over counts.
 _UNLIKELY = 45.0
-_SMALLEST = 1e-300
 # Numbers of people from 0 on are all summed over if they are fewer than this.
 _FEW = 300
 
@@ -48,7 +47,8 @@ class _Term:
 
     Attributes
     ----------
-    logp : TensorVariable
+    logp : TensorVariable or None
+        None if tables that share a noise have one term together.
     publish : callable
         `publish(noise, noisy)` puts in noisy counts, a :class:`CellNoise` on each; None if tables share a noise.
     holds : tuple of SharedVariable
@@ -125,38 +125,35 @@ def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model) -> _Term:
     return _Term(logp, publish, (grid, logs))
 
 
-def _inside_term(log_p: Any, part: PlannedTable) -> _Term:
-    """For each radius of a shared noise, the log-probability that a table of two cells is within it of the noisy one.
+def _joint_terms(log_p: Sequence[Any], parts: Sequence[PlannedTable]) -> tuple[Any, list[_Term]]:
+    """The log-probability of the noisy counts of tables that share a noise; for each of them how these are put in."""
+    tell_jax()
+    noise = parts[0].mechanism.shared_noise
+    assert noise is not None
+    seen = [part.mechanism.joint_rows(np.zeros(part.table.shape)) for part in parts]
+    blocks = [block for one in seen if one is not None for block in one.blocks]
+    rows = JointRows.of(blocks, noise.radius_log_weights, published=False)
+    held = [_held(part.table.shape, f"{part.table.name}_noisy") for part in parts]
+    inputs = [pt.concatenate([one.ravel() for one in each]) for each in (log_p, held)]
+    name = "_".join(part.table.name for part in parts)
+    value, _ = CountsLogp(rows, name, (int(rows.cells.sum()),)).make_node(*inputs).outputs
 
-    What one cell gains the other loses, so a table within the radius r is one of at most 2 r + 1. The tables that share
-    the noise are independent given the radius, which is summed out with all of them.
-    """
-    seen, total = part.mechanism.joint_rows(np.zeros(2)), part.n_records
-    assert seen is not None
-    assert total is not None
-    limits = seen.blocks[0].limits
-    shape = (2, int(limits.max()) + 1)
-    numbers, logs = _held(shape, f"{part.table.name}_numbers"), _held(shape, f"{part.table.name}_orders")
-    each = logs + numbers * log_p[0] + (total - numbers) * log_p[1]
-    largest = each.max()
-    # What is no double beside the largest is nothing: no radius is so much likelier than another.
-    sums = pt.cumsum(pt.exp(each - largest).sum(axis=0))
-    inside = pt.log(pt.maximum(sums, _SMALLEST)) + largest
+    def publishing(part: PlannedTable, place: Any, most: int) -> _Term:
+        def publish(_: CellNoise | None, noisy: Array) -> None:
+            if noisy.sum() != part.n_records or np.maximum(-noisy, 0).sum() > most:
+                raise ReleaseError(
+                    f"The noisy counts of {part.table.name!r} are none of {part.n_records} records with noise up to "
+                    f"{most}."
+                )
+            place.set_value(np.array(noisy, dtype=np.float64))
 
-    def publish(_: CellNoise | None, noisy: Array) -> None:
-        change = np.arange(shape[1])
-        counts = noisy.ravel()[0] + np.stack([change, -change])
-        possible = (counts >= 0) & (counts <= total)
-        possible[1, 0] = False
-        if not possible.any() or noisy.sum() != total:
-            raise ReleaseError(f"The noisy counts of {part.table.name!r} are none of {total} records.")
-        held = np.where(possible, counts, 0.0)
-        numbers.set_value(held)
-        orders = gammaln(total + 1) - gammaln(held + 1) - gammaln(total - held + 1)
-        logs.set_value(np.where(possible, orders, -np.inf))
+        none = np.zeros(part.table.shape)
+        none[0] = part.n_records
+        publish(None, none)
+        return _Term(None, publish, (place,))
 
-    publish(None, np.array([total, 0.0]))
-    return _Term(inside[limits], publish, (numbers, logs))
+    most = rows.limits.max(axis=1).tolist()
+    return value, list(map(publishing, parts, held, most))
 
 
 def _in_model(graph: Any, inputs: Inputs, model: pm.Model) -> Any:
@@ -212,7 +209,7 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
     kept = public_deterministics(found.model, found.free, hidden, found.dims)
     private = without_data(found.model, found.free, kept)
     terms: dict[str, _Term] = {}
-    shared = {part.table.name: parts for parts in chosen.together for part in parts}
+    together = {part.table.name for group in chosen.together for part in group}
     lengths: set[int] = set()
     for one in found.outcomes:
         part, laid = parts[one.name], layout_of(one, found)
@@ -224,20 +221,19 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             )
         lengths |= {*laid.shape, len(one.rows), len(one.labels)}
         given = n_prior.get(one.name) if isinstance(n_prior, Mapping) else n_prior
+        if one.name in together:
+            continue
         with private:
-            if one.name in shared:
-                terms[one.name] = _inside_term(_in_model(one.log_p, found.inputs, private)[0], part)
-                continue
             name = _new(f"{one.name}_release", found)
             terms[one.name] = _term(one, found, part, None if given is None else positive(n_prior=given))
             pm.Potential(name, terms[one.name].logp)
+    log_p = {one.name: one.log_p for one in found.outcomes}
     for group in chosen.together:
         names = [part.table.name for part in group]
-        noise = group[0].mechanism.shared_noise
-        assert noise is not None
-        radii: Any = sum((terms[name].logp for name in names), start=pt.constant(noise.radius_log_weights))
         with private:
-            pm.Potential(_new(f"{'_'.join(names)}_release", found), pm.math.logsumexp(radii))
+            value, each = _joint_terms([_in_model(log_p[name], found.inputs, private) for name in names], group)
+            pm.Potential(_new(f"{'_'.join(names)}_release", found), value)
+        terms |= zip(names, each, strict=True)
     known = {length for rv in found.free for length in found.model.rvs_to_values[rv].type.shape if length is not None}
     own = [node for term in terms.values() for node in term.holds]
     check_nothing_left(private, found.secret, own, found.records, lengths | (known if public else set()))

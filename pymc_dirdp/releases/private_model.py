@@ -91,8 +91,9 @@ def private_model(
     adjacency : {"replace-one", "add-remove"}, optional
         By default `"replace-one"`, where the number of records is public, and `"add-remove"` with `counts`.
     mechanism : {"auto", "geometric", "gaussian", "joint"}, default "auto"
-        The noise. `"joint"` is one noise for several observed variables of two outcomes, of the same people, whose
-        number is public; these do not divide the guarantee. `"auto"` takes the one with the smallest variance.
+        The noise. `"joint"` is one noise for several observed variables of the same people, whose number is public,
+        without covariates and with up to some eight outcomes; these do not divide the guarantee. `"auto"` takes the
+        one with the smallest variance.
     weights, disjoint
         As for :func:`pymc_dirdp.sample`, by the names of observed variables.
     n_prior : float or mapping of str to float, optional

@@ -125,6 +125,10 @@ def test_answers_of_the_same_people_against_all_tables():
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
 
 
+def every_table(n, cells):
+    return [np.bincount(held, minlength=cells) for held in itertools.combinations_with_replacement(range(cells), n)]
+
+
 def items(n=5, outcomes=2):
     """Three questions to the same people."""
     with pm.Model() as model:
@@ -137,35 +141,35 @@ def items(n=5, outcomes=2):
     return model
 
 
-@pytest.mark.parametrize("guarantee", [PURE, APPROX])
-@pytest.mark.parametrize("most", [1, 2])
-def test_joint_noise_against_all_tables(guarantee, most, tmp_path):
+@pytest.mark.parametrize(("guarantee", "most", "outcomes"), [(PURE, 2, 2), (APPROX, 1, 3), (PURE, 2, 4)])
+def test_joint_noise_against_all_tables(guarantee, most, outcomes, tmp_path):
     """Noise that three tables share: the sum over the counts of all of them, which no product over tables is."""
-    private = dirdp.private_model(guarantee, items(), mechanism="joint", contribution=most)
+    private = dirdp.private_model(guarantee, items(5, outcomes), mechanism="joint", contribution=most)
     release = dirdp.releases.release_of(private)
     stored = opened(release)
     (parts,) = stored.plan.together
-    noisy = np.concatenate([stored.release.output[part.table.name].values[0] for part in parts])
+    noisy = [stored.release.output[part.table.name].values[0] for part in parts]
     ability = 0.3
-    p = expit(ability + np.array([0, 0.5, 0]))
+    third = np.exp(ability * np.arange(outcomes))
+    log_p = [*(np.log([1 - p, p]) for p in expit(ability + np.array([0, 0.5]))), np.log(third / third.sum())]
     logs, apart = [], []
-    for yes in itertools.product(range(6), repeat=3):
-        x = np.stack([5 - np.array(yes), yes], axis=1)
-        chance = (
-            gammaln(6) - gammaln(x + 1).sum(axis=1) + (x * np.log(np.stack([1 - p, p], axis=1))).sum(axis=1)
-        ).sum()
-        logs.append(chance + parts[0].mechanism.shared_noise.log_likelihood(noisy, x.ravel()))
-        apart.append(chance + np.log(parts[0].mechanism.scale) - np.abs(noisy - x.ravel()).sum())
+    # The noise has its tables in the order of their sizes, and so has the model.
+    noise = parts[0].mechanism.shared_noise
+    for counts in itertools.product(every_table(5, 2), every_table(5, 2), every_table(5, outcomes)):
+        chance = sum(gammaln(6) + x @ logs - gammaln(x + 1).sum() for x, logs in zip(counts, log_p, strict=True))
+        logs.append(chance + noise.log_likelihood(np.concatenate(noisy), np.concatenate(counts)))
+        distance = sum(np.abs(z - x).sum() for z, x in zip(noisy, counts, strict=True))
+        apart.append(chance - distance / 2 / parts[0].mechanism.scale)
     (term,) = private.potentials
     assert term.name == "first_second_third_release"
     value = term_at(private, term.name, ability=ability)
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
-    assert value != pytest.approx(logsumexp(apart), rel=1e-3)
+    assert value != pytest.approx(logsumexp(apart) + noise.log_likelihood(*np.zeros((2, 4 + outcomes))), rel=1e-3)
     logp, slope = private.compile_logp(), private.compile_dlogp()
     ahead, behind = ({"ability": np.array(ability + step)} for step in (1e-5, -1e-5))
     assert slope({"ability": np.array(ability)})[0] == pytest.approx((logp(ahead) - logp(behind)) / 2e-5, rel=1e-6)
     dirdp.save(release, tmp_path / "items.json")
-    again = dirdp.private_model(tmp_path / "items.json", items(4))
+    again = dirdp.private_model(tmp_path / "items.json", items(6, outcomes))
     assert again.compile_logp()(ahead) == logp(ahead)
 
 
@@ -186,15 +190,13 @@ def test_joint_noise_is_less_and_is_taken_by_auto():
     assert set(noise) == set(noisy) == {"first", "second", "third"}
 
 
-def test_joint_noise_is_for_two_outcomes_and_the_way_out_works(ledger):
+def test_joint_noise_is_for_few_outcomes_and_the_way_out_works(ledger):
     before = ledger.entries()
-    with pytest.raises(DirdpError, match="is for observed variables of two outcomes") as caught:
-        dirdp.private_model(PURE, items(outcomes=3), mechanism="joint", ledger=ledger)
-    assert "'third'" in str(caught.value)
-    assert "jointly=" in str(caught.value)
+    with pytest.raises(DirdpError, match="of up to some eight outcomes") as caught:
+        dirdp.private_model(PURE, items(outcomes=12), mechanism="joint", ledger=ledger)
+    assert "mechanism='auto'" in str(caught.value)
     assert ledger.entries() == before
-    dirdp.private_model(PURE, items(outcomes=3), ledger=ledger)
-    dirdp.private_model(PURE, items(outcomes=3), jointly=[["first", "second", "third"]], ledger=ledger)
+    dirdp.private_model(PURE, items(outcomes=12), ledger=ledger)
     with pytest.raises(DirdpError):
         dirdp.private_model(PURE, items(), mechanism="joint", adjacency="add-remove")
 
