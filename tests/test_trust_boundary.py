@@ -560,8 +560,11 @@ def test_the_search_finds_what_hangs_on_an_object(value):
     assert KNOWN.on(np.array([2.0, *np.ravel(value)])[:1])
 
 
-@pytest.mark.parametrize("where", ["attribute", "variable", "coordinate", "group"])
 @pytest.mark.parametrize("dtype", [int, *(pytest.param(kind, marks=pytest.mark.thorough) for kind in (float, str))])
+@pytest.mark.parametrize(
+    "where",
+    ["attribute", "variable", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("coordinate", "group"))],
+)
 def test_the_search_finds_a_number_in_a_release(where, dtype, tmp_path):
     release = dirdp.sample(TIGHT, one_table(), adjacency="add-remove", n_records=PLANNED)
     assert leaks(KNOWN, shown("release", release) | saved(release, tmp_path)) == {}

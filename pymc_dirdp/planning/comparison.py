@@ -147,8 +147,8 @@ def compare(
 
     Examples
     --------
-    >>> from pymc_dirdp import ApproxDP
-    >>> found = compare(ApproxDP(epsilon=1.0, delta=1e-6), prior=[1, 1, 1, 1], n_records=592, simulations=50)
+    >>> from pymc_dirdp import PureDP
+    >>> found = compare(PureDP(epsilon=1.0), prior=[1, 1, 1, 1], n_records=100, simulations=50)
     >>> list(found.frame().columns)[:2]
     ['parameters', 'kl_posterior']
     """

@@ -290,7 +290,8 @@ def release_logp(
     >>> with pm.Model() as model:
     ...     logit = pm.Normal("logit", 0, 2, initval=-1.0)
     ...     _ = pm.Potential("release", dirdp.release_logp(release, pm.math.invlogit(logit)))
-    >>> bool(model.compile_logp()({"logit": -0.85}) > model.compile_logp()({"logit": 0.85}))
+    >>> logp = model.compile_logp()
+    >>> bool(logp({"logit": -0.85}) > logp({"logit": 0.85}))
     True
     """
     found = inferences(owned(release), None, n_prior, row_prior, jointly=False)

@@ -259,6 +259,7 @@ def neighbours(rounds):
 
 
 @pytest.mark.parametrize(("rounds", "printed"), [(2, 0.69), (3, 1.79), (4, 3.18), (5, 4.79)])
+@pytest.mark.thorough
 def test_sampling_without_noise_loses_more_with_every_round(rounds, printed):
     """The exact loss of plain Thompson sampling with two arms, over all tables of rewards; no noise is added at all."""
 

@@ -169,6 +169,7 @@ def test_means_are_in_the_units_of_the_worth():
     assert tree["decision"].equals(again["decision"])
 
 
+@pytest.mark.thorough
 def test_the_model_holds_the_probability_of_what_was_released():
     """Oracle: the sum over all true counts of each batch."""
     utilities = {"low": 0, "middle": 1, "high": 4}
@@ -253,6 +254,7 @@ def test_noise_and_batches_of_any_size_have_a_posterior(scale, size):
 GOOD, WORSE = [0.05, 0.10, 0.20, 0.35, 0.30], [0.10, 0.15, 0.25, 0.30, 0.20]
 
 
+@pytest.mark.thorough
 def test_counts_lose_less_than_the_coin():
     """Five stars at epsilon 1: the median regret of the counts is about half of the coin's."""
     median = {}

@@ -32,6 +32,7 @@ def test_all_outputs_have_probability_one():
 
 
 @pytest.mark.parametrize(("z", "n", "mu"), [(0, 3000, 0.9), (2999, 3000, 0.01), (10, 5000, 0.5), (-5, 2000, 0.99)])
+@pytest.mark.thorough
 def test_far_from_every_likely_count_the_logarithm_keeps_its_digits(z, n, mu):
     """Both halves are below the least double there. Oracle: 60 digits."""
     with mpmath.workdps(60):

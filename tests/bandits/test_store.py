@@ -71,6 +71,7 @@ def test_only_the_last_who_loaded_a_file_releases(tmp_path):
     assert first.released.sizes["batch"] == 0
 
 
+@pytest.mark.thorough
 def test_a_second_process_takes_over(tmp_path):
     path = tmp_path / "bandit.db"
     bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=2, path=path)

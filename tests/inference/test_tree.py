@@ -234,6 +234,7 @@ def test_a_distribution_without_its_ends():
     assert (kept.low, kept.values.tolist()) == (6, [0.2, 0.5, 0.3])
 
 
+@pytest.mark.thorough
 def test_outputs_of_all_kinds_have_the_numbers_that_other_sums_had():
     """Recorded from the sums before trees: with totals that are looked at one by one."""
     recorded, many = json.loads(goldens.PATH.read_text()), 0

@@ -592,14 +592,14 @@ def worst(subject, oracle, at):
     )
 
 
-@pytest.mark.parametrize("order", [1.3, 2.0, 4.0])
+@pytest.mark.parametrize("order", [pytest.param(1.3, marks=pytest.mark.thorough), 2.0, 4.0])
 def test_no_neighbours_are_further_apart_than_the_divergence(subject, order):
     bound, reached = subject.mechanism.renyi(order), worst(subject, subject.renyi, order)
     assert reached <= bound * (1 + 1e-11)  # rounding of the oracle
     assert reached > 0.4 * bound or not math.isfinite(bound) or not subject.tight
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.6])
+@pytest.mark.parametrize("epsilon", [0.0, pytest.param(0.2, marks=pytest.mark.thorough), 0.6])
 def test_no_neighbours_are_further_apart_than_the_curve(subject, epsilon):
     bound, reached = subject.mechanism.delta(epsilon), worst(subject, subject.delta, epsilon)
     assert reached <= bound * (1 + 1e-8) + 1e-13  # accuracy of the oracle

@@ -203,7 +203,7 @@ def test_tables_that_share_a_noise_are_one_release():
     assert composed(tables, [("a", "b", "c"), ("c",)], 1).pure_epsilon == together.pure_epsilon
 
 
-@pytest.mark.parametrize("sampler", ["exact", "fast"])
+@pytest.mark.parametrize("sampler", ["exact", pytest.param("fast", marks=pytest.mark.thorough)])
 def test_tables_are_drawn_with_one_radius(sampler):
     """Chi-square of the largest norm over tables against the sum over all noise; tables drawn apart are refused."""
     tables = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=0.8), [(np.ones(2), 1)] * 2)
@@ -256,6 +256,7 @@ def items(number=10, people=1000, cells=2):
     return model
 
 
+@pytest.mark.thorough
 def test_ten_items_of_one_survey():
     """JOINT, section A: a variance of 43.9 where it was 178.5 at (1, 1e-6) and 199.8 for a pure guarantee."""
     model = items()
@@ -312,6 +313,7 @@ def test_a_release_of_several_tables_is_read_together(tmp_path):
         assert product.mean() == pytest.approx(weights @ (off[i] * off[j]), abs=5 * product.std() / math.sqrt(20_000))
 
 
+@pytest.mark.thorough
 def test_a_release_of_tables_with_private_totals(tmp_path):
     """Means of each table, and of products over tables, against sums over all data sets with the same numbers."""
     people, target = 6, dirdp.PureDP(epsilon=2.0)
@@ -352,6 +354,7 @@ def test_a_release_of_tables_with_private_totals(tmp_path):
     assert product.mean() == pytest.approx(weights @ (off[0] * off[1]), abs=5 * product.std() / math.sqrt(20_000))
 
 
+@pytest.mark.thorough
 def test_ten_items_with_a_private_number_of_people():
     """JOINT, section A: 2.6 times less variance than independent noise in the limit; on integers 2.63."""
     plan = dirdp.plan(PURE, items(), mechanism="auto", adjacency="add-remove", n_records=1000)
@@ -364,6 +367,7 @@ def test_ten_items_with_a_private_number_of_people():
     assert variances[1] == pytest.approx(76.95, abs=0.01)
 
 
+@pytest.mark.thorough
 def test_a_survey_with_a_private_number_of_people():
     release = dirdp.sample(
         PURE, survey(300, items=4), mechanism="joint", unit="person", adjacency="add-remove", draws=50
@@ -416,6 +420,7 @@ def test_a_forged_text_does_not_share_a_noise(tmp_path):
     assert [one["parameters"]["beside"] for one in json.loads(text)["tables"]] == [[[2, 1, 2]]] * 3
 
 
+@pytest.mark.thorough
 def test_tables_of_different_people_do_not_share_a_noise():
     model = items(4, people=100)
     apart = [["p0", "p1"], ["p2", "p3"]]
@@ -430,6 +435,7 @@ def test_tables_of_different_people_do_not_share_a_noise():
     assert {type(part.mechanism) for part in auto.parts} == {JointTableMechanism}
 
 
+@pytest.mark.thorough
 def test_tables_of_all_kinds_in_one_noise():
     """Items by answers, a table of classes, one of a feature by class, and what has no categories to hide."""
     rng, people = np.random.default_rng(0), 60

@@ -116,6 +116,7 @@ def test_dims_name_the_people_and_not_the_steps():
 
 
 @pytest.mark.parametrize("build", [chain, chain_with_a_start])
+@pytest.mark.thorough
 def test_the_curator_sees_the_same_model(build):
     """Labels of states are more than there are steps, and none of them is left over."""
     model = built(build, dims=("person", "time"))

@@ -56,10 +56,18 @@ HELD = {
     "durations": (np.array([1, 2, 3], "m8[h]"), "m"),
     "durations of Python": ([datetime.timedelta(day) for day in (1, 2, 3)], "m"),
 }
+EACH_TYPE = {dtype: kind for kind, (_, dtype) in HELD.items()}.values()
 
 
-@pytest.mark.parametrize("kind", HELD)
-@pytest.mark.parametrize("store", ["netcdf", pytest.param("zarr", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    ("store", "kind"),
+    [
+        # One kind of each type in a file of the usual format, the others more thoroughly.
+        pytest.param(store, kind, marks=[pytest.mark.thorough] * (store == "zarr" or kind not in EACH_TYPE))
+        for store in ("netcdf", "zarr")
+        for kind in HELD
+    ],
+)
 # Zarr says of some types that its third version does not specify them.
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
 def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):

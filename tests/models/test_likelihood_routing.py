@@ -525,6 +525,7 @@ def test_the_number_of_records_of_a_part_is_that_of_its_positions():
     assert [part.n_records for part in plan.parts] == [100, 120]
 
 
+@pytest.mark.thorough
 def test_a_release_of_a_switch_between_tables_holds_no_number_of_records():
     """Under add-remove the numbers of records are private, and the file has the planning size alone."""
 
@@ -549,6 +550,7 @@ def test_large_tables_take_no_array_of_all_records():
 
 
 @pytest.mark.parametrize(("build", "error"), [(complement, None), (stacked_betas, "feeds 'a' and other tables")])
+@pytest.mark.thorough
 def test_a_diagnosis_of_what_a_likelihood_sees(build, error):
     with pm.Model() as model:
         build()

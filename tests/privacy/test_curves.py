@@ -33,8 +33,10 @@ def test_best_orders_of_several_deltas_are_those_of_each_and_no_other_order_is_b
     deltas = np.array([[1e-3, 1e-6], [1e-12, 0.5]])
     orders = curves.best_order(deltas)
     assert orders.shape == deltas.shape
+    others = 1 + np.geomspace(1e-4, 1e6, 300)
+    divergences = curves.renyi(others)
     for delta, order in zip(deltas.ravel().tolist(), orders.ravel().tolist(), strict=True):
         assert curves.best_order(delta) == pytest.approx(order, rel=1e-5)
         least = epsilon_at(order, curves.renyi(order), delta)
-        for other in (1 + np.geomspace(1e-4, 1e6, 300)).tolist():
-            assert least <= epsilon_at(other, curves.renyi(other), delta) * (1 + 1e-9)
+        for other, divergence in zip(others.tolist(), divergences.tolist(), strict=True):
+            assert least <= epsilon_at(other, divergence, delta) * (1 + 1e-9)

@@ -190,9 +190,10 @@ def refuse_or_understand(found, edits, text_of_facts, seed):
 TEXTS = [*KINDS, "sparse", "plan", "bins", "structure", "bandit", "after a choice", "joint"]
 
 
+@pytest.mark.parametrize("edits", [50, pytest.param(300, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("kind", TEXTS)
-def test_an_edit_is_refused_or_says_what_it_says(texts, text_of_facts, kind):
-    assert refuse_or_understand(texts[kind], 150, text_of_facts, seed=1) < 150
+def test_an_edit_is_refused_or_says_what_it_says(texts, text_of_facts, kind, edits):
+    assert refuse_or_understand(texts[kind], edits, text_of_facts, seed=1) < edits
 
 
 @pytest.mark.slow
@@ -404,7 +405,7 @@ def view_edits(release):
         yield node.path, dataset.assign_attrs(students="108, 286")
 
 
-@pytest.mark.parametrize("kind", ["draws", "private number", "sparse"])
+@pytest.mark.parametrize("kind", ["draws", pytest.param("private number", marks=pytest.mark.thorough), "sparse"])
 def test_every_edit_of_the_view_is_found_and_nothing_is_read_of_it(releases, kind):
     release = releases[kind]
     said = None if kind == "sparse" else str(dirdp.report(release, full=True))
