@@ -1,9 +1,15 @@
-"""Short names for the types of arrays."""
+"""Short names for the types of arrays, and what arrays of many equal values have in common."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Integers"]
+__all__ = ["Array", "Integers", "different"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+def different[T: np.generic](values: NDArray[T]) -> tuple[NDArray[T], Integers]:
+    """The different ones of many values, in order, and the place of each among them: where they are few, fast."""
+    found = np.unique(values)
+    return found, np.searchsorted(found, values)

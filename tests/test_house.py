@@ -35,6 +35,7 @@ MOST_PARAMETERS = 8
 # A function that is compiled takes arrays and no object that holds them; what is said of a model is said by name.
 LONG = {
     "sampling/exact.py": {"_walk"},
+    "sampling/compiled_urn.py": {"_urns"},
     "releases/private_model.py": {"private_model"},
     "releases/analysis.py": {"analyse"},
 }

@@ -86,7 +86,7 @@ class Output(abc.ABC):
     @property
     def facts(self) -> dict[str, Any]:
         """The arrays as a text holds them: integers without a point, other numbers as Python writes doubles."""
-        return {name: _listed(values) for name, values in self.published.items()}
+        return {name: _written(values) for name, values in self.published.items()}
 
     @property
     def of_beta(self) -> "Output":
@@ -343,7 +343,7 @@ class Cells:
             yield "a noisy count is below the threshold, or above 2**53"
 
 
-def _listed(values: Array) -> Any:
-    """Numbers as JSON: integers without a point, all others as Python writes doubles."""
+def _written(values: Array) -> Array | Integers:
+    """Numbers as JSON has them: integers without a point, all others as Python writes doubles."""
     integers = np.all((values == np.floor(values)) & (np.abs(values) <= MOST_RECORDS))
-    return (values.astype(np.int64) if integers else values).tolist()
+    return values.astype(np.int64) if integers else values

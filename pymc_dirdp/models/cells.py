@@ -173,7 +173,7 @@ class Numbering:
 
     def names_in(self, cells: Cells) -> list[str]:
         """The tables that hold any of these cells."""
-        return [self.names[i] for i in np.unique(self.table_of(cells))]
+        return [self.names[i] for i in np.flatnonzero(np.bincount(self.table_of(cells).ravel()))]
 
     def categories(self, cells: Cells) -> Cells:
         """The number of categories of each cell's table."""

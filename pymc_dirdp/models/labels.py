@@ -108,7 +108,9 @@ def check_names(tables: Sequence["Table"]) -> None:
                     f"{_TAKEN}, and {_SIGNS}."
                 )
         for dim, labels in table.coords.items():
-            if labels is not None and not all(is_one_line(label) for label in labels if isinstance(label, str)):
+            # Of a million labels each function takes a second.
+            texts = [label for label in labels or () if isinstance(label, str)]
+            if not all(map(is_one_line, texts)):
                 raise UnsupportedModelError(
                     f"The labels of the dim {dim!r} of {table.name!r} hold control characters, such as line breaks. "
                     "Leave those out."
@@ -142,11 +144,12 @@ def held_labels(labels: Iterable[Any]) -> list[Any]:
     np.datetime64('2020-01-31T00:00:00.000000000')
     """
     given = list(labels)
-    if given and all(isinstance(label, datetime | np.datetime64) for label in given):
+    kinds = set(map(type, given))
+    if given and all(issubclass(kind, datetime | np.datetime64) for kind in kinds):
         import pandas as pd
 
         return list(pd.DatetimeIndex(given).as_unit("ns").to_numpy())
-    if given and all(isinstance(label, timedelta | np.timedelta64) for label in given):
+    if given and all(issubclass(kind, timedelta | np.timedelta64) for kind in kinds):
         import pandas as pd
 
         return list(pd.TimedeltaIndex(given).as_unit("ns").to_numpy())
@@ -167,13 +170,14 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
     """
     where = f"The labels of the dim {dim!r} of {name!r}"
     given = list(labels)
-    if any(np.ndim(label) for label in given):
+    plain = set(map(type, given)) <= {int, str}
+    if not plain and any(np.ndim(label) for label in given):
         raise UnsupportedModelError(
             f"{where} are tuples or arrays, which no file can hold as labels. Use text or numbers."
         )
-    if not all(map(_equals_itself, given)):
+    if not plain and not all(map(_equals_itself, given)):
         raise UnsupportedModelError(f"{where} are not all equal to themselves, such as nan. Use text or numbers.")
-    if any(getattr(label, "tzinfo", None) is not None for label in given):
+    if not plain and any(getattr(label, "tzinfo", None) is not None for label in given):
         raise UnsupportedModelError(
             f"{where} are times of a time zone, which no file can hold as labels. Write them as texts, or as times "
             "without a zone."

@@ -20,7 +20,9 @@ from importlib.metadata import version
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import different
 from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, ReleaseError, shown
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
@@ -33,6 +35,7 @@ __all__ = [
     "in_lines",
     "label_facts",
     "label_of",
+    "labels_facts",
     "library_version",
     "line_of",
     "plain",
@@ -51,6 +54,10 @@ _HOMES = {
     "structure": "pymc_dirdp.releases.choices:Structure",
 }
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_SORTED = json.JSONEncoder(sort_keys=True, allow_nan=False)
+_HELD = (Mapping, list, np.ndarray)
+# So many rows of an array are written at a time.
+_ROWS = 2**15
 # A version of a package in Python, and no other text.
 _A_VERSION = re.compile(r"\d[\w.+!-]{0,39}", re.ASCII)
 _LONGEST = 500
@@ -70,7 +77,7 @@ class Text(abc.ABC):
     @property
     @abc.abstractmethod
     def own_facts(self) -> dict[str, Any]:
-        """All that it says, in texts, numbers, lists and dicts."""
+        """All that it says, in texts, numbers, lists, dicts and arrays of numbers."""
 
     @classmethod
     @abc.abstractmethod
@@ -86,19 +93,25 @@ class Text(abc.ABC):
         """Refuse a plan or a choice that does not keep its guarantee; of a release, :func:`pymc_dirdp.verify` says."""
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """All that the text says but its digest."""
+    def said(self) -> dict[str, Any]:
+        """All that the text says but its digest, with arrays as they are."""
         return {"format": f"{_FORMAT}{self.called}", "version": self.version} | self.own_facts
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same in texts, numbers, lists and dicts."""
+        found: dict[str, Any] = plain(self.said)
+        return found
 
     @cached_property
     def digest(self) -> str:
         """A fingerprint of all that the text says."""
-        return digest(self.facts)
+        return digest(self.said)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The text, with its digest: a line for each fact, and for each row of a table."""
-        return in_lines({"digest": self.digest} | self.facts)
+        return in_lines({"digest": self.digest} | self.said)
 
 
 class _MisreadError(ReleaseError):
@@ -197,12 +210,15 @@ def _refuse_more(again: str, content: bytes) -> None:
 
 def digest(facts: Mapping[str, Any]) -> str:
     """The SHA-256 of facts, in hexadecimal."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+    found = hashlib.sha256()
+    for piece in _pieces(facts, None):
+        found.update(piece.encode())
+    return found.hexdigest()
 
 
 def in_lines(facts: Mapping[str, Any]) -> str:
     """The facts as JSON: a line for each fact, and for each row of a table."""
-    return _lines(dict(facts)) + "\n"
+    return "".join(_pieces(facts, "")) + "\n"
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
@@ -225,9 +241,11 @@ def version_of(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The same with lists in place of tuples, as JSON has them."""
+    """The same with lists in place of tuples and arrays, as JSON has them."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
@@ -253,6 +271,11 @@ def label_facts(label: Any) -> Any:
         return str.__str__(label)
     plain = label.item() if isinstance(label, np.generic) else label
     return {"number": str(plain)} if isinstance(plain, float) and not math.isfinite(plain) else plain
+
+
+def labels_facts(labels: list[Any]) -> list[Any]:
+    """Labels as JSON."""
+    return labels if {type(label) for label in labels} <= {str, int} else list(map(label_facts, labels))
 
 
 def label_of(label: Any) -> Any:
@@ -286,25 +309,48 @@ def _refused(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _lines(value: Any, margin: str = "") -> str:
-    """JSON with a line for each fact, and for each row of a table."""
-    deeper = f"{margin}  "
-    if isinstance(value, dict) and value:
-        lines = [f"{_JSON.encode(key)}: {_lines(item, deeper)}" for key, item in value.items()]
-        return f"{{\n{deeper}{f',\n{deeper}'.join(lines)}\n{margin}}}"
-    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+def _pieces(value: Any, margin: str | None) -> Iterator[str]:
+    """JSON, with a line for each fact and for each row of a table; sorted and in one line, if there is no margin."""
+    encode, deeper = (_SORTED, None) if margin is None else (_JSON, f"{margin}  ")
+    comma, start, end = (", ", "", "") if margin is None else (f",\n{deeper}", f"\n{deeper}", f"\n{margin}")
+    if isinstance(value, np.ndarray) and not (value.ndim > 1 and value.size):
+        value = value.tolist()
+    if isinstance(value, Mapping) and value:
+        for i, key in enumerate(sorted(value) if margin is None else value):
+            yield f"{comma if i else f'{{{start}'}{encode.encode(key)}: "
+            yield from _pieces(value[key], deeper)
+        yield f"{end}}}"
+    elif isinstance(value, np.ndarray) and value.ndim == 2:
+        yield from (f"[{start}", *_rows(value, comma), f"{end}]")
+    elif isinstance(value, np.ndarray | list) and any(issubclass(kind, _HELD) for kind in set(map(type, value))):
         if _is_table(value):
             # All rows at once: a call for each of a million rows takes long.
-            rows = _JSON.encode(value)[1:-1].replace("], [", f"],\n{deeper}[")
-        else:
-            rows = f",\n{deeper}".join(_lines(item, deeper) for item in value)
-        return f"[\n{deeper}{rows}\n{margin}]"
-    return _JSON.encode(value)
+            yield from (f"[{start}", encode.encode(value)[1:-1].replace("], [", f"]{comma}["), f"{end}]")
+            return
+        for i, item in enumerate(value):
+            yield comma if i else f"[{start}"
+            yield from _pieces(item, deeper)
+        yield f"{end}]"
+    else:
+        yield encode.encode(value)
 
 
-def _is_table(rows: list[Any]) -> bool:
+def _is_table(rows: Any) -> bool:
     """Whether a list holds lists of numbers alone."""
     return all(type(row) is list for row in rows) and {type(one) for row in rows for one in row} <= {int, float}
+
+
+def _rows(values: NDArray[Any], comma: str) -> Iterator[str]:
+    """The rows of an array of integers or doubles, some of them at a time."""
+    for start in range(0, len(values), _ROWS):
+        part = np.ascontiguousarray(values[start : start + _ROWS])
+        # By their bits, because 0 and -0 are equal. Most tables have few different numbers.
+        bits, place = different(part.view(np.int64))
+        texts = _JSON.encode(bits.view(part.dtype).tolist())[1:-1].split(", ")
+        cells = np.array([f"{text}, " for text in texts], dtype=object)[place]
+        cells[:, -1] = np.array([f"{text}]{comma}[" for text in texts], dtype=object)[place[:, -1]]
+        rows = "".join(cells.ravel().tolist())
+        yield f"{comma if start else ''}[{rows.removesuffix(f'{comma}[')}"
 
 
 @cache

@@ -23,7 +23,7 @@ from pymc_dirdp.releases.grammar import (
     at,
     guarantee_facts,
     guarantee_of,
-    label_facts,
+    labels_facts,
     label_of,
     line_of,
     plain,
@@ -101,11 +101,11 @@ def _table(part: PlannedTable) -> dict[str, Any]:
         "name": table.name,
         "family": table.family,
         "dims": dims,
-        "labels": {dim: labels and list(map(label_facts, held_labels(labels))) for dim, labels in table.coords.items()},
+        "labels": {dim: labels and labels_facts(held_labels(labels)) for dim, labels in table.coords.items()},
         "observed": [_observed(likelihood) for likelihood in table.likelihoods],
         "n_records": part.n_records,
         **({"totals": list(part.totals)} if part.totals else {}),
-        "prior": table.prior.tolist(),
+        "prior": table.prior,
         "one_person_adds": plain(asdict(mechanism.contributed)),
         "mechanism": type(mechanism).__name__,
         "parameters": {
@@ -119,7 +119,10 @@ def _table(part: PlannedTable) -> dict[str, Any]:
 
 def _parameter(value: Any) -> Any:
     """A number, a word or a table as JSON; a tuple may hold tuples of several lengths."""
-    return plain(value) if isinstance(value, tuple) else np.asarray(value).tolist()
+    if isinstance(value, tuple):
+        return plain(value)
+    found = np.asarray(value)
+    return found if found.dtype in (np.float64, np.int64) else found.tolist()
 
 
 def _part(facts: dict[str, Any], adjacency: str, place: int) -> PlannedTable:

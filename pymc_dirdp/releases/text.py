@@ -29,7 +29,7 @@ from pymc_dirdp.releases.grammar import (
     digest,
     guarantee_facts,
     guarantee_of,
-    label_facts,
+    labels_facts,
     label_of,
     line_of,
     version_of,
@@ -155,7 +155,7 @@ class Release(Text):
     @override
     def own_facts(self) -> dict[str, Any]:
         return {
-            "plan": self.plan.facts,
+            "plan": self.plan.said,
             "sampler": self.sampler,
             "randomness": self.randomness,
             "identity": self.identity,
@@ -265,7 +265,7 @@ class SparseRelease(Text):
                 "scale": mechanism.scale,
             },
             "categories": self.categories
-            and {name: [label_facts(one) for one in labels] for name, labels in self.categories.items()},
+            and {name: labels_facts(list(labels)) for name, labels in self.categories.items()},
             "randomness": self.randomness,
             "output": self.output.facts,
         }

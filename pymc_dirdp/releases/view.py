@@ -53,7 +53,8 @@ def view(release: Release | SparseRelease) -> xr.DataTree:
         marks = _marks(release, failed)
         dims = {one.name: one.dims for one in release.deterministics}
         groups = {"/posterior": posterior_group(values, release.plan, dims, marks), **groups}
-    text = xr.Dataset({"text": ((), np.array(release.text, dtype=object))})
+    # As it is: a text in an array is copied twice by xarray, and it may be long.
+    text = xr.Dataset({"text": xr.Variable((), np.array(release.text, dtype=object), fastpath=True)})
     tree = tree_of({**groups, f"/{TEXT_GROUP}": text})
     tree.attrs = marks
     return tree
@@ -62,7 +63,7 @@ def view(release: Release | SparseRelease) -> xr.DataTree:
 def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
     """The draws of all tables; noisy counts, and what draws from them rest on, go into the groups."""
     plan, public = release.plan, release.plan.reading.sizes_are_public
-    rng = np.random.default_rng(int(digest(release.facts["output"]), 16))
+    rng = np.random.default_rng(int(digest(release.said["output"]), 16))
     fitted = shares_fitted(
         {part.table.name: part.table for part in plan.parts},
         {part.table.name: part.mechanism for part in plan.parts},

@@ -124,4 +124,4 @@ def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> N
 
 def _in_order_of_their_own(labels: Sequence[Any]) -> bool:
     """Whether labels are numbers or times that ascend, such as the number of children."""
-    return not any(isinstance(label, str | bytes) for label in labels) and list(labels) == sorted(labels)
+    return not any(issubclass(kind, str | bytes) for kind in set(map(type, labels))) and list(labels) == sorted(labels)

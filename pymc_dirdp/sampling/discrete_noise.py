@@ -106,12 +106,12 @@ def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..
         register_jitable(helper)
     code: Callable[..., Any]
     try:
-        code = njit(signature, cache=True)(function)
+        code = njit(signature, cache=True, nogil=True)(function)
     except RuntimeError as error:
         # Neither the package's directory, nor the user's cache, nor NUMBA_CACHE_DIR can be written to.
         if "no locator available" not in str(error):
             raise
-        code = njit(signature)(function)
+        code = njit(signature, nogil=True)(function)
     return code
 
 

@@ -1,19 +1,18 @@
 """Exact draws from a Dirichlet distribution: the counts of a Pólya urn, in integers."""
 
 import math
-import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.arrays import Array, Integers, different
 from pymc_dirdp.checks import at_least, checked_counts, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import _POWERS, Bits
+from pymc_dirdp.sampling.compiled_urn import MOST_STEPS, urns_in_jumps
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 
 __all__ = [
@@ -36,8 +35,8 @@ _AT_ONCE, _HELD = 2**16, 2**20
 # Points among the weights are compared by so many leading bits, and by all others only where these do not decide. Sums
 # of numbers below this power of two are 64-bit integers.
 _LEADING = 62
-# Work of fewer steps than this is not worth threads. Those of a process hold so many records at most.
-_WORTH, _MOST_HELD = 2**20, 2**26
+# Urns of more steps than this together are drawn in jumps, which are compiled.
+_WORTH = 2**24
 
 
 def urn(
@@ -84,28 +83,32 @@ def urn(
     ----------
     Theory, Theorem 6 and section 11.
     """
+    table = np.asarray(rows, dtype=object)
+    weights, which = np.unique(table, return_inverse=True)
+    return _urn(weights.tolist(), which.reshape(table.shape), digits, steps, draws, bits)
+
+
+def _urn(weights: list[int], which: Integers, digits: int, steps: int, draws: int, bits: Bits) -> Integers:
+    """The same with different weights, and the place of that of each cell among them."""
+    n_rows, d = which.shape
     # An urn for each draw of each row, the draws of a row one after the other.
-    weights = np.asarray(rows, dtype=object)
-    n_rows, d = weights.shape
-    counts = np.zeros((n_rows * draws, d), dtype=np.int64)
+    counts, jumps = np.zeros((n_rows, draws, d), dtype=np.int64), np.zeros(n_rows, dtype=np.bool_)
+    if steps * n_rows * draws >= _WORTH and max(steps, d) <= MOST_STEPS:
+        whole = np.array([min(weight >> digits, MOST_STEPS) for weight in weights], dtype=np.int64)
+        jumps = whole[which].sum(axis=1) <= steps
+        drawn = counts if jumps.all() else counts[jumps]
+        urns_in_jumps(which[jumps], weights, digits, draws=draws, steps=steps, bits=bits, counts=drawn.reshape(-1, d))
+        counts[jumps] = drawn
+    slow = np.flatnonzero(~jumps)
+    walked = np.zeros((len(slow) * draws, d), dtype=np.int64)
     side_by_side = max(1, min(_AT_ONCE, _HELD // max(steps, d)))
-
-    def work(start: int, bits: Bits) -> None:
-        part = counts[start : start + side_by_side]
+    for start in range(0, len(walked), side_by_side):
+        part = walked[start : start + side_by_side]
         row = np.arange(start, start + len(part)) // draws
-        _of_rows(weights[row[0] : row[-1] + 1], row - row[0], digits, steps, bits, part)
-
-    parts = range(0, len(counts), side_by_side)
-    # Whether threads are used is public, and so is what each of them does.
-    cores = min(len(parts), os.cpu_count() or 1, max(1, _MOST_HELD // steps))
-    if cores > 1 and steps * len(counts) >= _WORTH and bits.of_the_system:
-        with ThreadPoolExecutor(cores) as threads:
-            # The error of a thread is raised where its result is asked for.
-            list(threads.map(work, parts, (Bits() for _ in parts)))
-    else:
-        for start in parts:
-            work(start, bits)
-    return np.ascontiguousarray(counts.reshape(n_rows, draws, d).swapaxes(0, 1))
+        some = np.array(weights, dtype=object)[which[slow[row[0] : row[-1] + 1]]]
+        _of_rows(some, row - row[0], digits, steps, bits, part)
+    counts[slow] = walked.reshape(-1, draws, d)
+    return np.ascontiguousarray(counts.swapaxes(0, 1))
 
 
 def _of_rows(rows: NDArray[np.object_], row: Integers, digits: int, steps: int, bits: Bits, counts: Integers) -> None:
@@ -384,13 +387,15 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     Theory, section 11.
     """
     wanted = positive_array(alpha=alpha, fewest=1)
-    whole = checked_counts(counts, wanted.shape).astype(np.int64).astype(object)
-    # Priors are public, and most of them have few different entries.
-    distinct, which = np.unique(wanted, return_inverse=True)
-    (per_record, *prior), digits = over_one_power([positive(r=r), *distinct.tolist()])
-    weights = per_record * whole + np.array(prior, dtype=object)[which.reshape(wanted.shape)]
-    rows = weights.reshape(-1, wanted.shape[-1])
-    table = urn(rows, digits, steps=integer(1, steps=steps), draws=integer(1, draws=draws), bits=bits)
+    whole = checked_counts(counts, wanted.shape).astype(np.int64)
+    # Priors are public, and most of them have few different entries; so have counts of many cells.
+    priors, of_prior = different(wanted)
+    seen, of_count = different(whole)
+    pairs, which = different(of_count * len(priors) + of_prior)
+    (per_record, *prior), digits = over_one_power([positive(r=r), *priors.tolist()])
+    weights = [per_record * int(seen[i // len(priors)]) + prior[i % len(priors)] for i in pairs.tolist()]
+    d = wanted.shape[-1]
+    table = _urn(weights, which.reshape(-1, d), digits, integer(1, steps=steps), integer(1, draws=draws), bits)
     return table.reshape(-1, *wanted.shape)
 
 

@@ -261,13 +261,13 @@ def test_no_number_is_a_float_and_none_is_refused():
 
 def test_the_distribution_is_that_of_the_doubles_given(monkeypatch):
     """The weights are `r * counts + alpha` of the doubles, as fractions, and no neighbouring double."""
-    seen = {}
+    seen, drawn = {}, exact._urn
 
-    def noted(rows, digits, **given):
-        seen["weights"] = [Fraction(weight, 2**digits) for weight in rows[0]]
-        return urn(rows, digits, **given)
+    def noted(weights, which, digits, *given):
+        seen["weights"] = [Fraction(weights[i], 2**digits) for i in which[0]]
+        return drawn(weights, which, digits, *given)
 
-    monkeypatch.setattr(exact, "urn", noted)
+    monkeypatch.setattr(exact, "_urn", noted)
     alpha, r = [0.1, 0.7], 0.0878
     synthetic_counts(alpha, r, [400, 600], steps=1, draws=1, bits=Bits(1))
     assert seen["weights"] == [Fraction(r) * 400 + Fraction(0.1), Fraction(r) * 600 + Fraction(0.7)]
@@ -321,82 +321,3 @@ def test_counts_that_cannot_be_are_refused_and_not_shown(counts):
 def test_arguments_outside_their_domain(bad):
     with pytest.raises(ArgumentError):
         synthetic_counts(**{"alpha": [1, 1], "r": 1, "counts": [1, 1], "steps": 9, "draws": 1, "bits": Bits()} | bad)
-
-
-@pytest.fixture
-def threads(monkeypatch):
-    """Every urn with bits of the system is divided among three threads. The bits of the parts, which have seeds."""
-    made = []
-
-    def seeded():
-        made.append(Bits(1000 + len(made)))
-        return made[-1]
-
-    monkeypatch.setattr(module, "_WORTH", 1)
-    monkeypatch.setattr(module, "_HELD", 2**10)
-    monkeypatch.setattr(module.os, "cpu_count", lambda: 3)
-    monkeypatch.setattr(module, "Bits", seeded)
-    return made
-
-
-def test_threads_draw_the_same_distribution(threads):
-    """Chi-square against the Beta-binomial distribution of each row; the distribution of the other row is rejected."""
-    rows, steps, draws = [(2, 3), (7, 1)], 6, 20_000
-    counts = urn(rows, 1, steps=steps, draws=draws, bits=Bits())
-    assert len(threads) == math.ceil(2 * draws / (2**10 // steps))
-    assert counts.sum(axis=-1).tolist() == [[steps, steps]] * draws
-    distributions = [betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2) for a, b in rows]
-    for i in range(2):
-        seen = np.bincount(counts[:, i, 0], minlength=steps + 1)
-        assert chisquare(seen, draws * distributions[i] / distributions[i].sum()).pvalue > 1e-6
-        assert chisquare(seen, draws * distributions[1 - i] / distributions[1 - i].sum()).pvalue < 1e-6
-    # Parts with the same bits would repeat one another.
-    side_by_side = 2**10 // steps
-    parts = counts[: 100 * side_by_side].reshape(100, side_by_side, 2, 2)
-    assert len({part.tobytes() for part in parts}) == 100
-    assert abs(np.corrcoef(counts[:, 0, 0], counts[:, 1, 0])[0, 1]) < 5 / math.sqrt(draws)
-
-
-def test_weights_of_any_size_are_drawn_by_threads_too(threads):
-    counts = urn([(1, 2**80), (2**80, 1)], 0, steps=50, draws=30, bits=Bits())
-    assert len(threads) == 3
-    assert counts[:, 0].tolist() == [[0, 50]] * 30
-    assert counts[:, 1].tolist() == [[50, 0]] * 30
-
-
-def test_a_seed_gives_the_same_draw_on_any_number_of_cores(threads, monkeypatch):
-    rows = [(2, 3, 1), (7, 1, 1)]
-    one = urn(rows, 1, steps=100, draws=20, bits=Bits(3))
-    monkeypatch.setattr(module.os, "cpu_count", lambda: 1)
-    np.testing.assert_array_equal(urn(rows, 1, steps=100, draws=20, bits=Bits(3)), one)
-    assert not threads
-
-
-def test_bits_of_threads_come_from_the_system(monkeypatch):
-    """And no two of them have the same words."""
-    made = []
-    monkeypatch.setattr(module, "_WORTH", 1)
-    monkeypatch.setattr(module, "_HELD", 100)
-    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(module, "Bits", lambda: made.append(Bits()) or made[-1])
-    urn([(1, 1)] * 5, 0, steps=100, draws=1, bits=Bits())
-    assert len({id(one) for one in made}) == 5
-    assert all(one.of_the_system for one in made)
-    assert len({one.ahead()[:4].tobytes() for one in made}) == 5
-
-
-def test_little_work_and_large_memory_take_no_threads(threads, monkeypatch):
-    monkeypatch.setattr(module, "_HELD", 100)
-    for changed, steps in (("_WORTH", 2 * 100 + 1), ("_MOST_HELD", 199)):
-        with monkeypatch.context() as patch:
-            patch.setattr(module, changed, steps)
-            urn([(1, 1)] * 2, 0, steps=100, draws=1, bits=Bits())
-        assert not threads
-    urn([(1, 1)] * 2, 0, steps=100, draws=1, bits=Bits())
-    assert len(threads) == 2
-
-
-def test_the_error_of_a_thread_is_raised(threads, monkeypatch):
-    monkeypatch.setattr(module, "_walk", lambda *given: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        urn([(1, 1)] * 3, 0, steps=10, draws=1, bits=Bits())

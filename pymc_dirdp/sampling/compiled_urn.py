@@ -1,0 +1,271 @@
+"""The Pólya urn in jumps, compiled: tables of many rows, in integers and random bytes alone.
+
+A weight is an integer, of so many *atoms* of weight 1, and a fraction. A record is an atom of its category, too.
+
+1. Only a record that comes from a fraction is *new*; all others copy an atom. From A atoms on, no step out of s goes to
+   one of G cells beside them, of which the fractions cover a part each, with the probability
+   `prod_{g<G} (A + g) / (A + g + s)`: products telescope, so that the steps to the next new record are few coins.
+2. Each new record, from the last to the first, takes the copies of itself and of its copies: of M copies of B + 1 atoms
+   as many as stars stand before the first of B bars among M stars.
+3. The copies that are left divide among the first atoms as stars between bars, in an order that is uniform.
+
+A row takes some `F log(m) + n` of these for m steps, fractions that add up to F, and n atoms; a walk takes m steps.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.discrete_noise import compiled
+
+__all__ = ["MOST_STEPS", "urns_in_jumps"]
+
+MOST_STEPS = 2**29
+"""Atoms, steps and categories of an urn are no more than this: numbers are compared byte by byte in 64 bits."""
+# So many words are asked for at a time, or more if they do not suffice for an urn.
+_WORDS = 2**16
+# Urns are divided into so many parts for each core.
+_PARTS = 4
+
+
+def urns_in_jumps(
+    rows: Integers, weights: list[int], digits: int, *, draws: int, steps: int, bits: Bits, counts: Integers
+) -> None:
+    """Counts of the urns of some rows, in place; each urn adds up to `steps`.
+
+    Parameters
+    ----------
+    rows : array of int, shape (rows, d)
+        The place of each weight among the different ones. A row holds no more atoms than steps.
+    weights : list of int
+        Over `2**digits`.
+    digits : int
+    draws : int
+    steps : int
+        No more than `MOST_STEPS`.
+    bits : Bits
+        Bits of the operating system are not used: urns are divided among the cores then, and each part has its own.
+    counts : array of int, shape (rows * draws, d)
+        The draws of a row one after the other.
+    """
+    whole = np.array([min(weight >> digits, MOST_STEPS) for weight in weights], dtype=np.int64)
+    size = -(-digits // 8)
+    bytes_of = b"".join(((weight << 8 * size - digits) % 256**size).to_bytes(size) for weight in weights)
+    fractions = np.frombuffer(bytes_of, dtype=np.uint8).reshape(len(weights), size)
+
+    def work(start: int, bits: Bits) -> None:
+        part = counts[start : start + together]
+        done, ahead = 0, _WORDS
+        while done < len(part):
+            source = bits.ahead(ahead)[:ahead].view(np.uint8)
+            before = done
+            done, used = _compiled()(source, rows, start, whole, fractions, draws, steps, part, done)
+            bits.spend(-(-used // 8))
+            # An urn for which bytes do not suffice starts again from its own first byte, with more behind. Other bytes
+            # would favour those that take few.
+            ahead = _WORDS if done > before else 2 * ahead
+
+    # Whether threads are used is public, and so is what each of them does.
+    cores = (os.cpu_count() or 1) if bits.of_the_system else 1
+    together = -(-len(counts) // (cores * _PARTS if cores > 1 else 1))
+    with ThreadPoolExecutor(cores) as threads:
+        each = [threads.submit(work, i, Bits() if cores > 1 else bits) for i in range(0, len(counts), together)]
+    for one in each:
+        # The error of a thread is raised where its result is asked for.
+        one.result()
+
+
+@cache
+def _compiled() -> Callable[..., tuple[int, int]]:
+    signature = (
+        "UniTuple(int64, 2)(Array(uint8, 1, 'C', readonly=True), int64[:,::1], int64, int64[::1], "
+        "Array(uint8, 2, 'C', readonly=True), int64, int64, int64[:,::1], int64)"
+    )
+    return compiled(signature, _urns, _under, _below, _covered, _first, _wait, _before_a_bar, _share_out)
+
+
+def _urns(
+    source: Any,
+    rows: Any,
+    start: int,
+    whole: Any,
+    fractions: Any,
+    draws: int,
+    steps: int,
+    counts: Any,
+    done: int,
+) -> tuple[int, int]:
+    """Urns from the first that is not done, until the bytes of the source are used up, whose number is a power of two.
+
+    Returns the urns that are done, and the bytes that they took. Behind the last byte the first ones are read again, and
+    whatever was going on ends: that urn is not done.
+    """
+    d, used = counts.shape[1], 0
+    born, of, bars = np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps, np.int64)
+    found, atoms, places = np.empty(d, np.int64), np.empty(d, np.int64), np.empty(d, np.int64)
+    divided = np.zeros(len(fractions), np.bool_)
+    for i in range(len(fractions)):
+        divided[i] = fractions[i].any()
+    while done < len(counts):
+        row, at, cells = rows[(start + done) // draws], used, 0
+        for k in range(d):
+            found[k], atoms[k] = 0, whole[row[k]]
+            if divided[row[k]]:
+                places[cells] = k
+                cells += 1
+        first, left, new = atoms.sum(), steps, 0
+        if first == 0:
+            # Were the first record to wait for its place among the cells, tiny weights would take billions of trials.
+            k, at = _first(source, at, row, fractions)
+            atoms[k], found[k], first, left = 1, 1, 1, steps - 1
+        # Step 1: so many records are there already.
+        records = 0
+        while cells > 0 and records < left and at <= source.size:
+            waited, at = _wait(source, at, first + records, cells, left - records)
+            records += waited
+            if records == left:
+                break
+            k, at = _below(source, at, cells)
+            # A place that no weight covers is drawn again.
+            new_one, at = _covered(source, at, fractions, row[places[k]], 0)
+            if new_one:
+                born[new], of[new] = records, places[k]
+                new, records = new + 1, records + 1
+        # Step 2.
+        for i in range(new - 1, -1, -1):
+            copies, at = _before_a_bar(source, at, left - born[i] - 1, first + born[i])
+            found[of[i]] += 1 + copies
+            left -= 1 + copies
+        # Step 3.
+        at = _share_out(source, at, left, atoms, bars[: first - 1])
+        if at > source.size:
+            # Bytes were taken twice.
+            break
+        for k in range(d):
+            counts[done, k] = found[k] + atoms[k]
+        done, used = done + 1, at
+    return done, used
+
+
+def _under(source: Any, at: int, part: int, whole: int) -> tuple[bool, int]:
+    """True with probability part / whole, by the bytes of a uniform number until it is known; and the next byte."""
+    while at <= source.size:
+        found = 0
+        for _ in range(3):
+            found = (found << 8) + whole * np.int64(source[at & (source.size - 1)])
+            at += 1
+            part <<= 8
+            if found + whole <= part:
+                return True, at
+            if found >= part:
+                return False, at
+        part -= found
+    return False, at
+
+
+def _below(source: Any, at: int, limit: int) -> tuple[int, int]:
+    """An integer, uniform below the limit: a uniform number times the limit, whose bytes are drawn until it is known."""
+    found, value = 0, 0
+    for i in range(1, 4):
+        found = (found << 8) + limit * np.int64(source[at & (source.size - 1)])
+        at += 1
+        value = found >> 8 * i
+        if found + limit <= (value + 1) << 8 * i:
+            return value, at
+    same, at = _under(source, at, ((value + 1) << 24) - found, limit)
+    return (value if same else value + 1), at
+
+
+def _covered(source: Any, at: int, fractions: Any, k: int, first: int) -> tuple[bool, int]:
+    """Whether a uniform number, with no bytes other than 0 before the first, is below a fraction."""
+    for i in range(first, fractions.shape[1]):
+        byte = source[at & (source.size - 1)]
+        at += 1
+        if byte != fractions[k, i]:
+            return byte < fractions[k, i], at
+    return False, at
+
+
+def _first(source: Any, at: int, row: Any, fractions: Any) -> tuple[int, int]:
+    """A category in proportion to the fractions."""
+    first = fractions.shape[1]
+    for weight in row:
+        i = 0
+        while i < first and fractions[weight, i] == 0:
+            i += 1
+        first = i
+    kept, k = False, 0
+    while not kept and at <= source.size:
+        k, at = _below(source, at, len(row))
+        kept, at = _covered(source, at, fractions, row[k], first)
+    return k, at
+
+
+def _wait(source: Any, at: int, atoms: int, cells: int, most: int) -> tuple[int, int]:
+    """The number of steps that copy an atom before one goes to the cells, or `most`."""
+    passed = 0
+    while passed < most:
+        # Steps one by one, or as many as have some chance to go to none of the cells.
+        window = min(atoms // cells, most - passed) if atoms > cells * cells else 1
+        free, g = True, 0
+        if window == 1:
+            free, at = _under(source, at, atoms, atoms + cells)
+        while window > 1 and free and g < cells:
+            free, at = _under(source, at, atoms + g, atoms + g + window)
+            g += 1
+        if free:
+            passed += window
+            atoms += window
+            continue
+        if window == 1:
+            return passed, at
+        # Step k of the window is the first with the probability of k steps that are free, and one that is not.
+        kept, k = False, 0
+        while not kept and at <= source.size:
+            k, at = _below(source, at, window)
+            kept, g = True, 0
+            while kept and g <= cells:
+                kept, at = _under(source, at, atoms + g, atoms + g + k)
+                g += 1
+        return passed + k, at
+    return most, at
+
+
+def _before_a_bar(source: Any, at: int, stars: int, bars: int) -> tuple[int, int]:
+    """How many of some stars stand before the first of some bars, in an order that is uniform."""
+    if stars > bars * bars:
+        # Each bar stands before so many stars and earlier bars that it may follow.
+        found, at = _below(source, at, stars + 1)
+        for b in range(2, bars + 1):
+            earlier, at = _under(source, at, found, stars + b)
+            if earlier:
+                found, at = _below(source, at, found)
+        return found, at
+    found = 0
+    while found < stars:
+        ends, at = _under(source, at, bars, stars + bars - found)
+        if ends:
+            break
+        found += 1
+    return found, at
+
+
+def _share_out(source: Any, at: int, stars: int, atoms: Any, bars: Any) -> int:
+    """The stars between as many atoms of each category, in place of these numbers: bars stand between the atoms."""
+    # A set of places in which each may stand several times: a bar stands at one of them, or where another one is.
+    for b in range(len(bars)):
+        place, at = _below(source, at, stars + 1 + b)
+        bars[b] = place if place <= stars else bars[place - stars - 1]
+    bars.sort()
+    end, before = 0, 0
+    for k in range(len(atoms)):
+        end += atoms[k]
+        after = 0 if end == 0 else (bars[end - 1] if end <= len(bars) else stars)
+        atoms[k], before = after - before, after
+    return at

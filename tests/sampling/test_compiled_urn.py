@@ -1,0 +1,297 @@
+"""The urn in jumps: its comparisons against real numbers, its parts against their distributions, and draws of rows."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.special import betaln, gammaln
+from scipy.stats import betabinom, chisquare
+
+from pymc_dirdp.sampling import compiled_urn, exact
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.compiled_urn import _before_a_bar, _below, _covered, _share_out, _under, _wait, urns_in_jumps
+
+DRAWS = 20_000
+
+
+def source(seed, size=2**17):
+    return np.frombuffer(np.random.default_rng(seed).bytes(size), dtype=np.uint8)
+
+
+def many(function, *given, seed=1):
+    """Answers of a function of the bytes, one after the other, and how many bytes they took."""
+    found, at, data = [], 0, source(seed, 2**21)
+    for _ in range(DRAWS):
+        answer, at = function(data, at, *given)
+        found.append(answer)
+    assert at <= data.size
+    return np.array(found), at
+
+
+def fits(seen, pmf):
+    """The p-value of draws of 0, 1, ... with these probabilities; those that are expected to be few are one."""
+    expected, many_times = len(seen) * pmf, np.bincount(seen, minlength=len(pmf))
+    rare = expected < 5
+    if rare.any():
+        expected, many_times = (np.append(x[~rare], x[rare].sum()) for x in (expected, many_times))
+    return chisquare(many_times, expected * many_times.sum() / expected.sum()).pvalue
+
+
+def real(data, at):
+    """The number of which the bytes are the digits, cut off after so many that no comparison here needs more."""
+    digits = bytes(data[at : at + 40])
+    return Fraction(int.from_bytes(digits), 256 ** len(digits))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 255, 256, 257, 10_000, 65_537, 2**24 + 1, 2**29, 2**30 - 1])
+def test_a_number_below_a_limit_is_a_real_number_times_it_rounded_down(limit):
+    data, at = source(limit), 0
+    for _ in range(1500):
+        value, end = _below(data, at, limit)
+        # Bytes after a comparison that was not decided go to a number of its own: those before do not decide.
+        low, high = (real(data, at) * limit, real(data, at) * limit) if end - at <= 3 else (value, value)
+        assert math.floor(low) == value == math.floor(high)
+        assert 0 <= value < limit
+        assert end - at <= 3 or 256**3 < 2**20 * limit
+        at = end
+
+
+@pytest.mark.parametrize("whole", [1, 2, 7, 256, 9_999, 2**24 + 3, 2**30])
+def test_a_coin_is_a_comparison_of_a_real_number(whole):
+    data, at = source(whole), 0
+    for part in [0, 1, whole // 3, whole // 2, whole - 1, whole] * 200:
+        answer, end = _under(data, at, part, whole)
+        if end - at <= 3:
+            assert answer == (real(data, at) * whole < part)
+        at = end
+
+
+def test_what_three_bytes_leave_open_is_decided_by_others():
+    """A limit of 3 and the digits 0x55 of 1/3: more bytes decide whether it is 0 or 1, in the right proportion."""
+    for last, value in ((0x54, 0), (0x56, 1)):
+        data = np.array([0x55] * 3 + [last] * 61, dtype=np.uint8)
+        assert _below(data, 0, 3)[0] == value
+        assert _under(data, 0, 1, 3)[0] == (value == 0)
+
+
+def test_a_number_is_below_a_fraction_byte_by_byte():
+    fractions = np.array([[0, 128, 7], [255, 255, 255], [0, 0, 0]], dtype=np.uint8)
+    for digits, k, first, covered, taken in [
+        ((0, 127), 0, 0, True, 2), ((0, 128, 6), 0, 0, True, 3), ((0, 128, 7), 0, 0, False, 3), ((1,), 0, 0, False, 1),
+        ((129,), 0, 1, False, 1), ((127,), 0, 1, True, 1), ((0,), 1, 0, True, 1), ((0, 0, 0), 2, 0, False, 3),
+    ]:  # fmt: skip
+        data = np.zeros(8, dtype=np.uint8)
+        data[: len(digits)] = digits
+        assert _covered(data, 0, fractions, k, first) == (covered, taken)
+
+
+def waiting(atoms, cells, most):
+    """P(s steps copy an atom, and the next does not), and P(all of them do)."""
+    free = np.cumprod(np.append(1, (atoms + np.arange(most)) / (atoms + cells + np.arange(most))))
+    return np.append(free[:-1] - free[1:], free[-1])
+
+
+@pytest.mark.parametrize(("atoms", "cells", "most"), [(1, 1, 9), (5, 1, 40), (3, 4, 12), (40, 3, 60), (1000, 5, 3000)])
+def test_steps_to_a_new_record(atoms, cells, most):
+    seen, _ = many(_wait, atoms, cells, most)
+    assert fits(seen, waiting(atoms, cells, most)) > 1e-6
+    assert fits(seen, waiting(atoms + 1 + atoms // 3, cells, most)) < 1e-6
+
+
+@pytest.mark.parametrize(("stars", "bars"), [(1, 1), (6, 2), (30, 3), (4, 9), (50, 40), (200, 12)])
+def test_stars_before_the_first_of_some_bars(stars, bars):
+    """A Beta-binomial distribution with the parameters 1 and the number of bars."""
+    seen, _ = many(_before_a_bar, stars, bars)
+    assert fits(seen, betabinom.pmf(np.arange(stars + 1), stars, 1, bars)) > 1e-6
+    assert fits(seen, betabinom.pmf(np.arange(stars + 1), stars, 1.3, bars)) < 1e-6
+
+
+def test_stars_between_bars():
+    """Every table is as likely as another, atoms of one category added up."""
+    stars, atoms, at, seen = 5, [2, 0, 1, 1], 0, []
+    data = source(3, 2**20)
+    for _ in range(DRAWS):
+        given = np.array(atoms)
+        at = _share_out(data, at, stars, given, np.empty(sum(atoms) - 1, dtype=np.int64))
+        seen.append(given)
+    seen = np.array(seen)
+    assert not seen[:, 1].any()
+    assert (seen.sum(axis=1) == stars).all()
+    assert fits(seen[:, 0], betabinom.pmf(np.arange(6), stars, 2, 2)) > 1e-6
+    assert fits(seen[:, 3], betabinom.pmf(np.arange(6), stars, 1, 3)) > 1e-6
+    assert fits(seen[:, 3], betabinom.pmf(np.arange(6), stars, 1, 2)) < 1e-6
+
+
+def log_probability(counts, u):
+    """Of the Dirichlet-multinomial distribution."""
+    n, d = counts.sum(axis=-1), counts.shape[-1]
+    ways = gammaln(n + 1) - gammaln(counts + 1).sum(axis=-1)
+    assert len(u) == d
+    return ways + (betaln_of(counts + u) - betaln_of(u))
+
+
+def betaln_of(u):
+    return gammaln(u).sum(axis=-1) - gammaln(u.sum(axis=-1))
+
+
+def drawn(weights, digits, steps, draws, bits):
+    table = np.array(weights, dtype=object)
+    different, which = np.unique(table, return_inverse=True)
+    counts = np.zeros((len(table) * draws, table.shape[1]), dtype=np.int64)
+    which = which.reshape(table.shape)
+    urns_in_jumps(which, different.tolist(), digits, draws=draws, steps=steps, bits=bits, counts=counts)
+    assert (counts.sum(axis=1) == steps).all()
+    return counts.reshape(len(table), draws, -1)
+
+
+CASES = {
+    "fractions alone": ([[1, 3, 2]], 4, 5),
+    "tiny": ([[1, 2, 3]], 40, 4),
+    "atoms alone": ([[16, 48, 32]], 4, 6),
+    "both": ([[37, 5, 20]], 4, 5),
+    "an empty place": ([[16, 3, 0]], 4, 6),
+    "more digits than a word": ([[3 * 2**90 + 5, 2**88, 2**91 - 1]], 90, 6),
+    "as many atoms as steps": ([[5, 4, 4]], 1, 6),
+    "one step": ([[5, 9, 2]], 3, 1),
+    "no digits": ([[1, 2, 1]], 0, 4),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_tables_of_an_urn(name):
+    """Chi-square over all tables; the same call rejects weights that are 20 % off, or the next category's."""
+    weights, digits, steps = CASES[name]
+    counts = drawn(weights, digits, steps, 100_000, Bits(sum(map(ord, name))))[0]
+    tables = np.array([t for t in itertools.product(range(steps + 1), repeat=3) if sum(t) == steps])
+    place = {tuple(t): i for i, t in enumerate(tables.tolist())}
+    seen = np.array([place[tuple(row)] for row in counts.tolist()])
+    u = np.array([weight / 2**digits for weight in weights[0]]) + 1e-300
+
+    def p_value(u):
+        return fits(seen, np.exp(log_probability(tables, u)))
+
+    assert p_value(u) > 1e-6
+    assert p_value(np.roll(u, 1)) < 1e-6
+    if u.sum() > 1e-6 and steps > 1:
+        assert p_value(1.2 * u) < 1e-6
+
+
+@pytest.mark.parametrize("u", [(0.5, 3.25), (12.5, 0.125), (30.0, 70.75)])
+def test_many_steps(u):
+    """Ten thousand steps by quantiles of the Beta-binomial distribution; the smaller parameter 10 % off is rejected."""
+    steps, x = 10_000, np.arange(10_001)
+    counts = drawn([[int(x * 8) for x in u]], 3, steps, 60_000, Bits(4))[0, :, 0]
+    for factor, right in ((1, True), (1.1, False)):
+        a, b = (factor * one if one == min(u) else one for one in u)
+        cdf = np.cumsum(np.exp(log_probability(np.stack([x, steps - x], axis=1), np.array([a, b]))))
+        edges = np.unique(np.searchsorted(cdf, np.arange(1, 40) / 40))
+        group = np.searchsorted(edges, counts, side="right")
+        pmf = np.diff(np.concatenate([[0.0], cdf[np.maximum(edges - 1, 0)] * (edges > 0), [1.0]]))
+        assert (fits(group, pmf) > 1e-6) == right
+
+
+def test_rows_have_their_own_weights_and_draws_are_independent():
+    weights, steps, draws = [[2, 3], [7, 1], [1, 13]], 6, 30_000
+    counts = drawn(weights, 1, steps, draws, Bits(8))[..., 0]
+    for i, (a, b) in enumerate(weights):
+        assert fits(counts[i], betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2)) > 1e-6
+        assert fits(counts[i - 1], betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2)) < 1e-6
+        for one, other in ((counts[i], counts[i - 1]), (counts[i, 1:], counts[i, :-1])):
+            assert abs(np.corrcoef(one, other)[0, 1]) < 5 / math.sqrt(draws)
+
+
+def test_an_urn_that_runs_out_of_bytes_is_drawn_again_from_its_first_byte(monkeypatch):
+    """So the draws are the same, however many bytes are asked for at a time."""
+    weights = [[5, 7, 20]] * 50
+    one = drawn(weights, 2, 300, 10, Bits(6))
+    taken = []
+
+    class Noted(Bits):
+        def spend(self, used):
+            taken.append(used)
+            super().spend(used)
+
+    # Words are whole, so bytes that are left of one are not used: only the first urns take the same.
+    for words in (1, 16):
+        monkeypatch.setattr(compiled_urn, "_WORDS", words)
+        taken.clear()
+        other = drawn(weights, 2, 300, 10, Noted(6))
+        np.testing.assert_array_equal(one[0, 0], other[0, 0])
+        assert 0 in taken if words == 1 else len(taken) > 50
+        assert not (one == other).all()
+
+
+def test_large_work_goes_in_jumps_and_rows_that_do_not_fit_walk(monkeypatch):
+    """Rows with more atoms than steps, or of any size, beside others; the walk and the jumps draw the same."""
+    jumped, jump = [], exact.urns_in_jumps
+    monkeypatch.setattr(exact, "urns_in_jumps", lambda rows, *a, **k: jumped.append(len(rows)) or jump(rows, *a, **k))
+    monkeypatch.setattr(exact, "_WORTH", 1)
+    rows = [(2, 3), (1, 2**80), (7, 1), (400, 100)]
+    counts = exact.urn(rows, 1, steps=100, draws=2000, bits=Bits(2))
+    assert jumped == [2]
+    assert (counts.sum(axis=-1) == 100).all()
+    assert counts[:, 1].tolist() == [[0, 100]] * 2000
+    for i, (a, b) in enumerate(rows):
+        if i != 1:
+            expected = 100 * a / (a + b)
+            sd = betabinom.std(100, a / 2, b / 2)
+            assert abs(counts[:, i, 0].mean() - expected) < 5 * sd / math.sqrt(2000)
+    monkeypatch.setattr(exact, "_WORTH", 10**9)
+    assert exact.urn(rows, 1, steps=100, draws=20, bits=Bits(2)).shape == (20, 4, 2)
+    assert jumped == [2]
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """Work is divided among the parts of three cores. The bits of the parts, which have seeds."""
+    made = []
+
+    def seeded():
+        made.append(Bits(1000 + len(made)))
+        return made[-1]
+
+    monkeypatch.setattr(compiled_urn.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(compiled_urn, "Bits", seeded)
+    return made
+
+
+def test_threads_draw_the_same_distribution(threads):
+    rows, steps, draws = [(2, 3), (7, 1)], 6, 20_000
+    counts = drawn(rows, 1, steps, draws, Bits())
+    assert len(threads) == 12
+    for i, (a, b) in enumerate(rows):
+        assert fits(counts[i, :, 0], betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2)) > 1e-6
+        assert fits(counts[1 - i, :, 0], betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2)) < 1e-6
+    # Parts with the same bits would repeat one another.
+    assert len({part.tobytes() for part in np.split(counts[:, :19_998].reshape(-1, 2), 12)}) == 12
+
+
+def test_a_seed_gives_the_same_draw_on_any_number_of_cores(threads, monkeypatch):
+    one = drawn([(2, 3, 1), (7, 1, 1)], 1, 100, 20, Bits(3))
+    monkeypatch.setattr(compiled_urn.os, "cpu_count", lambda: 1)
+    np.testing.assert_array_equal(drawn([(2, 3, 1), (7, 1, 1)], 1, 100, 20, Bits(3)), one)
+    assert not threads
+
+
+def test_bits_of_threads_come_from_the_system(monkeypatch):
+    """And no two of them have the same words."""
+    made = []
+    monkeypatch.setattr(compiled_urn.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(compiled_urn, "Bits", lambda: made.append(Bits()) or made[-1])
+    drawn([(1, 1)] * 8, 0, 100, 1, Bits())
+    assert len({id(one) for one in made}) == 8
+    assert all(one.of_the_system for one in made)
+    assert len({one.ahead()[:4].tobytes() for one in made}) == 8
+
+
+def test_the_error_of_a_thread_is_raised(threads, monkeypatch):
+    monkeypatch.setattr(compiled_urn, "_compiled", lambda: lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        drawn([(1, 1)] * 3, 0, 10, 1, Bits())
+
+
+def test_betaln_is_that_of_two():
+    """The oracle against SciPy's."""
+    assert math.isclose(betaln_of(np.array([2.5, 0.3])), betaln(2.5, 0.3))
