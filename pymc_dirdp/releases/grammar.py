@@ -310,7 +310,7 @@ def _refused(constant: str) -> NoReturn:
 
 
 def _pieces(value: Any, margin: str | None) -> Iterator[str]:
-    """JSON, with a line for each fact and for each row of a table; sorted and in one line, if there is no margin."""
+    """JSON, with a line for each fact and for each row of a table behind blanks; None sorts it into a single line."""
     encode, deeper = (_SORTED, None) if margin is None else (_JSON, f"{margin}  ")
     comma, start, end = (", ", "", "") if margin is None else (f",\n{deeper}", f"\n{deeper}", f"\n{margin}")
     if isinstance(value, np.ndarray) and not (value.ndim > 1 and value.size):

@@ -29,8 +29,8 @@ from pymc_dirdp.releases.grammar import (
     digest,
     guarantee_facts,
     guarantee_of,
-    labels_facts,
     label_of,
+    labels_facts,
     line_of,
     version_of,
 )

@@ -103,8 +103,8 @@ def _urns(
 ) -> tuple[int, int]:
     """Urns from the first that is not done, until the bytes of the source are used up, whose number is a power of two.
 
-    Returns the urns that are done, and the bytes that they took. Behind the last byte the first ones are read again, and
-    whatever was going on ends: that urn is not done.
+    Returns the urns that are done, and the bytes that they took. Behind the last byte the first ones are read again,
+    and whatever was going on ends: that urn is not done.
     """
     d, used = counts.shape[1], 0
     born, of, bars = np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps, np.int64)
@@ -158,7 +158,7 @@ def _under(source: Any, at: int, part: int, whole: int) -> tuple[bool, int]:
     while at <= source.size:
         found = 0
         for _ in range(3):
-            found = (found << 8) + whole * np.int64(source[at & (source.size - 1)])
+            found = (found << 8) + whole * np.int64(source[at & (source.size - 1)])  # type: ignore[assignment]
             at += 1
             part <<= 8
             if found + whole <= part:
@@ -170,10 +170,10 @@ def _under(source: Any, at: int, part: int, whole: int) -> tuple[bool, int]:
 
 
 def _below(source: Any, at: int, limit: int) -> tuple[int, int]:
-    """An integer, uniform below the limit: a uniform number times the limit, whose bytes are drawn until it is known."""
+    """An integer below the limit: of a uniform number times it, whose bytes are drawn until it is known."""
     found, value = 0, 0
     for i in range(1, 4):
-        found = (found << 8) + limit * np.int64(source[at & (source.size - 1)])
+        found = (found << 8) + limit * np.int64(source[at & (source.size - 1)])  # type: ignore[assignment]
         at += 1
         value = found >> 8 * i
         if found + limit <= (value + 1) << 8 * i:

@@ -59,8 +59,7 @@ def urn(
     draws : int
         Number of independent draws.
     bits : Bits
-        The source of randomness. Parts of many urns take their words one after the other; where many steps are drawn
-        with bits of the operating system, the parts are divided among the cores, and each has bits of its own.
+        The source of randomness. Parts of many urns take their words one after the other.
 
     Returns
     -------
@@ -78,6 +77,8 @@ def urn(
     Urns of many rows and draws go side by side. No two of them share a word: `Bits.uniforms` gives each of its limits
     words of its own, which are independent and uniform. So each urn sees the numbers that it would see alone, and all
     are independent, whatever the order in which their words are taken.
+
+    Where there are many steps, they are not drawn one by one: :mod:`pymc_dirdp.sampling.compiled_urn`.
 
     References
     ----------

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import gzip
+import hashlib
 import json
 import math
 import re
@@ -18,7 +19,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import Transcript
 from pymc_dirdp.errors import ReleaseError, UnattainableError
-from pymc_dirdp.releases.grammar import understood
+from pymc_dirdp.releases.grammar import digest, in_lines, plain, understood
 from pymc_dirdp.releases.opened import from_text, opened, text_of
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, SparseRelease
@@ -197,6 +198,34 @@ def test_an_edit_is_refused_or_says_what_it_says(texts, text_of_facts, kind, edi
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.random.default_rng(1).normal(size=(3, 4)),
+        np.random.default_rng(2).integers(0, 3, (70_000, 2)) * 0.1,
+        np.array([[-0.0, 0.0], [1e300, 5e-324]]),
+        np.arange(24).reshape(2, 3, 4),
+        np.ones((5, 1)),
+        np.zeros((0, 3)),
+        np.array(3.5),
+    ],
+    ids=lambda table: str(table.shape),
+)
+def test_an_array_is_written_as_its_lists(table):
+    """In lines and for the digest; `json.dumps` is the oracle of the digest, and reads the lines."""
+    facts = {"b": "ü], [", "a": table, "c": {"z": [1, {"q": table}], "none": [], "text": [["], ["], [1]]}}
+    lists = plain(facts)
+    assert in_lines(facts) == in_lines(lists)
+    assert json.dumps(json.loads(in_lines(facts))) == json.dumps(lists)
+    compact = json.dumps(lists, sort_keys=True, allow_nan=False)
+    assert digest(facts) == digest(lists) == hashlib.sha256(compact.encode()).hexdigest()
+    if table.ndim == 2:
+        assert in_lines({"a": table}).count("\n") == len(lists["a"]) + 4 - 2 * (len(lists["a"]) == 0)
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            in_lines({"a": np.array([[1.0, wrong]])})
+
+
 def test_a_hundred_thousand_edits(texts, text_of_facts):
     for kind in TEXTS:
         refuse_or_understand(texts[kind], 10**5 // len(TEXTS) + 1, text_of_facts, seed=2)

@@ -54,7 +54,7 @@ def test_a_number_below_a_limit_is_a_real_number_times_it_rounded_down(limit):
         low, high = (real(data, at) * limit, real(data, at) * limit) if end - at <= 3 else (value, value)
         assert math.floor(low) == value == math.floor(high)
         assert 0 <= value < limit
-        assert end - at <= 3 or 256**3 < 2**20 * limit
+        assert end - at <= 3 or 2**20 * limit > 256**3
         at = end
 
 
