@@ -52,11 +52,14 @@ class Draws:
         Each row is positive and adds up to 1.
     acceptance : float
         The share of proposals that was accepted, in (0, 1]; how many draws are worth one does not depend on it.
+    effective : float or None
+        How many independent draws these are worth; None where they are independent.
     """
 
     counts: Integers
     shares: Array
     acceptance: float
+    effective: float | None = None
 
 
 def draw_shares(counts: Integers, alpha: Array, rng: np.random.Generator) -> Array:
@@ -81,8 +84,8 @@ class Estimate:
         Logarithm of the probability or density of the output.
     share_quantiles : callable
         Quantiles of the shares, shape `(levels, d)`, at an array of levels: what takes most of the time.
-    is_exact : bool
-        Whether these are sums; otherwise they are averages over exact draws.
+    caveat : str
+        What these are if not sums, and what of them should not be trusted; empty for sums.
     """
 
     share_means: Array
@@ -93,7 +96,7 @@ class Estimate:
     count_intervals: Integers
     log_evidence: float
     share_quantiles: Callable[[Array], Array] = field(repr=False)
-    is_exact: bool = True
+    caveat: str = ""
 
     @cached_property
     def share_intervals(self) -> Array:
@@ -306,25 +309,35 @@ def estimate_of_rows(
     )
 
 
-def summarised(draws: Draws, alpha: Array, prob: Sequence[float], log_evidence: float) -> Estimate:
+def summarised(
+    draws: Draws,
+    alpha: Array | None,
+    prob: Sequence[float],
+    log_evidence: float,
+    caveat: str = "averages over exact draws",
+) -> Estimate:
     """The same summaries of draws. Cells of all rows follow one another.
 
     Parameters
     ----------
     draws : Draws
         Of shape `(draws, ..., d)`.
-    alpha : array, shape (..., d)
-        Prior of the shares.
+    alpha : array, shape (..., d), or None
+        Prior of the shares; None if it is no Dirichlet distribution.
     prob : sequence of float
         Probabilities of the intervals.
     log_evidence : float
+    caveat : str, optional
+        What is said of the averages.
     """
     levels, ends = interval_ends(prob)
     counts, shares = (values.reshape(len(values), -1) for values in (draws.counts, draws.shares))
-    # Given its counts the mean and the variance of a share are known, which leaves less to chance.
-    first, size = alpha + draws.counts, (alpha + draws.counts).sum(axis=-1, keepdims=True)
-    means = (first / size).reshape(len(counts), -1)
-    inner = (first * (size - first) / (size**2 * (size + 1))).reshape(len(counts), -1)
+    means, inner = shares, np.zeros(shares.shape)
+    if alpha is not None:
+        # Given its counts the mean and the variance of a share are known, which leaves less to chance.
+        first, size = alpha + draws.counts, (alpha + draws.counts).sum(axis=-1, keepdims=True)
+        means = (first / size).reshape(len(counts), -1)
+        inner = (first * (size - first) / (size**2 * (size + 1))).reshape(len(counts), -1)
     least, most = np.split(np.quantile(counts, ends, axis=0, method="inverted_cdf"), 2)
     return Estimate(
         share_means=means.mean(axis=0),
@@ -335,7 +348,7 @@ def summarised(draws: Draws, alpha: Array, prob: Sequence[float], log_evidence: 
         count_intervals=np.stack([least, most], axis=-1),
         log_evidence=log_evidence,
         share_quantiles=lambda ends: np.quantile(shares, ends, axis=0),
-        is_exact=False,
+        caveat=caveat,
     )
 
 

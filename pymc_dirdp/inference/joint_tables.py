@@ -302,7 +302,9 @@ class JointPosterior:
         if not self._is_private:
             return found
         shares = self.draw(_SUMMARISED, np.random.default_rng(_SEED)).shares.reshape(_SUMMARISED, -1)
-        return replace(found, share_quantiles=lambda ends: np.quantile(shares, ends, axis=0), is_exact=False)
+        return replace(
+            found, share_quantiles=lambda ends: np.quantile(shares, ends, axis=0), caveat="averages over exact draws"
+        )
 
 
 def _up_to(most: int, log_prior: OfTotal) -> OfTotal:

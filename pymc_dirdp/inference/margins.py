@@ -72,8 +72,6 @@ class Measurement:
     variance : float
         Of the noise of one cell; the noise of different cells is independent. Where the total is known and the noise
         adds up to 0, it is the variance of the independent noise of which that is the distribution given its sum.
-    laplace_scale : float or None, default None
-        The scale of the noise if its distribution is Laplace's; None if it is normal, or nearly.
 
     Examples
     --------
@@ -84,13 +82,11 @@ class Measurement:
     axes: tuple[str, ...]
     noisy: Array
     variance: float
-    laplace_scale: float | None = None
 
     def onto(self, axes: Sequence[str]) -> "Measurement | None":
         """The measurement of those of its variables that are among `axes`, in their order; None if there are none.
 
-        The counts of the other variables' values are added up, and so are the variances of their noise. A sum of
-        Laplace noise is taken as normal.
+        The counts of the other variables' values are added up, and so are the variances of their noise.
         """
         common = tuple(axis for axis in axes if axis in self.axes)
         if not common:
@@ -99,7 +95,7 @@ class Measurement:
         kept = [axis for axis in self.axes if axis in common]
         summed = self.noisy.sum(axis=others).transpose([kept.index(axis) for axis in common])
         cells = math.prod(self.noisy.shape[i] for i in others)
-        return Measurement(common, summed, self.variance * cells, self.laplace_scale if cells == 1 else None)
+        return Measurement(common, summed, self.variance * cells)
 
 
 def number_of_records(measurements: Sequence[Measurement]) -> float:

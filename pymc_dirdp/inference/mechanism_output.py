@@ -154,6 +154,11 @@ class MechanismOutput:
             raise ArgumentError("Expected one output of a joint mechanism: several are not read together.")
         return found
 
+    @property
+    def measurements(self) -> tuple[()]:
+        """Marginals are read from releases, which name their variables."""
+        return ()
+
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.margins import Measurement
 from pymc_dirdp.inference.observed_table import Labels, Seen
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 
@@ -100,6 +101,11 @@ class Pooled:
         """A joint release is read by itself."""
         return None
 
+    @property
+    def measurements(self) -> list[Measurement]:
+        """The noisy marginals of all of them."""
+        return [one for part in self.parts for one in part.measurements]
+
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs of all releases."""
         return [list(chain.from_iterable(row)) for row in zip(*(p.row_likelihoods() for p in self.parts), strict=True)]
@@ -129,6 +135,11 @@ def pooled(tables: Sequence[Seen], *, own_prior: bool) -> Seen:
         raise ArgumentError(
             f"The rows of {first.name!r} share the noise of a joint release, which is not read together with others. "
             "Analyse each by itself."
+        )
+    if len({len(table.measurements) > 0 for table in tables}) > 1:
+        raise ArgumentError(
+            f"{first.name!r} was released by marginals, and in another release it was not, so they are not read "
+            "together. Analyse each by itself."
         )
     for other in others:
         for what, one, two in (

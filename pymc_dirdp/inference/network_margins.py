@@ -1,10 +1,10 @@
 """Exact marginals of a Bayesian network by variable elimination, with their derivatives."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -80,25 +80,11 @@ class NetworkMargins:
             made[axes] = self._margin(axes)
         self._wanted = [made[axes] for axes in wanted]
 
-    @property
-    def work(self) -> int:
-        """How many cells the products have on the way, all together."""
-        return sum(self._cells(step.inputs) for step in self._steps)
-
-    def run(self, tables: Sequence[Any], product: Callable[..., Any] | None = None) -> list[Any]:
-        """All tables that the steps make, after those that are given.
-
-        Parameters
-        ----------
-        tables : sequence of array
-        product : callable, optional
-            It takes the axes of a product and pairs of a factor and its axes, and multiplies and sums. By default
-            arrays are taken; another one may take what stands for arrays in a graph.
-        """
-        multiplied = self._product if product is None else product
+    def run(self, tables: Sequence[Array]) -> list[Array]:
+        """All tables that the steps make, after those that are given."""
         made = list(tables)
         for step in self._steps:
-            made.append(multiplied(step.axes, *((made[i], self._axes[i]) for i in step.inputs)))
+            made.append(self._product(step.axes, *((made[i], self._axes[i]) for i in step.inputs)))
         return made
 
     def values(self, made: Sequence[Array]) -> list[Array]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, InternalError
+from pymc_dirdp.inference.margins import Measurement
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 
@@ -78,6 +79,10 @@ class Seen(Protocol):
     @property
     def joint_rows(self) -> JointLikelihoods | None:
         """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
+
+    @property
+    def measurements(self) -> Sequence[Measurement]:
+        """The noisy marginals of all tables of the release, where the table was released by marginals; often none."""
 
     def damaged(self, problem: str) -> Exception:
         """The error about numbers that no mechanism can release."""

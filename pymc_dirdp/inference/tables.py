@@ -22,6 +22,7 @@ from pymc_dirdp.inference.estimates import Draws, Estimate, KnownRows, RowGiven,
 from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.known_shares import KnownShares
 from pymc_dirdp.inference.known_totals import KnownTotals, summed_at_once
+from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
 from pymc_dirdp.inference.observed_table import Seen, concluding
 from pymc_dirdp.inference.rows import RowPosterior
@@ -42,7 +43,7 @@ def rows_are_divided(seen: Seen) -> bool:
 
 
 def posterior_of(seen: Seen, beliefs: Beliefs) -> "TablePosterior | JointPosterior":
-    """The distribution of a table given its output."""
+    """The distribution of a table given its output, as sums over counts."""
     return TablePosterior(seen, beliefs) if seen.joint_rows is None else JointPosterior(seen, seen.joint_rows, beliefs)
 
 
@@ -413,7 +414,11 @@ def _of_total(each: list[RowLikelihood]) -> OfTotal:
 def class_table(tables: Mapping[str, Seen]) -> str | None:
     """The table whose cells are the rows of all others, by its name; None if there is no such table."""
     roots = [name for name, seen in tables.items() if seen.prior.ndim == 1 and seen.family == "dirichlet"]
-    if len(tables) < 2 or len(roots) != 1 or any(seen.joint_rows is not None for seen in tables.values()):
+    if (
+        len(tables) < 2
+        or len(roots) != 1
+        or any(seen.joint_rows is not None or seen.measurements for seen in tables.values())
+    ):
         return None
     root = tables[roots[0]]
     if len(root.prior) == 1:
@@ -494,7 +499,10 @@ class TablePosteriors:
 
     def __init__(self, tables: Mapping[str, Seen], beliefs: Mapping[str, Beliefs]) -> None:
         self._tables = dict(tables)
-        self._posteriors = {name: posterior_of(seen, beliefs[name]) for name, seen in tables.items()}
+        self._posteriors = {
+            name: MarginalPosterior(seen, beliefs[name]) if seen.measurements else posterior_of(seen, beliefs[name])
+            for name, seen in tables.items()
+        }
 
     @property
     def log_evidence(self) -> list[float]:

@@ -295,11 +295,6 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         return None if self.noise_sd is None else self.noise_sd**2
 
     @property
-    def laplace_scale(self) -> float | None:
-        """The scale of the noise of a cell if its distribution is Laplace's, also a discrete one; None otherwise."""
-        return None
-
-    @property
     def tempered(self) -> "Tempered | None":
         """The parameters of a draw that is itself the release; None if draws come from something released before."""
         return None

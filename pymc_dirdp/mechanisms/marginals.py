@@ -267,8 +267,8 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @override
     def draws_in_words(self) -> str:
         return (
-            "the shares are one estimate, fitted to the noisy counts of all tables; it is no draw, so no interval "
-            "follows from it"
+            "the shares are one estimate, fitted to the noisy counts of all tables, and no draw; dirdp.analyse draws "
+            "from the posterior given the noisy counts"
         )
 
     @override
@@ -333,9 +333,8 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @override
     def refuse_inference(self) -> NoReturn:
         raise ArgumentError(
-            "Marginals of a table say something of sums of its cells, so the likelihood is no product over cells, and "
-            "no posterior is computed from it here. dirdp.releases.analyst_model(release) is a PyMC model of all "
-            "tables, for pm.sample; dirdp.fit(release) is one estimate."
+            "Marginals of a table say something of sums of its cells, so the likelihood is no product over cells. "
+            "dirdp.analyse(release) and dirdp.estimate(release) take the marginals of all tables."
         )
 
     @override

@@ -341,11 +341,6 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         return self.noise_sd**2 * (1 - known / cells)
 
     @property
-    @override
-    def laplace_scale(self) -> float | None:
-        return self.parameter if self.noise_family == "laplace" else None
-
-    @property
     def parameter(self) -> float:
         """What calibration solves for and the class takes after `prior`: sigma, or the scale."""
         return getattr(self, self._parameter_name())  # type: ignore[no-any-return]

@@ -35,8 +35,8 @@ _ROUNDING = 1e-9
 # Noisy counts that are no whole doubles are rounded by this share of their size.
 _OF_SIZE = 2.0**-50
 
-type Measured = tuple[tuple[int, ...], Array, float, float | None]
-"""The axes that a noisy marginal keeps, its counts, the variance of the noise, and the scale of Laplace noise."""
+type Measured = tuple[tuple[int, ...], Array, float]
+"""The axes that a noisy marginal keeps, its counts, and the variance of the noise."""
 type Axes = tuple[tuple[str, Any], ...]
 
 
@@ -237,7 +237,7 @@ class _Noisy(Output):
         parts = mechanism.separately(self.values[0])
         variances = [part.free_variance for part, _ in parts]
         return [
-            (axes, self.published[name], variance, part.laplace_scale)
+            (axes, self.published[name], variance)
             for (name, axes), (part, _), variance in zip(
                 mechanism.published_axes.items(), parts, variances, strict=True
             )
@@ -304,7 +304,7 @@ class Marginals(_Noisy):
 
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
-        return self.values[0], (("cell", None),)
+        return self.values[0], (("_".join(["marginals", *(dim for dim, _ in cells)]), None),)
 
 
 @final

@@ -15,7 +15,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.networks.fitting import fit
 from pymc_dirdp.releases.analysis import analyse
-from pymc_dirdp.releases.opened import ListedLabels, ReleasedTable, labels_of, opened, refuse_confidential
+from pymc_dirdp.releases.opened import ListedLabels, labels_of, opened, refuse_confidential
 from pymc_dirdp.releases.view import TEXT_GROUP
 from pymc_dirdp.sampling.bits import Seed
 
@@ -121,7 +121,7 @@ def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree
         ) from error
 
 
-def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_seed: Seed) -> dict[str, DrawnTable]:
+def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> dict[str, DrawnTable]:
     """Draws given a release: those of an analysis, or of one that is made here.
 
     An estimate counts as one draw.
@@ -130,20 +130,17 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
     ----------
     tree : xarray.DataTree
         A release, an analysis of one, or an estimate.
-    draws : int, xarray.DataTree or None
-        How many; an analysis has its own. By default 4000, or fewer where those would fill much memory. Or draws that
-        were made elsewhere, as by `pm.sample` of `dirdp.releases.analyst_model(release)`.
+    draws : int or None
+        How many; an analysis has its own. By default 4000, or fewer where those would fill much memory; and the fit of
+        a release of marginals.
     random_seed : int, SeedSequence, Generator or None
     """
-    if isinstance(draws, xr.DataTree):
-        return _of_posterior(tree, draws)
-    if is_estimate(tree):
+    if is_estimate(tree) and not _is_release(tree):
         if draws is not None:
-            raise ArgumentError(
-                "The release holds one estimate of the shares, and no draws. Leave draws out, or pass what pm.sample "
-                "returns for dirdp.releases.analyst_model(release)."
-            )
-        return _fitted_jointly(tree) if _is_release(tree) else _of_estimate(tree)
+            raise ArgumentError("An estimate has no draws. Leave draws out, or pass the release that was fitted.")
+        return _of_estimate(tree)
+    if draws is None and is_estimate(tree):
+        return _fitted_jointly(tree)
     if is_analysis(tree):
         if draws is not None:
             raise ArgumentError("An analysis has its own draws. Leave draws out, or pass the release itself.")
@@ -162,41 +159,6 @@ def _fitted_jointly(release: xr.DataTree) -> dict[str, DrawnTable]:
     with suppress(ArgumentError):
         return _of_estimate(fit(release, progressbar=False))
     return of_release(release)
-
-
-def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTable]:
-    """Draws of the tables of a release from the posterior of a model of it; the same draw of each goes together."""
-    if not _is_release(release):
-        raise ArgumentError("Draws of a model stand beside the release that the model is of. Pass the release itself.")
-    if "posterior" not in idata.children:
-        raise ArgumentError("Expected draws to have the group posterior, as from pm.sample.")
-    posterior, found = idata.children["posterior"].to_dataset(), {}
-    for name, table in opened(release).tables.items():
-        found[name] = _table(table.share_labels, _drawn_of(posterior, table), name, is_beta=table.family == "beta")
-    return found
-
-
-def _drawn_of(posterior: xr.Dataset, table: ReleasedTable) -> Array:
-    """The draws of one table in a posterior, shape `(draws, ...)`, or an error about them."""
-    name, dims, expected = table.name, table.dims, table.draws.shape[1:]
-    if name in posterior and not {"chain", "draw"} <= {*posterior[name].dims}:
-        raise ArgumentError(
-            f"The draws of {name!r} have no dim chain or no dim draw. Select some of them by a list, such as "
-            "draws.isel(chain=[0]), which keeps the dim."
-        )
-    if name not in posterior or {*posterior[name].dims} != {"chain", "draw", *dims}:
-        raise ArgumentError(
-            f"Expected draws to hold {name!r} with the dims chain, draw, {', '.join(dims)}, as the model of "
-            "dirdp.releases.analyst_model(release) has it."
-        )
-    draws = posterior[name].transpose("chain", "draw", *dims)
-    own = dict(labels_of(draws))
-    for dim, declared in table.share_labels:
-        if declared is not None and own[dim] != declared:
-            raise ArgumentError(f"The draws of {name!r} have other labels of {dim!r} than the release.")
-    if draws.shape[2:] != expected or 0 in draws.shape:
-        raise ArgumentError(f"Expected at least one draw of {name!r}, in the shape {expected}, got {draws.shape[2:]}.")
-    return _shares(draws, is_beta=table.family == "beta")
 
 
 def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:

@@ -29,7 +29,8 @@ def fit(
     A draw given a release, or a table that is read off its noisy counts, takes every table by itself and every cell as
     if the others said nothing. This estimate uses that a table is mostly made of small effects, and that the marginals
     of different tables are those of the same records. It loses far less than either where there are many cells for the
-    records. It is one estimate, and no posterior: it says nothing of its own error.
+    records. It is one estimate, and no posterior: it says nothing of its own error:
+    :func:`pymc_dirdp.estimate` does.
 
     Parameters
     ----------

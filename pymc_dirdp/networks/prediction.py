@@ -69,7 +69,7 @@ def predict_log_proba(
     X: Frame,
     *,
     target: str | None = None,
-    draws: int | Literal["released"] | xr.DataTree | None = None,
+    draws: int | Literal["released"] | None = None,
     random_seed: Seed = 0,
 ) -> xr.DataArray:
     """Logarithms of class probabilities, given a release and the record.
@@ -87,12 +87,11 @@ def predict_log_proba(
         labels, booleans, or 1 for a success and 0 for a failure.
     target : str, optional
         The variable to predict; by default the one that has no parents, if there is only one.
-    draws : int, "released" or xarray.DataTree, optional
+    draws : int or "released", optional
         How many draws given the release the probabilities are averaged over; by default 4000, and fewer where the
         tables have more than 2500 cells. `"released"` takes the release's own draws. Where one draw of the Dirichlet
-        mechanism is the release, that is far too sure of itself.
-        Or what `pm.sample` returned for :func:`pymc_dirdp.releases.analyst_model` of this release: the draws of its
-        group `posterior` are taken, one after the other.
+        mechanism is the release, that is far too sure of itself. A release of marginals is fitted by default, by
+        :func:`pymc_dirdp.fit`, and no draws are made.
     random_seed : int, SeedSequence, Generator or None, default 0
         Of the draws given the release, so the same release gives the same predictions. Harmless: they are public.
 
@@ -162,7 +161,7 @@ def log_likelihood(
     release: xr.DataTree,
     frame: Frame,
     *,
-    draws: int | Literal["released"] | xr.DataTree | None = None,
+    draws: int | Literal["released"] | None = None,
     random_seed: Seed = 0,
 ) -> Array:
     """The logarithm of the probability of each record given a release, with all variables together.
@@ -214,7 +213,7 @@ def log_likelihood(
     return network.log_joint(list(network.nodes.values()), columns, (n,))
 
 
-def _network(release: xr.DataTree, draws: int | str | xr.DataTree | None, random_seed: Seed) -> _Network:
+def _network(release: xr.DataTree, draws: int | str | None, random_seed: Seed) -> _Network:
     """The averages that predictions are made with."""
     if isinstance(draws, str):
         one_of(["released"], draws=draws)

@@ -26,7 +26,6 @@ def synthetic(
     n_sets: int = 1,
     *,
     tables: Collection[str] | None = None,
-    draws: xr.DataTree | None = None,
     random_seed: Seed = None,
 ) -> Any:
     """Whole synthetic records given a release, as a data frame.
@@ -50,9 +49,6 @@ def synthetic(
         How many sets.
     tables : collection of str, optional
         Tables whose variables the records have; by default all of the release.
-    draws : xarray.DataTree, optional
-        What `pm.sample` returned for :func:`pymc_dirdp.releases.analyst_model` of this release. Each set has the shares
-        of one of its draws, spread evenly over all of them.
     random_seed : int, SeedSequence, Generator or None
         Harmless here: what is drawn from is public.
 
@@ -97,23 +93,20 @@ def synthetic(
     n_sets = integer(1, n_sets=n_sets)
     size = None if n_records is None else integer(0, n_records=n_records)
     rng = generator(random_seed)
-    if draws is not None and not isinstance(draws, xr.DataTree):
-        raise ArgumentError("Expected draws to be what pm.sample returns. n_sets= says how many sets there are.")
-    is_one = is_estimate(release) and draws is None
+    is_one = is_estimate(release)
     asked = None if is_analysis(release) or is_one else n_sets
-    drawn = given_release(release, asked if draws is None else draws, rng)
+    drawn = given_release(release, asked, rng)
     chosen = _chosen(drawn, tables)
     have = len(next(iter(chosen.values())).shares)
     if n_sets > have and not is_one:
         raise ArgumentError(f"There are {have} draws, one for each set. Ask for as many sets at most, or draw more.")
     order = _order(chosen)
     rows = _rows(chosen)
-    if size is None and (is_one or draws is not None):
+    if size is None and is_one:
         size = records_of_estimate(release)
     sizes = [_size(chosen, i) if size is None else size for i in range(n_sets)]
     drawn_by = systematic if is_one else _drawn
-    # Draws of a chain are alike if they are near to each other; those of an analysis are not.
-    places = [0] * n_sets if is_one else range(n_sets) if draws is None else [i * have // n_sets for i in range(n_sets)]
+    places = [0] * n_sets if is_one else range(n_sets)
     sets = [_records(order, rows, place, n, rng, drawn_by) for place, n in zip(places, sizes, strict=True)]
     labels = {dim: found for table in chosen.values() for dim, found in table.labels}
     columns = {

@@ -392,8 +392,7 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     if mechanism.output_kind is Marginals:
         raise ArgumentError(
             f"The release holds one estimate of {name!r}, fitted to noisy marginals, and no draw, so there is no band "
-            "around it. dirdp.report(release) has the noise of each marginal. Sample "
-            "dirdp.releases.analyst_model(release) for intervals, and draw them with arviz.plot_forest."
+            "around it. dirdp.report(release) has the noise of each marginal, and dirdp.estimate(release) intervals."
         )
     n_records = float(release["utility"]["n_records"].sel(table=name))
     if not n_records >= 1:

@@ -1,21 +1,18 @@
 """Models for inference from a release: a model to start from, and counts behind the draws of one's own."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.tables import posterior_of
-from pymc_dirdp.releases.hierarchical import hierarchical_model
-from pymc_dirdp.releases.inference_setup import Inferences, Source, checked, inferences
+from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.likelihood import logp_of, owned
-from pymc_dirdp.releases.noisy_marginals import network_of
 from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["analyst_model", "latent_counts"]
@@ -30,16 +27,12 @@ def analyst_model(
     prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
-    consistency: Literal["joint", "tables"] | None = None,
 ) -> pm.Model:
     """A PyMC model of a release: the shares with their priors, and the likelihood of what was published.
 
     Its posterior is what :func:`pymc_dirdp.analyse` draws from directly, without chains. Take the model if you want to
     add to it; take `analyse` if not. For other priors than Dirichlet and Beta write a model of your own around
     :func:`pymc_dirdp.release_logp`.
-
-    A release of marginals (`mechanism="marginals"`) has no distribution table by table. Its model is that of a whole
-    network with log-linear tables, of which :func:`pymc_dirdp.fit` estimates the mode; `analyse` does not draw from it.
 
     Parameters
     ----------
@@ -48,41 +41,22 @@ def analyst_model(
     tables : sequence of str, optional
         Which tables of the release; all by default.
     prior, n_prior, row_prior
-        As for :func:`pymc_dirdp.analyse`. The hierarchical model takes none of them but one number as `n_prior`, the
-        largest number of records, where that is private.
-    consistency : {"joint", "tables"}, optional
-        Take the hierarchical model: `"joint"` compares each noisy marginal with that of the whole network, `"tables"`
-        takes each table by itself, with all that was measured of its variables. By default a release of marginals has
-        the joint model if its marginals need products of up to 200 000 cells and no `tables` are chosen, and otherwise
-        table by table; a release of noisy tables has the exact likelihood of each.
+        As for :func:`pymc_dirdp.analyse`.
 
     Returns
     -------
     model : pymc.Model
         For each table a Dirichlet or a Beta, with the name, dims and labels that it has in the release, and the
-        potential `<name>_release`. In a hierarchical model the shares are Deterministics with that name, dims and
-        labels. They are the softmax of sums of effects: `effects` of all tables are normal with variance 1, and
-        multiplied by `scales`, one for each table and subset of its axes, which are half-normal with the scales 2, 0.5,
-        0.2 and 0.1 for effects of one, two, three and more variables. `sampling` is the error of the sample. The noisy
-        counts are the observed variable `noisy`, or `noisy_laplace` where the noise has that distribution, and a
-        private number of records is `n_records`. Each of these vectors has a dim whose labels say what an entry is. A
-        name that a table or a dim of the release has gets a `_` at its end.
+        potential `<name>_release`.
 
     Raises
     ------
     ReleaseError, ArgumentError
-        As :func:`pymc_dirdp.analyse` does, or if the release has no such table. A hierarchical model of tables with
-        more than 10 000 cells together is refused: name some of them as `tables`, or take `dirdp.fit`.
+        As :func:`pymc_dirdp.analyse` does, or if the release has no such table, or is one of marginals, which have no
+        likelihood table by table; `analyse` takes it.
 
     Notes
     -----
-    The distribution of the sample in a hierarchical model is the normal distribution with the covariance of counts of
-    records, and the noise has its own distribution, normal or Laplace's. So intervals are wrong for shares of which
-    fewer than about five records are expected where the noise is so small that this matters. They rest on the prior of
-    the scales. In 300 simulated networks of two variables with two values and 300 records, intervals held what they
-    say: at epsilon 0.3 with Gaussian and geometric noise jointly and with Gaussian noise table by table, and at epsilon
-    3 with Gaussian noise jointly. Other networks were not checked.
-
     `pm.sample_prior_predictive` draws from the priors alone and warns that it leaves potentials out.
 
     Examples
@@ -98,38 +72,12 @@ def analyst_model(
     >>> [variable.name for variable in model.free_RVs + model.potentials]
     ['p', 'p_release']
     """
-    if consistency is not None:
-        one_of(("joint", "tables"), consistency=consistency)
-    if consistency is not None or _holds_marginals(release):
-        if prior is not None or row_prior is not None or isinstance(n_prior, Mapping):
-            raise ArgumentError(
-                "The shares are sums of effects here, so prior and row_prior do not fit, and n_prior is one number for "
-                "all tables. Leave them out, and change the model that is returned."
-            )
-        return _of_network(release, tables, consistency, n_prior)
     found = inferences(owned(release), prior, n_prior, row_prior, jointly=False)
     with pm.Model() as model:
         for name in _chosen(found, tables):
             logp = logp_of(found.tables[name], found.beliefs[name], _shares(model, name, found))
             pm.Potential(f"{name}_release", logp)
     return model
-
-
-def _holds_marginals(release: Any) -> bool:
-    """Whether a release holds marginals of its tables, which have no distribution cell by cell."""
-    return isinstance(release, xr.DataTree) and checked(release).is_estimate
-
-
-def _of_network(
-    release: Any, tables: Sequence[str] | None, consistency: Literal["joint", "tables"] | None, n_prior: Any
-) -> pm.Model:
-    if not isinstance(release, xr.DataTree):
-        raise ArgumentError("consistency is for one release of a whole model. Leave it out, or pass one release.")
-    network = network_of(release)
-    if tables is not None:
-        network = network.only(_named(tuple(network.drawn), tables))
-        consistency = consistency or "tables"
-    return hierarchical_model(network, consistency, n_prior)
 
 
 def _shares(model: pm.Model, name: str, found: Inferences) -> Any:

@@ -141,8 +141,9 @@ def estimate(
         features are taken together with their classes. Intervals of shares take most of the time, so they are computed
         when they are asked for: `print` and `frame()` do. Where both a count and the total of its row are known to some
         hundreds only, their ends are sums over some pairs of both, with an error of some thousandths of the level at
-        most. Functions of several cells, such as differences between groups, are those of the draws of
-        :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
+        most. Of noisy marginals they are averages over 4,000 draws: a line below the table says what these are worth,
+        and how many cells rest on the prior. Functions of several cells, such as differences between groups, are those
+        of the draws of :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
 
     Raises
     ------
@@ -172,8 +173,7 @@ def estimate(
         tables,
         {name: _cells(seen) for name, seen in found.tables.items()},
         tuple(
-            f"{name}: {found.conditions(name)}{'' if tables[name].is_exact else '; averages over exact draws'}"
-            for name in found.tables
+            "; ".join(filter(None, (f"{name}: {found.conditions(name)}", tables[name].caveat))) for name in found.tables
         ),
     )
 

@@ -172,6 +172,11 @@ class Inferences:
     def conditions(self, name: str) -> str:
         """What the inference about a table rests on, in a sentence."""
         seen, beliefs = self.tables[name], self.beliefs[name]
+        if seen.measurements:
+            known = "an unknown number of records" if seen.n_records is None else f"{seen.n_records} records"
+            return (
+                f"{known}, and a normal sample, normal noise and Student effects, with all marginals of its variables"
+            )
         prior = "the model's prior" if beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]
         if seen.n_records is not None:

@@ -57,16 +57,6 @@ class Network:
                 f"The tables depend on each other in a circle, so they are no network. {_APART}"
             ) from None
 
-    def only(self, names: Sequence[str]) -> "Network":
-        """Some of the tables, with what was measured of their variables."""
-        families = tuple(family for family in self.families if family.name in names)
-        known = tuple(dict.fromkeys(axis for family in families for axis in family.axes))
-        measured = (one.onto(known) for one in self.measurements)
-        drawn = {name: one for name, one in self.drawn.items() if name in names}
-        return Network(
-            families, tuple(one for one in measured if one is not None), self.n_records, drawn, self.of_marginals
-        )
-
 
 def network_of(release: xr.DataTree) -> Network:
     """The tables of a release by noise on counts, as those of one network, or of parts of one.

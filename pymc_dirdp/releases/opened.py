@@ -20,6 +20,7 @@ import xarray as xr
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
+from pymc_dirdp.inference.margins import Measurement
 from pymc_dirdp.inference.observed_table import Labels
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
@@ -27,11 +28,12 @@ from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.releases.description import cell_dims
 from pymc_dirdp.releases.grammar import understood
 from pymc_dirdp.releases.noise_posterior import shared_noises
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release, SparseRelease
-from pymc_dirdp.releases.view import TEXT_GROUP, view
+from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, view
 
 __all__ = [
     "ListedLabels",
@@ -74,6 +76,8 @@ class ReleasedTable:
         Whether the number of records is public.
     shared : tuple of SharedNoise and int, or None
         The outputs of all tables that share its noise, and which of them this one is.
+    measurements : tuple of Measurement
+        The noisy marginals of all tables of the same records, where this one was released by marginals.
     """
 
     part: PlannedTable
@@ -82,6 +86,7 @@ class ReleasedTable:
     shown: xr.DataArray | None
     is_public: bool
     shared: tuple[SharedNoise, int] | None = None
+    measurements: tuple[Measurement, ...] = ()
 
     @property
     def name(self) -> str:
@@ -276,12 +281,40 @@ class Opened:
         groups, public = self.tree["mechanism"].children, self.plan.reading.sizes_are_public
         shown = {} if self.release is None else self.tree["posterior"].to_dataset().data_vars
         shared = {} if self.release is None else shared_noises(self.plan, self.release.output)
+        measured = self._measured
         return {
             name: ReleasedTable(
-                part, groups[name].to_dataset(), self.release, shown.get(name), public, shared.get(name)
+                part,
+                groups[name].to_dataset(),
+                self.release,
+                shown.get(name),
+                public,
+                shared.get(name),
+                measured.get(name, ()),
             )
             for part in self.plan.parts
             for name in (part.table.name,)
+        }
+
+    @property
+    def _measured(self) -> dict[str, tuple[Measurement, ...]]:
+        """For each table that was released by marginals those of all tables of the same records."""
+        if self.release is None:
+            return {}
+        parts = self.plan.publishing(Marginals)
+        own: dict[str, list[Measurement]] = {}
+        for part in parts:
+            name, dims = part.table.name, tuple(cell_dims(part.table))
+            own[name] = measurements_of_table(name, dims, part.mechanism, self.release.output[name])[1]
+        return {
+            part.table.name: tuple(
+                one
+                for other in parts
+                if other.n_records == part.n_records
+                and any({part.table.name, other.table.name} <= {*group} for group in self.plan.groups)
+                for one in own[other.table.name]
+            )
+            for part in parts
         }
 
     @cached_property

@@ -257,7 +257,8 @@ def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
         how = "the draws come from the released posterior and leave out how far it may be from that of the data"
     if stored.is_estimate:
         how = (
-            "the shares are one estimate, fitted to the noisy counts of all tables, and leave out how far off it may be"
+            "the shares are one estimate, fitted to the noisy counts of all tables; pymc_dirdp.estimate(release) gives "
+            "intervals, and pymc_dirdp.analyse(release) draws from the posterior"
         )
     lines = [
         ("mechanism", "; ".join(distributions)),

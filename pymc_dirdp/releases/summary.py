@@ -181,7 +181,7 @@ def _next(stored: Opened, *, follows: bool) -> str:
     if not follows:
         return "do not publish; print(dirdp.verify(release)) says why"
     if stored.is_estimate:
-        return "release['posterior'] holds one estimate; full=True says more"
+        return "release['posterior'] holds one; dirdp.estimate(release): intervals"
     if not all(table.mechanism.has_inference for table in stored.tables.values()):
         return "release['posterior'] holds the draws; full=True says more"
     return "dirdp.analyse(release): posterior draws, credible intervals"

@@ -225,10 +225,7 @@ def measurements_of_table(
             f"The release holds no noisy counts of {name!r}, so nothing is fitted to it. dirdp.analyse(release) draws "
             "from the posterior given it."
         )
-    measurements = [
-        Measurement(tuple(dims[axis] for axis in axes), noisy, variance, laplace_scale)
-        for axes, noisy, variance, laplace_scale in found
-    ]
+    measurements = [Measurement(tuple(dims[axis] for axis in axes), noisy, variance) for axes, noisy, variance in found]
     return Family(name, dims, mechanism.shape), measurements
 
 

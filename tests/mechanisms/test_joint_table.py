@@ -170,7 +170,6 @@ def test_what_is_no_product_says_so():
     with pytest.raises(ArgumentError, match="Use audit"):
         SMALL.output_distributions(noisy, noisy)
     assert SMALL.cell_noise is None
-    assert SMALL.laplace_scale is None
 
 
 ALONE = (("a", np.ones(2), 1), ("b", np.array([0.5, 2.0]), 2), ("c", np.array([1.0, 0.3, 2.0]), 1))

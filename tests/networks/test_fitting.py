@@ -139,8 +139,6 @@ def test_a_release_of_marginals_is_an_estimate_itself():
     fitted = dirdp.log_likelihood(dirdp.fit(release, "joint"), data)
     np.testing.assert_allclose(dirdp.log_likelihood(release, data), fitted, rtol=1e-6)
     assert len(dirdp.synthetic(release)) == 3000
-    with pytest.raises(dirdp.errors.ArgumentError, match="one estimate of the shares, and no draws"):
-        dirdp.log_likelihood(release, data, draws=10)
 
 
 def test_a_release_of_noisy_tables_is_fitted_table_by_table_unless_one_asks(release):

@@ -1,0 +1,120 @@
+"""Coverage of the 95 % intervals of `dirdp.estimate` for releases of marginals, on 20 shapes of networks.
+
+`uv run -m tests.benchmarks.marginal_intervals [REPLICATES] [FIRST] [LAST]` prints a row for each shape. The truth is a
+made-up network, with effects of the size that the prior expects, and of half and twice that; records are drawn from it,
+and released with the noise that `plan` chose.
+"""
+
+import math
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.inference.analyst_priors import Beliefs
+from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
+from pymc_dirdp.inference.margins import Measurement
+from pymc_dirdp.releases.predicting import simulated_network
+from pymc_dirdp.releases.view import measurements_of_table
+
+CHAIN = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}
+COLLIDER = {"a": [], "b": [], "c": ["a", "b"]}
+CLASSIFIER = {"y": [], **{f"x{i}": ["y"] for i in range(8)}}
+FULL = {"a": [], "b": ["a"], "c": ["a", "b"]}
+ALONE = {"a": []}
+SCALES = (2.0, 0.5, 0.2, 0.1)
+
+# Structure, numbers of values, records, guarantee, adjacency, and how much larger effects of
+# several variables are.
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+SHAPES: list[tuple[Any, ...]] = [
+    (ALONE, (2,), 1000, APPROX, "replace-one", 1.0),
+    (ALONE, (10,), 300, APPROX, "replace-one", 1.0),
+    (ALONE, (40,), 5000, APPROX, "add-remove", 1.0),
+    (CHAIN, (2, 2, 2, 2), 500, APPROX, "replace-one", 1.0),
+    (CHAIN, (3, 4, 3, 2), 2000, APPROX, "replace-one", 1.0),
+    (CHAIN, (2, 8, 2, 8), 2000, APPROX, "replace-one", 1.0),
+    (CHAIN, (5, 2, 5, 2), 100000, dirdp.ApproxDP(epsilon=0.1, delta=1e-6), "replace-one", 1.0),
+    (CHAIN, (6, 6, 6, 6), 20000, APPROX, "replace-one", 1.0),
+    (CHAIN, (3, 3, 3, 3), 300, APPROX, "add-remove", 1.0),
+    (COLLIDER, (2, 3, 2), 1000, APPROX, "replace-one", 1.0),
+    (COLLIDER, (4, 4, 3), 10000, dirdp.ApproxDP(epsilon=3.0, delta=1e-6), "replace-one", 1.0),
+    (COLLIDER, (3, 3, 2), 2000, APPROX, "add-remove", 1.0),
+    (CLASSIFIER, (2,) + (3,) * 8, 2000, APPROX, "replace-one", 1.0),
+    (CLASSIFIER, (3,) + (2,) * 8, 1000, dirdp.ApproxDP(epsilon=0.3, delta=1e-6), "replace-one", 1.0),
+    (CLASSIFIER, (2,) + (4,) * 8, 20000, dirdp.ApproxDP(epsilon=0.1, delta=1e-6), "replace-one", 1.0),
+    (FULL, (3, 3, 3), 3000, APPROX, "replace-one", 1.0),
+    (FULL, (5, 4, 6), 5000, APPROX, "replace-one", 1.0),
+    (FULL, (2, 2, 2), 300, dirdp.PureDP(epsilon=1.0), "replace-one", 1.0),
+    (CHAIN, (3, 4, 3, 2), 2000, dirdp.PureDP(epsilon=1.0), "add-remove", 1.0),
+    (COLLIDER, (3, 4, 3), 500, dirdp.ApproxDP(epsilon=10.0, delta=1e-6), "replace-one", 1.0),
+    # Effects of another size than the prior expects.
+    (CHAIN, (3, 4, 3, 2), 2000, APPROX, "replace-one", 2.0),
+    (CHAIN, (3, 4, 3, 2), 2000, APPROX, "replace-one", 0.5),
+    (COLLIDER, (3, 3, 2), 2000, APPROX, "add-remove", 2.0),
+]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a posterior asks of a table."""
+
+    name: str
+    prior: Any
+    n_records: int | None
+    cell_labels: tuple[tuple[str, None], ...]
+    measurements: tuple[Measurement, ...]
+
+
+def coverage(
+    shape: tuple[Any, ...], replicates: int, seed: int = 1
+) -> tuple[list[float], list[float], float, float, str]:
+    """Coverage of shares and counts of each release, seconds, effective draws, and the kind of noise."""
+    structure, sizes, n, guarantee, adjacency, larger = shape
+    categories = {name: list(range(size)) for name, size in zip(structure, sizes, strict=True)}
+    records = {name: np.resize(values, n) for name, values in categories.items()}
+    model = dirdp.bayesian_network(records, structure, categories=categories)
+    planned = dirdp.plan(guarantee, model, mechanism="marginals", adjacency=adjacency)
+    axes = {f"p_{v}": tuple((p, len(categories[p])) for p in (*parents, v)) for v, parents in structure.items()}
+    rng = np.random.default_rng(seed)
+    scales = (SCALES[0], *(larger * scale for scale in SCALES[1:]))
+    shares, counts, seconds, worth = [], [], 0.0, math.inf
+    for _ in range(replicates):
+        made = simulated_network(axes, n, rng, scales)
+        measured: list[Measurement] = []
+        for part in planned.parts:
+            name = part.table.name
+            output = part.mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng)
+            measured += measurements_of_table(name, tuple(axis for axis, _ in axes[name]), part.mechanism, output)[1]
+        start, held, held_counts = time.perf_counter(), [], []
+        for name, own in axes.items():
+            prior = np.ones([size for _, size in own])
+            labels = tuple((axis, None) for axis, _ in own)
+            public = n if adjacency == "replace-one" else None
+            found = MarginalPosterior(Table(name, prior, public, labels, tuple(measured)), Beliefs()).estimate([0.95])
+            low, high = found.share_intervals[0].T
+            held += list((low <= made.shares[name].ravel()) & (made.shares[name].ravel() <= high))
+            low, high = found.count_intervals[0].T
+            held_counts += list((low <= made.counts[name].ravel()) & (made.counts[name].ravel() <= high))
+            worth = min(worth, float(found.caveat.split("worth ")[1].split(";")[0]))
+        seconds = max(seconds, time.perf_counter() - start)
+        shares.append(float(np.mean(held)))
+        counts.append(float(np.mean(held_counts)))
+    return shares, counts, seconds, worth, planned.parts[0].mechanism.in_short
+
+
+if __name__ == "__main__":
+    replicates = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    first, last = (int(one) for one in sys.argv[2:4]) if len(sys.argv) > 3 else (0, len(SHAPES))
+    for number, shape in enumerate(SHAPES[first:last], first):
+        shares, counts, seconds, worth, noise = coverage(shape, replicates)
+        errors = [np.std(one) / len(one) ** 0.5 for one in (shares, counts)]
+        print(
+            f"{number:2} {shape[1]!s:28} n {shape[2]:6} {shape[3]!s:16} {shape[4]:12} x{shape[5]}  "
+            f"shares {100 * np.mean(shares):.1f} ± {100 * errors[0]:.1f}  "
+            f"counts {100 * np.mean(counts):.1f} ± {100 * errors[1]:.1f}  {seconds:.2f} s  {worth:.0f}  {noise[:60]}",
+            flush=True,
+        )

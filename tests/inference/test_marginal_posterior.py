@@ -1,0 +1,193 @@
+"""The posterior given noisy marginals: beside sums over grids and weighted draws from the prior, and its coverage."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+from scipy.special import softmax
+from scipy.stats import binom, multivariate_normal
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference import marginal_posterior
+from pymc_dirdp.inference.analyst_priors import Beliefs
+from pymc_dirdp.inference.effects import Effects
+from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
+from pymc_dirdp.inference.margins import Measurement
+from pymc_dirdp.inference.shrinkage import SCALES
+
+
+def seen(shape, measurements, n_records):
+    labels = tuple((axis, None) for axis, _ in zip("abc", shape, strict=False))
+    return SimpleNamespace(
+        name="p", prior=np.ones(shape), n_records=n_records, cell_labels=labels, measurements=measurements
+    )
+
+
+def posterior(shape, measurements, n_records):
+    return MarginalPosterior(seen(shape, measurements, n_records), Beliefs())
+
+
+def prior_shares(shape, draws, rng):
+    """Shares of all cells from the prior: effects of Student's distribution with 4 degrees of freedom in each group."""
+    effects = Effects(shape)
+    scales = SCALES[np.minimum(effects.orders, 4)] * np.sqrt(4 / rng.chisquare(4, (draws, len(effects.orders))))
+    logits = effects.logits(scales[:, effects.groups] * rng.standard_normal((draws, *shape)))
+    return softmax(logits.reshape(draws, -1), axis=1).reshape(draws, *shape)
+
+
+def test_one_share_has_the_distribution_that_sums_over_a_grid_give():
+    noisy, variance, n = np.array([130.0, 75.0]), 900.0, 200
+    found = posterior((2,), [Measurement(("a",), noisy, variance)], n).estimate([0.5, 0.95])
+    effect = np.linspace(-40, 40, 40_001)
+    p = 1 / (1 + np.exp(-np.sqrt(2) * effect))
+    spread = 4 * n * p * (1 - p) + 2 * variance
+    log = -2.5 * np.log1p(effect**2 / 16) - 0.5 * (55 - n * (2 * p - 1)) ** 2 / spread - 0.5 * np.log(spread)
+    weights = np.exp(log - log.max())
+    weights /= weights.sum()
+    mean = weights @ p
+    sd = np.sqrt(weights @ (p - mean) ** 2)
+    assert found.share_means[0] == pytest.approx(mean, abs=0.08 * sd)
+    assert found.share_sds[0] == pytest.approx(sd, rel=0.08)
+    ends = np.interp([[0.25, 0.75], [0.025, 0.975]], np.cumsum(weights), p)
+    np.testing.assert_allclose(found.share_intervals[:, 0], ends, atol=0.15 * sd)
+    # What the noise leaves open of the count, the sample of 200 does not.
+    assert found.count_sds[0] < n * found.share_sds[0]
+    assert "worth" in found.caveat
+
+
+def weighted(shape, measurements, n_records, rng, *, samples_apart=False, draws=400_000):
+    """Shares from the prior and their weights: the normal likelihood with the covariance of the sample itself.
+
+    It is the mutant that has a sample of its own for each marginal with `samples_apart`.
+    """
+    shares = prior_shares(shape, draws, rng)
+    flat = shares.reshape(draws, -1)
+    sums = []
+    for one in measurements:
+        to = np.ravel_multi_index(tuple(np.indices(shape)["abc".index(axis)] for axis in one.axes), one.noisy.shape)
+        sums.append(np.eye(one.noisy.size)[to.ravel()].T)
+    of = np.concatenate(sums)
+    noisy = np.concatenate([one.noisy.ravel() for one in measurements])
+    noise = np.concatenate([np.full(one.noisy.size, one.variance) for one in measurements])
+    expected = flat @ of.T
+    off = noisy - n_records * expected
+    covariance = n_records * (
+        np.einsum("kc,dc,lc->dkl", of, flat, of, optimize=True) - expected[:, :, None] * expected[:, None, :]
+    )
+    if samples_apart:
+        number = np.repeat(np.arange(len(measurements)), [one.noisy.size for one in measurements])
+        covariance *= number[:, None] == number
+    covariance += np.diag(noise)
+    log = -0.5 * np.einsum("dk,dk->d", off, np.linalg.solve(covariance, off[..., None])[..., 0])
+    log -= 0.5 * np.linalg.slogdet(covariance)[1]
+    weights = np.exp(log - log.max())
+    return shares, weights / weights.sum()
+
+
+def test_overlapping_marginals_have_one_sample_between_them():
+    """Little noise, and three marginals of the same records: taken for three samples they would say too much."""
+    rng = np.random.default_rng(0)
+    measurements = [
+        Measurement(("a",), np.array([62.0, 38.0]), 4.0),
+        Measurement(("b",), np.array([41.0, 60.0]), 4.0),
+        Measurement(("a", "b"), np.array([[30.0, 33.0], [12.0, 26.0]]), 16.0),
+    ]
+    found = posterior((2, 2), measurements, 100).estimate([0.95])
+    for samples_apart in (False, True):
+        shares, weights = weighted((2, 2), measurements, 100, rng, samples_apart=samples_apart)
+        assert 1 / np.sum(weights**2) > 1000
+        given = shares / shares.sum(axis=-1, keepdims=True)
+        mean = np.einsum("d,dab->ab", weights, given)
+        sd = np.sqrt(np.einsum("d,dab->ab", weights, (given - mean) ** 2)).ravel()
+        near = np.abs(found.share_sds - sd) < 0.08 * sd
+        assert near.all() == (not samples_apart)
+        if not samples_apart:
+            np.testing.assert_allclose(found.share_means, mean.ravel(), atol=0.1 * sd.max())
+
+
+def test_a_private_number_of_records_is_what_the_totals_say():
+    measurements = [Measurement(("a",), np.array([300.0, 420.0, 280.0]), 400.0)]
+    posterior_ = posterior((3,), measurements, None)
+    drawn = posterior_.draw(4000, np.random.default_rng(1))
+    totals = drawn.counts.sum(axis=1)
+    assert totals.mean() == pytest.approx(1000, abs=5)
+    assert totals.std() == pytest.approx(np.sqrt(3 * 400), rel=0.1)
+    known = posterior((3,), measurements, 1000).draw(4000, np.random.default_rng(1))
+    assert np.all(known.counts.sum(axis=1) == 1000)
+    assert np.all(known.counts >= 0)
+    np.testing.assert_allclose(known.shares.sum(axis=-1), 1)
+    # Given all cells but for their noise: the prior of three cells says nothing here.
+    np.testing.assert_allclose(known.counts.mean(axis=0), [300, 420, 280], atol=4)
+    np.testing.assert_allclose(known.counts.std(axis=0), np.sqrt(400 * 2 / 3), rtol=0.15)
+
+
+@pytest.mark.parametrize("n_records", [500, None])
+def test_gradients_are_those_of_the_density(n_records):
+    rng = np.random.default_rng(2)
+    measurements = [
+        Measurement(("a", "c"), rng.normal(80, 20, (2, 3)), 100.0),
+        Measurement(("b",), rng.normal(250, 20, 2), 50.0),
+    ]
+    one = posterior((2, 2, 3), measurements, n_records)
+    mode, curvature, form = one._mode
+    slopes = one._slopes(form)
+    for _ in range(3):
+        x = mode + np.linalg.solve(np.linalg.cholesky(curvature).T, rng.standard_normal(len(mode)))
+        off = check_grad(lambda x: slopes(x[None])[0][0], lambda x: slopes(x[None])[1][0], x, epsilon=1e-6)
+        assert off < 1e-3 * np.linalg.norm(slopes(x[None])[1])
+    assert np.linalg.norm(np.linalg.solve(np.linalg.cholesky(curvature), slopes(mode[None])[1][0])) < 1e-2
+
+
+def covered(release_noise, read_noise, replicates=60):
+    """How many 80 % intervals of a share hold it, where truths are from the prior and records are drawn with them."""
+    rng, held = np.random.default_rng(3), 0
+    for truth in prior_shares((3, 2), replicates, rng):
+        counts = rng.multinomial(400, truth.ravel()).reshape(3, 2)
+        measured = [
+            Measurement(axes, table + release_noise * rng.standard_normal(table.shape), read_noise**2)
+            for axes, table in ((("b",), counts.sum(axis=0)), (("a", "b"), counts))
+        ]
+        low, high = posterior((3, 2), measured, 400).estimate([0.8]).share_intervals[0, 0]
+        held += low <= truth[0, 0] / truth[0].sum() <= high
+    return held
+
+
+def test_intervals_hold_what_they_say(monkeypatch):
+    monkeypatch.setattr(marginal_posterior, "_DRAWS", 1000)
+    held = covered(15.0, 15.0)
+    assert min(binom.cdf(held, 60, 0.8), binom.sf(held - 1, 60, 0.8)) > 1e-6
+    # The mutant that takes noisy counts for counts.
+    assert binom.cdf(covered(15.0, 0.1), 60, 0.8) < 1e-6
+
+
+def test_walkers_leave_the_sides_where_they_start():
+    """A cell that noise hides: the density falls slowly on one side and steeply on the other."""
+    noisy = np.array([500.0, 310.0, 130.0, 70.0, 2.0, -12.0])
+    drawn = posterior((6,), [Measurement(("a",), noisy, 900.0)], 1000).draw(4000, np.random.default_rng(4))
+    assert drawn.effective > 200
+    assert 0.8 < drawn.acceptance <= 1
+    assert np.mean(drawn.counts[:, 5] < 10) > 0.2
+
+
+def test_draws_of_many_cells_are_normal_where_little_is_hidden():
+    rng = np.random.default_rng(5)
+    counts = rng.integers(2000, 3000, (6, 6)).astype(float)
+    measured = [Measurement(("a", "b"), counts + 30 * rng.standard_normal((6, 6)), 900.0)]
+    drawn = posterior((6, 6), measured, int(counts.sum())).draw(4000, np.random.default_rng(6))
+    noisy = measured[0].noisy.ravel()
+    off = drawn.counts.reshape(4000, -1) - (noisy - noisy.mean() + counts.mean())
+    expected = multivariate_normal(np.zeros(36), 900 * (np.eye(36) - 1 / 36), allow_singular=True)
+    assert np.all(np.abs(off.mean(axis=0)) < 12)
+    np.testing.assert_allclose(np.cov(off.T), expected.cov, atol=150)
+
+
+def test_no_records_and_what_does_not_fit():
+    empty = posterior((2, 3), [Measurement(("a", "b"), np.zeros((2, 3)), 4.0)], 0).estimate([0.5])
+    np.testing.assert_allclose(empty.share_means, 1 / 3, atol=0.05)
+    assert not empty.count_means.any()
+    assert "6 of 6 cells with fewer than 5 records rest on the prior" in empty.caveat
+    with pytest.raises(ArgumentError, match="sums of effects"):
+        MarginalPosterior(seen((2,), [], 5), Beliefs(prior=np.ones(2)))
+    with pytest.raises(ArgumentError, match=r"1001 cells.*dirdp\.fit"):
+        posterior((1001,), [], 5)
