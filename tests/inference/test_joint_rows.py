@@ -33,7 +33,9 @@ def test_it_is_the_sum_over_all_tables(seed):
     rng = np.random.default_rng(seed)
     cells = [[2, 3], [3, 3], [4, 2], [2, 2, 2], [5, 2]][seed % 5]
     n = rng.integers(0, 5, size=len(cells))
-    mechanism = ZeroSumJointMechanism(cells, float(rng.choice([0.3, 1.0, 3.0])), records=rng.integers(1, 3, len(cells)).tolist())
+    mechanism = ZeroSumJointMechanism(
+        cells, float(rng.choice([0.3, 1.0, 3.0])), records=rng.integers(1, 3, len(cells)).tolist()
+    )
     seen = seen_by(mechanism, [np.eye(d)[0] * total for d, total in zip(cells, n, strict=True)], seed)
     p = [np.maximum(rng.dirichlet(np.full(d, rng.choice([0.1, 1.0, 10.0]))), 1e-300) for d in cells]
     logs, held = [], []

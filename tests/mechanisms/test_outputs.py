@@ -42,7 +42,7 @@ def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(m
         assert shares.shape == (draws, 2, 3)
         np.testing.assert_allclose(shares.sum(axis=-1), 1)
     # What is measured: nothing by draws; the whole table, or each marginal, with the variance of its noise.
-    measured = [(axes, noisy.shape) for axes, noisy, _, _ in output.measured(mechanism)]
+    measured = [(axes, noisy.shape) for axes, noisy, _ in output.measured(mechanism)]
     expected = {Draws: [], NoisyTable: [((0, 1), (2, 3))], Marginals: [((1,), (3,)), ((0, 1), (2, 3))]}
     assert measured == expected[type(output)]
     # Every array is shown with dims that fit; draws of shares stand in the posterior alone.
