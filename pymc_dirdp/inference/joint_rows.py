@@ -4,7 +4,8 @@ A table has cells with counts x_k and the public number of records n; its noisy 
 latent radius r the tables are independent, and every list of noise whose norm is at most the table's limit is as
 likely. So with f_k(x) = p_k^x / x! the likelihood is
 
-    S = sum_r w_r prod over tables [ sum_{s <= limit(r)} T(s) ],    T(s) = n! sum over x at the distance s of prod f_k(x_k).
+    S = sum_r w_r prod over tables [ sum_{s <= limit(r)} T(s) ],
+    T(s) = n! sum over x at the distance s of prod_k f_k(x_k).
 
 **One table.** Noise that adds up to 0 has the norm s if some cells gain s together and the others lose s. With gains
 F_k(v) = f_k(z_k + v), v >= 1, and losses G_k(v) = f_k(z_k - v), v >= 0,
@@ -122,7 +123,7 @@ def _compiled() -> Callable[..., Any]:
 
 
 def _steps(log_p: float, z: float, most: int) -> tuple[Any, Any]:
-    """Logarithms of the ratios of F_k(v) to F_k(v - 1), v = 1, 2, ..., and the same of G_k, from the count nearest z."""
+    """Logarithms of F_k(v) / F_k(v - 1), v = 1, 2, ..., and the same of G_k; counts start at z, or at 0."""
     start = max(z, 0.0)
     gains, losses = np.empty(most), np.full(most, -math.inf)
     for v in range(most):
@@ -188,9 +189,9 @@ def _lists(gains: Any, losses: Any, z: Any, a: float, b: float, up: Any, down: A
 
 
 def _convolved(lists: Any, sums: Any) -> None:
-    """Write the convolution of the lists of each set of cells but none and all; bit k of a set's number says if k is in.
+    """Write the convolution of the lists of each set of cells but none and all; that of one cell is its list.
 
-    That of a single cell is its list.
+    Bit k of the number of a set says whether cell k is in it.
     """
     cells, size = lists.shape
     for one in range(1, 2**cells - 1):

@@ -1,5 +1,6 @@
 """Which of three kinds an observed variable is: observations of people, their trials, or numbers of people."""
 
+import copy
 import math
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.errors import ArgumentError, DataError
@@ -26,10 +28,40 @@ from pymc_dirdp.models.outcomes import (
 from pymc_dirdp.models.record_rows import read_records
 from pymc_dirdp.models.shared_data import same_data
 
-__all__ = ["read_outcomes"]
+__all__ = ["read_outcomes", "with_shares"]
 
 # Distributions whose trials are not independent given the free variables, and what they are made of.
-_COMPOUND = {"BetaBinomial": ("Beta", "Binomial"), "DirichletMultinomial": ("Dirichlet", "Multinomial")}
+_COMPOUND: dict[str, tuple[Any, Any]] = {
+    "BetaBinomial": (pm.Beta, pm.Binomial),
+    "DirichletMultinomial": (pm.Dirichlet, pm.Multinomial),
+}
+
+
+def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
+    """A model in which the shares of a BetaBinomial or DirichletMultinomial are a free variable.
+
+    That is the same distribution of what is observed, and given the shares its trials are independent. All other
+    variables are those of the model itself, which is left as it is; without such a variable it is returned.
+    """
+    compound = [rv for rv in model.observed_RVs if said.trials_are_people and operation(rv) in _COMPOUND]
+    if not compound:
+        return model
+    found = pm.Model(model=None)
+    vars(found).update({key: copy.copy(held) for key, held in vars(model).items() if isinstance(held, list | dict)})
+    for rv in compound:
+        name, stored, (trials, *prior) = str(rv.name), stored_observations(rv, model), parameters(rv)[1]
+        if f"{name}_p" in model.named_vars:
+            raise ArgumentError(f"{f'{name}_p'!r} is a variable of the model, which needs the name. Rename it.")
+        shares, plain = _COMPOUND[operation(rv)]
+        found.observed_RVs.remove(rv)
+        found.named_vars.pop(name)
+        for held in (found.rvs_to_values, found.rvs_to_transforms, found.rvs_to_initial_values):
+            held.pop(rv, None)
+        dims = found.named_vars_to_dims.pop(name, None)
+        with found:
+            p = shares(f"{name}_p", *prior, shape=stored_shape(stored), dims=dims)
+            plain(name, trials, p, observed=stored.data if isinstance(stored, Constant) else stored, dims=dims)
+    return found
 
 
 def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
@@ -55,14 +87,6 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
     shape = stored_shape(stored)
     if name in said.counts:
         return _counts(rv, shape, model, inputs, said)
-    if said.trials_are_people and called in _COMPOUND:
-        prior, plain = _COMPOUND[called]
-        raise refused(
-            name,
-            f"is a {called}, whose trials share a probability that is no variable of the model",
-            f"Make it one: p = pm.{prior}(...) with an entry for each row, observed by pm.{plain}(n=n, p=p). That is "
-            "the same distribution.",
-        )
     several = called in ("Binomial", "Multinomial") and not _single_trials(rv, inputs)
     if several and said.trials_are_people:
         return _trials(rv, shape, model, inputs, said)

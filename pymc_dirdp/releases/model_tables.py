@@ -15,7 +15,7 @@ from pymc_dirdp.inference.joint_rows import multiplications
 from pymc_dirdp.models.counts_metadata import known_bound
 from pymc_dirdp.models.graph import Node, operation, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.outcome_kinds import read_outcomes
+from pymc_dirdp.models.outcome_kinds import read_outcomes, with_shares
 from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, n_row_arrays, refused
 from pymc_dirdp.models.record_rows import jointly_observed
 from pymc_dirdp.models.without_data import refuse_free_variables
@@ -65,6 +65,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
             "No private model is made of this one: it observes nothing. Give its discrete variables observed=; a "
             "recipient gives made-up observations of the same kind."
         )
+    model = with_shares(model, said)
     observed = [str(rv.name) for rv in model.observed_RVs]
     groups = said.jointly
     together = [name for group in groups for name in group]

@@ -112,7 +112,8 @@ def private_model(
         The free variables with their names, dims, labels and transforms, and Deterministics that are functions of
         these and of single numbers. For an observed variable `y` there is the Potential `y_release`. Where numbers of
         records are private, the expected number of records of each row is the new free variable `y_expected`; where
-        only their sum is public, their shares are `y_shares`. Nothing of the records or covariates is in the model.
+        only their sum is public, their shares are `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of
+        which each trial is a person are `y_p`. Nothing of the records or covariates is in the model.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The likelihood of tables that share a noise: against all lists of counts, the sums by gains and losses, and limits."""
+"""The likelihood of tables that share a noise: against all lists of counts, sums by gains and losses, and limits."""
 
 import itertools
 

@@ -305,7 +305,12 @@ def items_apart():
     items_of_private_groups()
 
 
-@refused("pm.Multinomial", "table_with_shares", unit="trial")
+@accepted(unit="trial", adjacency="add-remove")
+def overdispersed_successes():
+    pm.BetaBinomial("y", n=[3, 4], alpha=pm.Gamma("a", 2, 1), beta=2.0, observed=[2, 4])
+
+
+@accepted(unit="trial", public=["y"])
 def overdispersed_table():
     pm.DirichletMultinomial("y", n=[20, 30], a=pm.Gamma("a", 2, 1, shape=3), observed=[[5, 5, 10], [10, 10, 10]])
 

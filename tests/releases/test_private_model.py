@@ -13,8 +13,9 @@ import pytest
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
+from scipy.integrate import quad
 from scipy.special import expit, gammaln, logsumexp
-from scipy.stats import poisson
+from scipy.stats import betabinom, poisson
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, InternalError, ReleaseError, UnsupportedModelError
@@ -123,6 +124,29 @@ def test_answers_of_the_same_people_against_all_tables():
         logs.append(gammaln(5) + (x * np.log(weights) - gammaln(x + 1)).sum() + part.mechanism.log_likelihood(noisy, x))
     value = term_at(private, "first_second_release", effect=effect, first_second_shares=shares)
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
+
+
+def test_shares_of_trials_are_summed_out_by_the_sampler():
+    """A BetaBinomial whose trials are people: over the new free variable the likelihood is that of its counts."""
+    with pm.Model() as model:
+        pm.BetaBinomial("y", n=pm.Data("n", 7), alpha=2.0, beta=pm.Data("b", 3.0), observed=5)
+    private = dirdp.private_model(PURE, model, unit="trial", public=["y"])
+    assert [rv.name for rv in private.free_RVs] == ["y_p"]
+    part, noisy = part_of(private)
+    yes = np.arange(8.0)
+    seen = part.mechanism.log_likelihood(noisy, np.stack([yes, 7 - yes], axis=1))
+    # PyMC's own BetaBinomial is off by 2e-8.
+    expected = logsumexp(betabinom.logpmf(yes, 7, 2, 3) + seen)
+    logp = private.compile_logp()
+    mass, _ = quad(
+        lambda logit: np.exp(logp({"y_p_logodds__": np.array(logit)})), -40, 40, limit=200, epsabs=0, epsrel=1e-12
+    )
+    assert np.log(mass) == pytest.approx(expected, rel=1e-12)
+    with pm.Model() as model:
+        pm.Normal("y_p")
+        pm.BetaBinomial("y", n=7, alpha=2.0, beta=3.0, observed=5)
+    with pytest.raises(DirdpError, match="'y_p' is a variable of the model"):
+        dirdp.private_model(PURE, model, unit="trial")
 
 
 def every_table(n, cells):
@@ -256,7 +280,7 @@ def test_a_model_that_is_accepted(name):
     new = {rv.name for rv in private.free_RVs} - own
     assert own <= {rv.name for rv in private.free_RVs}
     tables = dirdp.releases.release_of(private)["mechanism"].children
-    assert new <= {f"{table}_{what}" for table in tables for what in ("expected", "shares")}
+    assert new <= {f"{table}_{what}" for table in tables for what in ("expected", "shares", "p")}
     assert not private.observed_RVs
     for rv in model.free_RVs:
         assert private.named_vars_to_dims.get(rv.name) == model.named_vars_to_dims.get(rv.name)
