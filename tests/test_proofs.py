@@ -70,7 +70,7 @@ def test_every_page_is_about_something_that_exists():
         "ComposedLoss",
         "RowPosterior",
         "TablePosterior",
-        "ClassPosterior",
+        "Posteriors",
         "KnownShares",
         "FreeTotal",
     }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
@@ -105,16 +105,6 @@ class Estimate:
         return np.stack([low, high], axis=-1)
 
 
-class Summands(Protocol):
-    """The numbers of a row as functions of their total: what :class:`RowGiven` asks of a group."""
-
-    def given(self, total: Spread) -> list[Spread]:
-        """As :meth:`Group.given`."""
-
-    def joint(self, child: int, numbers: Integers, totals: Integers, masses: Array) -> Array:
-        """As :meth:`Group.joint`: what quantiles of shares need."""
-
-
 def listed(cells: Sequence[Spread]) -> Listed:
     """Distributions of counts in one."""
     with np.errstate(divide="ignore"):
@@ -163,14 +153,22 @@ class RowGiven:
     ----------
     alpha : array, shape (d,)
         The prior of the shares.
-    group : Group or another Summands
-        The cells, as a function of their total.
     total : Spread
         The distribution of the total, shape (1, n).
+    given : callable
+        As :meth:`Group.given`, of the cells.
+    joint : callable
+        As :meth:`Group.joint`, for quantiles of the shares; None where they are not asked for.
     """
 
-    def __init__(self, alpha: Array, group: Summands, total: Spread) -> None:
-        self._alpha, self._group, self._total = alpha, group, total
+    def __init__(
+        self,
+        alpha: Array,
+        total: Spread,
+        given: Callable[[Spread], list[Spread]],
+        joint: Callable[[int, Integers, Integers, Array], Array] | None,
+    ) -> None:
+        self._alpha, self._total, self._given, self._joint = alpha, total, given, joint
 
     @cached_property
     def _cells(self) -> list[Spread]:
@@ -180,9 +178,7 @@ class RowGiven:
         """
         size = self._alpha.sum() + self._total.numbers
         masses = self._total.values[0]
-        return self._group.given(
-            Spread(self._total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
-        )
+        return self._given(Spread(self._total.low, np.stack([masses, masses / size, masses / (size * (size + 1))])))
 
     @cached_property
     def counts(self) -> Distributions:
@@ -219,7 +215,8 @@ class RowGiven:
             if len(x) * len(n) <= most:
                 break
             squared *= 4
-        masses = self._group.joint(cell, x, n, total.values[n - total.low] * of_total) * of_count[:, None]
+        assert self._joint is not None
+        masses = self._joint(cell, x, n, total.values[n - total.low] * of_total) * of_count[:, None]
         matters = np.abs(masses) > _NEGLIGIBLE / len(n)
         # Of each count a run of totals, from the first to the last that matters.
         last = matters.shape[1] - matters[:, ::-1].argmax(axis=1)

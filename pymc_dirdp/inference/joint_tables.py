@@ -7,7 +7,7 @@ known of each by its distance from these is in :mod:`pymc_dirdp.inference.shells
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import final
 
 import numpy as np
@@ -28,7 +28,7 @@ from pymc_dirdp.inference.estimates import (
 )
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import Seen
-from pymc_dirdp.inference.shells import IMPOSSIBLE, PrivateRow, Shells
+from pymc_dirdp.inference.shells import IMPOSSIBLE, Shells
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
@@ -135,7 +135,8 @@ class JointTables:
             if table.zero_sum:
                 found.append(KnownRows(table.alpha[None], np.array([total.low]), listed(cells)))
             else:
-                found.append(RowGiven(table.alpha, PrivateRow(table, weights), Spread(total.low, total.values[None])))
+                whole = Spread(total.low, total.values[None])
+                found.append(RowGiven(table.alpha, whole, partial(table.given, weights), None))
         return found
 
     @property

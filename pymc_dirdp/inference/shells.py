@@ -9,7 +9,7 @@ The same sums backwards are the distributions of all counts, and draws.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NoReturn, final, override
+from typing import ClassVar, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.joint import BlockLikelihood
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = ["IMPOSSIBLE", "PrivateRow", "Shells"]
+__all__ = ["IMPOSSIBLE", "Shells"]
 
 IMPOSSIBLE = "No counts can have led to this output. Check the output and its mechanism."
 # Products of sums over more lists than exp of this are no doubles.
@@ -251,6 +251,11 @@ class Shells:
         low, high = possible[0], possible[-1] + 1
         return Spread(int(self.noisy.sum()) - self._reach + int(low), masses[low:high] / masses.sum())
 
+    def given(self, weights: Array, total: Spread) -> list[Spread]:
+        """As :meth:`Group.given`, of the cells, if ends have these weights."""
+        at = np.clip(self.noisy.sum() + self._changes - total.low, 0, total.values.shape[-1] - 1)
+        return self.marginals(weights, total.values[:, at] / np.maximum(total.values[0], 1e-300)[at])
+
     def marginals(self, weights: Array, of_total: Array | None = None) -> list[Spread]:
         """For each cell, the probabilities of its counts if ends have these weights: the sums backwards.
 
@@ -360,24 +365,6 @@ class _PairShells(Shells):
     def _draw(self, ends: Integers, rng: np.random.Generator) -> Integers:
         change = self._of_first[ends]
         return np.stack([change, -change], axis=-1)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class PrivateRow:
-    """The cells of a table as functions of its total: what :class:`RowGiven` asks of a group, but for quantiles."""
-
-    table: Shells
-    weights: Array
-
-    def given(self, total: Spread) -> list[Spread]:
-        """As :meth:`Group.given`."""
-        at = np.clip(self.table.noisy.sum() + self.table._changes - total.low, 0, total.values.shape[-1] - 1)
-        return self.table.marginals(self.weights, total.values[:, at] / np.maximum(total.values[0], 1e-300)[at])
-
-    def joint(self, child: int, numbers: Integers, totals: Integers, masses: Array) -> NoReturn:
-        """Quantiles of shares are those of draws."""
-        raise NotImplementedError
 
 
 def _later(values: Array) -> Array:

@@ -7,7 +7,7 @@ features given the class are one tree: a node is the count of a class, to which 
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import final
@@ -22,7 +22,6 @@ from pymc_dirdp.inference.estimates import Draws, Estimate, KnownRows, RowGiven,
 from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.known_shares import KnownShares
 from pymc_dirdp.inference.known_totals import KnownTotals, summed_at_once
-from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
 from pymc_dirdp.inference.observed_table import Seen, concluding
 from pymc_dirdp.inference.rows import RowPosterior
@@ -30,7 +29,7 @@ from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = ["ClassPosterior", "TablePosterior", "TablePosteriors", "class_table", "posterior_of", "rows_are_divided"]
+__all__ = ["Posteriors", "TablePosterior", "class_table", "posterior_of", "rows_are_divided"]
 
 # Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
@@ -178,7 +177,7 @@ class _Tree:
             return [KnownRows(self.posteriors[0].alpha[None], np.array([self._most]), counts)]
         groups = [self.root.group] if self._features else self.groups
         rows = zip(self.posteriors, groups, totals, strict=True)
-        return [RowGiven(row.alpha, group, total) for row, group, total in rows]
+        return [RowGiven(row.alpha, total, group.given, group.joint) for row, group, total in rows]
 
     @property
     def has_known_row(self) -> bool:
@@ -437,105 +436,73 @@ def class_table(tables: Mapping[str, Seen]) -> str | None:
 
 
 @final
-class ClassPosterior:
-    """Counts and shares of the classes and the features given the output of all of them.
+class Posteriors:
+    """Counts and shares of tables: of each given the output of it and of no other, or of all given all outputs.
 
-    The rows of every feature add up to the counts of the classes. So the output of a feature has, for each class,
-    a likelihood of its count, and the counts of the classes still follow a product distribution; given them all rows
-    are independent (Theory, section 16).
-
-    Parameters
-    ----------
-    tables : mapping of str to Seen
-        All tables.
-    classes : str
-        The name of the table of the classes, from :func:`class_table`.
-    beliefs : mapping of str to Beliefs
-        By table. The number of records is the same for all.
-    """
-
-    def __init__(self, tables: Mapping[str, Seen], classes: str, beliefs: Mapping[str, Beliefs]) -> None:
-        self._names, self._root, self._seen = tuple(tables), classes, tables[classes]
-        self._features = {name: TablePosterior(seen, beliefs[name]) for name, seen in tables.items() if name != classes}
-        self._classes = TablePosterior(tables[classes], beliefs[classes], tuple(self._features.values()))
-
-    @property
-    def log_evidence(self) -> float:
-        """Logarithm of the probability or density of all that was released, counts and shares summed out."""
-        with concluding(self._seen):
-            return self._classes.log_evidence
-
-    def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
-        """Independent draws of all tables, which agree: the rows of a feature add up to the counts of the classes."""
-        with concluding(self._seen):
-            drawn = {self._root: self._classes.draw(draws, rng)}
-            bar.advance()
-            for name, posterior in self._features.items():
-                drawn[name] = posterior.draw_given(drawn[self._root].counts, rng)
-                bar.advance()
-        return {name: drawn[name] for name in self._names}
-
-    def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
-        """Means, standard deviations and central intervals of shares and counts. The evidence is that of all tables."""
-        with concluding(self._seen):
-            found = {self._root: self._classes.estimate(prob)}
-            bar.advance()
-            for name, posterior in self._features.items():
-                found[name] = posterior.estimate_given(self._classes.numbers, prob, self._classes.log_evidence)
-                bar.advance()
-        return {name: found[name] for name in self._names}
-
-
-@final
-class TablePosteriors:
-    """Counts and shares of each table given the output of it, and of no other.
+    Rows of features add up to the counts of the classes. So the output of a feature has, for each class, a likelihood
+    of its count, and the counts of the classes still follow a product distribution; given them all rows are independent
+    (Theory, section 16).
 
     Parameters
     ----------
     tables : mapping of str to Seen
     beliefs : mapping of str to Beliefs
         By table.
+    classes : str, optional
+        The name of the table of the classes, from :func:`class_table`; then all tables are taken together, and the
+        number of records is the same for all.
     """
 
-    def __init__(self, tables: Mapping[str, Seen], beliefs: Mapping[str, Beliefs]) -> None:
-        self._tables = dict(tables)
-        self._posteriors = {
-            name: MarginalPosterior(seen, beliefs[name]) if seen.measurements else posterior_of(seen, beliefs[name])
-            for name, seen in tables.items()
-        }
+    def __init__(self, tables: Mapping[str, Seen], beliefs: Mapping[str, Beliefs], classes: str | None = None) -> None:
+        self._tables, self._classes = dict(tables), classes
+        if classes is None:
+            self._posteriors = {name: posterior_of(seen, beliefs[name]) for name, seen in tables.items()}
+            return
+        features = {name: TablePosterior(seen, beliefs[name]) for name, seen in tables.items() if name != classes}
+        self._root = TablePosterior(tables[classes], beliefs[classes], tuple(features.values()))
+        self._posteriors = {classes: self._root, **features}
 
     @property
-    def log_evidence(self) -> list[float]:
-        """For each table, the logarithm of the probability or density of the output of it."""
-        found = []
-        for name, posterior in self._posteriors.items():
-            with concluding(self._tables[name]):
-                found.append(posterior.log_evidence)
-        return found
+    def log_evidence(self) -> float | list[float]:
+        """The logarithm of the probability or density of each output, or of all if they are taken together."""
+        if self._classes is not None:
+            with concluding(self._tables[self._classes]):
+                return self._root.log_evidence
+        return list(self._each(lambda _, posterior: posterior.log_evidence).values())
 
     def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
         """Independent draws of all tables, which are counted in a bar."""
-        drawn = {}
+        drawn: dict[str, Draws] = {}
         # Tables that share a noise share the radius of each draw.
-        joint = {
-            name: posterior for name, posterior in self._posteriors.items() if isinstance(posterior, JointPosterior)
-        }
+        joint = any(isinstance(posterior, JointPosterior) for posterior in self._posteriors.values())
         uniforms = rng.random(draws) if joint else None
-        for name, posterior in self._posteriors.items():
-            with concluding(self._tables[name]):
-                drawn[name] = (
-                    posterior.draw(draws, rng, uniforms)
-                    if isinstance(posterior, JointPosterior)
-                    else posterior.draw(draws, rng)
-                )
-            bar.advance()
-        return drawn
+
+        def one(name: str, posterior: TablePosterior | JointPosterior) -> Draws:
+            if isinstance(posterior, JointPosterior):
+                return posterior.draw(draws, rng, uniforms)
+            if self._classes in (None, name):
+                drawn[name] = posterior.draw(draws, rng)
+            else:
+                drawn[name] = posterior.draw_given(drawn[self._classes].counts, rng)
+            return drawn[name]
+
+        return self._each(one, bar)
 
     def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
-        """Means, standard deviations and central intervals of shares and counts."""
+        """Means, standard deviations and central intervals of shares and counts. The evidence is that of all tables."""
+
+        def one(name: str, posterior: TablePosterior | JointPosterior) -> Estimate:
+            if self._classes in (None, name) or isinstance(posterior, JointPosterior):
+                return posterior.estimate(prob)
+            return posterior.estimate_given(self._root.numbers, prob, self._root.log_evidence)
+
+        return self._each(one, bar)
+
+    def _each[T](self, of: Callable[[str, TablePosterior | JointPosterior], T], bar: Bar = QUIET) -> dict[str, T]:
+        """A function of each table, that of the classes first; in the order of the tables."""
         found = {}
         for name, posterior in self._posteriors.items():
-            with concluding(self._tables[name]):
-                found[name] = posterior.estimate(prob)
+            with concluding(self._tables[self._classes or name]):
+                found[name] = of(name, posterior)
             bar.advance()
-        return found
+        return {name: found[name] for name in self._tables}

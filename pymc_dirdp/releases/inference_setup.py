@@ -15,7 +15,7 @@ from pymc_dirdp.inference.mechanism_output import MechanismOutput
 from pymc_dirdp.inference.multiple_releases import pooled
 from pymc_dirdp.inference.observed_table import Seen
 from pymc_dirdp.inference.sparse_cells import SparsePrior
-from pymc_dirdp.inference.tables import ClassPosterior, TablePosteriors, class_table, rows_are_divided
+from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.text import Deterministic
 from pymc_dirdp.releases.wording import told_totals
@@ -143,7 +143,7 @@ class Inferences:
         The output of each.
     beliefs : dict of str to Beliefs
         What is taken for granted of each.
-    distributions : TablePosteriors or ClassPosterior
+    distributions : Posteriors
         Of all tables.
     classes : str or None
         The table of classes, if all tables are taken together.
@@ -155,7 +155,7 @@ class Inferences:
 
     tables: dict[str, Seen]
     beliefs: dict[str, Beliefs]
-    distributions: TablePosteriors | ClassPosterior
+    distributions: Posteriors
     classes: str | None
     seeded: bool
     deterministics: tuple[Deterministic, ...]
@@ -243,9 +243,7 @@ def inferences(
         beliefs = _of_the_same_records(beliefs, classes, one_number=not isinstance(n_prior, Mapping))
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
     beliefs = {name: _with_number(held, tables[classes or name]) for name, held in beliefs.items()}
-    if classes is None:
-        return Inferences(tables, beliefs, TablePosteriors(tables, beliefs), None, found.seeded, found.deterministics)
-    distributions = ClassPosterior(tables, classes, beliefs)
+    distributions = Posteriors(tables, beliefs, classes)
     return Inferences(tables, beliefs, distributions, classes, found.seeded, found.deterministics)
 
 

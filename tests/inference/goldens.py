@@ -11,7 +11,7 @@ import numpy as np
 
 from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
-from pymc_dirdp.inference.tables import ClassPosterior, TablePosteriors
+from pymc_dirdp.inference.tables import Posteriors
 from pymc_dirdp.mechanisms import (
     DirichletMechanism,
     DiscreteGaussianMechanism,
@@ -106,7 +106,7 @@ def law_of_case(kind, shape, n, width, a, private, seed=1):
         tables[f"t{i}"] = output
     n_prior = 2 * n if private else None
     beliefs = {name: Beliefs(n_prior=n_prior) for name in tables}
-    return ClassPosterior(tables, "t0", beliefs) if len(tables) > 1 else TablePosteriors(tables, beliefs)
+    return Posteriors(tables, beliefs, "t0" if len(tables) > 1 else None)
 
 
 def told(law):

@@ -10,7 +10,7 @@ from scipy.stats import chi2
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
-from pymc_dirdp.inference.tables import ClassPosterior, TablePosteriors, class_table
+from pymc_dirdp.inference.tables import Posteriors, class_table
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 
@@ -86,7 +86,7 @@ def test_the_law_is_that_of_all_tables(put_out, adjacency):
     private = adjacency == "add-remove"
     outputs = tables(put_out, adjacency)
     beliefs = {name: Beliefs(n_prior=8 if private else None) for name in outputs}
-    law = ClassPosterior(outputs, "y", beliefs)
+    law = Posteriors(outputs, beliefs, "y")
     x, probabilities, evidence = brute_force(outputs, 8 if private else 6, None if private else 6)
     assert law.log_evidence == pytest.approx(evidence, abs=1e-7 if put_out is draws else 1e-9)
     drawn = law.draw(20_000, np.random.default_rng(1))
@@ -104,7 +104,7 @@ def test_the_law_is_that_of_all_tables(put_out, adjacency):
         return chi2.sf(np.sum((one - other) ** 2 / other), len(one) - 1)
 
     assert p_of(flat(drawn)) > 1e-6
-    separate = TablePosteriors(outputs, beliefs).draw(20_000, np.random.default_rng(1))
+    separate = Posteriors(outputs, beliefs).draw(20_000, np.random.default_rng(1))
     assert p_of(flat(separate)) < 1e-6
     found = law.estimate([0.8])
     means = probabilities @ x
@@ -128,7 +128,7 @@ def test_a_promised_least_count_of_a_feature_holds_for_the_classes():
         mechanism = DirichletMechanism(prior, 0.8, min_count=1)
         values = mechanism.sample(counts[name], sampler="fast", random_seed=5)
         outputs[name] = MechanismOutput(mechanism, values, prior=prior, n_records=7, name=name, sampler="fast")
-    law = ClassPosterior(outputs, "y", dict.fromkeys(outputs, Beliefs()))
+    law = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
     x, probabilities, evidence = brute_force(outputs, 7, 7)
     assert law.log_evidence == pytest.approx(evidence, abs=1e-9)
     drawn = law.draw(2000, np.random.default_rng(1))
@@ -150,7 +150,7 @@ def test_many_records_are_as_certain_as_fewer():
             mechanism = GeometricMechanism(prior, 8.0)
             noisy = counts[name] + np.resize([3, -5, 8, 2], prior.shape)
             outputs[name] = MechanismOutput(mechanism, noisy, prior=prior, n_records=total, name=name)
-        law = ClassPosterior(outputs, "y", dict.fromkeys(outputs, Beliefs()))
+        law = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
         return law.estimate([0.5])["y"].count_sds[0], law.estimate([0.5])["y"].count_means[0] - total / 2
 
     np.testing.assert_allclose(relative(4000), relative(5000), atol=0.02)
@@ -173,10 +173,10 @@ def test_features_sharpen_the_counts_of_the_classes():
             )
         beliefs = dict.fromkeys(outputs, Beliefs())
         together += (
-            ClassPosterior(outputs, "y", beliefs).draw(2000, np.random.default_rng(1))["y"].counts.std(axis=0).tolist()
+            Posteriors(outputs, beliefs, "y").draw(2000, np.random.default_rng(1))["y"].counts.std(axis=0).tolist()
         )
         alone += (
-            TablePosteriors({"y": outputs["y"]}, beliefs)
+            Posteriors({"y": outputs["y"]}, beliefs)
             .draw(2000, np.random.default_rng(1))["y"]
             .counts.std(axis=0)
             .tolist()
@@ -203,7 +203,7 @@ def ranks_of(sets, *, scale=3.0, other_records=False):
             noisy = x + rng.geometric(-np.expm1(-1 / 3), x.shape) - rng.geometric(-np.expm1(-1 / 3), x.shape)
             mechanism = GeometricMechanism(priors[name], scale)
             outputs[name] = MechanismOutput(mechanism, noisy, prior=priors[name], n_records=60, name=name)
-        drawn = ClassPosterior(outputs, "y", dict.fromkeys(outputs, Beliefs())).draw(99, rng)
+        drawn = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y").draw(99, rng)
         found.append(np.concatenate([rank(counts[name], drawn[name].counts, rng).ravel() for name in counts]))
     return found
 
@@ -265,4 +265,4 @@ def test_the_table_of_the_classes_is_found_by_its_axis():
 def test_a_private_number_needs_its_prior():
     outputs = tables(geometric, "add-remove")
     with pytest.raises(ArgumentError, match="n_prior"):
-        ClassPosterior(outputs, "y", dict.fromkeys(outputs, Beliefs()))
+        Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")

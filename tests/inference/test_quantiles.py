@@ -44,8 +44,10 @@ def test_pieces_of_any_size_give_the_same_numbers(module, room, released, monkey
     assert np.all((wanted.share_intervals > 0) & (wanted.share_intervals < 1))
     monkeypatch.setattr(module, "_AT_A_TIME", room)
     found = dirdp.estimate(output).tables["p"]
-    for field in ("share_intervals", *(field.name for field in fields(wanted) if field.name != "share_quantiles")):
-        np.testing.assert_allclose(getattr(found, field), getattr(wanted, field), rtol=1e-11)
+    for field in ("share_intervals", *(field.name for field in fields(wanted))):
+        one, other = getattr(found, field), getattr(wanted, field)
+        if not isinstance(other, str) and field != "share_quantiles":
+            np.testing.assert_allclose(one, other, rtol=1e-11)
 
 
 def test_the_share_of_the_only_cell_is_1():

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import gammaln
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.shells import PrivateRow, Shells
+from pymc_dirdp.inference.shells import Shells
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.joint import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
@@ -83,9 +83,7 @@ def test_functions_of_a_private_total():
     found = Shells.of(block, alpha, None, None)
     weights = found.weights(np.zeros(MOST + 1))
     total = found.totals(weights)
-    given = PrivateRow(found, weights).given(
-        Spread(total.low, np.stack([total.values, total.values / (1 + total.numbers)]))
-    )
+    given = found.given(weights, Spread(total.low, np.stack([total.values, total.values / (1 + total.numbers)])))
     _, counts, logs = by_enumeration(False, noisy, alpha, None)
     logs = logs - log_numbers(counts.sum(axis=1))
     posterior = np.exp(logs - np.logaddexp.reduce(logs))
