@@ -266,7 +266,8 @@ def _log_gamma_ratio(x: Array, a: float) -> Array:
     # The differences of the terms of Stirling's series, whose fourth term is below 1e-13 from 64 on.
     large = np.maximum(z, 64.0)
     top = np.maximum(z + h, 64.0)
-    series = (top - 0.5) * np.log1p((top - large) / large) + (top - large) * (np.log(large) - 1)
+    # Where it serves, `h` is the difference of both, of which rounding may leave nothing in `top - large`.
+    series = (top - 0.5) * np.log1p(h / large) + h * (np.log(large) - 1)
     series += (1 / top - 1 / large) / 12 - (1 / top**3 - 1 / large**3) / 360 + (1 / top**5 - 1 / large**5) / 1260
     ratio: Array = np.where((z > 64) & (z + h > 64), series, direct)
     return ratio

@@ -295,3 +295,7 @@ def test_many_different_epsilons_are_rounded_up(monkeypatch):
 @pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 1.001, 7.3, 1e10, 1e300, 1.7e308])
 def test_rounding_never_lowers_an_epsilon(epsilon):
     assert epsilon <= _rounded_up(epsilon) <= max(1.001 * epsilon * (1 + 1e-12), epsilon)
+
+
+def test_a_thousand_near_epsilons_become_few():
+    assert len({_rounded_up(1 + i / 10**5) for i in range(1000)}) < 15

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import zeta
 
-from pymc_dirdp.numerics.quadrature import graded_breaks, integrate, nodes
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio, graded_breaks, integrate, nodes
 
 BREAKS = np.array([-1.0, 0.2, 0.5, 3.0])
 
@@ -62,3 +62,12 @@ def test_poles_at_the_gap_keep_thirteen_digits(gap, length):
     with mp.workdps(60):
         exact = float(mp.psi(0, mp.mpf(gap) + mp.mpf(length)) - mp.psi(0, mp.mpf(gap)))
     assert integrate(lambda x: zeta(2.0, gap + x), breaks) == pytest.approx(exact, rel=1e-13)
+
+
+@pytest.mark.parametrize("a", [1e-3, 0.5, 1.0, 3.7, 60.0])
+def test_ratios_of_gamma_functions_with_fifty_digits(a):
+    """With Stirling's series from 64 on, whose terms up to the fifth power are all seen at 65."""
+    x = np.array([0.0, 1.0, 63.5, 64.5, 65.0, 66.0, 1e3, 1e9, 1e15])
+    with mp.workdps(50):
+        exact = [float(mp.loggamma(mp.mpf(one) + mp.mpf(a)) - mp.loggamma(mp.mpf(one) + 1)) for one in x.tolist()]
+    np.testing.assert_allclose(_log_gamma_ratio(x, a), exact, rtol=2e-15, atol=2e-13)

@@ -562,7 +562,8 @@ def test_the_largest_divergence_over_its_order_may_lie_inside(floor, alpha, r, o
 
 
 def test_the_largest_slope_of_known_curves():
-    """A straight line through 0, and a curve with its largest slope at order 3."""
+    """The largest one is everywhere, at order 1, and at the last order, beyond which nothing is asked."""
+    assert largest_slope(lambda order: 0.1 * order**2, 9.0) == pytest.approx(0.9, rel=1e-4)
     assert largest_slope(lambda order: 0.2 * order, 50.0) == pytest.approx(0.2, rel=1e-4)
     assert largest_slope(lambda order: np.full(order.shape, 0.7), 9.0) == pytest.approx(0.7, rel=1e-4)
 
