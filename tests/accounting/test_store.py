@@ -1,11 +1,15 @@
 """The file under a ledger: what is committed has reached the disk."""
 
+import os
 import sqlite3
+from contextlib import closing
 
 import pytest
 
 from pymc_dirdp.accounting import store
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.errors import LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
@@ -36,3 +40,34 @@ def test_every_commit_waits_for_the_disk(tmp_path, commits):
     ledger.spend(ApproxDP(epsilon=0.1, delta=1e-7), what="hair")
     assert len(commits) > made
     assert set(commits) == {FULL}
+
+
+def test_of_two_that_make_a_ledger_at_once_one_reads_what_the_other_made(tmp_path, monkeypatch):
+    link = os.link
+
+    def slower(made, path):
+        link(made, path)
+        raise FileExistsError(path)
+
+    monkeypatch.setattr(store.os, "link", slower)
+    ledger = Ledger(LIMIT, tmp_path / "budget.db")
+    ledger.spend(ApproxDP(epsilon=0.1, delta=1e-7), what="hair")
+    assert len(Ledger(LIMIT, tmp_path / "budget.db").entries()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["budget.db"]
+
+
+@pytest.mark.parametrize("limit", ["", "{}", "os.system", "9" * 5000])
+def test_a_limit_that_is_none_is_damage(tmp_path, limit):
+    Ledger(LIMIT, tmp_path / "budget.db")
+    with closing(sqlite3.connect(tmp_path / "budget.db")) as connection, connection:
+        connection.execute("UPDATE ledger SET spending_limit = ?", (limit,))
+    with pytest.raises(LedgerError, match="what it is for cannot be understood"):
+        Ledger(LIMIT, tmp_path / "budget.db")
+
+
+def test_a_receipt_is_a_ledger_a_number_and_a_hash():
+    facts = {"ledger": "0" * 32, "number": 1, "hash": "f" * 64}
+    assert Receipt.from_facts(facts) == Receipt(**facts)
+    for name, wrong in (("ledger", "0" * 31), ("ledger", 0), ("number", 0), ("number", True), ("hash", "F" * 64)):
+        with pytest.raises(ValueError, match="no facts of a receipt"):
+            Receipt.from_facts(facts | {name: wrong})

@@ -267,6 +267,14 @@ def test_counts_lose_less_than_the_coin():
     assert median["counts"] < 0.85 * median["geometric"]
 
 
+def test_a_category_that_never_comes_may_have_a_share_of_zero():
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts")
+    runs = dirdp.simulate_bandit(bandit, [[0, 0, 0, 0.5, 0.5], GOOD], 50, 2, random_seed=1, progressbar=False)
+    assert runs.means == pytest.approx([0.875, 0.6875])
+    with pytest.raises(dirdp.errors.ArgumentError, match="shares of at least 0"):
+        dirdp.simulate_bandit(bandit, [[-1e-9, 0, 0, 0.5, 0.5], GOOD], 50, 2, progressbar=False)
+
+
 @pytest.mark.thorough
 def test_the_simulation_is_the_sampler():
     """Numbers of pulls of the worse arm, round by round with the sampler itself and batch by batch."""

@@ -187,6 +187,7 @@ EDITS = [
     "UPDATE released SET size = -4",
     "UPDATE released SET size = 1000000",
     "UPDATE released SET output = 'many'",
+    "UPDATE released SET output = '0' || output",
     "UPDATE released SET output = x'ff'",
     f"UPDATE released SET output = '{'9' * 500}'",
     f"UPDATE released SET output = '{'9' * 5000}'",
@@ -230,6 +231,15 @@ def test_edited_files_are_one_kind_of_error_and_keep_their_owner(tmp_path, edit)
     assert bandit._settings.key.hex() not in str(caught.value)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT owner FROM bandit").fetchall() == owners
+
+
+def test_people_in_a_file_of_single_rewards_are_damage(tmp_path):
+    path = tmp_path / "bandit.db"
+    dirdp.ThompsonSampler(["a"], GUARANTEE, path=path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO people (person, rewards) VALUES (?, 1)", (b"x" * 16,))
+    with pytest.raises(dirdp.errors.ReleaseError):
+        dirdp.ThompsonSampler.load(path)
 
 
 def test_any_byte_may_be_damaged(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import Transcript
 from pymc_dirdp.bandits import runs as runs_of_bandits
+from pymc_dirdp.releases.grammar import understood
 
 
 def run(**options):
@@ -125,3 +126,18 @@ def test_a_text_is_opened_without_computing_a_posterior(bandit, tmp_path, monkey
     assert str(found.report()) == str(bandit.report())
     with pytest.raises(AssertionError, match="computed"):
         found.posterior()
+
+
+def test_a_transcript_of_less_than_it_says_is_no_bandit(text_of_facts):
+    transcript = run().transcript()
+    for epsilon, kept in ((2.0, True), (0.5, False)):
+        facts = json.loads(transcript.text)
+        facts.pop("digest")
+        facts["guarantee"]["epsilon"] = epsilon
+        facts["statement"] = f"{epsilon:g}-differential privacy"
+        text = text_of_facts(facts).encode()
+        if kept:
+            assert understood(text).guarantee.epsilon == epsilon
+        else:
+            with pytest.raises(dirdp.errors.UnattainableError, match="although its transcript says so"):
+                understood(text)

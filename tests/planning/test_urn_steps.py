@@ -11,7 +11,7 @@ from pymc_dirdp import PureDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.settings import Dirichlet
-from pymc_dirdp.planning.calibration import needs_urn
+from pymc_dirdp.planning.calibration import _downhill, needs_urn
 from pymc_dirdp.planning.expected_kl import a_priori_kl, predicted_data, simulated_draw_kl
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.people import Contribution
@@ -138,3 +138,9 @@ def test_extreme_tables(prior):
     for n in (1, 10**7):
         for target in TARGETS:
             assert calibrate(target, prior=prior, n_records=n).satisfies(target)
+
+
+def test_the_search_for_steps_goes_down_on_both_sides():
+    """Oracle: the least of all powers of 2."""
+    for least in range(4, 16):
+        assert _downhill(lambda m, least=least: abs(math.log2(m) - least), 2**8, 2**14) == 2 ** min(least, 14)

@@ -1,5 +1,6 @@
 """Releases of every kind, written and read."""
 
+import gzip
 from datetime import datetime
 
 import numpy as np
@@ -153,3 +154,17 @@ def test_no_file_and_no_folder(tmp_path):
         dirdp.load(tmp_path)
     with pytest.raises(OSError):  # noqa: PT011
         dirdp.load("https://example.org/release.json")
+
+
+def test_a_file_that_is_packed_or_long_is_read_no_further_than_it_may_be(tmp_path):
+    """A file of gzip is checked whole, and of a long one no more than the limit is unpacked."""
+    packed = tmp_path / "plan.json.gz"
+    dirdp.save(dirdp.plan(APPROX, labelled(["a", "b"])(), mechanism="geometric"), packed)
+    content = packed.read_bytes()
+    for damaged in (content[:20], content[:-12], content[:3] + b"\xff" + content[4:40], content[:30] + b"\0" * 30):
+        packed.write_bytes(damaged)
+        with pytest.raises(ReleaseError, match="no file of gzip, or a damaged one"):
+            dirdp.load(packed)
+    packed.write_bytes(gzip.compress(b" " * 10**6))
+    with pytest.raises(ReleaseError, match="longer than most_bytes=1000"):
+        dirdp.load(packed, most_bytes=1000)

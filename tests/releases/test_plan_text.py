@@ -374,6 +374,13 @@ def test_a_forged_fact_is_refused_when_it_is_read(edited, where, value):
         dirdp.load(write(changed))
 
 
+def test_a_beta_of_three_categories_is_no_table(edited):
+    changed, write = edited
+    changed["tables"][0] |= {"family": "beta", "dims": None, "labels": {}}
+    with pytest.raises(dirdp.DirdpError, match="a Beta and has more than two categories"):
+        dirdp.load(write(changed))
+
+
 def leaves(node, path=()):
     """Every place of a nest of dicts and lists."""
     steps = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()

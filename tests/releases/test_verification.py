@@ -9,7 +9,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import from_text, opened
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.verification import Check, Verification, verify
 from pymc_dirdp.releases.wording import taken_for_granted
@@ -91,6 +91,17 @@ def test_one_table_with_more_records_than_the_guarantee_is_refused(releases, edi
     one = ("plan", "tables", 0, "one_person_adds", "records")
     with pytest.raises(ReleaseError, match="other records of a person"):
         verify(edited(releases["many"], (one, 1)))
+
+
+def test_units_that_contradict_the_numbers_are_refused(releases, edited):
+    for unit in (" person", "record"):
+        with pytest.raises(ReleaseError, match="contradicts itself"):
+            verify(edited(releases["many"], (("plan", "unit"), unit)))
+
+
+def test_a_text_with_halves_of_characters_is_no_release():
+    with pytest.raises(ReleaseError, match="halves of characters"):
+        from_text("\ud800")
 
 
 def test_what_would_follow_instead_is_near_the_least(releases, edited):
