@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -33,28 +34,42 @@ def entry(module: str, name: str) -> str:
     return f".. autofunction:: {module}.{name}\n" if callable(thing) else f".. autodata:: {module}.{name}\n"
 
 
+def of_kind(kind: str) -> list[str]:
+    """The package's names of a kind."""
+    return [name for name in pymc_dirdp.__all__ if kind_of(getattr(pymc_dirdp, name)) == kind]
+
+
 def entries(kind: str) -> list[str]:
     """The directives for a kind of the package's names, or for those of a room that are not the package's too."""
-    top = pymc_dirdp.__all__
     if kind in KINDS:
-        return [entry("pymc_dirdp", name) for name in top if kind_of(getattr(pymc_dirdp, name)) == kind]
+        return [entry("pymc_dirdp", name) for name in of_kind(kind)]
     room = getattr(pymc_dirdp, kind)
-    return [entry(room.__name__, name) for name in room.__all__ if name not in top]
+    return [entry(room.__name__, name) for name in room.__all__ if name not in pymc_dirdp.__all__]
+
+
+def summary(name: str) -> str:
+    """A line about a public name of the package, which leads to its entry."""
+    first, _, _ = inspect.getdoc(getattr(pymc_dirdp, name)).partition("\n\n")
+    return f"- :py:obj:`{name} <pymc_dirdp.{name}>`: {first[0].lower()}{' '.join(first.split())[1:]}"
 
 
 class PublicNames(SphinxDirective):
-    """`{public-names} verbs` documents every public verb, `{public-names} plots` every function of the room `plots`."""
+    """`{public-names} verbs` documents every public verb, `{public-names} plots` every function of the room `plots`.
+
+    With `:summary:` there is one line for each.
+    """
 
     required_arguments = 1
-    option_spec: ClassVar[dict[str, object]] = {}
+    option_spec: ClassVar[dict[str, object]] = {"summary": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         """Parse one autodoc directive for each name of the kind."""
         (kind,) = self.arguments
-        rooms = [name for name in pymc_dirdp.__all__ if kind_of(getattr(pymc_dirdp, name)) == "room"]
+        rooms = of_kind("room")
         if kind not in (*KINDS, *rooms):
             raise self.error(f"Unknown kind {kind!r}; expected one of {', '.join((*KINDS, *rooms))}.")
-        body = "\n".join(entries(kind))
+        lines = map(summary, of_kind(kind)) if "summary" in self.options else entries(kind)
+        body = "\n".join(lines)
         return self.parse_text_to_nodes(f"````{{eval-rst}}\n{body}\n````")
 
 
