@@ -20,6 +20,7 @@ from pymc_dirdp.numerics.quadrature import _block_rule
 __all__ = [
     "CUT",
     "FEW",
+    "ROUGH_CUT",
     "Distributions",
     "ImpossibleError",
     "Listed",
@@ -39,7 +40,7 @@ LogWeight = Callable[[Array, Integers], Array]
 CUT = 50.0
 # While a tilt is looked for, sums may be this wrong, and more is left out.
 _ROUGH = 1e-3
-_ROUGH_CUT = 15.0
+ROUGH_CUT = 15.0
 # A Gauss rule has 12 nodes; blocks of up to 12 numbers are summed number by number.
 _NODES = 12
 # So few numbers in all distributions together are summed one by one, because that takes less time than any refinement.
@@ -151,7 +152,7 @@ class Distributions:
 
     def rough_moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of the sum of all numbers at a tilt, to about a thousandth."""
-        self.tilt, self.cut = tilt, _ROUGH_CUT
+        self.tilt, self.cut = tilt, ROUGH_CUT
         self._refine(_ROUGH, short=False)
         values, _, peak = self._tilted()
         level = np.where(np.isneginf(peak), 0.0, peak)
@@ -372,24 +373,25 @@ class Listed(Distributions):
     def shorten(self, limit: Callable[[Integers, Integers, Integers], Array]) -> None:
         """Nothing: a block of one number cannot be halved."""
 
-    def tilted(self, tilt: float, cut: float) -> "Listed":
-        """The same numbers at another tilt."""
-        return Listed(self.lows, self._widths, self._before, tilt, cut)
-
     def part(self, first: int, end: int) -> "Listed":
         """Some of the distributions that follow one another."""
         starts = np.append(self._starts, len(self.nodes))
         logs = self._before[starts[first] : starts[end]]
         return Listed(self.lows[first:end], self._widths[first:end], logs, self.tilt, self.cut)
 
+    def at(self, tilt: float, cut: float) -> "Listed":
+        """At another tilt, from the first to the last number whose weight is not below the largest by exp(cut)."""
+        logs = self._before + tilt * self.nodes
+        places = np.flatnonzero(logs >= (np.maximum.reduceat(logs, self._starts) - cut)[self.node_distribution])
+        ends = np.searchsorted(places, np.append(self._starts, len(logs)))
+        first, last = places[ends[:-1]], places[ends[1:] - 1]
+        widths = last - first + 1
+        kept = np.arange(widths.sum()) + np.repeat(first - (np.cumsum(widths) - widths), widths)
+        return Listed(self.lows + (first - self._starts), widths, self._before[kept], tilt, cut)
+
     def trimmed(self, cut: float) -> "Listed":
-        """Each from the first to the last number whose weight is not below the largest by a factor of exp(cut)."""
-        inside = self._logs - self.peaks[self.node_distribution] >= -cut
-        places = np.arange(len(self.nodes))
-        first = np.minimum.reduceat(np.where(inside, places, len(places)), self._starts)
-        last = np.maximum.reduceat(np.where(inside, places, -1), self._starts)
-        kept = (places >= first[self.node_distribution]) & (places <= last[self.node_distribution])
-        return Listed(self.lows + (first - self._starts), last - first + 1, self._before[kept], self.tilt, cut)
+        """Without the numbers at both ends whose weight is below the largest by a factor of exp(cut)."""
+        return self.at(self.tilt, cut)
 
     def pmf(self, dist: int) -> Array:
         """The probabilities of the numbers of one distribution."""

@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.inference.numbers import Distributions, ImpossibleError, Listed
-from pymc_dirdp.inference.rows import LITTLE_WORK, RowPosterior, TiltedCells, draw_counts, summed
+from pymc_dirdp.inference.numbers import ROUGH_CUT, Distributions, ImpossibleError, Listed, refuse_no_weights
+from pymc_dirdp.inference.rows import LITTLE_KEPT, LITTLE_WORK, RowPosterior, TiltedCells, draw_counts, summed
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 
 __all__ = ["Cells", "Group", "Node", "Root", "Spread"]
@@ -88,17 +88,36 @@ class Cells:
     def __init__(self, row: RowPosterior) -> None:
         self.row, self.size = row, len(row.alpha)
         self.least, self.most = row.least * self.size, row.total
-        self._cells = row.cells()
+
+    @cached_property
+    def _listed(self) -> Listed | None:
+        """All numbers, if transforms of that many are short; otherwise rules sum them."""
+        widths = np.full(self.size, self.row.most - self.row.least + 1)
+        if self.size * widths.sum() > LITTLE_KEPT:
+            return None
+        cell = np.repeat(np.arange(self.size), widths)
+        logs = self.row.log_weight(np.tile(np.arange(self.row.least, self.row.most + 1.0), self.size), cell)
+        refuse_no_weights(logs)
+        return Listed(np.full(self.size, self.row.least), widths, logs, 0.0, CUT)
+
+    @cached_property
+    def _rules(self) -> Distributions:
+        return self.row.cells()
 
     def at(self, tilt: float, cut: float) -> Distributions:
         """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut)."""
-        self._cells.settle(tilt, cut=cut)
+        if self._listed is not None:
+            return self._listed.at(tilt, cut)
+        self._rules.settle(tilt, cut=cut)
         # What is settled again later gets new arrays.
-        return copy.copy(self._cells)
+        return copy.copy(self._rules)
 
     def moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of their sum, about."""
-        return self._cells.rough_moments(tilt)
+        if self._listed is None:
+            return self._rules.rough_moments(tilt)
+        cells = self._listed.at(tilt, ROUGH_CUT)
+        return float(cells.means.sum()), float(cells.variances.sum())
 
 
 class Group:
