@@ -5,8 +5,10 @@ import pytest
 from scipy.special import betainc
 
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.estimates import RowGiven
 from pymc_dirdp.inference.rows import RowPosterior
 
+from . import goldens
 from .laws import LIKELIHOODS, brute_force, dirichlet, draw, estimate, row, simulated
 
 
@@ -57,3 +59,35 @@ def test_probabilities_are_checked():
     for prob in ([], [0.0], [1.0], [2]):
         with pytest.raises(ArgumentError, match="prob"):
             estimate(row("dirichlet"), prob=prob)
+
+
+@pytest.mark.parametrize(
+    ("kind", "d", "n", "width", "is_smooth"),
+    [("gaussian", 2, 3000, 30, True), ("discrete gaussian", 3, 3000, 10, True), ("geometric", 3, 1000, 8, False)],
+)
+def test_pairs_a_step_apart_stand_for_all_where_noise_is_smooth(kind, d, n, width, is_smooth, monkeypatch):
+    """Quantiles of shares against those of all pairs of counts and totals; where there are kinks, all are taken."""
+    case, prob, used, grid = (kind, (d,), n, width, 1.0, True), [0.5, 0.999], [], RowGiven._grid
+
+    def noted(self, *given):
+        used.append(grid(self, *given))
+        return used[-1]
+
+    monkeypatch.setattr(RowGiven, "_grid", noted)
+    found = goldens.law_of_case(*case).estimate(prob)["t0"]
+    few = found.share_intervals
+    pairs = [None if one is None else one[2].size for one in used]
+    assert all(one is not None and one < 5000 for one in pairs) == is_smooth
+    assert all(one is None for one in pairs) != is_smooth
+    monkeypatch.setattr(RowGiven, "_grid", lambda *given: None)
+    monkeypatch.setattr("pymc_dirdp.inference.estimates._ALL_PAIRS", 10**8)
+    monkeypatch.setattr("pymc_dirdp.inference.estimates._MOST_PAIRS", 10**8)
+    every = goldens.law_of_case(*case).estimate(prob)["t0"].share_intervals
+    assert np.abs(few - every).max() < 1e-6 * found.share_sds.min()
+    # Steps that are twice as long would be seen: their masses do not add up.
+    if is_smooth:
+        monkeypatch.setattr(RowGiven, "_grid", noted)
+        monkeypatch.setattr("pymc_dirdp.inference.estimates._STEP", 2.8)
+        used.clear()
+        assert len(goldens.law_of_case(*case).estimate(prob)["t0"].share_intervals) == 2
+        assert used == [None] * d

@@ -82,5 +82,7 @@ def test_tables_of_many_rows_are_those_of_one_row_after_the_other(monkeypatch):
     found = dirdp.estimate(output).tables["p"]
     monkeypatch.setattr(known_totals, "_MANY", 1000)
     wanted = dirdp.estimate(output).tables["p"]
-    for field in ("share_intervals", *(field.name for field in fields(wanted) if field.name != "share_quantiles")):
-        np.testing.assert_allclose(getattr(found, field), getattr(wanted, field), rtol=1e-10, atol=1e-12)
+    for field in ("share_intervals", *(field.name for field in fields(wanted))):
+        one, other = getattr(found, field), getattr(wanted, field)
+        if not isinstance(other, str) and field != "share_quantiles":
+            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
