@@ -315,3 +315,10 @@ def ranks_of(kind, misread=1.0, sets=200):
 def test_truths_lie_where_the_draws_say_and_a_misread_parameter_is_seen(kind, misread):
     assert p_value(ranks_of(kind)) > 1e-4
     assert p_value(ranks_of(kind, misread)) < 1e-6
+
+
+def test_the_noise_of_a_cell_is_that_of_a_single_output():
+    mechanism = GeometricMechanism([1.0, 1.0], scale=2.0)
+    assert MechanismOutput(mechanism, [3, 4], prior=[1, 1], n_records=9).cell_noise is not None
+    many = MechanismOutput(mechanism, [[3, 4], [2, 6]], prior=[1, 1], n_records=9)
+    assert (len(many.values), many.cell_noise) == (2, None)

@@ -12,7 +12,9 @@ from scipy.special import gammaln
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.models.cells import CellMap, aligned
 from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.translation import _public_point
 
 RNG = np.random.default_rng(8)
 N = 300
@@ -219,3 +221,24 @@ def test_a_record_that_changes_its_rows_never_exceeds_the_curve():
                 divergence += dirichlet_renyi(order, r * x + prior, r * y + prior)
             worst = max(worst, divergence)
     assert 0.5 * curve < worst <= curve * (1 + 1e-12)
+
+
+def test_cells_over_axes_in_another_order_are_laid_side_by_side():
+    """Oracle: the transpose of the second by hand."""
+    cells, others = np.arange(6).reshape(2, 3), np.arange(6, 12).reshape(3, 2)
+    (one, other, third), axes = aligned(
+        [CellMap(cells, (0, 1), 2), CellMap(others, (1, 0), 2), CellMap(np.arange(3), (1,), 2)]
+    )
+    assert axes == (0, 1)
+    assert one.tolist() == cells.tolist()
+    assert other.tolist() == others.T.tolist()
+    assert third.tolist() == [[0, 1, 2]] * 2
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (5, 1), (4, 3), (2, 2, 4)])
+def test_public_points_are_shares(shape):
+    for number in range(3):
+        point = _public_point(shape, number)
+        assert point.shape == shape
+        assert np.all((point > 0) & (point < 1))
+        assert not shape or shape[-1] == 1 or np.allclose(point.sum(axis=-1), 1)

@@ -260,3 +260,13 @@ def test_a_part_of_many_cells_has_the_error_of_all(kind, prior, monkeypatch):
     assert part.share == pytest.approx(whole.share, rel=0.08)
     # Few records are one record at least in the part of the cells.
     assert estimate_error(mechanism, prior, 1).kl > 0
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 7])
+def test_the_records_divide_among_rows_with_no_row_before_another(n_rows):
+    """The share of one of n rows is Beta(1, n - 1): mean 1 / n."""
+    rows = module._Rows.simulated(np.ones((n_rows, 2)), 10_000, public=False)
+    shares = rows.counts.sum(axis=1) / 10_000
+    error = 6 * math.sqrt((n_rows - 1) / (n_rows**2 * (n_rows + 1)) / len(shares))
+    assert abs(shares.mean() - 1 / n_rows) < error < 0.3 / n_rows
+    assert shares.max() > 0.6

@@ -406,3 +406,11 @@ def test_a_parameter_that_is_huge_beside_a_small_one_is_an_infinite_one(a, b, r)
     """The full cell of a row with a public number of records; what is left is the record that is removed."""
     for epsilon in (0.1 * r, 2 * r, 5.0):
         assert ReplaceOnePair(a, b, r).delta(epsilon) == pytest.approx(AddRemovePair(b, r).delta(epsilon), rel=1e-9)
+
+
+@pytest.mark.parametrize("pair", [ReplaceOnePair, AddRemovePair])
+def test_what_is_rounded_up_is_no_more_than_1(pair):
+    found = dominating_pair(np.full(2, 1e-6), 100.0, "replace-one" if pair is ReplaceOnePair else "add-remove")
+    assert isinstance(found, pair)
+    assert 1 - 1e-3 < found.delta(0.0) <= 1
+    assert np.all(np.asarray(found.delta(np.linspace(0, 5, 50))) <= 1)

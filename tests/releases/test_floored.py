@@ -68,8 +68,11 @@ def test_a_release_survives_a_file(engine, tmp_path):
     [
         (share, 1),
         *(
-            pytest.param(*case, marks=pytest.mark.thorough)
-            for case in [(hair, 1), (hair, 3), (share, 3), (rows, 1), (rows, 3)]
+            # Several draws of more than two categories take a minute.
+            pytest.param(
+                build, draws, marks=pytest.mark.slow if draws > 1 and build is not share else pytest.mark.thorough
+            )
+            for build, draws in [(hair, 1), (hair, 3), (share, 3), (rows, 1), (rows, 3)]
         ),
     ],
 )
