@@ -23,7 +23,6 @@ TESTED_BY = {
         "what is damage, and what is our own error",
     ),
     "models/blocks.py": ("models/test_resolve_privacy_unit.py", "what a person adds, against all neighbours"),
-    "models/cells.py": ("models/test_likelihood_routing.py", "taking and joining, against the values of PyTensor"),
     "models/likelihoods.py": ("models/test_tables.py", "every kind of prior, and those that are refused"),
     "models/outcome_kinds.py": ("releases/test_private_model.py", "forty-two models, accepted or refused"),
     "models/outcomes.py": ("releases/test_private_model.py", "forty-two models, accepted or refused"),
