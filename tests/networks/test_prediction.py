@@ -465,3 +465,49 @@ def test_a_release_with_little_in_it_does_not_claim_to_know():
     given = np.exp(dirdp.predict_log_proba(release, FRAME, draws=1000)).max(axis=1).mean()
     assert given < 0.6
     assert np.exp(own_proba(release, FRAME)).max(axis=1).mean() > given
+
+
+def repeated(n, rng):
+    """A class, and twelve features that are all the same noisy measurement of one trait."""
+    trait = rng.normal(size=n)
+    features = {f"q{i}": (rng.random(n) < 1 / (1 + np.exp(-3 * trait))).astype(int) for i in range(12)}
+    return features | {"y": (rng.random(n) < 1 / (1 + np.exp(1 - trait))).astype(int)}
+
+
+def test_binned_predictions_of_repeated_features_are_better_than_the_class_alone():
+    """Two releases below one ledger; the first alone, which is too sure of itself, is worse than the class alone."""
+    rng = np.random.default_rng(8)
+    train, test = repeated(4000, rng), repeated(4000, rng)
+    kinds = {name: [0, 1] for name in train}
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
+    guarantees = [dirdp.ApproxDP(epsilon=epsilon, delta=5e-7) for epsilon in (0.74, 0.25)]
+    model = dirdp.naive_bayes(train, "y", categories=kinds)
+    first = dirdp.sample(guarantees[0], model, mechanism="auto", ledger=ledger)
+    said, labels = dirdp.binned_predictions(first, train, target="y")
+    again = dirdp.naive_bayes({"said": said, "y": train["y"]}, "y", categories={"y": [0, 1], "said": labels})
+    second = dirdp.sample(guarantees[1], again, mechanism="auto", ledger=ledger)
+    found, _ = dirdp.binned_predictions(first, test, target="y")
+
+    def loss(log_proba):
+        return -np.mean(log_proba.values[np.arange(4000), test["y"]])
+
+    share = np.mean(test["y"])
+    alone = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    assert loss(dirdp.predict_log_proba(second, {"said": found}, target="y")) < alone - 0.03
+    assert loss(dirdp.predict_log_proba(first, test, target="y")) > alone + 0.05
+
+
+def test_a_binned_prediction_is_a_function_of_its_record_and_the_release():
+    release = made(NAIVE)
+    column, labels = dirdp.binned_predictions(release, FRAME)
+    log_proba = dirdp.predict_log_proba(release, FRAME)
+    classes = log_proba.shape[1]
+    assert len(labels) == len(set(labels)) == 7 * classes
+    assert set(column) <= set(labels)
+    reversed_ = {name: np.asarray(values)[::-1] for name, values in FRAME.items()}
+    np.testing.assert_array_equal(dirdp.binned_predictions(release, reversed_)[0][::-1], column)
+    # The levels of one class are intervals of its probability.
+    top, best = np.exp(log_proba.values.max(axis=1)), log_proba.values.argmax(axis=1)
+    edges = 1 / (1 + np.exp(-np.array([0.5, 1, 1.5, 2, 3, 4])))
+    for said, p, place in zip(column, top, best, strict=True):
+        assert labels.index(said) == 7 * place + np.searchsorted(edges, p, side="right")
