@@ -22,6 +22,7 @@ from pymc_dirdp.inference.estimates import Draws, Estimate, KnownRows, RowGiven,
 from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.known_shares import KnownShares
 from pymc_dirdp.inference.known_totals import KnownTotals, summed_at_once
+from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
 from pymc_dirdp.inference.observed_table import Seen, concluding
 from pymc_dirdp.inference.rows import RowPosterior
@@ -435,6 +436,9 @@ def class_table(tables: Mapping[str, Seen]) -> str | None:
     return roots[0]
 
 
+type _Posterior = TablePosterior | JointPosterior | MarginalPosterior
+
+
 @final
 class Posteriors:
     """Counts and shares of tables: of each given the output of it and of no other, or of all given all outputs.
@@ -456,7 +460,10 @@ class Posteriors:
     def __init__(self, tables: Mapping[str, Seen], beliefs: Mapping[str, Beliefs], classes: str | None = None) -> None:
         self._tables, self._classes = dict(tables), classes
         if classes is None:
-            self._posteriors = {name: posterior_of(seen, beliefs[name]) for name, seen in tables.items()}
+            self._posteriors: dict[str, _Posterior] = {
+                name: MarginalPosterior(seen, beliefs[name]) if seen.measurements else posterior_of(seen, beliefs[name])
+                for name, seen in tables.items()
+            }
             return
         features = {name: TablePosterior(seen, beliefs[name]) for name, seen in tables.items() if name != classes}
         self._root = TablePosterior(tables[classes], beliefs[classes], tuple(features.values()))
@@ -477,10 +484,10 @@ class Posteriors:
         joint = any(isinstance(posterior, JointPosterior) for posterior in self._posteriors.values())
         uniforms = rng.random(draws) if joint else None
 
-        def one(name: str, posterior: TablePosterior | JointPosterior) -> Draws:
+        def one(name: str, posterior: _Posterior) -> Draws:
             if isinstance(posterior, JointPosterior):
                 return posterior.draw(draws, rng, uniforms)
-            if self._classes in (None, name):
+            if self._classes in (None, name) or isinstance(posterior, MarginalPosterior):
                 drawn[name] = posterior.draw(draws, rng)
             else:
                 drawn[name] = posterior.draw_given(drawn[self._classes].counts, rng)
@@ -491,14 +498,14 @@ class Posteriors:
     def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
         """Means, standard deviations and central intervals of shares and counts. The evidence is that of all tables."""
 
-        def one(name: str, posterior: TablePosterior | JointPosterior) -> Estimate:
-            if self._classes in (None, name) or isinstance(posterior, JointPosterior):
+        def one(name: str, posterior: _Posterior) -> Estimate:
+            if self._classes in (None, name) or not isinstance(posterior, TablePosterior):
                 return posterior.estimate(prob)
             return posterior.estimate_given(self._root.numbers, prob, self._root.log_evidence)
 
         return self._each(one, bar)
 
-    def _each[T](self, of: Callable[[str, TablePosterior | JointPosterior], T], bar: Bar = QUIET) -> dict[str, T]:
+    def _each[T](self, of: Callable[[str, _Posterior], T], bar: Bar = QUIET) -> dict[str, T]:
         """A function of each table, that of the classes first; in the order of the tables."""
         found = {}
         for name, posterior in self._posteriors.items():
