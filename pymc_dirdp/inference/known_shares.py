@@ -8,6 +8,7 @@ them is checked.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import final
 
 import numpy as np
@@ -87,9 +88,10 @@ class KnownShares:
             self._kept = np.concatenate([row.log_likelihood(x, cells) - gammaln(x + 1) for row in rows])
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array] | None:
-        """The logarithm of the likelihood and the expected counts, its gradient; None if that takes too long.
+        """The logarithm of the likelihood and the expected counts, its gradient; None if it is not found like this.
 
-        It is `-inf`, and the counts are 0, if the output is impossible.
+        It takes too long, or is so small that it may be 0. It is `-inf`, and the counts are 0, if a cell that cannot be
+        empty has no share.
 
         Parameters
         ----------
@@ -101,14 +103,13 @@ class KnownShares:
             return None
         if self._ends[0][0] > 0 and np.isneginf(logs).any():
             return -np.inf, np.zeros(log_shares.shape)
-        try:
+        # Doubles cannot tell what is impossible from what lists at these tilts do not reach: others may.
+        with suppress(ImpossibleError):
             tilts, slope = self._tilts(logs)
             for cut in _DEEP:
                 found = self._of_totals(logs, tilts, slope, cut)
                 if found is not None:
                     return found[0], found[1].reshape(log_shares.shape)
-        except ImpossibleError:
-            return -np.inf, np.zeros(log_shares.shape)
         return None
 
     def _listed(self, logs: Array, cut: float) -> Listed:
@@ -185,9 +186,8 @@ class KnownShares:
         together = Convolution(rows, 0) if Convolution.work(rows) < _LITTLE_WORK else Fourier(rows, 0)
         every = np.arange(int(rows.lows.sum()), int(rows.highs.sum()) + 1)
         n = every[(every >= 0) & (every <= self._most)]
-        nothing = (-np.inf, np.zeros((len(tilts), d))) if whole.all() else None
         if len(n) == 0:
-            return nothing
+            return None
         total, known = self._row_prior.sum(), together.log_sum(n)
         weight = gammaln(n + 1) + gammaln(total) - gammaln(n + total) - slope * n
         weight = weight + (
@@ -197,7 +197,7 @@ class KnownShares:
         )
         peak = (known + weight).max()
         if np.isneginf(peak):
-            return nothing
+            return None
         masses = np.exp(known + weight - peak)
         value = float(peak + np.log(masses.sum()) + rows.log_totals.sum())
         of_total = np.where(masses > 0, np.exp(np.minimum(weight - peak, _DEEPEST)), 0.0) / masses.sum()

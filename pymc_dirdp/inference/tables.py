@@ -284,8 +284,10 @@ class TablePosterior:
         log_shares : array, shape of the table
             Logarithms of the shares.
         """
-        table = copy.copy(self)
-        of_rows = log_shares.reshape(self._in_rows)
+        table, of_rows = copy.copy(self), log_shares.reshape(self._in_rows)
+        for known in ("_known", "_others", "log_evidence"):
+            # What was found without the shares.
+            table.__dict__.pop(known, None)
         table._trees = [(rows, tree.given(of_rows[rows])) for rows, tree in self._trees]
         return table
 

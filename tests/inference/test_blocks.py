@@ -13,7 +13,9 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference import known_shares
 from pymc_dirdp.inference.analyst_priors import Beliefs
+from pymc_dirdp.inference.mechanism_output import MechanismOutput
 from pymc_dirdp.inference.tables import TablePosterior, posterior_of, rows_are_divided
+from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.privacy.people import Contribution
@@ -184,3 +186,17 @@ def test_the_draws_of_a_release_are_conditional_on_its_public_totals():
     # Prior counts of 1.5 and 3, and five records by the prior: the variance of a share of a Beta is that of the prior.
     spread = PRIOR.prod(axis=1) / PRIOR.sum(axis=1) ** 2 / (PRIOR.sum(axis=1) + 1)
     np.testing.assert_allclose(drawn[..., 0].var(axis=0), spread, rtol=0.15)
+
+
+def test_shares_are_asked_for_after_everything_else():
+    """Found by comparison: the evidence of no shares was kept, and called that of these."""
+    prior, noisy = np.ones((2, 3)), np.array([[30.0, 11, 9], [4, 21, 25]])
+    output = MechanismOutput(GeometricMechanism(prior, 2.0, adjacency="replace-one"), noisy, prior=prior, n_records=100)
+    fresh, asked = (posterior_of(output, Beliefs()) for _ in range(2))
+    asked.estimate([0.5])
+    asked.counts(2, np.random.default_rng(1))
+    logs = np.log(np.random.default_rng(2).dirichlet(np.ones(output.prior.shape[-1]), output.prior.shape[:-1]))
+    one, other = fresh.given(logs), asked.given(logs)
+    assert one.log_evidence == other.log_evidence != asked.log_evidence
+    draws = [each.counts(5, np.random.default_rng(3))[0] for each in (one, other)]
+    np.testing.assert_array_equal(*draws)

@@ -7,13 +7,15 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference.known_shares import KnownShares
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.inference.tables import posterior_of
+from pymc_dirdp.inference.tables import _Tree, posterior_of
 from pymc_dirdp.releases.inference_setup import inferences
 
+from . import goldens
 from .laws import tabulated
 
 ROW_PRIOR = np.array([0.5, 1.0, 2.0])
@@ -79,8 +81,13 @@ def test_it_is_the_sum_over_all_tables(kind, shape, least):
     log_numbers = NUMBERS[kind]
     rows = rows_of(shape[1], shape[0], 6 - least * shape[1] * (shape[0] - 1), least)
     shares = np.random.default_rng(4).dirichlet(np.ones(shape[1]), shape[0])
-    value, means = table(rows, log_numbers).likelihood(np.log(shares))
+    found = table(rows, log_numbers).likelihood(np.log(shares))
     expected, expected_means = brute_force(rows, log_numbers, shares)
+    if expected == -np.inf:
+        # No number of records that is possible fills all cells.
+        assert found is None
+        return
+    value, means = found
     assert value == pytest.approx(expected, rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(means, expected_means, rtol=1e-11)
 
@@ -99,9 +106,7 @@ def test_empty_cells_and_what_is_impossible():
     certain = tabulated([[-np.inf, 0.0, 0.0, 0.0, 0.0], [0.0] * 5])
     one = table([replace(rows[0], log_likelihood=certain), rows[1]], public)
     assert np.isfinite(one.likelihood(np.log([[0.5, 0.5], [0.3, 0.7]]))[0])
-    value, means = one.likelihood(logs)
-    assert value == -np.inf
-    assert means.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert one.likelihood(logs) is None
     nobody = table(rows_of(2, 2, 0), np.zeros(1))
     assert nobody.likelihood(np.log([[0.5, 0.5], [0.3, 0.7]]))[1].tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
@@ -122,6 +127,47 @@ def test_shares_and_outputs_that_are_too_improbable_for_doubles():
     # 20 records in one row of 50 are as likely as any other number.
     expected = -math.log(51) + 20 * -900.0 + math.log(math.comb(30, 10)) - 10 + 20 * log_shares[1, 1]
     assert value == pytest.approx(expected, rel=1e-12)
+
+
+def test_shares_far_from_what_was_released_have_a_likelihood():
+    """Found by comparison with the tree: N unknown, four cells, and shares that the noise hardly reaches had none."""
+    table_of = goldens.law_of_case("geometric", (4,), 10**4, 30, 1.0, True)._posteriors["t0"]
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        logs = np.log(rng.dirichlet(np.full(4, 50.0)))
+        value, means = table_of.likelihood(logs)
+        given = table_of.given(logs)
+        assert -400 < value == pytest.approx(given.log_evidence, rel=1e-10)
+        np.testing.assert_allclose(means, given.count_means, rtol=1e-8)
+
+
+def test_far_shares_are_the_sum_over_all_totals():
+    """The oracle is a sum over all totals of convolutions, in logarithms."""
+    z, most, shares = np.array([4000.0, 100.0, 50.0, 850.0]), 6000, np.array([0.1, 0.3, 0.4, 0.2])
+    x = np.arange(most + 1.0)
+
+    def laplace(counts, cells):
+        return -np.abs(z[cells] - counts) / 20
+
+    row = RowPosterior(alpha=np.ones(4), total=most, log_likelihood=laplace)
+    tree = _Tree([row], [np.zeros_like], most, lambda n: np.full(np.shape(n), -math.log(most + 1)), None)
+    value, means = tree.likelihood(np.log(shares)[None])
+    # Poisson counts, whose weights are doubles for totals near some number: each number knows some totals best.
+    of_total = np.full(most + 1, -np.inf)
+    for number in range(250, most, 250):
+        sums, shift = np.ones(1), 0.0
+        for k, p in enumerate(shares):
+            one = x * math.log(number * p) - gammaln(x + 1) + laplace(x, np.full(x.shape, k))
+            sums, shift = np.convolve(sums, np.exp(one - one.max()))[: most + 1], shift + one.max()
+            shift, sums = shift + math.log(sums.max()), sums / sums.max()
+        # What is near the least double is rounded.
+        known = sums > 1e-200
+        found = np.log(np.where(known, sums, 1.0)) + shift + gammaln(x + 1) - x * math.log(number)
+        of_total = np.where(known, np.maximum(of_total, found - math.log(most + 1)), of_total)
+    assert value == pytest.approx(np.logaddexp.reduce(of_total), rel=1e-9)
+    assert np.isfinite(value)
+    number = np.exp(of_total - np.logaddexp.reduce(of_total))
+    assert means.sum() == pytest.approx(number @ x, rel=1e-9)
 
 
 RELEASES = [
@@ -206,9 +252,11 @@ def test_what_is_impossible_has_no_likelihood():
     some = tabulated([[-np.inf, 0.0, 0.0, 0.0, 0.0], [0.0] * 5])
     with np.errstate(divide="ignore"):
         zero = np.log([[0.0, 1.0]])
-    assert pair(law(4, none)).likelihood(np.log([[0.5, 0.5]]))[0] == -np.inf
-    value, means = pair(law(4, some)).likelihood(zero)
-    assert value == -np.inf
-    assert means.tolist() == [[0.0, 0.0]]
+    # Lists do not tell what is impossible from what they do not reach, and the tree says which it is.
+    for likelihood, logs in ((none, np.log([[0.5, 0.5]])), (some, zero)):
+        assert pair(law(4, likelihood)).likelihood(logs) is None
+        value, means = _Tree([law(4, likelihood)], [np.zeros_like], 4, None, None).likelihood(logs)
+        assert value == -np.inf
+        assert means.tolist() == [[0.0, 0.0]]
     assert pair(law(4, some)).likelihood(zero[:, ::-1]) == (0.0, pytest.approx(np.array([[4.0, 0.0]])))
     assert pair(law(0)).likelihood(np.log([[0.5, 0.5]]))[1].tolist() == [[0.0, 0.0]]
