@@ -156,6 +156,13 @@ def test_rows_without_records_have_no_neighbours():
         assert mechanism.epsilon(1e-6) == 0
 
 
+def test_the_neighbours_of_rows_with_a_single_record_are_data():
+    for alpha, n_records in (([0.02, 0.02], 1), (np.full((2, 2), 0.02), [1, 1]), (np.full((2, 2), 0.02), [1, 0])):
+        mechanism = floored(alpha, n_records=n_records)
+        for table in mechanism.worst_pair():
+            mechanism.check(table)
+
+
 def test_a_person_with_a_record_in_each_row_of_public_size():
     mechanism = floored(np.full((2, 2), 0.02), n_records=[30, 30], contribution=Contribution(1, ("each",)))
     x, y = mechanism.worst_pair()

@@ -1,18 +1,19 @@
 """Change the package in one place at a time, and see whether the nearest tests notice.
 
-    uv run python tests/mutation/run.py privacy --mutants 120
+    uv run python tests/mutation/run.py --mutants 400 --seed 36 --table tests/mutation/mutants.tsv
     uv run python tests/mutation/run.py accounting/entries.py accounting/budget.py --mutants 40 --seed 2
     uv run python tests/mutation/run.py accounting/entries.py --at 57
 
-Each argument is a room or a file of the package. Mutants are sampled at random with a fixed seed, by file in proportion
-to how many it has. A copy of the repository is changed, never the repository itself. First every near test runs once
-and notes which lines of the package it runs: those are the tests of the mirrored folder, those of the folders that
-`--tests` names, and the doctests of the room. A mutant is then given to the tests that run its line, the quickest
-first, until one of them fails, and until `--seconds` have passed. The notes are kept in `--work`, so a second run with
-more tests only runs the new ones.
+Each argument is a room or a file of the package; none is all of it. Mutants are drawn with a fixed seed, each with the
+same probability, so the first hundred of a table are a fair sample as well. A copy of the repository is changed, never
+the repository itself. First every test but the thorough and the slow ones runs once, for `--cap` seconds of a file, and
+notes which lines of the package it runs; the notes are kept in `--work`. A mutant is then given to the tests that run
+its line, those of the mirrored file first and then the quickest, until one of them fails or they have taken
+`--seconds` of processor time.
 
-The table on standard output has a line for each mutant: `killed`, `survived`, `timeout` (which counts as killed: a test
-that never ends is noticed) or `untested` (no test runs the line). `tests/mutation/README.md` says what was found.
+A line of the table is a mutant: `killed`, `survived`, `timeout` (which counts as killed: a test that never ends is
+noticed) or `untested` (no test runs the line). What is in the table already is not run again. `README.md` says what was
+found.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -88,6 +90,7 @@ class Mutant:
     end: int
     old: str
     new: str
+    in_function: bool = True
 
 
 def changed(node: ast.AST) -> Iterator[ast.AST]:
@@ -156,38 +159,45 @@ def mutants_of(file: str) -> list[Mutant]:
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found = []
-    for node in _nodes(ast.parse(source)):
+    tree = ast.parse(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+    bodies = {line for one in functions for line in range(one.lineno, one.end_lineno + 1)}
+    for node in _nodes(tree):
         for new in changed(node):
             at = node.test if isinstance(node, ast.If) else node
             start, end = starts[at.lineno - 1] + at.col_offset, starts[at.end_lineno - 1] + at.end_col_offset
             text = ast.unparse(ast.fix_missing_locations(new))
             text = f"({text})" if isinstance(new, ast.expr) and not isinstance(node, ast.Attribute) else text
             lines = (at.lineno, at.end_lineno)
-            found.append(Mutant(file, lines, start, end, source[start:end].decode(), text))
+            old = source[start:end].decode()
+            found.append(Mutant(file, lines, start, end, old, text, at.lineno in bodies))
     return found
 
 
 def sample(files: list[str], n: int, seed: int) -> list[Mutant]:
-    """So many mutants, by file in proportion to how many it has, and two of each file at least."""
-    rng = random.Random(seed)
-    mutants = {file: mutants_of(file) for file in files}
-    total = sum(map(len, mutants.values()))
-    picked = []
-    for every in mutants.values():
-        picked += rng.sample(every, min(len(every), max(2, round(n * len(every) / total))))
-    return picked
+    """So many mutants in random order, each of all of them with the same probability."""
+    mutants = [mutant for file in files for mutant in mutants_of(file)]
+    return random.Random(seed).sample(mutants, min(n, len(mutants)))
 
 
 Job = Callable[["Copy"], str]
 
 
-class Notes:
-    """A plugin of pytest that notes which lines of the package each test runs, and how long it takes."""
+def _passes(tests: list[str]) -> int:
+    return int(pytest.main(["-x", *QUIETLY, *tests]))
 
-    def __init__(self, copied: Path) -> None:
-        self.prefix = str(copied / PACKAGE) + os.sep
-        self.tests: dict[str, dict[str, Any]] = {}
+
+class Notes:
+    """A plugin of pytest that notes which lines of the package each test runs, and how long it takes.
+
+    What it noted of a file of tests, or of the doctests of a room, is written down once they have run.
+    """
+
+    def __init__(self, copied: Path, answers: dict[str, Path], cap: float) -> None:
+        self.prefix, self.answers, self.cap = str(copied / PACKAGE) + os.sep, answers, cap
+        self.tests: dict[str, dict[str, dict[str, Any]]] = {tests: {} for tests in answers}
         self.now: dict[str, set[int]] = defaultdict(set)
+        self.passed = True
         monitoring = sys.monitoring
         monitoring.use_tool_id(monitoring.COVERAGE_ID, "mutants")
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, self.line)
@@ -198,19 +208,34 @@ class Notes:
             self.now[code.co_filename[len(self.prefix) :]].add(number)
         return sys.monitoring.DISABLE
 
+    def of(self, item: Any) -> str | None:
+        """Which of the answers a test belongs to."""
+        file = item.nodeid.partition("::")[0] if item else ""
+        return next((tests for tests in self.answers if file == tests or file.startswith(tests + "/")), None)
+
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
-        self.now = defaultdict(set)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Iterator[None]:
+        self.now, self.passed = defaultdict(set), True
         sys.monitoring.restart_events()
-        start = time.perf_counter()
+        start = time.process_time()
         result = yield
         lines = {file: sorted(lines) for file, lines in self.now.items()}
-        self.tests[item.nodeid] = {"seconds": time.perf_counter() - start, "lines": lines, "passed": True}
+        tests = self.of(item)
+        if self.passed:
+            self.tests[tests][item.nodeid] = {"seconds": time.process_time() - start, "lines": lines}
+        if self.of(nextitem) != tests:
+            self.write(tests)
         return result
 
+    def pytest_runtest_setup(self, item: Any) -> None:
+        if sum(about["seconds"] for about in self.tests[self.of(item)].values()) > self.cap:
+            pytest.skip("enough is noted of this file")
+
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed:
-            self.tests.setdefault(report.nodeid, {})["failed"] = True
+        self.passed &= report.passed
+
+    def write(self, tests: str) -> None:
+        self.answers[tests].write_text(json.dumps(self.tests[tests]))
 
 
 class Copy:
@@ -223,7 +248,10 @@ class Copy:
         shutil.copytree(ROOT, self.path, ignore=ignored)
 
     def run(self, act: Callable[[], int], seconds: float) -> str:
-        """What becomes of a function in a process of its own: `passed`, `failed` or `timeout`."""
+        """What becomes of a function in a process of its own: `passed`, `failed` or `timeout`.
+
+        The seconds are of processor time, so a busy machine is no timeout; a process that waits has ten times as many.
+        """
         sys.stdout.flush()
         process = os.fork()
         if process == 0:
@@ -235,6 +263,8 @@ class Copy:
             sys.path.insert(0, str(self.path))
             os.environ["PYTHONPATH"] = str(self.path)
             sys.dont_write_bytecode = True
+            used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+            resource.setrlimit(resource.RLIMIT_CPU, (int(used + seconds) + 1, resource.RLIM_INFINITY))
             code = 3
             try:
                 code = act()
@@ -243,36 +273,42 @@ class Copy:
                 sys.stderr.flush()
             finally:
                 os._exit(code)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 10 * seconds
         while time.monotonic() < end:
             done, status = os.waitpid(process, os.WNOHANG)
             if done:
-                return "passed" if os.waitstatus_to_exitcode(status) == 0 else "failed"
+                code = os.waitstatus_to_exitcode(status)
+                return "timeout" if code == -signal.SIGXCPU else "passed" if code == 0 else "failed"
             time.sleep(0.02)
         os.killpg(process, signal.SIGKILL)
         os.waitpid(process, 0)
         return "timeout"
 
-    def note(self, tests: str, answer: Path) -> str:
-        """Write down which lines the tests of a file run."""
+    def note(self, answers: dict[str, Path], cap: float) -> str:
+        """Write down which lines the tests run, file by file."""
 
         def act() -> int:
-            notes = Notes(self.path)
-            pytest.main([*QUIETLY, tests], plugins=[notes])
-            answer.write_text(json.dumps(notes.tests))
+            notes = Notes(self.path, answers, cap)
+            pytest.main([*QUIETLY, *answers], plugins=[notes])
+            for tests, answer in answers.items():
+                if not answer.exists():
+                    notes.write(tests)
             return 0
 
-        if self.run(act, 900) != "passed":
-            raise RuntimeError((self.path / "output.txt").read_text())
+        if self.run(act, 3600) != "passed":
+            raise RuntimeError((self.path / "output.txt").read_text()[-3000:])
         return "noted"
 
-    def judge(self, mutant: Mutant, tests: list[str], seconds: float) -> str:
-        """Run the tests with the mutant in place."""
+    def judge(self, mutant: Mutant, stages: list[list[str]], seconds: float) -> str:
+        """Run the tests with the mutant in place, a stage after the other until one fails."""
         file = self.path / PACKAGE / mutant.file
         source, status = file.read_bytes(), file.stat()
         file.write_bytes(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
         try:
-            ran = self.run(lambda: int(pytest.main(["-x", *QUIETLY, *tests])), seconds)
+            for tests in stages:
+                ran = self.run(partial(_passes, tests), 3 * seconds)
+                if ran != "passed":
+                    break
         finally:
             file.write_bytes(source)
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -311,46 +347,54 @@ def parallel(jobs: list[Job], work: Path, workers: int) -> Iterator[tuple[int, s
         process.join()
 
 
-def noted(rooms: list[str], folders: list[str], work: Path, workers: int) -> dict[str, dict[str, Any]]:
-    """For each near test the lines it runs and its time. A file of tests that is as it was is not run again."""
-    near = [f"{PACKAGE}/{room}" for room in rooms]
-    for folder in dict.fromkeys([f"tests/{room}" for room in rooms] + folders):
-        at = ROOT / folder
-        near += [str(file.relative_to(ROOT)) for file in ([at] if at.is_file() else sorted(at.rglob("test_*.py")))]
+def noted(work: Path, workers: int, cap: float) -> dict[str, dict[str, Any]]:
+    """For each test the lines it runs and its time. A file of tests that is as it was is not run again."""
+    rooms = [
+        room for room in sorted((ROOT / PACKAGE).iterdir()) if room.suffix == ".py" or (room / "__init__.py").exists()
+    ]
+    files = rooms + sorted((ROOT / "tests").rglob("test_*.py"))
     code = b"".join(file.read_bytes() for file in sorted((ROOT / PACKAGE).rglob("*.py")))
     kept = {}
-    for tests in near:
-        text = (ROOT / tests).read_bytes() if (ROOT / tests).is_file() else b""
+    for file in files:
+        tests, text = str(file.relative_to(ROOT)), file.read_bytes() if file.is_file() else b""
         kept[tests] = work / (hashlib.sha256(code + tests.encode() + text).hexdigest()[:24] + ".json")
-    new = [tests for tests, file in kept.items() if not file.exists()]
-    for i, _ in parallel([partial(Copy.note, tests=tests, answer=kept[tests]) for tests in new], work, workers):
-        print("noted", new[i], file=sys.stderr, flush=True)
-    every = {test: about for file in kept.values() for test, about in json.loads(file.read_text()).items()}
-    return {test: about for test, about in every.items() if about.get("passed") and not about.get("failed")}
+    new = {tests: file for tests, file in kept.items() if not file.exists()}
+    parts = [dict(list(new.items())[i::workers]) for i in range(workers)]
+    for _ in parallel([partial(Copy.note, answers=part, cap=cap) for part in parts if part], work, workers):
+        pass
+    return {test: about for file in kept.values() for test, about in json.loads(file.read_text()).items()}
 
 
-def nearest(mutant: Mutant, tests: dict[str, dict[str, Any]], seconds: float) -> list[str]:
-    """The tests that run a line of the mutant, or that run the file if the line runs on import: the quickest first."""
-    first, last = mutant.lines
-    runs = {test: about["lines"].get(mutant.file, []) for test, about in tests.items()}
-    exact = [test for test, lines in runs.items() if any(first <= line <= last for line in lines)]
-    picked, total = [], 0.0
-    for test in sorted(exact or [test for test, lines in runs.items() if lines], key=lambda t: tests[t]["seconds"]):
-        total += tests[test]["seconds"]
-        if total > seconds / 2 and picked:
-            break
-        picked.append(test)
-    return picked
+def nearest(mutant: Mutant, tests: dict[str, dict[str, Any]], seconds: float) -> list[list[str]]:
+    """Up to three stages of tests, the quickest first, each with half of the seconds.
+
+    Those of the mirrored file that run the line, all others that do, and what is left of the mirrored file: code that
+    is compiled runs unseen. A line that runs on import is every test's of the file.
+    """
+    room, _, name = mutant.file.rpartition("/")
+    mirrored = (f"tests/{room}/test_{name}::".replace("//", "/"), f"{PACKAGE}/{mutant.file}::")
+    lines = range(mutant.lines[0], mutant.lines[1] + 1) if mutant.in_function else range(10**9)
+    stages: tuple[list[str], list[str], list[str]] = ([], [], [])
+    totals = [0.0, 0.0, 0.0]
+    for test in sorted(tests, key=lambda test: tests[test]["seconds"]):
+        near, runs = test.startswith(mirrored), any(line in lines for line in tests[test]["lines"].get(mutant.file, ()))
+        if near or runs:
+            stage = 2 if not runs else 0 if near else 1
+            totals[stage] += tests[test]["seconds"]
+            if totals[stage] <= seconds / 2 or not stages[stage]:
+                stages[stage].append(test)
+    return [stage for stage in stages if stage]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("where", nargs="+", help="rooms or files of the package")
+    parser.add_argument("where", nargs="*", default=["."], help="rooms or files of the package")
     parser.add_argument("--mutants", type=int, default=60)
     parser.add_argument("--seed", type=int, default=12)
     parser.add_argument("--at", type=int, nargs="*", help="only the mutants that begin at these lines, all of them")
-    parser.add_argument("--tests", nargs="*", default=[], help="more folders or files of tests")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for one mutant")
+    parser.add_argument("--table", type=Path, help="append the lines to this file")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of processor time, for one mutant")
+    parser.add_argument("--cap", type=float, default=20.0, help="seconds for the notes of one file of tests")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path(os.environ.get("TMPDIR", "/tmp")) / "dirdp-mutants")
     options = parser.parse_args()
@@ -363,24 +407,34 @@ def main() -> None:
         for where in options.where
         for file in ([package / where] if (package / where).is_file() else sorted((package / where).rglob("*.py")))
     ]
-    rooms = list(dict.fromkeys(file.partition("/")[0] for file in files))
-    tests = noted(rooms, options.tests, options.work, options.workers)
     if options.at:
         mutants = [mutant for file in files for mutant in mutants_of(file) if mutant.lines[0] in options.at]
     else:
         mutants = sample(files, options.mutants, options.seed)
+    done = options.table.read_text() if options.table and options.table.exists() else ""
+    mutants = [mutant for mutant in mutants if "\t".join(described(mutant)) not in done]
+    tests = noted(options.work, options.workers, options.cap)
     # A change that changes nothing: every test has to be found again by its name.
     none = Mutant(files[0], (1, 1), 0, 0, "", "")
-    same = partial(Copy.judge, mutant=none, tests=["--collect-only", *tests], seconds=900)
+    same = partial(Copy.judge, mutant=none, stages=[["--collect-only", *tests]], seconds=900)
     if [became for _, became in parallel([same], options.work, 1)] != ["survived"]:
         raise RuntimeError((options.work / "copy-0" / "output.txt").read_text()[-3000:])
-    near = [(mutant, chosen) for mutant in mutants if (chosen := nearest(mutant, tests, options.seconds))]
+
+    def tell(became: str, mutant: Mutant) -> None:
+        line = "\t".join([became, *described(mutant)])
+        print(line, flush=True)
+        if options.table:
+            with options.table.open("a") as table:
+                print(line, file=table)
+
+    near = [(mutant, stages) for mutant in mutants if (stages := nearest(mutant, tests, options.seconds))]
+    run = {id(mutant) for mutant, _ in near}
     for mutant in mutants:
-        if not nearest(mutant, tests, options.seconds):
-            print("untested", *described(mutant), sep="\t", flush=True)
-    jobs = [partial(Copy.judge, mutant=mutant, tests=chosen, seconds=options.seconds) for mutant, chosen in near]
+        if id(mutant) not in run:
+            tell("untested", mutant)
+    jobs = [partial(Copy.judge, mutant=mutant, stages=stages, seconds=options.seconds) for mutant, stages in near]
     for i, became in parallel(jobs, options.work, options.workers):
-        print(became, *described(near[i][0]), sep="\t", flush=True)
+        tell(became, near[i][0])
 
 
 def described(mutant: Mutant) -> tuple[str, str, str]:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from pymc_dirdp import ApproxDP, DirdpError, RenyiDP, TruncatedCDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.planning.calibration import Boundary
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
+from pymc_dirdp.privacy.people import Contribution
 
 few = settings(max_examples=20)
 
@@ -131,3 +133,20 @@ def test_a_looser_promise_costs_no_more(epsilon, delta, more, prior, adjacency, 
     # A level has to be better by a per cent to be chosen.
     assert lost[1] <= lost[0] * (1.01 + 1e-6) + 1e-9
     assert all(math.isfinite(value) for value in lost)
+
+
+@pytest.mark.parametrize(
+    ("target", "prior", "adjacency"),
+    [
+        (ApproxDP(epsilon=2.77842, delta=0.000347991), [2.69, 0.12], "add-remove"),
+        (ApproxDP(epsilon=6.68873, delta=0.00252689), [17.27, 0.24], "replace-one"),
+    ],
+)
+def test_ten_records_of_a_person_that_lose_more_when_they_are_spread(target, prior, adjacency):
+    """The largest step where all are in one cell keeps less than the guarantee; that of all ways is safe and tight."""
+    facts = {"adjacency": adjacency, "contribution": Contribution(10)}
+    found = calibrate(target, prior=prior, n_records=500, mechanism=Dirichlet(strategy="temper"), **facts)
+    together = Boundary(target, np.array(prior), min_count=0.0, **facts).largest_r(0.0)
+    assert not DirichletMechanism(prior, together, **facts).satisfies(target)
+    assert found.satisfies(target)
+    assert not DirichletMechanism(prior, found.r * (1 + 1e-6), **facts).satisfies(target)

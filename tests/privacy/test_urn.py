@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.privacy.unit import dominating_pair
-from pymc_dirdp.privacy.urn import largest_urn_loss, urn_cells
+from pymc_dirdp.privacy.urn import _spread_loss, largest_urn_loss, urn_cells
 
 ORDERS = (1.0, 1 + 1e-7, 1.5, 2.0, 7.0, 100.0)
 EPSILONS = (0.0, 0.05, 0.3, 0.8)
@@ -347,3 +347,30 @@ def test_many_steps_of_several_records_overflow_nowhere():
     """Found by random mechanisms: an urn to which nobody adds a record had an infinite bracket."""
     losses = [pure([1.0, 1.0], 1e-6, steps, contribution=2) for steps in (10**3, 10**6, 10**9)]
     assert 0 < losses[0] <= losses[1] <= losses[2] < math.inf
+
+
+def parted(number, most, largest=None):
+    """All ways to write a number as a sum of at most so many positive integers, the largest first."""
+    if number == 0 or most == 0:
+        return [()] if number == 0 else []
+    first = range(min(number, largest or number), 0, -1)
+    return [(one, *rest) for one in first for rest in parted(number - one, most - 1, one)]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_steps_are_spread_over_the_cells_where_they_lose_most(seed, replaced):
+    """Oracle: the largest terms of each way to part the records, term by term; never below, and tight."""
+    rng = np.random.default_rng(seed)
+    # Few steps and small parameters lose most in several cells, many steps and larger ones in one.
+    width, most = (0.3, 8) if seed % 2 else (3, 40)
+    cells, r = np.sort(10 ** rng.uniform(-2, width - 2, 1 + seed % 3)), float(10 ** rng.uniform(-1, 1))
+    records, steps, total = int(rng.integers(2, 6)), int(rng.integers(2, most)), float(cells.sum() + 1.5)
+    j, worst = np.arange(steps), 0.0
+    for number in range(records + 1) if replaced else (records,):
+        for way in parted(number, len(cells)):
+            terms = np.concatenate([[], *(np.log1p(g * r / (a + j)) for g, a in zip(way, cells, strict=False))])
+            missing = np.log1p((records - number) * r / (total + number * r + j)) if replaced else 0.0
+            worst = max(worst, np.sort(terms)[::-1][:steps].sum() + np.sum(missing))
+    found = _spread_loss(cells, total, r, steps, records, replaced=replaced)
+    assert worst * (1 - 1e-13) <= found <= worst * (1 + 1e-9)
