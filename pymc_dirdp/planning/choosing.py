@@ -139,9 +139,8 @@ class Terms:
     def of(cls, wanted: MechanismOptions, **known: Any) -> "Terms":
         """What holds where these options are asked for; `known` are the groups, and whatever else no option says."""
         calibration = {name: getattr(wanted, name) for name in ("strategy", "objective", "min_count")}
-        if isinstance(wanted.mechanism, Marginals):
-            known["measured"] = wanted.mechanism
-        return cls(adjacency=wanted.adjacency, draws=wanted.draws, calibration=calibration, **known)
+        known |= {"adjacency": wanted.adjacency, "draws": wanted.draws, "measured": wanted.settings(Marginals)}
+        return cls(calibration=calibration, **known)
 
     def apart(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
         """Sets of tables of which nobody feeds two, so that each may lose all of the guarantee.

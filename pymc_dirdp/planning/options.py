@@ -103,10 +103,14 @@ class MechanismOptions:
         """The name of the mechanism."""
         return kind_of(self.mechanism)
 
+    def settings[T: (Dirichlet, Marginals)](self, kind: type[T]) -> T:
+        """The settings of mechanisms of a kind: those that were asked for, or the defaults."""
+        return self.mechanism if isinstance(self.mechanism, kind) else kind()
+
     @property
     def strategy(self) -> str:
         """The strategy of Dirichlet draws."""
-        return self.mechanism.strategy if isinstance(self.mechanism, Dirichlet) else Dirichlet().strategy
+        return self.settings(Dirichlet).strategy
 
 
 class DrawPlanning(SettingPlanning, total=False):

@@ -85,6 +85,7 @@ def weighted(shape, measurements, n_records, rng, *, samples_apart=False, draws=
     return shares, weights / weights.sum()
 
 
+@pytest.mark.thorough
 def test_overlapping_marginals_have_one_sample_between_them():
     """Little noise, and three marginals of the same records: taken for three samples they would say too much."""
     rng = np.random.default_rng(0)
@@ -153,6 +154,7 @@ def covered(release_noise, read_noise, replicates=60):
     return held
 
 
+@pytest.mark.thorough
 def test_intervals_hold_what_they_say(monkeypatch):
     monkeypatch.setattr(marginal_posterior, "_DRAWS", 1000)
     held = covered(15.0, 15.0)

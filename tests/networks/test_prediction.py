@@ -474,6 +474,7 @@ def repeated(n, rng):
     return features | {"y": (rng.random(n) < 1 / (1 + np.exp(1 - trait))).astype(int)}
 
 
+@pytest.mark.thorough
 def test_binned_predictions_of_repeated_features_are_better_than_the_class_alone():
     """Two releases below one ledger; the first alone, which is too sure of itself, is worse than the class alone."""
     rng = np.random.default_rng(8)
