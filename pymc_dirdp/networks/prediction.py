@@ -18,9 +18,9 @@ from pymc_dirdp.sampling.bits import Seed
 
 __all__ = ["averages", "binned_predictions", "log_likelihood", "predict_log_proba"]
 
-# Log-odds of the predicted class between which predictions are as sure as each other. Noise is added to the counts of
-# each level and class, and more levels bring no more in credit card data, nursery and a simulated survey.
-_EDGES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+# Noise is added to the counts of each label of a prediction and each class, so there are about so many labels, and two
+# levels a class at least. With log-odds above the largest all predictions are taken as equally sure.
+_LABELS, _SURE = 14, 4.0
 
 # Success and failure by turns, as texts and as the values of a Bernoulli.
 _OUTCOMES = ["success", "failure", 1, 0]
@@ -185,8 +185,8 @@ def binned_predictions(
     -------
     column : array of str, shape (n,)
     labels : list of str
-        All labels that there may be: for each class 7 levels of its probability, whose edges are at the log-odds 0.5,
-        1, 1.5, 2, 3 and 4.
+        All labels that there may be: for each class some levels of its probability, 7 for two classes and 2 for five,
+        which divide the log-odds from 0 to 4 equally.
 
     Raises
     ------
@@ -205,11 +205,13 @@ def binned_predictions(
     >>> records = {"spam": ["no", "no", "yes", "no"], "link": ["no", "no", "yes", "yes"]}
     >>> ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
     >>> model = dirdp.naive_bayes(records, "spam", categories=kinds)
-    >>> first = dirdp.sample(dirdp.ApproxDP(epsilon=0.8, delta=5e-7), model, ledger=ledger)
+    >>> first = dirdp.sample(dirdp.ApproxDP(epsilon=0.7, delta=5e-7), model, ledger=ledger)
     >>> said, labels = dirdp.binned_predictions(first, records, target="spam")
     >>> len(labels)
     14
-    >>> again = dirdp.naive_bayes({"said": said}, records["spam"], categories={"spam": kinds["spam"], "said": labels})
+    >>> both = {"spam": kinds["spam"], "said": labels}
+    >>> again = dirdp.naive_bayes({"said": said}, records["spam"], categories=both, target="spam")
+    >>> second = dirdp.sample(dirdp.ApproxDP(epsilon=0.25, delta=5e-7), again, ledger=ledger)
     """
     found = predict_log_proba(release, X, target=target)
     log_proba, dim = found.values, found.dims[-1]
@@ -218,10 +220,11 @@ def binned_predictions(
     top = np.take_along_axis(log_proba, best[:, None], axis=1)[:, 0]
     with np.errstate(divide="ignore"):
         log_odds = top - np.log(-np.expm1(np.minimum(top, 0.0)))
-    levels = len(_EDGES) + 1
+    levels = max(2, _LABELS // len(classes))
+    edges = _SURE * np.arange(1, levels) / levels
     # Classes that are 1 and "1" have labels of their own.
     labels = [f"{i}: {label}, {level} of {levels}" for i, label in enumerate(classes) for level in range(1, levels + 1)]
-    return np.array(labels)[best * levels + np.digitize(log_odds, _EDGES)], labels
+    return np.array(labels)[best * levels + np.digitize(log_odds, edges)], labels
 
 
 def log_likelihood(
