@@ -68,10 +68,8 @@ def test_a_release_survives_a_file(engine, tmp_path):
     [
         (share, 1),
         *(
-            # Several draws of more than two categories take a minute.
-            pytest.param(
-                build, draws, marks=pytest.mark.slow if draws > 1 and build is not share else pytest.mark.thorough
-            )
+            # Several draws take a minute.
+            pytest.param(build, draws, marks=pytest.mark.slow if draws > 1 else pytest.mark.thorough)
             for build, draws in [(hair, 1), (hair, 3), (share, 3), (rows, 1), (rows, 3)]
         ),
     ],
