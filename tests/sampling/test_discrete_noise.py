@@ -287,7 +287,7 @@ def test_wrong_laplace_noise_is_found(change):
     "change",
     [
         {"distance, 2 * n, d * t * t": "distance, n, d * t * t"},
-        {"abs(abs(x) * d * t - n)": "abs(abs(x) * d * t)"},
+        {"abs(abs(x) * d * t - n)\n        if": "abs(abs(x) * d * t)\n        if"},
         {"for _ in range(i * j)": "for _ in range(i)"},
         {"exponential_coin(uniform, z, d) for _ in range(i)": "exponential_coin(uniform, x, b) for _ in range(i)"},
     ],
