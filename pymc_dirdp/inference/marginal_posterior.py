@@ -33,8 +33,8 @@ __all__ = ["MOST_CELLS", "MarginalPosterior"]
 MOST_CELLS = 1000
 """A table with more cells has no posterior here: steps take cells squared, and the mode cells cubed."""
 
-# A group of effects has Student's distribution with so many degrees of freedom. With 10 the intervals hold 2 % fewer
-# shares where effects are twice as large as expected, and with 4 as many where they are as expected.
+# A group of effects has Student's distribution with so many degrees of freedom. With 10 the intervals held 2 % fewer
+# shares than with 3 where effects are twice as large as expected, and as many where they are as expected.
 _FREEDOM = 4.0
 # Noise of no more variance is nearly always 0.
 _LEAST = 1e-2

@@ -107,8 +107,8 @@ def analyse(
     than they need to be.
 
     Draws given noisy marginals are those of Hamiltonian Monte Carlo, each table given all marginals of its variables.
-    They depend on one another: 4,000 are worth `effective_draws`. Noise and sample are taken as normal, so intervals of
-    cells with fewer than five records, and of pure guarantees, are off by a few per cent.
+    They depend on one another: 4,000 are worth `effective_draws`. Noise and sample are taken as normal, which is not
+    exact for cells with fewer than five records, and for pure guarantees.
 
     A draw with `sampler="fast"` is rounded to a grid of about 2**-32, and is read as if it were not.
 
