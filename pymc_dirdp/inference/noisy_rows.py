@@ -222,29 +222,31 @@ def _ratio(normal: bool, b: float, a: float, z: float, t: Any, x: float, rising:
 
 
 def _terms(normal: bool, b: float, a: float, z: float, t: Any, mode: float) -> tuple[Any, int]:
-    """The terms of one cell over the largest, and the place of that one among them."""
+    """The terms of one cell over the largest, and the place of that one among them.
+
+    They are counted, and then written: a list that grows takes longer than that.
+    """
     # Most steps of Laplace noise need no function then.
     rising, falling = 0.0, 0.0
     if len(t) == 0 and not normal and abs(a) < 300 and b < 300:
         rising, falling = math.exp(a + b), math.exp(a - b)
-    above, below = np.empty(32), np.empty(32)
-    up, down, term = 0, 0, 1.0
+    up, term = 0, 1.0
     while term >= 1e-18:
-        if up == len(above):
-            above = np.concatenate((above, np.empty(up)))
-        above[up] = term
         term *= _ratio(normal, b, a, z, t, mode + up, rising, falling)
         up += 1
-    term = 1.0
+    down, term = 0, 1.0
     while down < mode:
         term /= _ratio(normal, b, a, z, t, mode - down - 1, rising, falling)
         if not term >= 1e-18:
             break
-        if down == len(below):
-            below = np.concatenate((below, np.empty(down)))
-        below[down] = term
         down += 1
-    return np.concatenate((below[:down][::-1], above[:up])), down
+    terms = np.empty(down + up)
+    terms[down] = 1.0
+    for i in range(1, up):
+        terms[down + i] = terms[down + i - 1] * _ratio(normal, b, a, z, t, mode + i - 1, rising, falling)
+    for i in range(1, down + 1):
+        terms[down - i] = terms[down - i + 1] / _ratio(normal, b, a, z, t, mode - i, rising, falling)
+    return terms, down
 
 
 def _pair_step(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, x: float) -> float:
