@@ -440,8 +440,8 @@ def _least_error(boundary: Boundary, error: Callable[..., float], objective: str
 def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callable[..., float]:
     if n_records is None:
         raise ArgumentError(
-            "strategy='optimal' plans for a number of records: pass n_records= (your guess, if the number is private), "
-            "or use strategy='temper' or 'inflate', which need none."
+            "The best Dirichlet draw depends on the number of records: pass n_records= (your guess, if the number is "
+            "private), or mechanism='geometric' or dirdp.mechanisms.Dirichlet(strategy='temper'), which need none."
         )
     expected = PriorExpectedKL(prior, integer(0, n_records=n_records))
     if objective == "posterior":
