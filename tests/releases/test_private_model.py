@@ -149,6 +149,16 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
         dirdp.private_model(PURE, model, unit="trial")
 
 
+def test_rows_of_trials_are_no_records():
+    """An effect of each row is none of single persons, where a row holds the trials of many."""
+    with pm.Model() as model:
+        effect = pm.Normal("effect", shape=3)
+        pm.Binomial("y", n=[20, 30, 25], p=pm.math.invlogit(effect), observed=[3, 9, 5])
+    assert read_model(model, ModelOptions(unit="trial", adjacency="add-remove")).records == frozenset()
+    with pytest.raises(UnsupportedModelError, match="effects of single persons"):
+        read_model(model, ModelOptions(adjacency="add-remove"))
+
+
 def every_table(n, cells):
     return [np.bincount(held, minlength=cells) for held in itertools.combinations_with_replacement(range(cells), n)]
 
