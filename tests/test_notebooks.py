@@ -123,7 +123,9 @@ def test_the_same_page_gives_the_same_file():
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's client, in a process of its own
-def test_a_download_runs_and_a_broken_one_does_not(tmp_path):
+def test_a_download_runs_and_a_broken_one_does_not(tmp_path, monkeypatch):
+    # The surroundings may ask for pictures that nobody sees.
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     path = tmp_path / PAGES[0].with_suffix(".ipynb").name
     # The form that students get: the library is there, so the first cell installs nothing.
     made = as_notebook.notebook_of(PAGES[0].read_text(encoding="utf-8"), solutions=False, place="/nowhere/pymc_dirdp")

@@ -210,7 +210,8 @@ class RowGiven:
         alpha, others = float(self._alpha[cell]), float(np.delete(self._alpha, cell).sum())
         count, total = self._cells[cell].part(0).trimmed(_NEGLIGIBLE), self._total.part(0).trimmed(_NEGLIGIBLE)
         middle = total.mean_and_sd[0]
-        share = (alpha + count.mean_and_sd[0]) / (alpha + others + middle)
+        # That of a category alone is 1, and not above it by rounding.
+        share = min((alpha + count.mean_and_sd[0]) / (alpha + others + middle), 1.0)
         every = len(count.values) * len(total.values) <= most
         squared = 0.0 if every else _LENGTH**2
         assert self._joint is not None

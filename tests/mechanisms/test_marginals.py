@@ -362,7 +362,7 @@ def test_no_posterior_is_made_up_from_marginals():
         lambda: mechanism.row_likelihoods(np.zeros(11)),
         lambda: mechanism.cell_log_likelihood(np.zeros(11), np.zeros(SHAPE)),
     ):
-        with pytest.raises(ArgumentError, match=r"dirdp.fit\(release\)"):
+        with pytest.raises(ArgumentError, match=r"dirdp.estimate\(release\)"):
             reading()
 
 

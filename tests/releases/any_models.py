@@ -243,7 +243,7 @@ def bounded_counts():
     pm.BetaBinomial("y", n=[20, 30], alpha=pm.Gamma("a", 2, 1), beta=pm.Gamma("b", 2, 1), observed=[4, 9])
 
 
-@accepted()
+@accepted(mechanism="geometric")
 def two_answers():
     ability = pm.Normal("ability")
     pm.Bernoulli("y", logit_p=ability, observed=answers(2))
