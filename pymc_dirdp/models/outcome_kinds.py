@@ -8,8 +8,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, stored_shape
@@ -28,7 +30,7 @@ from pymc_dirdp.models.outcomes import (
 from pymc_dirdp.models.record_rows import read_records
 from pymc_dirdp.models.shared_data import same_data
 
-__all__ = ["read_outcomes", "with_shares"]
+__all__ = ["private_trials", "read_outcomes", "with_shares"]
 
 # Distributions whose trials are not independent given the free variables, and what they are made of.
 _COMPOUND: dict[str, tuple[Any, Any]] = {
@@ -52,6 +54,9 @@ def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
         name, stored, (trials, *prior) = str(rv.name), stored_observations(rv, model), parameters(rv)[1]
         if f"{name}_p" in model.named_vars:
             raise ArgumentError(f"{f'{name}_p'!r} is a variable of the model, which needs the name. Rename it.")
+        for one in prior:
+            refuse_observed_elsewhere(name, one, model)
+            _refuse_private_trials(name, one, trials, said)
         shares, plain = _COMPOUND[operation(rv)]
         found.observed_RVs.remove(rv)
         found.named_vars.pop(name)
@@ -62,6 +67,32 @@ def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
             p = shares(f"{name}_p", *prior, shape=stored_shape(stored), dims=dims)
             plain(name, trials, p, observed=stored.data if isinstance(stored, Constant) else stored, dims=dims)
     return found
+
+
+def private_trials(trials: Node, said: ModelOptions) -> list[Node]:
+    """The stored arrays that say how many trials there are, where that is private."""
+    if said.records_are_public:
+        return []
+    return [
+        node
+        for node in ancestors([trials])
+        if isinstance(node, SharedVariable | Constant)
+        and isinstance(node.type, TensorType)
+        and (isinstance(node, SharedVariable) or node.type.ndim)
+    ]
+
+
+def _refuse_private_trials(name: str, graph: Node, trials: Node, said: ModelOptions) -> None:
+    """Refuse probabilities that read private numbers of trials: the private model would hold them."""
+    private = private_trials(trials, said)
+    for node in ancestors([graph]):
+        stored = isinstance(node, SharedVariable | Constant) and isinstance(node.type, TensorType)
+        if stored and any(same_data(node, one) for one in private):
+            raise refused(
+                name,
+                "has probabilities that read its numbers of trials, which add-remove keeps private",
+                f"Say adjacency='replace-one' and public=[{name!r}] if anybody may know them, or leave them out.",
+            )
 
 
 def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
@@ -120,6 +151,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
                 name, "depends on what is observed elsewhere", "Observe both together, as one Multinomial variable."
             )
     refuse_observed_elsewhere(name, p, model)
+    _refuse_private_trials(name, p, trials, said)
     held = np.broadcast_to(np.asarray(evaluate(trials)), batch)
     n_rows = math.prod(batch)
     if said.records_are_public and n_rows > 1:

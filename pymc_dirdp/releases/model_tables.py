@@ -13,9 +13,9 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.inference.joint_rows import multiplications
 from pymc_dirdp.models.counts_metadata import known_bound
-from pymc_dirdp.models.graph import Node, operation, stored_shape
+from pymc_dirdp.models.graph import Node, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.outcome_kinds import read_outcomes, with_shares
+from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
 from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, n_row_arrays, refused
 from pymc_dirdp.models.record_rows import jointly_observed
 from pymc_dirdp.models.without_data import refuse_free_variables
@@ -90,6 +90,8 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
                 f"contribution={known[1].records}, or count with contribution=1."
             )
         trials = said.trials_are_people and operation(rv) in ("Binomial", "Multinomial")
+        if trials:
+            secret += private_trials(parameters(rv)[1][0], said)
         shape = stored_shape(stored)
         core: Any = rv.owner.op
         if not hasattr(core, "ndim_supp"):

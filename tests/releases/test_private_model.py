@@ -149,6 +149,46 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
         dirdp.private_model(PURE, model, unit="trial")
 
 
+def reads_trials():
+    trials = pm.Data("n", [23, 31, 17])
+    pm.Binomial("y", n=trials, p=pm.math.invlogit(pm.Normal("a") * trials), observed=[5, 9, 3])
+
+
+def prior_reads_trials():
+    trials = pm.Data("n", [23, 31, 17])
+    pm.Binomial("y", n=trials, p=pm.Beta("p", trials * 1.0, 2.0, shape=3), observed=[5, 9, 3])
+
+
+def shares_read_trials():
+    pm.BetaBinomial("y", n=[23, 31, 17], alpha=np.array([23, 31, 17]), beta=2.0, observed=[5, 9, 3])
+
+
+def shares_read_counts():
+    pm.BetaBinomial("y", n=[23, 31, 17], alpha=np.array([5, 9, 3]), beta=2.0, observed=[5, 9, 3])
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (reads_trials, "add-remove keeps private"),
+        (prior_reads_trials, "prior that reads the records"),
+        (shares_read_trials, "add-remove keeps private"),
+        (shares_read_counts, "reads what a variable observes"),
+    ],
+)
+def test_private_numbers_of_trials_are_not_in_the_model(make, match, ledger):
+    """Under add-remove the model would hold how many people each row has, and the private model with it."""
+    before = ledger.entries()
+    with pm.Model() as model:
+        make()
+    with pytest.raises(UnsupportedModelError, match=match):
+        dirdp.private_model(PURE, model, unit="trial", adjacency="add-remove", ledger=ledger)
+    assert ledger.entries() == before
+    if make is reads_trials:
+        # The way out, for numbers that anybody may know.
+        assert read_model(model, ModelOptions(unit="trial", public=["y"])).outcomes
+
+
 def test_rows_of_trials_are_no_records():
     """An effect of each row is none of single persons, where a row holds the trials of many."""
     with pm.Model() as model:
