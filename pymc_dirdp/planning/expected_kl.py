@@ -86,14 +86,14 @@ class PriorExpectedKL:
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
         object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
-        law = count_distribution(self.prior, self.n_records)
-        object.__setattr__(self, "_law", law)
-        posterior = law.counts + law.priors
-        totals = law.row_size + law.row_totals
+        distribution = count_distribution(self.prior, self.n_records)
+        object.__setattr__(self, "_distribution", distribution)
+        posterior = distribution.counts + distribution.priors
+        totals = distribution.row_size + distribution.row_totals
         object.__setattr__(self, "_posterior", (posterior, gammaln(posterior), digamma(posterior)))
         object.__setattr__(self, "_totals", (totals, gammaln(totals), digamma(totals)))
 
-    _law: CountDistribution = None  # type: ignore[assignment]
+    _distribution: CountDistribution = None  # type: ignore[assignment]
     _posterior: tuple[Array, Array, Array] = None  # type: ignore[assignment]
     _totals: tuple[Array, Array, Array] = None  # type: ignore[assignment]
 
@@ -102,34 +102,34 @@ class PriorExpectedKL:
 
         `alpha` is `keep * prior + s`, where no term of the first kind is below `level`.
         """
-        law = self._law
+        distribution = self._distribution
         alpha, totals = self._raised(s, keep, level)
-        cells = _bregman_from(*self._posterior, r * law.counts + alpha)
-        rows = _bregman_from(*self._totals, r * law.row_size + totals)
+        cells = _bregman_from(*self._posterior, r * distribution.counts + alpha)
+        rows = _bregman_from(*self._totals, r * distribution.row_size + totals)
         # Rounding can leave a difference of equal things slightly below 0; a divergence is not.
-        return max(0.0, float(law.weights @ cells - rows.sum()))
+        return max(0.0, float(distribution.weights @ cells - rows.sum()))
 
     def estimate(self, r: float, s: float = 0.0, *, keep: float = 1.0, level: float = 0.0) -> float:
         """Expected `KL(x/N || y)`, with `y ~ Dirichlet(r x + alpha)`, in nats, averaged over rows; `alpha` as above."""
-        law = self._law
-        if law.row_size == 0:
+        distribution = self._distribution
+        if distribution.row_size == 0:
             raise ArgumentError(
                 "The data's frequencies are undefined for n_records=0. "
                 "Use objective='posterior', which compares whole posteriors."
             )
-        p = law.counts / law.row_size
+        p = distribution.counts / distribution.row_size
         alpha, totals = self._raised(s, keep, level)
-        cells = xlogy(p, p) - p * digamma(r * law.counts + alpha)
-        rows = digamma(r * law.row_size + totals)
-        return float((law.weights @ cells + rows.sum()) / len(law.row_totals))
+        cells = xlogy(p, p) - p * digamma(r * distribution.counts + alpha)
+        rows = digamma(r * distribution.row_size + totals)
+        return float((distribution.weights @ cells + rows.sum()) / len(distribution.row_totals))
 
     def _raised(self, s: float, keep: float, level: float) -> tuple[Array, Array]:
         """The prior parameters of the nodes and the sums of those of the rows, both raised."""
-        law, more = self._law, s * self.prior.shape[-1]
+        distribution, more = self._distribution, s * self.prior.shape[-1]
         if level == 0:
-            return keep * law.priors + s, keep * law.row_totals + more
+            return keep * distribution.priors + s, keep * distribution.row_totals + more
         totals = np.maximum(keep * self.prior, level).sum(axis=-1).ravel()
-        return np.maximum(keep * law.priors, level) + s, totals + more
+        return np.maximum(keep * distribution.priors, level) + s, totals + more
 
 
 def effective_records(r: float, n_records: float) -> float:

@@ -152,12 +152,12 @@ def _programme(weights: Array, points: Array, ratio: float, delta: float, size: 
     adding = sparse.kron(sparse.eye_array(neighbours), np.ones((1, chords)))
     none = sparse.csr_array((neighbours, cost.size))
     slack = -ratio * delta * sparse.eye_array(neighbours * chords)
-    laws = sparse.kron(sparse.eye_array(n + 1), np.ones((1, chords)))
+    sums_to_one = sparse.kron(sparse.eye_array(n + 1), np.ones((1, chords)))
     found = linprog(
         np.concatenate([cost.ravel() / size, np.zeros(neighbours * chords)]),
         A_ub=sparse.vstack([sparse.hstack([exceeding, slack]), sparse.hstack([none, adding])]).tocsr(),
         b_ub=np.concatenate([np.zeros(neighbours * chords), np.ones(neighbours)]),
-        A_eq=sparse.hstack([laws, sparse.csr_array((n + 1, neighbours * chords))]).tocsr(),
+        A_eq=sparse.hstack([sums_to_one, sparse.csr_array((n + 1, neighbours * chords))]).tocsr(),
         b_eq=np.ones(n + 1),
         method="highs-ds",
         options=_TOLERANCE,

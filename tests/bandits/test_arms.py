@@ -168,13 +168,13 @@ def by_open_batches(histories, opened):
     return [arm for arm in arms if opened[arm] != (1, 0)] or arms
 
 
-def law_of_run(rewards, rule, rounds):
+def distribution_of_run(rewards, rule, rounds):
     """Logarithms of the probabilities of all transcripts: the sets of arms, choices and releases."""
-    q, law = math.exp(-1 / NOISE.scale), {}
+    q, distribution = math.exp(-1 / NOISE.scale), {}
 
     def play(done, log_p, histories, opened, seen):
         if done == rounds:
-            law[seen] = np.logaddexp(law.get(seen, -np.inf), log_p)
+            distribution[seen] = np.logaddexp(distribution.get(seen, -np.inf), log_p)
             return
         arms = rule(histories, opened)
         for arm, chance in zip(arms, chances(tuple(histories[one] for one in arms)), strict=True):
@@ -194,16 +194,21 @@ def law_of_run(rewards, rule, rounds):
                 play(done + 1, log_p + math.log(chance) + log_z, tuple(now), tuple(left), (*head, z))
 
     play(0, 0.0, ((), (), ()), ((0, 0),) * 3, ())
-    return law
+    return distribution
 
 
 def largest_loss(rule, rounds):
-    laws = {rewards: law_of_run(rewards, rule, rounds) for rewards in itertools.product((0, 1), repeat=rounds)}
-    assert all(math.fsum(map(math.exp, law.values())) == pytest.approx(1, abs=1e-9) for law in laws.values())
+    distributions = {
+        rewards: distribution_of_run(rewards, rule, rounds) for rewards in itertools.product((0, 1), repeat=rounds)
+    }
+    assert all(
+        math.fsum(map(math.exp, distribution.values())) == pytest.approx(1, abs=1e-9)
+        for distribution in distributions.values()
+    )
     worst = 0.0
-    for rewards, p in laws.items():
+    for rewards, p in distributions.items():
         for t in np.flatnonzero(np.array(rewards) == 0):
-            other = laws[(*rewards[:t], 1, *rewards[t + 1 :])]
+            other = distributions[(*rewards[:t], 1, *rewards[t + 1 :])]
             if p.keys() != other.keys():
                 return math.inf
             worst = max(worst, max(abs(p[key] - other[key]) for key in p))

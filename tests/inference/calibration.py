@@ -10,7 +10,7 @@ from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-from .laws import dirichlet, draw, drawn, geometric, of_private_total, of_rows, simulated, together, urn
+from .posteriors import dirichlet, draw, drawn, geometric, of_private_total, of_rows, simulated, together, urn
 
 DRAWS = 99
 LEVELS = (0.5, 0.8, 0.95)
@@ -92,14 +92,14 @@ class Case:
         """Truths, each with the draws of an aware reader, who takes r and N for so much larger, or of a naive one."""
         p, x = self.data(rng)
         likelihood, counted = output_of(self.kind, x, self.r, rng)
-        law = RowPosterior(
+        posterior = RowPosterior(
             alpha=np.full(self.d, self.alpha),
             total=round(self.total * total),
             log_likelihood=likelihood(self.r * r),
             least=self.least,
         )
-        aware = draw(law, DRAWS, rng)
-        naive = draw_shares(np.tile(counted, (DRAWS, 1)), law.alpha, rng)
+        aware = draw(posterior, DRAWS, rng)
+        naive = draw_shares(np.tile(counted, (DRAWS, 1)), posterior.alpha, rng)
         return (p, aware.shares), (x, aware.counts), (p, naive)
 
     def relaxed(self, rng):
@@ -111,8 +111,8 @@ class Case:
         def log_likelihood(k, i):
             return likelihood(k / FINE, i) + _log_gamma_ratio(k / FINE, alpha[i]) - _log_gamma_ratio(k, alpha[i])
 
-        law = RowPosterior(alpha=alpha, total=self.total * FINE, log_likelihood=log_likelihood)
-        return p, draw_shares(draw(law, DRAWS, rng).counts / FINE, alpha, rng)
+        posterior = RowPosterior(alpha=alpha, total=self.total * FINE, log_likelihood=log_likelihood)
+        return p, draw_shares(draw(posterior, DRAWS, rng).counts / FINE, alpha, rng)
 
 
 class PrivateNumber(Case):
@@ -123,11 +123,11 @@ class PrivateNumber(Case):
         p, x = simulated(self.d, n, self.alpha, rng)
         likelihood, counted = output_of(self.kind, x, self.r, rng)
         most = round(2 * self.total * total)
-        law = RowPosterior(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
-        root = of_private_total(law)
+        posterior = RowPosterior(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
+        root = of_private_total(posterior)
         counts, _ = root.draw_below(DRAWS, rng)
-        naive = draw_shares(np.tile(counted, (DRAWS, 1)), law.alpha, rng)
-        return (p, draw_shares(counts, law.alpha, rng)), (x, counts), (p, naive)
+        naive = draw_shares(np.tile(counted, (DRAWS, 1)), posterior.alpha, rng)
+        return (p, draw_shares(counts, posterior.alpha, rng)), (x, counts), (p, naive)
 
 
 class Rows(Case):

@@ -56,7 +56,7 @@ def random_output(rng, most_records=10_000, most_rows=6):
     return output, None if public else n + 10 + int(rng.integers(n + 50))
 
 
-def share_laws(output, most, means):
+def share_distributions(output, most, means):
     """For each row and cell the parameters of Beta distributions and their masses.
 
     Over all counts of the cell and the row.
@@ -158,16 +158,16 @@ def _joint(alpha, cells, i, log_total):
     return alpha[i] + x[a], np.delete(alpha, i).sum() + rest[b], masses / masses.sum()
 
 
-def below(law, share):
+def below(mixture, share):
     """The probability of at most this share."""
-    first, second, masses = law
+    first, second, masses = mixture
     if not 0 < share < 1:
         return float(share >= 1)
     return float(masses @ (betainc(first, second, share) if share <= 0.5 else betaincc(second, first, 1 - share)))
 
 
-def off(law, share, level):
+def off(mixture, share, level):
     """How far the share is from its level; 0 if it is the next double with all its digits."""
-    error = abs(below(law, share) - level)
-    around = below(law, np.nextafter(share, -1)) <= level <= below(law, np.nextafter(max(share, 4e-308), 2))
+    error = abs(below(mixture, share) - level)
+    around = below(mixture, np.nextafter(share, -1)) <= level <= below(mixture, np.nextafter(max(share, 4e-308), 2))
     return 0.0 if error > 1e-9 and around else error

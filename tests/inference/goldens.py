@@ -88,7 +88,7 @@ def cases():
         yield f"{kind} classes private", (kind, [(2,), (2, 2)], 30, 3, 1.0, True)
 
 
-def law_of_case(kind, shape, n, width, a, private, seed=1):
+def posterior_of_case(kind, shape, n, width, a, private, seed=1):
     """The distribution of all tables of a case."""
     rng = np.random.default_rng(seed)
     shapes = shape if isinstance(shape, list) else [shape]
@@ -109,9 +109,9 @@ def law_of_case(kind, shape, n, width, a, private, seed=1):
     return Posteriors(tables, beliefs, "t0" if len(tables) > 1 else None)
 
 
-def told(law):
+def told(posterior):
     """What is kept of a distribution."""
-    found = law.estimate([0.8])
+    found = posterior.estimate([0.8])
     tables = {}
     for name, one in found.items():
         numbers = {"log_evidence": one.log_evidence}
@@ -127,7 +127,7 @@ if __name__ == "__main__":
     found, times = {}, {}
     for name, case in cases():
         start = time.perf_counter()
-        found[name] = told(law_of_case(*case))
+        found[name] = told(posterior_of_case(*case))
         times[name] = time.perf_counter() - start
         print(f"{times[name]:8.3f} {name}", flush=True)
     PATH.write_text(json.dumps(found, indent=None, separators=(",", ":")).replace('},"', '},\n"') + "\n")

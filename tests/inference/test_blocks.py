@@ -67,11 +67,11 @@ def test_rows_of_known_totals_are_summed_exactly(options):
     output = output_of(survey(unit="person", **options))
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0], 5), ([1], 5)]
     assert not rows_are_divided(output)
-    law = posterior_of(output, Beliefs())
-    assert len(law._trees) > 1
+    posterior = posterior_of(output, Beliefs())
+    assert len(posterior._trees) > 1
     tables, probabilities, evidence = all_tables(output)
-    assert law.log_evidence == pytest.approx(evidence, abs=1e-10)
-    found = law.estimate([0.8])
+    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-10)
+    found = posterior.estimate([0.8])
     means = np.tensordot(probabilities, tables, 1)
     np.testing.assert_allclose(found.count_means, means.ravel(), rtol=1e-9)
     sds = np.sqrt(np.tensordot(probabilities, (tables - means) ** 2, 1))
@@ -79,7 +79,7 @@ def test_rows_of_known_totals_are_summed_exactly(options):
     shares = (PRIOR + means) / (PRIOR.sum(axis=1) + 5)[:, None]
     np.testing.assert_allclose(found.share_means, shares.ravel(), rtol=1e-9)
     assert found.share_intervals.shape == (1, 4, 2)
-    draws = law.draw(20_000, np.random.default_rng(2))
+    draws = posterior.draw(20_000, np.random.default_rng(2))
     assert draws.counts.shape == draws.shares.shape == (20_000, 2, 2)
     seen = np.bincount(6 * draws.counts[:, 0, 0] + draws.counts[:, 1, 0], minlength=36)
     rare = 20_000 * probabilities < 5
@@ -103,17 +103,17 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
     output = replace(released, part=part, release=release)
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0, 3], 40), ([1, 4], 40), ([2, 5], 40)]
     assert rows_are_divided(output)
-    law = posterior_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))
-    drawn = law.draw(50, np.random.default_rng(1))
+    posterior = posterior_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))
+    drawn = posterior.draw(50, np.random.default_rng(1))
     np.testing.assert_array_equal(drawn.counts, np.broadcast_to(counts, (50, 2, 3, 2)))
-    found = law.estimate([0.8])
+    found = posterior.estimate([0.8])
     np.testing.assert_allclose(found.count_means, counts.ravel(), atol=1e-9)
     # The shares of the rows in a block have the prior that belongs to them.
     row_prior, evidence = np.arange(1.0, 7.0).reshape(2, 3), 0.0
     for feature in range(3):
         evidence += dirichlet_multinomial(counts[:, feature].sum(axis=1), row_prior[:, feature])
         evidence += sum(dirichlet_multinomial(row, np.ones(2)) for row in counts[:, feature])
-    assert law.log_evidence == pytest.approx(evidence, abs=1e-7)
+    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-7)
 
 
 def test_beliefs_are_checked():
@@ -128,7 +128,7 @@ def test_beliefs_are_checked():
     assert not np.allclose(other.share_means, posterior_of(output, Beliefs()).estimate([0.5]).share_means)
 
 
-def test_without_known_totals_the_law_is_in_one_piece():
+def test_without_known_totals_the_posterior_is_in_one_piece():
     private = output_of(survey(unit="person", contribution=2, n_records=10))
     assert isinstance(posterior_of(private, Beliefs(n_prior=30)), TablePosterior)
     assert rows_are_divided(private)
@@ -140,11 +140,11 @@ def test_without_known_totals_the_law_is_in_one_piece():
 @pytest.mark.parametrize("shares", [[[0.3, 0.7], [0.9, 0.1]], [[0.0, 1.0], [0.5, 0.5]]])
 def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
     output = output_of(survey(unit="person"))
-    law = posterior_of(output, Beliefs())
+    posterior = posterior_of(output, Beliefs())
     with np.errstate(divide="ignore"):
         logs = np.log(shares)
-    value, means = law.likelihood(logs)
-    given = law.given(logs)
+    value, means = posterior.likelihood(logs)
+    given = posterior.given(logs)
     assert value == pytest.approx(given.log_evidence, rel=1e-12)
     np.testing.assert_allclose(means, given.count_means, rtol=1e-10, atol=1e-12)
     # The same by the tree, as for any number of records.

@@ -9,24 +9,24 @@ from pymc_dirdp.inference.estimates import RowGiven
 from pymc_dirdp.inference.rows import RowPosterior
 
 from . import goldens
-from .laws import LIKELIHOODS, brute_force, dirichlet, draw, estimate, row, simulated
+from .posteriors import LIKELIHOODS, brute_force, dirichlet, draw, estimate, row, simulated
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_against_brute_force(name):
-    law = row(name)
-    found = estimate(law, prob=[0.5, 0.9])
-    tables, logs, evidence = brute_force(law)
-    mass, a0 = np.exp(logs), law.alpha.sum() + 12
-    means = (law.alpha + mass @ tables) / a0
-    squares = mass @ ((law.alpha + tables) * (law.alpha + tables + 1)) / (a0 * (a0 + 1))
+    posterior = row(name)
+    found = estimate(posterior, prob=[0.5, 0.9])
+    tables, logs, evidence = brute_force(posterior)
+    mass, a0 = np.exp(logs), posterior.alpha.sum() + 12
+    means = (posterior.alpha + mass @ tables) / a0
+    squares = mass @ ((posterior.alpha + tables) * (posterior.alpha + tables + 1)) / (a0 * (a0 + 1))
     np.testing.assert_allclose(found.share_means, means, atol=1e-12)
     np.testing.assert_allclose(found.share_sds, np.sqrt(squares - means**2), atol=1e-9)
     assert found.log_evidence == pytest.approx(evidence, abs=1e-10)
     for m, prob in enumerate(found.prob):
         for end, level in enumerate([(1 - prob) / 2, (1 + prob) / 2]):
             for i in range(3):
-                a = law.alpha[i] + tables[:, i]
+                a = posterior.alpha[i] + tables[:, i]
                 q = found.share_intervals[m, i, end]
                 below = mass @ betainc(a, a0 - a, q)
                 # A share of a cell that is probably empty is 0 to all digits of a double.
@@ -45,8 +45,8 @@ def test_intervals_are_those_of_draws(d, total, r, alpha):
     rng = np.random.default_rng(d)
     _, x = simulated(d, total, alpha, rng)
     y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)
-    law = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
-    found, drawn = estimate(law, prob=[0.6]), draw(law, 20_000, rng)
+    posterior = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
+    found, drawn = estimate(posterior, prob=[0.6]), draw(posterior, 20_000, rng)
     for intervals, sample in ((found.share_intervals, drawn.shares), (found.count_intervals, drawn.counts)):
         below = (sample <= intervals[0, :, 0]).mean(axis=0)
         above = (sample <= intervals[0, :, 1]).mean(axis=0)
@@ -74,7 +74,7 @@ def test_pairs_a_step_apart_stand_for_all_where_noise_is_smooth(kind, d, n, widt
         return used[-1]
 
     monkeypatch.setattr(RowGiven, "_grid", noted)
-    found = goldens.law_of_case(*case).estimate(prob)["t0"]
+    found = goldens.posterior_of_case(*case).estimate(prob)["t0"]
     few = found.share_intervals
     pairs = [None if one is None else one[2].size for one in used]
     assert all(one is not None and one < 5000 for one in pairs) == is_smooth
@@ -82,12 +82,12 @@ def test_pairs_a_step_apart_stand_for_all_where_noise_is_smooth(kind, d, n, widt
     monkeypatch.setattr(RowGiven, "_grid", lambda *given: None)
     monkeypatch.setattr("pymc_dirdp.inference.estimates._ALL_PAIRS", 10**8)
     monkeypatch.setattr("pymc_dirdp.inference.estimates._MOST_PAIRS", 10**8)
-    every = goldens.law_of_case(*case).estimate(prob)["t0"].share_intervals
+    every = goldens.posterior_of_case(*case).estimate(prob)["t0"].share_intervals
     assert np.abs(few - every).max() < 1e-6 * found.share_sds.min()
     # Steps that are twice as long would be seen: their masses do not add up.
     if is_smooth:
         monkeypatch.setattr(RowGiven, "_grid", noted)
         monkeypatch.setattr("pymc_dirdp.inference.estimates._STEP", 2.8)
         used.clear()
-        assert len(goldens.law_of_case(*case).estimate(prob)["t0"].share_intervals) == 2
+        assert len(goldens.posterior_of_case(*case).estimate(prob)["t0"].share_intervals) == 2
         assert used == [None] * d

@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.free_total import FreeTotal, exponential_mixture
 from pymc_dirdp.inference.rows import RowPosterior
 
-from .laws import of_private_total
+from .posteriors import of_private_total
 
 
 def geometric(z, scale):
@@ -56,12 +56,12 @@ CASES = {
 def test_every_table_has_the_probability_that_a_sum_over_all_gives(name):
     alpha, z, scale, least, least_total = CASES[name]
     tables, probabilities = brute_force(np.array(alpha), z, scale, least, least_total, 12)
-    law = RowPosterior(alpha=alpha, total=12, log_likelihood=geometric(z, scale), least=least)
-    row = FreeTotal(law, least_total)
+    posterior = RowPosterior(alpha=alpha, total=12, log_likelihood=geometric(z, scale), least=least)
+    row = FreeTotal(posterior, least_total)
     rates, masses = row.nodes
     logs = []
     for rate, mass in zip(rates, masses, strict=True):
-        cells = law.cells()
+        cells = posterior.cells()
         cells.settle(-rate)
         where = np.broadcast_to(np.arange(len(alpha)), tables.shape)
         logs.append(np.log(mass) + cells.log_pmf(tables.astype(float), where).sum(axis=1))
@@ -88,16 +88,16 @@ def test_every_table_has_the_probability_that_a_sum_over_all_gives(name):
 @pytest.mark.parametrize("scale", [3.0, 100.0])
 def test_moments_of_the_total_are_those_of_sums_over_totals(scale):
     z = np.array([500.0, 2000, -20, 130])
-    law = RowPosterior(alpha=[1, 0.5, 1, 3], total=int(z.sum() + 90 * scale), log_likelihood=geometric(z, scale))
-    rates, masses = FreeTotal(law).nodes
+    posterior = RowPosterior(alpha=[1, 0.5, 1, 3], total=int(z.sum() + 90 * scale), log_likelihood=geometric(z, scale))
+    rates, masses = FreeTotal(posterior).nodes
     means, seconds = [], []
     for rate in rates:
-        cells = law.cells()
+        cells = posterior.cells()
         cells.settle(-rate)
         means.append(cells.means.sum())
         seconds.append(cells.variances.sum() + means[-1] ** 2)
     mean = masses @ means
-    expected_mean, expected_sd = of_private_total(law).distribution[1].part(0).mean_and_sd
+    expected_mean, expected_sd = of_private_total(posterior).distribution[1].part(0).mean_and_sd
     assert mean == pytest.approx(expected_mean, rel=1e-8)
     assert np.sqrt(masses @ seconds - mean**2) == pytest.approx(expected_sd, rel=1e-6)
 
@@ -115,8 +115,8 @@ def test_moments_of_the_total_are_those_of_sums_over_totals(scale):
 )
 def test_wide_noise_and_large_tables(d, total, scale, alpha):
     z = np.zeros(d)
-    law = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=geometric(z, scale))
-    drawn, _ = FreeTotal(law).draw(50, np.random.default_rng(1))
+    posterior = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=geometric(z, scale))
+    drawn, _ = FreeTotal(posterior).draw(50, np.random.default_rng(1))
     assert drawn.shape == (50, d)
     assert drawn.min() >= 0
     assert drawn.sum(axis=1).max() <= total
@@ -136,14 +136,14 @@ def test_counts_that_no_total_is_far_from_are_seen():
 
 
 def test_draws_stand_in_no_order():
-    law = RowPosterior(alpha=np.ones(3), total=10**5, log_likelihood=geometric(np.zeros(3), 1e3))
-    totals = FreeTotal(law).draw(4000, np.random.default_rng(1))[0].sum(axis=1)
+    posterior = RowPosterior(alpha=np.ones(3), total=10**5, log_likelihood=geometric(np.zeros(3), 1e3))
+    totals = FreeTotal(posterior).draw(4000, np.random.default_rng(1))[0].sum(axis=1)
     # In the order of the rates they would be as far apart as possible.
     assert abs(np.corrcoef(totals[1:], totals[:-1])[0, 1]) < 0.1
 
 
 def test_a_range_of_totals_that_contradicts_the_output_is_an_error(monkeypatch):
     monkeypatch.setattr("pymc_dirdp.inference.free_total._MOST_ROUNDS", 3)
-    law = RowPosterior(alpha=np.ones(2), total=10**4, log_likelihood=geometric([1.0, 2.0], 1.0))
+    posterior = RowPosterior(alpha=np.ones(2), total=10**4, log_likelihood=geometric([1.0, 2.0], 1.0))
     with pytest.raises(ArgumentError, match="too far"):
-        FreeTotal(law, 9000).draw(10, np.random.default_rng(1))
+        FreeTotal(posterior, 9000).draw(10, np.random.default_rng(1))

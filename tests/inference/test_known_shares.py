@@ -16,7 +16,7 @@ from pymc_dirdp.inference.tables import _Tree, posterior_of
 from pymc_dirdp.releases.inference_setup import inferences
 
 from . import goldens
-from .laws import tabulated
+from .posteriors import tabulated
 
 ROW_PRIOR = np.array([0.5, 1.0, 2.0])
 
@@ -131,7 +131,7 @@ def test_shares_and_outputs_that_are_too_improbable_for_doubles():
 
 def test_shares_far_from_what_was_released_have_a_likelihood():
     """Found by comparison with the tree: N unknown, four cells, and shares that the noise hardly reaches had none."""
-    table_of = goldens.law_of_case("geometric", (4,), 10**4, 30, 1.0, True)._posteriors["t0"]
+    table_of = goldens.posterior_of_case("geometric", (4,), 10**4, 30, 1.0, True)._posteriors["t0"]
     rng = np.random.default_rng(1)
     for _ in range(3):
         logs = np.log(rng.dirichlet(np.full(4, 50.0)))
@@ -207,7 +207,7 @@ def noise_of_two(counts, cells):
     return -np.abs(TWO[cells] - counts) / 2
 
 
-def law(total=20, log_likelihood=noise_of_two, **more):
+def posterior(total=20, log_likelihood=noise_of_two, **more):
     return RowPosterior(alpha=[1, 1], total=total, log_likelihood=log_likelihood, **more)
 
 
@@ -220,7 +220,7 @@ def pair(row, of_total=0.0):
 @pytest.mark.parametrize("least", [0, 3])
 @pytest.mark.parametrize("total", [6, 20, 3000])
 def test_two_cells_are_the_sum_over_all_counts(total, least, share):
-    row = law(total, least=least)
+    row = posterior(total, least=least)
     value, means = pair(row, -1.5).likelihood(np.log([[share, 1 - share]]))
     with mpmath.workdps(50):
         p = mpmath.mpf(np.log(share)), mpmath.mpf(np.log(1 - share))
@@ -238,7 +238,7 @@ def test_two_cells_are_the_sum_over_all_counts(total, least, share):
 
 @pytest.mark.parametrize("share", [0.5, 0.16, 1e-3, 0.0, 1.0])
 def test_two_cells_are_the_tree_of_any_row(share):
-    row = law()
+    row = posterior()
     with np.errstate(divide="ignore"):
         logs = np.log([share, 1 - share])
     value, means = pair(row).likelihood(logs[None])
@@ -254,9 +254,9 @@ def test_what_is_impossible_has_no_likelihood():
         zero = np.log([[0.0, 1.0]])
     # Lists do not tell what is impossible from what they do not reach, and the tree says which it is.
     for likelihood, logs in ((none, np.log([[0.5, 0.5]])), (some, zero)):
-        assert pair(law(4, likelihood)).likelihood(logs) is None
-        value, means = _Tree([law(4, likelihood)], [np.zeros_like], 4, None, None).likelihood(logs)
+        assert pair(posterior(4, likelihood)).likelihood(logs) is None
+        value, means = _Tree([posterior(4, likelihood)], [np.zeros_like], 4, None, None).likelihood(logs)
         assert value == -np.inf
         assert means.tolist() == [[0.0, 0.0]]
-    assert pair(law(4, some)).likelihood(zero[:, ::-1]) == (0.0, pytest.approx(np.array([[4.0, 0.0]])))
-    assert pair(law(0)).likelihood(np.log([[0.5, 0.5]]))[1].tolist() == [[0.0, 0.0]]
+    assert pair(posterior(4, some)).likelihood(zero[:, ::-1]) == (0.0, pytest.approx(np.array([[4.0, 0.0]])))
+    assert pair(posterior(0)).likelihood(np.log([[0.5, 0.5]]))[1].tolist() == [[0.0, 0.0]]

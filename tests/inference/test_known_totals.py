@@ -14,7 +14,7 @@ from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.mechanisms import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.people import Contribution
 
-from .laws import brute_force, geometric, row
+from .posteriors import brute_force, geometric, row
 
 ROWS = [("dirichlet", 12, 0), ("geometric", 7, 1), ("gaussian", 0, 0), ("truncated", 12, 0), ("pooled", 5, 0)]
 
@@ -24,12 +24,12 @@ def some_rows():
 
 
 def test_every_row_has_the_numbers_that_a_sum_over_its_tables_gives():
-    laws = some_rows()
-    known = KnownTotals(laws)
+    posteriors = some_rows()
+    known = KnownTotals(posteriors)
     assert known.are_known.all()
     evidence = 0.0
-    for i, law in enumerate(laws):
-        counts, logs, of_row = brute_force(law)
+    for i, posterior in enumerate(posteriors):
+        counts, logs, of_row = brute_force(posterior)
         evidence += of_row
         for k in range(3):
             cell = 3 * i + k
@@ -62,11 +62,13 @@ def test_one_cell_and_a_total_that_is_hardly_possible():
     assert known.marginals.means.tolist() == [0, 5]
     assert known.draw(3, np.random.default_rng(1)).tolist() == [[[0], [5]]] * 3
     # Both counts are 0 or 12, all but never between, and add up to 24 or to 19.
-    law = RowPosterior(
+    posterior = RowPosterior(
         alpha=[1.0, 1.0], total=24, log_likelihood=lambda x, i: -3.0 * np.minimum(x, np.abs(12 - x)), smooth=False
     )
-    assert KnownTotals([law, law.at(19)]).are_known.tolist() == [True, False]
-    assert [len(places) for places, _ in known_totals.summed_at_once([law, law.at(19), law, law])] == [3]
+    assert KnownTotals([posterior, posterior.at(19)]).are_known.tolist() == [True, False]
+    assert [
+        len(places) for places, _ in known_totals.summed_at_once([posterior, posterior.at(19), posterior, posterior])
+    ] == [3]
 
 
 def test_tables_of_many_rows_are_those_of_one_row_after_the_other(monkeypatch):

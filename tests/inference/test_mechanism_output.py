@@ -21,7 +21,7 @@ from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.sampling.exact import urn_counts
 
-from .laws import draw, log_probability
+from .posteriors import draw, log_probability
 from .test_calibration import p_value, rank
 
 N, PRIOR, X = 12, np.array([1.0, 0.5, 2.0]), np.array([7, 4, 1])
@@ -33,11 +33,11 @@ def cut_noise(output, x, mechanism):
     """Noise that is listed, added, cut at 0 and N, and completed as the definition of the mechanism says."""
     noise, q = np.arange(-3000, 3001), np.exp(-1 / mechanism.scale)
     if mechanism.noise_kind == "geometric":
-        law = (1 - q) / (1 + q) * q ** np.abs(noise)
+        pmf = (1 - q) / (1 + q) * q ** np.abs(noise)
     else:
         # The integral of the density of Laplace from g to g + 1.
-        law = laplace.cdf(noise + 1, scale=mechanism.scale) - laplace.cdf(noise, scale=mechanism.scale)
-    cells = [np.bincount(np.clip(count + noise, 0, N), weights=law, minlength=N + 1) for count in x[:-1]]
+        pmf = laplace.cdf(noise + 1, scale=mechanism.scale) - laplace.cdf(noise, scale=mechanism.scale)
+    cells = [np.bincount(np.clip(count + noise, 0, N), weights=pmf, minlength=N + 1) for count in x[:-1]]
     probability = 0.0
     for noisy in itertools.product(range(N + 1), repeat=len(cells)):
         released, left = [], N
@@ -49,8 +49,8 @@ def cut_noise(output, x, mechanism):
     return np.log(probability)
 
 
-def of_noise(law):
-    return lambda output, x, steps: law(output - x).sum()
+def of_noise(pmf):
+    return lambda output, x, steps: pmf(output - x).sum()
 
 
 def discrete_gaussian(noise):
@@ -126,8 +126,8 @@ def brute_force(values, log_likelihood, steps, prior=PRIOR, least=0):
     return x, np.exp(logs - logsumexp(logs)), logsumexp(logs)
 
 
-def row_of(law):
-    ((_, tree),) = law._trees
+def row_of(posterior):
+    ((_, tree),) = posterior._trees
     return tree.posteriors[0]
 
 
@@ -139,15 +139,15 @@ def test_every_table_has_its_probability(case, draws):
     for seed in range(3):
         values = put_out(mechanism, options, draws, seed)
         output = MechanismOutput(mechanism, values, prior=PRIOR, **options)
-        law = TablePosterior(output, Beliefs())
+        posterior = TablePosterior(output, Beliefs())
         steps = 10_000 if case == "default urn" else options.get("steps")
         tables, probabilities, evidence = brute_force(output.values, log_likelihood, steps, least=output.least)
-        found = np.exp(log_probability(row_of(law), tables))
+        found = np.exp(log_probability(row_of(posterior), tables))
         # What the logarithms of large factorials leave of sixteen digits.
         slack = 1e-9 if case == "default urn" else 1e-12
         np.testing.assert_allclose(found, probabilities, rtol=0, atol=slack)
-        assert law.log_evidence == pytest.approx(evidence, abs=1e-8 if case == "default urn" else 1e-10)
-        estimates = law.estimate([0.5])
+        assert posterior.log_evidence == pytest.approx(evidence, abs=1e-8 if case == "default urn" else 1e-10)
+        estimates = posterior.estimate([0.5])
         np.testing.assert_allclose(estimates.count_means, probabilities @ tables, rtol=1e-8)
 
 
@@ -161,16 +161,18 @@ def test_two_categories_of_a_hellinger_mechanism(sensitivity):
 
     for first in (0, 5, 12):
         values = np.array([[first, N - first], [7, 5]])
-        law = TablePosterior(MechanismOutput(mechanism, values, prior=prior), Beliefs())
+        posterior = TablePosterior(MechanismOutput(mechanism, values, prior=prior), Beliefs())
         tables, probabilities, evidence = brute_force(values, log_likelihood, None, prior)
-        np.testing.assert_allclose(np.exp(log_probability(row_of(law), tables)), probabilities, rtol=0, atol=1e-12)
-        assert law.log_evidence == pytest.approx(evidence, abs=1e-10)
-        counts = draw(row_of(law), 20_000, np.random.default_rng(1)).counts[:, 0]
+        np.testing.assert_allclose(
+            np.exp(log_probability(row_of(posterior), tables)), probabilities, rtol=0, atol=1e-12
+        )
+        assert posterior.log_evidence == pytest.approx(evidence, abs=1e-10)
+        counts = draw(row_of(posterior), 20_000, np.random.default_rng(1)).counts[:, 0]
         order = np.argsort(tables[:, 0])
         assert chisquare(np.bincount(counts, minlength=N + 1), 20_000 * probabilities[order]).pvalue > 1e-6
 
 
-def test_more_categories_of_a_hellinger_mechanism_have_no_such_law_and_a_way_out():
+def test_more_categories_of_a_hellinger_mechanism_have_no_such_distribution_and_a_way_out():
     mechanism = HellingerMechanism(PRIOR, N, 0.8)
     output = mechanism.release(X, random_seed=1)
     with pytest.raises(ArgumentError, match=r"no product over cells.*TruncatedNoiseMechanism.*log_likelihood"):

@@ -11,7 +11,7 @@ from pymc_dirdp.inference import quantiles, sums
 from pymc_dirdp.inference.numbers import CUT, Listed
 from pymc_dirdp.inference.quantiles import Mixture, share_mixture, share_quantiles
 
-from .exact_shares import off, random_output, share_laws
+from .exact_shares import off, random_output, share_distributions
 
 PRIOR = np.array([[1, 0.5, 2], [0.2, 1, 1]])
 ENDS = np.array([0.025, 0.25, 0.5, 0.975])
@@ -78,8 +78,12 @@ def test_small_parameters(alpha, counts):
     assert np.all(np.diff(shares[np.argsort(levels)], axis=0) >= 0)
     for i, a in enumerate(alpha):
         x = np.array(counts, dtype=float)
-        law = a + x[:, i], sum(np.delete(alpha, i)) + np.delete(x, i, axis=1).sum(axis=1), np.full(len(x), 1 / len(x))
-        assert max(off(law, share, level) for share, level in zip(shares[:, i], levels, strict=True)) < 1e-9
+        mix = (
+            a + x[:, i],
+            sum(np.delete(alpha, i)) + np.delete(x, i, axis=1).sum(axis=1),
+            np.full(len(x), 1 / len(x)),
+        )
+        assert max(off(mix, share, level) for share, level in zip(shares[:, i], levels, strict=True)) < 1e-9
 
 
 @pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5])
@@ -89,9 +93,9 @@ def test_counts_that_are_as_uncertain_as_the_share_given_them(ratio):
     output = dirdp.mechanisms.MechanismOutput(mechanism, [420.0, 371.0], prior=np.ones(2), n_records=800)
     prob = [0.001, 0.5, 0.95, 0.9999]
     found = dirdp.estimate(output, prob).tables["p"]
-    law = share_laws(output, None, found.count_means)[0, 0]
+    mix = share_distributions(output, None, found.count_means)[0, 0]
     for p, ends in zip(prob, found.share_intervals[:, 0], strict=True):
-        assert max(off(law, end, level) for end, level in zip(ends, ((1 - p) / 2, (1 + p) / 2), strict=True)) < 1e-9
+        assert max(off(mix, end, level) for end, level in zip(ends, ((1 - p) / 2, (1 + p) / 2), strict=True)) < 1e-9
 
 
 def test_counts_whose_probabilities_are_listed():
@@ -123,15 +127,15 @@ def compared(seeds, **options):
         rng = np.random.default_rng(seed)
         output, most = random_output(rng, **options)
         found = dirdp.estimate(output, prob, n_prior=most, progressbar=False).tables["p"]
-        laws = share_laws(output, most, found.count_means)
-        if laws is None:
+        mixes = share_distributions(output, most, found.count_means)
+        if mixes is None:
             continue
-        for cell in rng.permutation(len(laws))[:4]:
-            law = laws[*divmod(int(cell), output.prior.shape[-1])]
+        for cell in rng.permutation(len(mixes))[:4]:
+            mix = mixes[*divmod(int(cell), output.prior.shape[-1])]
             ends = found.share_intervals[:, cell]
             assert np.all(ends[:, 0] <= ends[:, 1])
             errors = [
-                off(law, share, level)
+                off(mix, share, level)
                 for p, pair in zip(prob, ends, strict=True)
                 for share, level in zip(pair, ((1 - p) / 2, (1 + p) / 2), strict=True)
             ]

@@ -45,29 +45,29 @@ def brute_force(output, most, row_prior):
 @pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("options", [{}, {"draws": 2, "min_count": 1}, {"mechanism": "geometric"}], ids=str)
-def test_rows_have_the_law_of_all_tables(adjacency, options, monkeypatch):
+def test_rows_have_the_posterior_of_all_tables(adjacency, options, monkeypatch):
     private = adjacency == "add-remove"
     output = released(adjacency=adjacency, **options, **({"n_records": 8} if private else {}))
     row_prior = np.array([1.5, 0.7])
     most = 12 if private else 7
-    law = TablePosterior(output, Beliefs(row_prior=row_prior, n_prior=most if private else None))
+    posterior = TablePosterior(output, Beliefs(row_prior=row_prior, n_prior=most if private else None))
     tables, probabilities, evidence = brute_force(output, most, row_prior)
-    assert law.log_evidence == pytest.approx(evidence, abs=1e-7)
-    draws = law.draw(20_000, np.random.default_rng(1))
+    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-7)
+    draws = posterior.draw(20_000, np.random.default_rng(1))
     assert draws.counts.shape == draws.shares.shape == (20_000, 2, 2)
     place = {tuple(map(int, table)): i for i, table in enumerate(tables.reshape(-1, 4))}
     drawn = draws.counts.reshape(-1, 4).tolist()
     seen = np.bincount([place[tuple(table)] for table in drawn], minlength=len(tables))
 
-    def p_value(law):
-        rare = law * len(drawn) < 10
-        observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, law * len(drawn)))
+    def p_value(posterior):
+        rare = posterior * len(drawn) < 10
+        observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, posterior * len(drawn)))
         return chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1)
 
     assert p_value(probabilities) > 1e-6
     # With other beliefs about the rows it is another distribution.
     assert p_value(brute_force(output, most, np.array([1.5, 3.0]))[1]) < 1e-6
-    estimates_are_those_of(tables, probabilities, law.estimate([0.8]))
+    estimates_are_those_of(tables, probabilities, posterior.estimate([0.8]))
 
 
 def estimates_are_those_of(tables, probabilities, found):
@@ -96,16 +96,16 @@ def test_a_private_number_of_a_single_row():
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", adjacency="add-remove")
     output = opened(release).tables["p"]
     weights = np.arange(16.0) ** 2
-    law = TablePosterior(output, Beliefs(n_prior=weights))
+    posterior = TablePosterior(output, Beliefs(n_prior=weights))
     x = np.array([x for x in itertools.product(range(16), repeat=3) if sum(x) <= 15], dtype=float)
     prior, n = np.array([1.0, 2.0, 0.5]), x.sum(axis=1)
     with np.errstate(divide="ignore"):
         logs = np.log(weights[n.astype(int)] / weights.sum()) + output.mechanism.log_likelihood(output.published[0], x)
     logs += gammaln(n + 1) + gammaln(3.5) - gammaln(n + 3.5)
     logs += np.sum(gammaln(x + prior) - gammaln(x + 1) - gammaln(prior), axis=1)
-    assert law.log_evidence == pytest.approx(logsumexp(logs), abs=1e-9)
+    assert posterior.log_evidence == pytest.approx(logsumexp(logs), abs=1e-9)
     means = np.exp(logs - logsumexp(logs)) @ x
-    drawn = law.draw(20_000, np.random.default_rng(1)).counts
+    drawn = posterior.draw(20_000, np.random.default_rng(1)).counts
     assert np.all(np.abs(drawn.mean(axis=0) - means) < 5 * drawn.std(axis=0) / np.sqrt(20_000))
 
 

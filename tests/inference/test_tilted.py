@@ -12,7 +12,7 @@ from pymc_dirdp.inference.numbers import Distributions, ImpossibleError
 from pymc_dirdp.inference.rows import RowPosterior, TiltedCells, solved
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion, Pair
 
-from .laws import dirichlet, geometric, simulated
+from .posteriors import dirichlet, geometric, simulated
 
 
 def released(d, total, r, alpha, seed):
@@ -26,8 +26,8 @@ def released(d, total, r, alpha, seed):
     ("d", "total", "r", "alpha"), [(10, 1000, 0.1, 1.0), (8, 2000, 0.05, 0.2), (30, 500, 1.0, 1.0)]
 )
 def test_convolution_fourier_and_inversion_agree(d, total, r, alpha):
-    law = released(d, total, r, alpha, 1)
-    cells = law.tilted.cells
+    posterior = released(d, total, r, alpha, 1)
+    cells = posterior.tilted.cells
     found = []
     for kind in (Convolution, Fourier, Inversion):
         tilted = TiltedCells(cells, total, kind(cells, total))
@@ -39,8 +39,8 @@ def test_convolution_fourier_and_inversion_agree(d, total, r, alpha):
 
 
 def test_two_cells_are_one_sum():
-    law = released(2, 3000, 0.1, 0.3, 2)
-    cells = law.tilted.cells
+    posterior = released(2, 3000, 0.1, 0.3, 2)
+    cells = posterior.tilted.cells
     pair, convolution = (TiltedCells(cells, 3000, kind(cells, 3000)) for kind in (Pair, Convolution))
     np.testing.assert_allclose(pair.marginals.means, convolution.marginals.means, rtol=1e-11)
     totals = np.array([2900, 3000, 3100])
@@ -52,48 +52,50 @@ def test_two_cells_are_one_sum():
 @pytest.mark.parametrize(("d", "total"), [(10, 1000), (3, 60)])
 def test_the_tilt_does_not_matter(d, total):
     """A tilt that moves the mean of the sum by one standard deviation gives the same marginals."""
-    law = released(d, total, 0.1, 1.0, 3)
-    cells = law.cells()
-    tilt = law.tilted.cells.tilt
-    cells.settle(tilt + 1 / np.sqrt(law.tilted.cells.variances.sum()))
-    kind = type(law.tilted.sums)
+    posterior = released(d, total, 0.1, 1.0, 3)
+    cells = posterior.cells()
+    tilt = posterior.tilted.cells.tilt
+    cells.settle(tilt + 1 / np.sqrt(posterior.tilted.cells.variances.sum()))
+    kind = type(posterior.tilted.sums)
     moved = TiltedCells(cells, total, kind(cells, total))
     assert abs(cells.means.sum() - total) > 0.5 * np.sqrt(cells.variances.sum())
-    assert moved.log_sum_of_products == pytest.approx(law.tilted.log_sum_of_products, rel=0, abs=1e-10)
-    np.testing.assert_allclose(moved.marginals.means, law.means, rtol=1e-10)
+    assert moved.log_sum_of_products == pytest.approx(posterior.tilted.log_sum_of_products, rel=0, abs=1e-10)
+    np.testing.assert_allclose(moved.marginals.means, posterior.means, rtol=1e-10)
 
 
 def test_a_million_records_in_two_cells_against_the_plain_sum():
-    law = released(2, 10**6, 1e-3, 0.01, 4)
+    posterior = released(2, 10**6, 1e-3, 0.01, 4)
     x = np.arange(10**6 + 1.0)
-    weights = law.log_weight(x, np.zeros(len(x), dtype=int)) + law.log_weight(10**6 - x, np.ones(len(x), dtype=int))
+    weights = posterior.log_weight(x, np.zeros(len(x), dtype=int)) + posterior.log_weight(
+        10**6 - x, np.ones(len(x), dtype=int)
+    )
     mass = np.exp(weights - weights.max())
     mean = mass @ x / mass.sum()
-    assert law.means[0] == pytest.approx(mean, rel=1e-11)
-    assert law.variances[0] == pytest.approx(mass @ (x - mean) ** 2 / mass.sum(), rel=1e-9)
-    assert law.tilted.log_sum_of_products == pytest.approx(weights.max() + np.log(mass.sum()), rel=0, abs=1e-9)
+    assert posterior.means[0] == pytest.approx(mean, rel=1e-11)
+    assert posterior.variances[0] == pytest.approx(mass @ (x - mean) ** 2 / mass.sum(), rel=1e-9)
+    assert posterior.tilted.log_sum_of_products == pytest.approx(weights.max() + np.log(mass.sum()), rel=0, abs=1e-9)
 
 
 def test_one_cell_far_wider_than_all_others_together():
     """Sums of the small cells decide; the wide one takes what they leave."""
     z = np.array([7e5, 1e5 + 20.0, 1e5 - 25.5, 1e5 + 15.0])
     scale = np.array([2e4, 3.0, 1.0, 2.0])
-    law = RowPosterior(
+    posterior = RowPosterior(
         alpha=np.ones(4), total=10**6, log_likelihood=lambda x, i: -((z[i] - x) ** 2) / (2 * scale[i] ** 2)
     )
-    assert isinstance(law.tilted.sums, Inversion)
-    small = Convolution(law.tilted.cells, 10**6)
-    reference = TiltedCells(law.tilted.cells, 10**6, small)
-    np.testing.assert_allclose(law.means, reference.marginals.means, rtol=1e-10)
-    np.testing.assert_allclose(law.variances, reference.marginals.variances, rtol=1e-8)
+    assert isinstance(posterior.tilted.sums, Inversion)
+    small = Convolution(posterior.tilted.cells, 10**6)
+    reference = TiltedCells(posterior.tilted.cells, 10**6, small)
+    np.testing.assert_allclose(posterior.means, reference.marginals.means, rtol=1e-10)
+    np.testing.assert_allclose(posterior.variances, reference.marginals.variances, rtol=1e-8)
 
 
 @pytest.mark.parametrize("r", [1e-4, 10.0])
 @pytest.mark.parametrize("d", [2, 10, 50])
 def test_ten_million_records_take_little_memory(d, r):
-    law = released(d, 10**7, r, 1.0, 5)
+    posterior = released(d, 10**7, r, 1.0, 5)
     tracemalloc.start()
-    means = law.means
+    means = posterior.means
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50e6
@@ -101,19 +103,19 @@ def test_ten_million_records_take_little_memory(d, r):
 
 
 def test_one_noisy_cell_of_a_binary_table():
-    law = RowPosterior(
+    posterior = RowPosterior(
         alpha=[1.0, 2.0], total=30, log_likelihood=lambda x, i: np.where(i == 0, -np.abs(11 - x) / 3, 0.0)
     )
     x = np.arange(31)
     logs = gammaln(x + 1) - gammaln(x + 1) + gammaln(32 - x) - gammaln(31 - x) - np.abs(11 - x) / 3
     mass = np.exp(logs - logs.max())
-    assert law.means[0] == pytest.approx(mass @ x / mass.sum(), rel=1e-12)
+    assert posterior.means[0] == pytest.approx(mass @ x / mass.sum(), rel=1e-12)
 
 
 def test_narrow_noise_among_many_numbers_is_found():
     z = np.array([4_123_456.4, 5_000_000.0, 876_543.9])
-    law = RowPosterior(alpha=np.full(3, 1e-3), total=10**7, log_likelihood=geometric(z, 1.0))
-    np.testing.assert_allclose(law.means, z, atol=1.5)
+    posterior = RowPosterior(alpha=np.full(3, 1e-3), total=10**7, log_likelihood=geometric(z, 1.0))
+    np.testing.assert_allclose(posterior.means, z, atol=1.5)
 
 
 def vague(total, r, alpha=1.0):
@@ -124,15 +126,15 @@ def vague(total, r, alpha=1.0):
 
 def test_a_million_records_that_hardly_anything_is_known_of():
     """Against the sum over the first cell, of the plain sums over the other two, at every ten thousandth count."""
-    law = vague(10**6, 1e-5)
-    assert isinstance(law.tilted.sums, Fourier)
-    others = RowPosterior(alpha=np.ones(2), total=10**6, log_likelihood=lambda x, i: law.log_likelihood(x, i + 1))
+    posterior = vague(10**6, 1e-5)
+    assert isinstance(posterior.tilted.sums, Fourier)
+    others = RowPosterior(alpha=np.ones(2), total=10**6, log_likelihood=lambda x, i: posterior.log_likelihood(x, i + 1))
     counts = np.arange(5000, 10**6, 10_000)
-    logs = law.log_weight(counts.astype(float), np.zeros(len(counts), dtype=int))
+    logs = posterior.log_weight(counts.astype(float), np.zeros(len(counts), dtype=int))
     logs += [others.at(10**6 - int(x)).tilted.log_sum_of_products for x in counts]
     mass = np.exp(logs - logs.max())
-    assert law.means[0] == pytest.approx(mass @ counts / mass.sum(), rel=1e-3)
-    assert law.tilted.log_sum_of_products == pytest.approx(logs.max() + np.log(mass.sum() * 1e4), abs=1e-3)
+    assert posterior.means[0] == pytest.approx(mass @ counts / mass.sum(), rel=1e-3)
+    assert posterior.tilted.log_sum_of_products == pytest.approx(logs.max() + np.log(mass.sum() * 1e4), abs=1e-3)
 
 
 def test_what_is_too_wide_is_refused_and_the_ways_out_work():
@@ -140,8 +142,8 @@ def test_what_is_too_wide_is_refused_and_the_ways_out_work():
     with pytest.raises(ArgumentError, match="larger parameters, or merge"):
         vague(10**7, 1e-6).means  # noqa: B018
     merged = RowPosterior(alpha=[1.0, 2.0], total=10**7, log_likelihood=dirichlet([0.5, 0.5], 1e-6, [1.0, 2.0]))
-    for law in (merged, vague(10**7, 1e-6, alpha=60.0)):
-        assert law.means.sum() == pytest.approx(1e7)
+    for posterior in (merged, vague(10**7, 1e-6, alpha=60.0)):
+        assert posterior.means.sum() == pytest.approx(1e7)
 
 
 def bounded_cells():

@@ -14,7 +14,7 @@ from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 from pymc_dirdp.inference.tree import Cells, Group, Spread
 
 from . import goldens
-from .laws import PRIOR, brute_force, dirichlet, drawn, geometric, of_private_total, of_rows, row, simulated
+from .posteriors import PRIOR, brute_force, dirichlet, drawn, geometric, of_private_total, of_rows, row, simulated
 
 MOST = 12
 TOTALS = np.arange(MOST + 1)
@@ -25,58 +25,58 @@ def factor(totals):
     return gammaln(0.3 * totals + PRIOR.sum())
 
 
-def evidences(law, least=0):
-    return np.array([brute_force(law, n)[2] if n >= least else -np.inf for n in TOTALS])
+def evidences(posterior, least=0):
+    return np.array([brute_force(posterior, n)[2] if n >= least else -np.inf for n in TOTALS])
 
 
-def log_evidences(law, low, high):
-    group = Group(Cells(law))
+def log_evidences(posterior, low, high):
+    group = Group(Cells(posterior))
     group.start(total=(low + high) // 2)
-    return group.logs(low, high) + law.log_normaliser(np.arange(low, high + 1.0))
+    return group.logs(low, high) + posterior.log_normaliser(np.arange(low, high + 1.0))
 
 
 @pytest.mark.parametrize("name", ["dirichlet", "geometric", "far away", "sharp"])
 def test_evidence_for_every_total(name):
-    law = row(name, total=MOST)
-    np.testing.assert_allclose(log_evidences(law, 0, MOST), evidences(law), rtol=1e-12, atol=1e-10)
+    posterior = row(name, total=MOST)
+    np.testing.assert_allclose(log_evidences(posterior, 0, MOST), evidences(posterior), rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize("total", [4000, 60_000])
 def test_one_band_of_totals_continues_the_other(total):
     """Bands with tilts of their own against a tilt for each total."""
-    law = RowPosterior(alpha=np.ones(3), total=total, log_likelihood=dirichlet([0.5, 0.3, 0.2], 0.1, np.ones(3)))
-    found = log_evidences(law, total // 2, total)
+    posterior = RowPosterior(alpha=np.ones(3), total=total, log_likelihood=dirichlet([0.5, 0.3, 0.2], 0.1, np.ones(3)))
+    found = log_evidences(posterior, total // 2, total)
     totals = np.random.default_rng(1).integers(total // 2, total, 6)
-    expected = [law.at(int(n)).log_evidence for n in totals]
+    expected = [posterior.at(int(n)).log_evidence for n in totals]
     np.testing.assert_allclose(found[totals - total // 2], expected, rtol=0, atol=1e-8)
 
 
 def test_totals_that_are_some_thousand_nats_less_probable():
-    law = RowPosterior(alpha=np.ones(3), total=300, log_likelihood=geometric(np.array([150.0, 40.0, 9.0]), 0.05))
+    posterior = RowPosterior(alpha=np.ones(3), total=300, log_likelihood=geometric(np.array([150.0, 40.0, 9.0]), 0.05))
     totals = np.array([0, 150, 199, 240, 300])
-    expected = [law.at(int(n)).log_evidence for n in totals]
+    expected = [posterior.at(int(n)).log_evidence for n in totals]
     assert min(expected) < -1000
-    np.testing.assert_allclose(log_evidences(law, 0, 300)[totals], expected, rtol=1e-12)
+    np.testing.assert_allclose(log_evidences(posterior, 0, 300)[totals], expected, rtol=1e-12)
 
 
 def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
     """A run of totals went further than the wide cell had been kept: the evidence was wrong by a factor of up to 27."""
     for y in ([0.995, 0.0025, 0.0025], [0.9995, 0.0003, 0.0002]):
-        law = RowPosterior(alpha=np.ones(3), total=100_000, log_likelihood=dirichlet(y, 0.1, np.ones(3)))
+        posterior = RowPosterior(alpha=np.ones(3), total=100_000, log_likelihood=dirichlet(y, 0.1, np.ones(3)))
         totals = np.arange(58_000, 62_001, 400)
-        expected = [law.at(int(n)).log_evidence for n in totals]
-        np.testing.assert_allclose(log_evidences(law, 58_000, 62_000)[::400], expected, rtol=0, atol=1e-9)
+        expected = [posterior.at(int(n)).log_evidence for n in totals]
+        np.testing.assert_allclose(log_evidences(posterior, 58_000, 62_000)[::400], expected, rtol=0, atol=1e-9)
 
 
-def of_total(law, log_prior):
-    logs = evidences(law) + factor(TOTALS) + log_prior(TOTALS)
+def of_total(posterior, log_prior):
+    logs = evidences(posterior) + factor(TOTALS) + log_prior(TOTALS)
     return logs, np.exp(logs - logsumexp(logs))
 
 
 def test_a_private_total():
-    law = row("dirichlet", total=MOST)
-    root = of_private_total(law, lambda n: -n / 5, factor)
-    logs, mass = of_total(law, lambda n: -n / 5)
+    posterior = row("dirichlet", total=MOST)
+    root = of_private_total(posterior, lambda n: -n / 5, factor)
+    logs, mass = of_total(posterior, lambda n: -n / 5)
     evidence, total = root.distribution
     assert evidence == pytest.approx(logsumexp(logs), abs=1e-10)
     np.testing.assert_allclose(total.values[0], mass[total.low :], rtol=1e-9)
@@ -85,8 +85,8 @@ def test_a_private_total():
     seen = np.bincount(counts.sum(axis=1), minlength=MOST + 1)
     assert chisquare(seen, 50_000 * mass).pvalue > 1e-6
     # With a flat prior of the total these draws would not do.
-    assert chisquare(seen, 50_000 * of_total(law, lambda n: 0 * n)[1]).pvalue < 1e-6
-    tables = [brute_force(law, n) for n in TOTALS]
+    assert chisquare(seen, 50_000 * of_total(posterior, lambda n: 0 * n)[1]).pvalue < 1e-6
+    tables = [brute_force(posterior, n) for n in TOTALS]
     for cell, found in enumerate(root.group.given(total)):
         every = [np.bincount(x[:, cell].astype(int), np.exp(log), MOST + 1) for x, log, _ in tables]
         expected = (mass @ every)[found.low : found.low + found.values.shape[1]]
@@ -151,9 +151,9 @@ def test_larger_rows_are_near_the_truth(total):
 
 def test_rows_that_are_nearly_empty_are_drawn_too():
     """A release with little in it leaves every total open. Proposals for 350 records are next to never an empty row."""
-    law = RowPosterior(alpha=np.ones(4), total=700, log_likelihood=lambda counts, cells: 1e-5 * counts)
+    posterior = RowPosterior(alpha=np.ones(4), total=700, log_likelihood=lambda counts, cells: 1e-5 * counts)
     totals = np.concatenate([np.zeros(20, dtype=np.int64), [1, 2, 3], np.full(200, 300)])
-    group = Group(Cells(law))
+    group = Group(Cells(posterior))
     group.start(total=300)
     counts, acceptance = group.draw(totals, np.random.default_rng(1))
     np.testing.assert_array_equal(counts.sum(axis=1), totals)
@@ -168,9 +168,9 @@ def test_totals_next_to_those_that_no_table_has():
         distance = np.abs(middle[cells] - counts)
         return np.where(distance <= 300, -distance / 10, -np.inf)
 
-    law = RowPosterior(alpha=alpha, total=20_000, log_likelihood=log_likelihood)
+    posterior = RowPosterior(alpha=alpha, total=20_000, log_likelihood=log_likelihood)
     with np.errstate(divide="raise", over="raise", invalid="raise"):
-        mean, sd = of_private_total(law).distribution[1].part(0).mean_and_sd
+        mean, sd = of_private_total(posterior).distribution[1].part(0).mean_and_sd
     sums = np.ones(1)
     for i in range(3):
         weights = log_likelihood(x, np.full(len(x), i)) + gammaln(x + alpha[i]) - gammaln(x + 1)
@@ -187,16 +187,18 @@ def test_what_no_table_can_have_given_is_an_error_and_soon():
         return np.where(counts == 7.0 + 0 * cells, 0.0, -np.inf)
 
     # Three cells of seven records, and a total of at most twenty.
-    law = RowPosterior(alpha=np.ones(3), total=20, log_likelihood=nowhere)
+    posterior = RowPosterior(alpha=np.ones(3), total=20, log_likelihood=nowhere)
     with pytest.raises(ArgumentError, match="No table of counts"):
-        _ = of_private_total(law).distribution
+        _ = of_private_total(posterior).distribution
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_likelihood_that_is_no_number_is_refused(bad):
-    law = RowPosterior(alpha=np.ones(2), total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
+    posterior = RowPosterior(
+        alpha=np.ones(2), total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i
+    )
     with pytest.raises(ArgumentError, match="log-likelihood"):
-        _ = of_private_total(law).distribution
+        _ = of_private_total(posterior).distribution
 
 
 @pytest.mark.parametrize("kind", [Convolution, Fourier, Inversion])
@@ -229,8 +231,8 @@ def test_the_search_for_modes_and_windows():
 
 
 def test_a_distribution_without_its_ends():
-    law = Spread(5, np.array([1e-15, 0.2, 0.5, 0.3, 1e-15]))
-    kept = law.trimmed(1e-12)
+    posterior = Spread(5, np.array([1e-15, 0.2, 0.5, 0.3, 1e-15]))
+    kept = posterior.trimmed(1e-12)
     assert (kept.low, kept.values.tolist()) == (6, [0.2, 0.5, 0.3])
 
 
@@ -241,7 +243,7 @@ def test_outputs_of_all_kinds_have_the_numbers_that_other_sums_had():
     for name, case in goldens.cases():
         if case[2] > 300:
             continue
-        for table, numbers in goldens.told(goldens.law_of_case(*case)).items():
+        for table, numbers in goldens.told(goldens.posterior_of_case(*case)).items():
             for field, values in recorded[name][table].items():
                 # Standard deviations of shares were less exact than what they are compared with.
                 loose = 3e-8 if field.startswith("share") else 1e-9

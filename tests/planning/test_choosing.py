@@ -52,8 +52,8 @@ def exact_errors(mechanism, prior, n_records, tables, rng):
     for _ in range(tables):
         x = rng.multinomial(n_records, rng.dirichlet(prior))
         (row,) = mechanism.row_likelihoods(mechanism.releases(x, 1, sampler="fast", random_seed=rng)[0])
-        law = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.of_cells)
-        found.append(dirichlet_log_score(prior + x, prior + law.means))
+        posterior = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.of_cells)
+        found.append(dirichlet_log_score(prior + x, prior + posterior.means))
     return np.array(found)
 
 

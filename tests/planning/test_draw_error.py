@@ -277,7 +277,7 @@ def outside(p, u, eta):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_two_categories_are_a_beta_law(seed):
+def test_two_categories_are_a_beta_distribution(seed):
     rng = np.random.default_rng(seed)
     for _ in range(60):
         p = rng.dirichlet([1, 1])

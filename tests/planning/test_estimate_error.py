@@ -21,7 +21,7 @@ from pymc_dirdp.planning.estimate_error import estimate_error, estimated_shares
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.guarantees import ApproxDP
 
-from ..inference.laws import drawn, of_rows
+from ..inference.posteriors import drawn, of_rows
 
 
 def errors(parameters, estimate):
@@ -39,8 +39,8 @@ def simulated(mechanism, prior, n_records, tables, rng):
     for _ in range(tables):
         x = rng.multinomial(n_records, rng.dirichlet(prior))
         (row,) = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
-        law = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.of_cells)
-        found.append(errors(prior + x, (prior + law.means) / (prior.sum() + n_records)))
+        posterior = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.of_cells)
+        found.append(errors(prior + x, (prior + posterior.means) / (prior.sum() + n_records)))
     return np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(tables)
 
 
@@ -81,8 +81,8 @@ def test_rows_of_unknown_size_are_read_as_they_are_analysed():
         totals = rng.multinomial(n_records, rng.dirichlet(np.ones(3)))
         x = np.stack([rng.multinomial(n, rng.dirichlet(np.ones(4))) for n in totals])
         rows = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
-        laws = [RowPosterior(alpha=np.ones(4), total=n_records, log_likelihood=row.of_cells) for row in rows]
-        counts = drawn(*of_rows(laws, n_records, log_factors=[row.of_total for row in rows]), 400, rng)
+        posteriors = [RowPosterior(alpha=np.ones(4), total=n_records, log_likelihood=row.of_cells) for row in rows]
+        counts = drawn(*of_rows(posteriors, n_records, log_factors=[row.of_total for row in rows]), 400, rng)
         parameters = np.stack(counts, axis=1) + 1.0
         exact.append(errors(x + 1.0, (parameters / parameters.sum(axis=-1, keepdims=True)).mean(axis=0)))
     kl, squared = np.mean(exact, axis=0)
@@ -123,7 +123,7 @@ def test_it_is_a_number_at_the_ends_of_its_domain(prior, n_records):
             assert 0 < found.share < 1
 
 
-def test_without_records_or_a_known_law_there_is_no_number():
+def test_without_records_or_a_known_distribution_there_is_no_number():
     assert estimate_error(GeometricMechanism(np.ones(3), 1.0), np.ones(3), 0) is None
     hellinger = HellingerMechanism(np.ones(2), 2000, 1.0)
     assert estimate_error(hellinger, np.ones(2), 2000) is None
@@ -161,9 +161,9 @@ def test_an_urn_of_two_cells_against_all_its_outputs(steps):
     of_counts = stats.betabinom(n, *prior).pmf(x)
     parameters = mechanism.alpha + mechanism.r * np.stack([x, n - x], axis=-1)
     c = np.arange(steps + 1)
-    law = np.stack([stats.betabinom(steps, a, b).pmf(c) for a, b in parameters])
+    pmf = np.stack([stats.betabinom(steps, a, b).pmf(c) for a, b in parameters])
     best = (prior[0] + x) / (prior.sum() + n)
-    joint = of_counts[:, None] * law
+    joint = of_counts[:, None] * pmf
     estimate = best @ joint / joint.sum(axis=0)
     squared = (joint * (best[:, None] - estimate) ** 2).sum() + of_counts @ (best * (1 - best) / (prior.sum() + n + 1))
     found = estimate_error(mechanism, prior, n)

@@ -24,7 +24,7 @@ def test_reference_values():
         assert dirichlet_kl(case["u"], case["v"]) == pytest.approx(float(case["value"]), rel=1e-9)
 
 
-def test_dirichlet_kl_of_equal_laws_is_zero_and_of_near_ones_does_not_cancel():
+def test_dirichlet_kl_of_equal_distributions_is_zero_and_of_near_ones_does_not_cancel():
     u = np.array([3.0, 5.0])
     assert dirichlet_kl(u, u) == 0
     # Second order: the Fisher information times half the squared step.
@@ -38,14 +38,14 @@ def test_dirichlet_kl_of_equal_laws_is_zero_and_of_near_ones_does_not_cancel():
 @pytest.mark.parametrize(
     ("n", "a", "b"), [(3, 1, 1), (300, 0.5, 1.5), (5000, 0.01, 3), (20_000, 50, 150), (3000, 1e4, 2)]
 )
-def test_the_law_of_a_count_is_beta_binomial(n, a, b):
-    law = count_distribution(np.array([a, b]), n)
+def test_the_distribution_of_a_count_is_beta_binomial(n, a, b):
+    distribution = count_distribution(np.array([a, b]), n)
     k = np.arange(n + 1)
     weights = stats.betabinom(n, a, b).pmf(k)
-    first = law.priors == a if a != b else np.ones(law.priors.shape, dtype=bool)
+    first = distribution.priors == a if a != b else np.ones(distribution.priors.shape, dtype=bool)
     for f in (lambda x: x, lambda x: np.log(x + 0.3), lambda x: 1 / (x + 1)):
         expected = (weights / weights.sum()) @ f(k) * (1 if a != b else 2)
-        assert law.weights[first] @ f(law.counts[first]) == pytest.approx(expected, rel=1e-8)
+        assert distribution.weights[first] @ f(distribution.counts[first]) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -49,17 +49,17 @@ def on_a_grid(n, prior, epsilon, delta, points=120):
     p = (x / n)[:, None]
     cost = weights[:, None] * (rel_entr(p, ys) + rel_entr(1 - p, 1 - ys))
     pairs = [(k, k + 1) for k in range(n)] + [(k + 1, k) for k in range(n)]
-    laws, excesses = (n + 1) * points, len(pairs) * points
-    upper, bounds = np.zeros((excesses + len(pairs), laws + excesses)), np.zeros(excesses + len(pairs))
+    probabilities, excesses = (n + 1) * points, len(pairs) * points
+    upper, bounds = np.zeros((excesses + len(pairs), probabilities + excesses)), np.zeros(excesses + len(pairs))
     for i, (first, second) in enumerate(pairs):
         for j in range(points):
             row = i * points + j
             upper[row, first * points + j] = 1
             upper[row, second * points + j] = -math.exp(epsilon)
-            upper[row, laws + row] = -1
-        upper[excesses + i, laws + i * points : laws + (i + 1) * points] = 1
+            upper[row, probabilities + row] = -1
+        upper[excesses + i, probabilities + i * points : probabilities + (i + 1) * points] = 1
         bounds[excesses + i] = delta
-    sums = np.zeros((n + 1, laws + excesses))
+    sums = np.zeros((n + 1, probabilities + excesses))
     for k in range(n + 1):
         sums[k, k * points : (k + 1) * points] = 1
     costs = np.concatenate([cost.ravel(), np.zeros(excesses)])
@@ -83,10 +83,10 @@ def test_another_programme_agrees(n, prior, epsilon, delta):
 def test_geometric_noise_with_the_posterior_mean_reaches_it(n, prior, epsilon):
     """Outputs below 0 say what 0 says, and those above n what n says."""
     x, q = np.arange(n + 1), math.exp(-epsilon)
-    law = (1 - q) / (1 + q) * q ** np.abs(x - x[:, None])
-    law[:, [0, -1]] /= 1 - q
+    channel = (1 - q) / (1 + q) * q ** np.abs(x - x[:, None])
+    channel[:, [0, -1]] /= 1 - q
     logs = betaln(x + prior[0], n - x + prior[1]) - betaln(x + 1, n - x + 1)
-    joint = (np.exp(logs) / np.exp(logs).sum())[:, None] * law
+    joint = (np.exp(logs) / np.exp(logs).sum())[:, None] * channel
     mass, mean = joint.sum(axis=0), x / n @ joint / joint.sum(axis=0)
     reached = sum(joint[k] @ (rel_entr(k / n, mean) + rel_entr(1 - k / n, 1 - mean)) for k in x)
     assert mass.sum() == pytest.approx(1)

@@ -82,14 +82,14 @@ def flat(drawn):
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("put_out", [geometric, draws, fast_draw])
-def test_the_law_is_that_of_all_tables(put_out, adjacency):
+def test_the_posterior_is_that_of_all_tables(put_out, adjacency):
     private = adjacency == "add-remove"
     outputs = tables(put_out, adjacency)
     beliefs = {name: Beliefs(n_prior=8 if private else None) for name in outputs}
-    law = Posteriors(outputs, beliefs, "y")
+    posterior = Posteriors(outputs, beliefs, "y")
     x, probabilities, evidence = brute_force(outputs, 8 if private else 6, None if private else 6)
-    assert law.log_evidence == pytest.approx(evidence, abs=1e-7 if put_out is draws else 1e-9)
-    drawn = law.draw(20_000, np.random.default_rng(1))
+    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-7 if put_out is draws else 1e-9)
+    drawn = posterior.draw(20_000, np.random.default_rng(1))
     assert list(drawn) == list(PRIORS)
     for name in ("f", "g"):
         np.testing.assert_array_equal(drawn[name].counts.sum(axis=2), drawn["y"].counts)
@@ -106,7 +106,7 @@ def test_the_law_is_that_of_all_tables(put_out, adjacency):
     assert p_of(flat(drawn)) > 1e-6
     separate = Posteriors(outputs, beliefs).draw(20_000, np.random.default_rng(1))
     assert p_of(flat(separate)) < 1e-6
-    found = law.estimate([0.8])
+    found = posterior.estimate([0.8])
     means = probabilities @ x
     sds = np.sqrt(probabilities @ x**2 - means**2)
     estimated = np.concatenate([found[name].count_means for name in PRIORS])
@@ -128,10 +128,10 @@ def test_a_promised_least_count_of_a_feature_holds_for_the_classes():
         mechanism = DirichletMechanism(prior, 0.8, min_count=1)
         values = mechanism.sample(counts[name], sampler="fast", random_seed=5)
         outputs[name] = MechanismOutput(mechanism, values, prior=prior, n_records=7, name=name, sampler="fast")
-    law = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
+    posterior = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
     x, probabilities, evidence = brute_force(outputs, 7, 7)
-    assert law.log_evidence == pytest.approx(evidence, abs=1e-9)
-    drawn = law.draw(2000, np.random.default_rng(1))
+    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-9)
+    drawn = posterior.draw(2000, np.random.default_rng(1))
     assert drawn["y"].counts.min() == 2
     assert min(drawn[name].counts.min() for name in outputs) == 1
     mean, sd = probabilities @ x[:, 0], np.sqrt(probabilities @ x[:, 0] ** 2 - (probabilities @ x[:, 0]) ** 2)
@@ -150,8 +150,8 @@ def test_many_records_are_as_certain_as_fewer():
             mechanism = GeometricMechanism(prior, 8.0)
             noisy = counts[name] + np.resize([3, -5, 8, 2], prior.shape)
             outputs[name] = MechanismOutput(mechanism, noisy, prior=prior, n_records=total, name=name)
-        law = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
-        return law.estimate([0.5])["y"].count_sds[0], law.estimate([0.5])["y"].count_means[0] - total / 2
+        posterior = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
+        return posterior.estimate([0.5])["y"].count_sds[0], posterior.estimate([0.5])["y"].count_means[0] - total / 2
 
     np.testing.assert_allclose(relative(4000), relative(5000), atol=0.02)
 

@@ -77,27 +77,27 @@ LIKELIHOODS = {
 }
 
 
-def estimate(law, prob=(0.5, 0.8, 0.95)):
+def estimate(posterior, prob=(0.5, 0.8, 0.95)):
     """That of a row with a public total."""
-    row = KnownRows(law.alpha[None], np.array([law.total]), law.tilted.marginals)
-    return estimate_of_rows([row], prob, law.log_evidence)
+    row = KnownRows(posterior.alpha[None], np.array([posterior.total]), posterior.tilted.marginals)
+    return estimate_of_rows([row], prob, posterior.log_evidence)
 
 
 def row(name, total=12, least=0, alpha=ALPHA, **options):
     return RowPosterior(alpha=alpha, total=total, log_likelihood=LIKELIHOODS[name], least=least, **options)
 
 
-def brute_force(law, total=None):
+def brute_force(posterior, total=None):
     """All tables, their log-probabilities given the output, and the log-evidence, without any of the library's sums."""
-    total, d = law.total if total is None else total, len(law.alpha)
+    total, d = posterior.total if total is None else total, len(posterior.alpha)
     tables = np.array([x for x in itertools.product(range(total + 1), repeat=d) if sum(x) == total])
-    tables = tables[tables.min(axis=1) >= law.least]
-    a0 = law.alpha.sum()
+    tables = tables[tables.min(axis=1) >= posterior.least]
+    a0 = posterior.alpha.sum()
     logs = gammaln(total + 1) + gammaln(a0) - gammaln(total + a0) + np.zeros(len(tables))
     for i in range(d):
         x = tables[:, i].astype(float)
-        logs += gammaln(x + law.alpha[i]) - gammaln(x + 1) - gammaln(law.alpha[i])
-        logs += law.log_likelihood(x, np.full(len(x), i))
+        logs += gammaln(x + posterior.alpha[i]) - gammaln(x + 1) - gammaln(posterior.alpha[i])
+        logs += posterior.log_likelihood(x, np.full(len(x), i))
     return tables, logs - logsumexp(logs), float(logsumexp(logs))
 
 
@@ -111,13 +111,13 @@ def nothing(totals):
     return 0 * totals
 
 
-def of_private_total(law, log_prior=nothing, log_factor=nothing):
+def of_private_total(posterior, log_prior=nothing, log_factor=nothing):
     """The root of the tree of one row whose total is private."""
 
     def log_weight(n):
-        return log_prior(n) + law.log_normaliser(n) + log_factor(n)
+        return log_prior(n) + posterior.log_normaliser(n) + log_factor(n)
 
-    return Root(Group(Cells(law)), log_weight, most=law.total)
+    return Root(Group(Cells(posterior)), log_weight, most=posterior.total)
 
 
 def of_rows(rows, total, row_prior=None, log_factors=None):
@@ -127,7 +127,7 @@ def of_rows(rows, total, row_prior=None, log_factors=None):
         total=total,
         log_likelihood=lambda counts, cells: np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells))),
     )
-    groups, factors = [Group(Cells(law)) for law in rows], log_factors or [nothing] * len(rows)
+    groups, factors = [Group(Cells(posterior)) for posterior in rows], log_factors or [nothing] * len(rows)
 
     def node(i):
         def log_weight(n):
@@ -150,15 +150,17 @@ def tabulated(log_likelihood):
     return lambda counts, cells: table[cells, np.asarray(counts, dtype=np.int64)]
 
 
-def draw(law, draws, rng):
+def draw(posterior, draws, rng):
     """Draws of counts and shares of one row with a known total."""
-    counts, acceptance = draw_counts(law.tilted, np.full(draws, law.total), rng)
-    return Draws(counts, draw_shares(counts, law.alpha, rng), acceptance)
+    counts, acceptance = draw_counts(posterior.tilted, np.full(draws, posterior.total), rng)
+    return Draws(counts, draw_shares(counts, posterior.alpha, rng), acceptance)
 
 
-def log_probability(law, counts):
+def log_probability(posterior, counts):
     """Logarithm of the probability of whole rows of counts given the output."""
     x = np.asarray(counts, dtype=np.float64)
-    possible = (x.sum(axis=-1) == law.total) & np.all((x >= law.least) & (x == np.floor(x)), axis=-1)
-    weights = law.log_weight(np.where(possible[..., None], x, float(law.least)), np.arange(len(law.alpha)))
-    return np.where(possible, weights.sum(axis=-1) - law.tilted.log_sum_of_products, -np.inf)
+    possible = (x.sum(axis=-1) == posterior.total) & np.all((x >= posterior.least) & (x == np.floor(x)), axis=-1)
+    weights = posterior.log_weight(
+        np.where(possible[..., None], x, float(posterior.least)), np.arange(len(posterior.alpha))
+    )
+    return np.where(possible, weights.sum(axis=-1) - posterior.tilted.log_sum_of_products, -np.inf)
