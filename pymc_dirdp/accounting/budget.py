@@ -30,6 +30,7 @@ __all__ = [
     "kept_rules",
     "largest_admitted",
     "tightest",
+    "together",
     "unit_at",
     "without_reservation",
 ]
@@ -349,8 +350,8 @@ def without_reservation(place: str, position: Position, number: int | None) -> P
         return position.giving_back(number)
     still = ", ".join(map(str, position.reservations)) or "none"
     raise ArgumentError(
-        f"Entry {number} of {place[0].lower()}{place[1:]} is no reservation that can be used. Open: {still}. Make one "
-        "by ledger.reserve(...), or leave using() out."
+        f"Entry {number} of {place[0].lower()}{place[1:]} is no open reservation. Open are: {still}. Make one by "
+        "ledger.reserve(...), or leave using() out."
     )
 
 
@@ -374,14 +375,17 @@ def admitted(place: str, header: Header, position: Position, cost: Cost, guarant
     before = _amounts_by_rule(place, header, position)
     if fixed is not None and fixed not in after and position.first is not None:
         raise BudgetError(
-            f"This ledger adds up by the rule {fixed!r}, and the release has no finite cost there. State it as the "
-            "ledger's own kind of guarantee, or pass the mechanism."
+            f"Pass mechanism=, or state the release as {type(header.limit).__name__}: its cost does not follow from "
+            f"its guarantee alone, because this ledger adds up by the rule {fixed!r}."
         )
     if not after:
-        raise ArgumentError("The guarantee of this release says nothing about what the limit adds up.")
+        raise ArgumentError(
+            f"Pass mechanism=, or state the release as {type(header.limit).__name__}, as the limit: {guarantee} alone "
+            f"does not imply a bound on {header.limit.measure}, which this ledger adds up."
+        )
     rule = fixed or tightest(after)
     if not all(amount.within for amount in after[rule]):
-        raise BudgetError(refusal(before.get(rule, ()), after[rule], guarantee, rule))
+        raise BudgetError(refusal(before.get(rule, ()), after[rule]))
     return rule if header.adaptive else None
 
 
@@ -420,6 +424,37 @@ def balance(place: str, header: Header, position: Position) -> tuple[str | None,
     fixed, amounts = _fixed_rule(header, position), _amounts_by_rule(place, header, position)
     rule = fixed or tightest(amounts)
     return (rule if position.first is not None else fixed), amounts[rule]
+
+
+def together(place: str, header: Header, position: Position) -> Guarantee:
+    """What all entries keep together, which is the limit or a tighter guarantee of its kind, or a pure one.
+
+    Where releases were chosen after seeing others, no sum of divergences or deltas is known to be a guarantee by
+    itself (Rogers et al. 2016), so the limit is said. Pure losses are bounded output by output, so their sum always is.
+    """
+    limit, totals = header.limit, position.totals
+    if position.first is None:
+        return limit
+    epsilon = totals.sum("epsilon")
+    if epsilon and (limit.is_pure or (limit.stated_delta and totals.sum("delta") == 0)):
+        pure = PureDP(epsilon=_not_below(epsilon))
+        if pure.epsilon <= limit.budget:
+            return pure
+    if header.adaptive:
+        return limit
+    rule, (spent, *others) = balance(place, header, position)
+    if not spent.spent:
+        return limit
+    budget = _not_below(spent.spent)
+    if rule == "basic" and others[0].spent:
+        return ApproxDP(epsilon=budget, delta=_not_below(others[0].spent))
+    return limit.with_budget(budget)
+
+
+def _not_below(value: Decimal) -> float:
+    """The least double that is not below, as both are written."""
+    found = float(value)
+    return found if as_decimal(found) >= value else math.nextafter(found, math.inf)
 
 
 def _fixed_rule(header: Header, position: Position) -> str | None:

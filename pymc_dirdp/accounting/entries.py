@@ -31,6 +31,7 @@ __all__ = [
     "Terms",
     "Totals",
     "Transaction",
+    "added_up",
     "as_decimal",
     "chained",
     "footing",
@@ -128,6 +129,11 @@ class Header:
     adaptive: bool
     adjacency: str
     unit: str | None = None
+
+    def __str__(self) -> str:
+        fixed = "" if self.adaptive else "; releases fixed in advance"
+        unit = "" if self.unit is None else f"; unit {self.unit}"
+        return f"{self.limit}, {self.adjacency}{fixed}{unit}"
 
 
 @final
@@ -467,14 +473,12 @@ COLUMNS = ("number", "recorded", "what", "guarantee")
 
 def heading(header: Header, entries: Sequence[Entry]) -> list[str]:
     """What the ledger is for, and what has to be true for the sum of its guarantees to hold."""
-    fixed = "" if header.adaptive else "; releases fixed in advance"
-    unit = "" if header.unit is None else f"; unit {header.unit}"
     numbers: dict[str, list[int]] = {}
     for entry in entries:
         for assumption in entry.terms.assumptions:
             numbers.setdefault(assumption, []).append(entry.number)
     assumed = [f"Assumed: {text} ({_ranges(which)})." for text, which in numbers.items()]
-    return [f"Ledger of {header.limit}, {header.adjacency}{fixed}{unit}", *assumed]
+    return [f"Ledger of {header}", *assumed]
 
 
 def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -499,25 +503,32 @@ def unused(entries: Sequence[Entry]) -> list[str]:
     return [f"of it reserved: {_ranges(still)}"] if still else []
 
 
-def footing(rule: str | None, amounts: Sequence[Amount], limit: Guarantee) -> list[str]:
-    """What is spent and left, how it is added up, and what all of it guarantees.
-
-    No sum of what was spent is a guarantee by itself where releases were chosen after seeing others; the limit is one.
-    """
+def footing(rule: str | None, amounts: Sequence[Amount], together: Guarantee) -> list[str]:
+    """What is spent and left, what all of it guarantees, and how it is added up."""
     lines = [f"{amount.label}: {_shown(amount)}" for amount in amounts]
     if rule and all(amount.within for amount in amounts):
-        lines.append(f"All of this together keeps {limit}, added up by the rule {rule!r}.")
+        lines.append(f"All of this together keeps {together}: {added_up(rule, together)}.")
     return lines
 
 
-def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guarantee, rule: str) -> str:
-    """The message that says why a release does not fit."""
+def added_up(rule: str, together: Guarantee) -> str:
+    """How releases are added up to what they keep together, in words."""
+    return "epsilons are added" if together.is_pure else _ADDED.get(rule, f"losses are added, each as {rule}")
+
+
+_ADDED = {
+    "basic": "epsilons and deltas are added",
+    "divergences": "Rényi divergences at one order are added",
+    "best order": "Rényi divergences are added, at the order that suits best",
+    "optimal composition": "by the optimal composition of guarantees that were fixed in advance",
+}
+
+
+def refusal(before: Sequence[Amount], after: Sequence[Amount]) -> str:
+    """What is spent, and what would be."""
     now = "; ".join(f"{amount.label}: {_shown(amount)}" for amount in before)
     then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in after)
-    return (
-        f"A release of {guarantee} was asked for and does not fit, so nothing was recorded. Now {now}. With it {then} "
-        f"(added up by the rule {rule!r}). Ask for a tighter guarantee, or stop releasing data about these people."
-    )
+    return f"Now {now}. With it {then}."
 
 
 def _shown(amount: Amount) -> str:

@@ -16,6 +16,7 @@ from pymc_dirdp.accounting.budget import (
     cost_of,
     kept_rules,
     largest_admitted,
+    together,
     unit_at,
     without_reservation,
 )
@@ -164,6 +165,18 @@ class Ledger(Tabular):
     def composition_rule(self) -> str | None:
         """How releases are added up; None while several ways are open, before the first release."""
         return self._balance()[0]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What all entries keep together.
+
+        The limit, which also holds for releases that were chosen after seeing others; or less, where that is proved:
+        the sum of pure guarantees, or what fixed releases (`adaptive=False`) add up to. See
+        :func:`pymc_dirdp.statement`.
+        """
+        with self._store.transaction() as now:
+            position = now.position
+        return together(self._store.place, self._store.header, position)
 
     @property
     def head(self) -> str:
@@ -427,9 +440,13 @@ class Ledger(Tabular):
             # Here, because a search takes long and nobody else could write to the file meanwhile.
             with self._store.transaction() as now:
                 position = now.position
-            most = largest_admitted(self._store.place, self._store.header, position, guarantee)
-            left = "nothing" if most is None else f"{most} at most"
-            raise BudgetError(f"{error} Whatever its mechanism, {left} is left for one release of this kind.") from None
+            for like in (guarantee, self.limit):
+                if most := largest_admitted(self._store.place, self._store.header, position, like):
+                    way_out = f"{most} would fit, with any mechanism. Or stop releasing data about these people."
+                    break
+            else:
+                way_out = "Nothing is left: stop releasing data about these people."
+            raise BudgetError(f"{guarantee} does not fit, so nothing was recorded. {way_out} {error}") from None
 
     def _added(self, asked: "_Asked", cost: Cost, times: int) -> tuple[Entry, ...]:
         """The entries, added in one transaction."""
@@ -477,7 +494,7 @@ class Ledger(Tabular):
     def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         header, entries = self._store.header, self.entries()
         header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
-        return heading(header, entries), rows(entries), [*footing(*self._balance(), header.limit), *unused(entries)]
+        return heading(header, entries), rows(entries), [*footing(*self._balance(), self.guarantee), *unused(entries)]
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:

@@ -202,7 +202,7 @@ class Store:
         wanted = self.header if self.header.unit is not None else replace(self.header, unit=stored.unit)
         if wanted != (stored if stored.unit is not None else replace(stored, unit=wanted.unit)):
             raise LedgerError(
-                f"{self.place} is for {stored}, not {self.header}. Give another path, or open it for that."
+                f"{self.place} is for ({stored}), not for ({self.header}). Open it for that, or give another path."
             )
         return wanted
 

@@ -289,7 +289,7 @@ def statement(path: Path, *, as_json: bool) -> "Statement | str":
     """What can be printed under a published table, in Markdown or as an entry for a register."""
     from pymc_dirdp.releases.statement import statement as stated
 
-    found = stated(_opened(path))
+    found = stated(_declared_ledger(path) if path.suffix == ".toml" else _opened(path))
     return found.to_json() if as_json else found
 
 
@@ -306,20 +306,26 @@ def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, fo
     return found
 
 
-def verify(path: Path) -> "Verification":
+def verify(path: Path, *, full: bool = False) -> "Verification":
     """Whether the guarantee of a release follows from its file."""
     from pymc_dirdp.releases.verification import verify as verified
 
-    return verified(_opened(path))
+    found = verified(_opened(path))
+    return found.full if full else found
 
 
 def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
     """What was spent, after every entry was compared with its hash."""
-    facts = declared(declaration)
-    budget = _ledger(facts, new=new)
+    budget = _declared_ledger(declaration, new=new)
+    return f"{budget}\nHead: {budget.verify(head)}"
+
+
+def _declared_ledger(declaration: Path, *, new: bool = False) -> "Ledger":
+    """The ledger of a declaration, which has to have one."""
+    budget = _ledger(declared(declaration), new=new)
     if budget is None:
         raise ArgumentError(f"{declaration} has no section [ledger] with a path and a limit.")
-    return f"{budget}\nHead: {budget.verify(head)}"
+    return budget
 
 
 def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":

@@ -33,16 +33,6 @@ _ARGUMENT = re.compile(
 )
 
 
-# The last line of a report, as a command says it.
-_NEXT = {
-    "dirdp.sample(plan) draws the release; full=True says more": "dirdp release draws it",
-    "dirdp.analyse(release): posterior draws, credible intervals": "dirdp analyse: estimates with credible intervals",
-    "release['posterior'] holds one estimate; full=True says more": "dirdp statement; dirdp report --full says more",
-    "release['posterior'] holds the draws; full=True says more": "dirdp statement; dirdp report --full says more",
-    "print(dirdp.verify(release)) says why": "dirdp verify says why",
-}
-
-
 class _Parser(argparse.ArgumentParser):
     @override
     def error(self, message: str) -> NoReturn:
@@ -104,7 +94,10 @@ def _told(error: Exception) -> tuple[int, str]:
 
 
 def _as_commands(text: str) -> str:
-    for of_python, of_command in _NEXT.items():
+    """A result with its last line, what to do next, as a command."""
+    from pymc_dirdp.releases.wording import NEXT  # Help needs no release.
+
+    for of_python, of_command in (*NEXT.values(), ("print(dirdp.verify(release).full)", "dirdp verify --full")):
         text = text.replace(of_python, of_command)
     return text
 
@@ -179,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--full", action="store_true", help="five deltas, assumptions, arithmetic, every table")
 
     statement = add("statement", "the privacy statement to print under a published table, in Markdown")
-    statement.add_argument("path", type=Path, help="a release")
+    statement.add_argument("path", type=Path, help="a release; or a declaration, for all that its ledger holds")
     statement.add_argument("--json", action="store_true", dest="as_json", help="an entry for a register of deployments")
 
     analyse = add("analyse", "estimates from a release, with credible intervals that account for the privacy noise")
@@ -191,6 +184,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = add("verify", "recompute the privacy guarantee of a release from its file")
     verify.add_argument("path", type=Path, help="a release")
+    verify.add_argument("--full", action="store_true", help="what each check found, and what no file can show")
 
     ledger = add("ledger", "what was released under the budget of a declaration, checked entry by entry")
     ledger.add_argument("declaration", type=Path, help="a TOML file with a section [ledger]")

@@ -21,7 +21,7 @@ from pymc_dirdp.models.record_rows import jointly_observed
 from pymc_dirdp.models.without_data import refuse_free_variables
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.plan import plan
-from pymc_dirdp.releases.plan_types import Plan, PlannedTable
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
 __all__ = [
     "ModelRead",
@@ -183,12 +183,8 @@ def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) ->
                 held = counts[k].ravel()
                 held = np.append(held, 0) if held.size < np.prod(laid.shape) else held
                 held = held.reshape(laid.shape)
-            pm.Multinomial(_records_name(one), n=held.sum(axis=-1), p=p, observed=held)
+            pm.Multinomial(records_name(one.name), n=held.sum(axis=-1), p=p, observed=held)
     return tables
-
-
-def _records_name(one: Outcomes) -> str:
-    return f"{one.name}_records"
 
 
 def _made_up_totals(one: Outcomes, found: ModelRead, laid: Layout) -> Any:
@@ -207,7 +203,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
         "adjacency": said.relation,
         "contribution": found.said.contribution,
         "public_n": [
-            _records_name(one)
+            records_name(one.name)
             for one in found.outcomes
             if len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public
         ],

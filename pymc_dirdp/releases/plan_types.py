@@ -25,10 +25,15 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
     from pymc_dirdp.releases.report import Report
 
-__all__ = ["Plan", "PlannedTable", "rebuild"]
+__all__ = ["Plan", "PlannedTable", "rebuild", "records_name"]
 
 # The tables that the one line of a plan names.
 _SHOWN = 3
+
+
+def records_name(observed: str) -> str:
+    """The name under which a private model counts the records of an observed variable."""
+    return f"{observed}_records"
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,15 @@ class Plan(Text):
     def contribution(self) -> int:
         """How many records of one table a unit holds at most."""
         return max(self.reading.contribution(part.table.name).total(part.table.shape) for part in self.parts)
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether its tables are those of :func:`pymc_dirdp.private_model`, whose inference is that of the model."""
+        return all(
+            tuple(likelihood.name for likelihood in part.table.likelihoods) == (records_name(part.table.name),)
+            and str((part.table.dims or ("",))[-1]).startswith(f"{part.table.name}_")
+            for part in self.parts
+        )
 
     called: ClassVar[str] = "plan"
     made_by: ClassVar[str] = "plan"

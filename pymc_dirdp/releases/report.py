@@ -83,7 +83,9 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         verification = verified(stored, release)
     tree = stored.tree
     privacy, utility = tree.children["privacy"].to_dataset(), tree.children["utility"].to_dataset()
-    what = "estimate" if stored.is_estimate else "posterior draw"
+    what = (
+        "estimate" if stored.is_estimate else "table of noisy counts" if stored.plan.is_of_model else "posterior draw"
+    )
     title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
     if not verification.follows:
         title = verification.headline

@@ -9,13 +9,19 @@ from typing import Any, final, override
 
 import xarray as xr
 
-from pymc_dirdp.display import visible
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.accounting.budget import Bounded
+from pymc_dirdp.accounting.entries import added_up
+from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.display import clipped, visible
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
+from pymc_dirdp.privacy.conversion import convert
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.accuracy import typical_errors
+from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import taken_for_granted
@@ -25,6 +31,14 @@ __all__ = ["Statement", "odds_factor", "odds_of_the_truth", "statement"]
 _DELTA = 1e-6
 # Factors of delta at which the curve is asked for the best bound on odds.
 _PARTS = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
+# The delta of a ledger, so many times, is the probability that its odds leave out.
+_TIMES = 10
+# A statement of a ledger names so many releases.
+_NAMED = 8
+_NOT_PROTECTED = (
+    "what is true of the people as a whole, and what it suggests about each of them",
+    "what is published elsewhere about the same people: the losses add up",
+)
 # A double holds the exponential of this number.
 _LARGEST_EXPONENT = 700.0
 # Signs that begin something in Markdown, or in a page made of it; and what browsers and GitHub turn into a link.
@@ -67,6 +81,10 @@ class Statement:
     entry: dict[str, Any]
 
     @override
+    def __repr__(self) -> str:
+        return f"<Statement: {clipped(self.paragraph, 80)}; print() shows it>"
+
+    @override
     def __str__(self) -> str:
         rows = (f"| {_markdown(label)} | {_markdown(text)} |" for label, text in self.lines)
         title, paragraph = _markdown(self.title), _markdown(self.paragraph)
@@ -94,15 +112,16 @@ class Statement:
         return json.dumps(self.entry, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def statement(release: xr.DataTree) -> Statement:
-    """What can be printed under a published table, from its file alone.
+def statement(release: xr.DataTree | Ledger) -> Statement:
+    """What can be printed under a published table, from its file alone, or under all that a ledger holds.
 
-    The release is verified first, see :func:`pymc_dirdp.verify`.
+    A release is verified first, see :func:`pymc_dirdp.verify`.
 
     Parameters
     ----------
-    release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written.
+    release : xarray.DataTree or Ledger
+        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written; or the ledger of several releases
+        about the same people, such as four quarters, for what they guarantee together.
 
     Returns
     -------
@@ -115,6 +134,8 @@ def statement(release: xr.DataTree) -> Statement:
     ------
     ReleaseError
         If it is no release, is damaged, or does not keep what it states.
+    ArgumentError
+        If a ledger holds nothing yet.
 
     Notes
     -----
@@ -122,6 +143,9 @@ def statement(release: xr.DataTree) -> Statement:
     likelihood ratio of what was published. From the curve, the logarithm of that ratio is above `e - log(1 - b / a)`
     with a probability of at most `a`, where `b = delta(e)` is below `a`: the hockey-stick divergence at `e` is at least
     that probability times `b / a`.
+
+    A ledger states :attr:`Ledger.guarantee`. It knows no curve, only an (epsilon, delta), so its odds are those of
+    `a = 10 delta`.
 
     Examples
     --------
@@ -134,6 +158,8 @@ def statement(release: xr.DataTree) -> Statement:
     >>> print(dirdp.statement(release).paragraph[:63])
     p was published with differential privacy. Whatever anyone beli
     """
+    if isinstance(release, Ledger):
+        return _of_ledger(release)
     stored = opened(release)
     verification = verified(stored, release)
     # A seed is said loudly; anything else that is wrong leaves nothing to say.
@@ -148,33 +174,74 @@ def statement(release: xr.DataTree) -> Statement:
     shared = (*_accuracy(stored, utility), *_use(stored, entry))
     if not verification.follows:
         return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *shared), entry)
-    return Statement("Privacy", _paragraph(stored), (*_guarantee(stored), *shared), entry)
+    published = f"{', '.join(stored.tables)} {'was' if len(stored.tables) == 1 else 'were'} published"
+    paragraph = _paragraph(published, _secret(stored), stored.curves, _delta(stored.plan.guarantee))
+    return Statement("Privacy", paragraph, (*_guarantee(stored), *shared), entry)
+
+
+def _of_ledger(ledger: Ledger) -> Statement:
+    entries, guarantee, relation = ledger.entries(), ledger.guarantee, adjacency_named(ledger.adjacency)
+    if not entries:
+        raise ArgumentError("This ledger holds nothing yet: sample(..., ledger=ledger) records what is released.")
+    unit, released = ledger.unit or "record", [entry for entry in entries if not entry.reserved]
+    approximate = guarantee
+    if guarantee.stated_delta is None:
+        approximate = convert(guarantee, ApproxDP, delta=_DELTA / _TIMES)
+    epsilon, delta = approximate.budget, approximate.stated_delta or 0.0
+    curves, probability = Bounded(epsilon, delta), min(1.0, up(_TIMES * delta))
+    secret = f"one {unit}" if relation.records_are_public else f"whether one {unit} is in the data"
+    public = f"the number of records is {'public' if relation.records_are_public else 'private'}"
+    used = {entry.uses for entry in entries}
+    open_ones = [entry.what for entry in entries if entry.reserved and entry.number not in used]
+    listed = [f"{entry.what} ({entry.guarantee}, {entry.recorded[:10]})" for entry in released]
+    more = [f"and {len(listed) - _NAMED} more"] if len(listed) > _NAMED + 1 else []
+    how = added_up(ledger.composition_rule or "", guarantee)
+    assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.terms.assumptions)
+    lines = (
+        ("guarantee", f"{guarantee}, of all of this together: {how}"),
+        ("protected", f"every {unit}; adjacency {relation.name}: {public}"),
+        ("odds of the truth", f"times {_odds(curves, probability)}, about {secret}"),
+        ("published", "; ".join([*(listed[:_NAMED] if more else listed), *more]) or "nothing yet"),
+        *([("reserved", f"{'; '.join(dict.fromkeys(open_ones))}, which the guarantee covers")] if open_ones else []),
+        ("not protected", "; ".join(_NOT_PROTECTED)),
+        ("assumed", "; ".join([*assumed, "each release was drawn as it says, once"])),
+        ("to check it", "pymc_dirdp.Ledger(limit, path).verify(), and pymc_dirdp.verify(release) for each file"),
+        ("software", f"pymc_dirdp {library_version()}"),
+        ("head of the ledger", ledger.head),
+    )
+    names = ", ".join(dict.fromkeys(entry.what for entry in released))
+    number = f"{len(released)} release{'s' * (len(released) != 1)}"
+    loss = {"epsilon": epsilon, "delta": delta}
+    entry = _columns(guarantee, names, f"{number} about the same people", unit, loss, public, how, ledger.head)
+    paragraph = _paragraph(f"{number} about the same people ({names}) were published", secret, curves, probability)
+    return Statement("Privacy", paragraph, lines, entry)
 
 
 def odds_factor(curves: PrivacyCurves, delta: float) -> float:
     """The logarithm of the factor by which odds of the truth rise at most, but with probability `delta`; from above."""
     at = [(part * delta, float(curves.epsilon(part * delta))) for part in _PARTS if part * delta > 0]
-    return min(curves.pure_epsilon, *(epsilon - math.log1p(-b / delta) for b, epsilon in at))
+    return min([curves.pure_epsilon, *(epsilon - math.log1p(-b / delta) for b, epsilon in at)])
 
 
 def _delta(guarantee: Guarantee) -> float:
     return guarantee.stated_delta or _DELTA
 
 
-def _paragraph(stored: Opened) -> str:
-    log_factor = odds_factor(stored.curves, _delta(stored.plan.guarantee))
-    were = "was" if len(stored.tables) == 1 else "were"
+def _paragraph(published: str, secret: str, curves: PrivacyCurves, delta: float) -> str:
+    after = 1 / (1 + math.exp(-odds_factor(curves, delta)))
     return (
-        f"{', '.join(stored.tables)} {were} published with differential privacy. Whatever anyone believes about "
-        f"{_secret(stored)}, and whatever else they know, this publication multiplies their odds for the truth by "
-        f"{_factor(log_factor)} at most{_exception(stored, log_factor)}. {_example(log_factor)} The numbers are noisy "
-        "on purpose; they are not the counts."
+        f"{published} with differential privacy. Whatever anyone believes about {secret}, and whatever else they know, "
+        f"this multiplies their odds for the truth by {_odds(curves, delta)}. An even chance before becomes "
+        f"{up(100 * after, 3):.3g} % at most. The numbers are noisy on purpose; they are not the counts."
     )
 
 
-def _exception(stored: Opened, log_factor: float) -> str:
-    bounded = stored.curves.pure_epsilon <= log_factor
-    return "" if bounded else f", except with a probability of at most {up(_delta(stored.plan.guarantee)):g}"
+def _odds(curves: PrivacyCurves, delta: float) -> str:
+    log_factor = odds_factor(curves, delta)
+    short = log_factor < _LARGEST_EXPONENT
+    factor = f"{up(math.exp(log_factor), 3):.3g}" if short else f"exp({up(log_factor, 4):.4g})"
+    bounded = curves.pure_epsilon <= log_factor
+    return f"{factor} at most" + f", except with a probability of at most {up(delta):g}" * (not bounded)
 
 
 def _secret(stored: Opened) -> str:
@@ -186,21 +253,10 @@ def _secret(stored: Opened) -> str:
     return f"whether the records of {who} are in the data"
 
 
-def _factor(log_factor: float) -> str:
-    short = log_factor < _LARGEST_EXPONENT
-    return f"{up(math.exp(log_factor), 3):.3g}" if short else f"exp({up(log_factor, 4):.4g})"
-
-
-def _example(log_factor: float) -> str:
-    after = 1 / (1 + math.exp(-log_factor))
-    return f"An even chance before becomes {up(100 * after, 3):.3g} % at most."
-
-
 def odds_of_the_truth(stored: Opened, *, short: bool = False) -> str:
     """By how much the odds of the truth about one person rise at most, in words."""
-    log_factor = odds_factor(stored.curves, _delta(stored.plan.guarantee))
     about = "" if short else f", about {_secret(stored)}"
-    return f"times {_factor(log_factor)} at most{_exception(stored, log_factor)}{about}"
+    return f"times {_odds(stored.curves, _delta(stored.plan.guarantee))}{about}"
 
 
 def _guarantee(stored: Opened) -> Lines:
@@ -216,17 +272,12 @@ def _guarantee(stored: Opened) -> Lines:
 
 
 def _unprotected(stored: Opened) -> str:
-    people = stored.plan.reading
-    parts = ["what is true of the people as a whole, and what it suggests about each of them"]
+    people, (*parts, last) = stored.plan.reading, _NOT_PROTECTED
     if people.sizes_are_public:
         parts.append("the number of records, and who took part")
     elif people.relation.records_are_public:
         parts.append("how many there are, and who took part")
-    parts += [
-        "the categories and the prior, which were chosen without the data",
-        "what is published elsewhere about the same people: the losses add up",
-    ]
-    return "; ".join(parts)
+    return "; ".join([*parts, "the categories and the prior, which were chosen without the data", last])
 
 
 def _seeded(stored: Opened) -> str:
@@ -255,7 +306,9 @@ def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
     )
     if not all(table.mechanism.has_inference for table in stored.tables.values()):
         how = "the draws come from the released posterior and leave out how far it may be from that of the data"
-    if stored.is_estimate:
+    if stored.plan.is_of_model:
+        how = "pymc_dirdp.private_model(path, model) gives the model, with the likelihood of the noisy counts"
+    elif stored.is_estimate:
         how = (
             "the shares are one estimate, fitted to the noisy counts of all tables; pymc_dirdp.estimate(release) gives "
             "intervals, and pymc_dirdp.analyse(release) draws from the posterior"
@@ -279,24 +332,39 @@ def _entry(stored: Opened, verification: Verification) -> dict[str, Any]:
         stated = guarantee.budget if guarantee.stated_delta is not None or guarantee.is_pure else None
         epsilon = stated if stated is not None else up(float(stored.curves.epsilon(delta)))
         loss = {"epsilon": epsilon if math.isfinite(epsilon) else None, "delta": delta}
+    observed = dict.fromkeys(name for table in stored.tables.values() for name in table.observed_names)
+    about, reading = f"Shares of the categories of {names}, from {', '.join(observed)}", stored.plan.reading
+    how = "privacy curves of all tables and draws together, computed from the published numbers"
+    found = _columns(guarantee, names, about, reading.label, loss, reading.neighbours, how, stored.plan.digest)
+    none = {} if verification.follows else {"flavor": "none: drawn with a seed", "parameters": {}}
+    return found | none | {"version": visible(stored.plan.library_version)}
+
+
+def _columns(
+    guarantee: Guarantee,
+    names: str,
+    about: str,
+    unit: str,
+    loss: dict[str, float | None] | dict[str, float],
+    neighbours: str,
+    how: str,
+    digest: str,
+) -> dict[str, Any]:
+    """The columns of the registry of deployments, in its order."""
     return {
         "product": visible(names),
-        "description": visible(f"Shares of the categories of {names}, from {_counted_from(stored)}"),
-        "flavor": guarantee.flavour if verification.follows else "none: drawn with a seed",
-        "unit": visible(stored.plan.reading.label),
+        "description": visible(about),
+        "flavor": guarantee.flavour,
+        "unit": visible(unit),
         **loss,
-        "parameters": asdict(guarantee) if verification.follows else {},
-        "neighbours": visible(stored.plan.reading.neighbours),
+        "parameters": asdict(guarantee),
+        "neighbours": visible(neighbours),
         "model": "Central",
-        "accounting": "privacy curves of all tables and draws together, computed from the published numbers",
+        "accounting": how,
         "implementation": "pymc_dirdp",
-        "version": visible(stored.plan.library_version),
-        "digest": stored.plan.digest,
+        "version": library_version(),
+        "digest": digest,
     }
-
-
-def _counted_from(stored: Opened) -> str:
-    return ", ".join(dict.fromkeys(name for table in stored.tables.values() for name in table.observed_names))
 
 
 def _markdown(text: str) -> str:

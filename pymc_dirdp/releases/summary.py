@@ -11,6 +11,7 @@ from pymc_dirdp.releases.accuracy import in_range, typical_errors
 from pymc_dirdp.releases.opened import Opened, ReleasedTable
 from pymc_dirdp.releases.statement import odds_of_the_truth
 from pymc_dirdp.releases.verification import Verification
+from pymc_dirdp.releases.wording import NEXT
 
 __all__ = ["summary"]
 
@@ -177,11 +178,15 @@ def _utility(utility: xr.Dataset) -> Lines:
 
 def _next(stored: Opened, *, follows: bool) -> str:
     if stored.release is None:
-        return "dirdp.sample(plan) draws the release; full=True says more"
-    if not follows:
-        return "do not publish; print(dirdp.verify(release)) says why"
-    if stored.is_estimate:
-        return "release['posterior'] holds one; dirdp.estimate(release): intervals"
-    if not all(table.mechanism.has_inference for table in stored.tables.values()):
-        return "release['posterior'] holds the draws; full=True says more"
-    return "dirdp.analyse(release): posterior draws, credible intervals"
+        key = "plan of a model" if stored.plan.is_of_model else "plan"
+    elif not follows:
+        key = "false"
+    elif stored.plan.is_of_model:
+        key = "model"
+    elif stored.is_estimate:
+        key = "estimate"
+    elif not all(table.mechanism.has_inference for table in stored.tables.values()):
+        key = "draws"
+    else:
+        key = "inference"
+    return NEXT[key][0]

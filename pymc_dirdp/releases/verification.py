@@ -67,7 +67,7 @@ class Verification(Labelled):
     believed : tuple of str
         What no file can show, so that it has to be believed or asked for.
     is_full : bool
-        Whether it prints what has to be believed, too.
+        Whether it prints what every check found, and what has to be believed.
     mechanisms : dict of str to Mechanism
         The mechanism of each table, by the name of the table, as the file states it: what :func:`pymc_dirdp.audit`
         attacks. Empty for a sparse release, of which no audit is made.
@@ -93,7 +93,7 @@ class Verification(Labelled):
 
     @property
     def full(self) -> "Verification":
-        """The same for an auditor: it also prints what no file can show."""
+        """The same for an auditor: it prints what every check found, and what no file can show."""
         return replace(self, is_full=True)
 
     @property
@@ -125,11 +125,15 @@ class Verification(Labelled):
 
     @override
     def _told(self) -> tuple[str, Sections]:
-        lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in self.checks]
+        told = self.checks if self.is_full else [check for check in self.checks if not check.passed]
+        lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in told]
         if not self.follows:
             lines.append(("instead", self.alternative))
-        believed = [("to believe", sentence) for sentence in self.believed] if self.is_full else []
-        return self.headline, [("", [*lines, *believed])]
+        if self.is_full:
+            return self.headline, [("", [*lines, *(("to believe", sentence) for sentence in self.believed)])]
+        passed = ", ".join(check.name for check in self.checks if check.passed)
+        more = "what each check found, and what no file can show: print(dirdp.verify(release).full)"
+        return self.headline, [("", [*lines, ("ok", passed), ("more", more)])]
 
 
 def verify(release: xr.DataTree) -> Verification:

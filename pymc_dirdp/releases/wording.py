@@ -10,12 +10,29 @@ from pymc_dirdp.numerics.roots import ceil_to_digits as up
 if TYPE_CHECKING:
     from pymc_dirdp.releases.plan_types import Plan
 
-__all__ = ["ESTIMATE", "NO_NUMBER", "assumed", "records_word", "taken_for_granted", "told_totals"]
+__all__ = ["ESTIMATE", "NEXT", "NO_NUMBER", "assumed", "records_word", "taken_for_granted", "told_totals"]
 
 ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 """What a release says of shares that are fitted."""
 NO_NUMBER = "no a priori KL without n_records, the size to plan for"
 """What it says where nobody said how many records to plan for."""
+
+NEXT = {
+    "plan of a model": ("dirdp.private_model(plan, model) releases it", "dirdp.private_model(plan, model) in Python"),
+    "plan": ("dirdp.sample(plan) draws the release; full=True says more", "dirdp release draws it; --full says more"),
+    "false": ("do not publish; print(dirdp.verify(release)) says why", "do not publish; dirdp verify says why"),
+    "model": ("dirdp.private_model(path, model): your model on noisy counts", "dirdp.private_model in Python"),
+    "estimate": (
+        "release['posterior'] holds one; dirdp.estimate(release): intervals",
+        "dirdp analyse: estimates with credible intervals",
+    ),
+    "draws": ("release['posterior'] holds the draws; full=True says more", "dirdp report --full says more"),
+    "inference": (
+        "dirdp.analyse(release): posterior draws, credible intervals",
+        "dirdp analyse: estimates with credible intervals",
+    ),
+}
+"""What to do next, in Python and on a command line."""
 
 # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"

@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -38,7 +39,7 @@ def test_spends_up_to_the_limit_and_no_further(ledger):
         assert ledger.spend(TENTH, what="hair").number == number
     assert ledger.left == {"epsilon": 0.0, "delta": 0.0}
     with pytest.raises(
-        dirdp.errors.BudgetError, match=r"epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1.*Ask for a"
+        dirdp.errors.BudgetError, match=r"Nothing is left.*epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1"
     ):
         ledger.spend(TENTH, what="hair")
     assert len(ledger.entries()) == 10
@@ -57,7 +58,7 @@ def test_rows_say_what_when_and_which_guarantee(ledger):
     assert str(ledger).startswith("Ledger of (1, 1e-06)-differential privacy, replace-one")
     assert "together" not in str(ledger)
     ledger.spend(TENTH, what="hair <b>")
-    together = "All of this together keeps (1, 1e-06)-differential privacy, added up by the rule 'basic'."
+    together = "All of this together keeps (1, 1e-06)-differential privacy: epsilons and deltas are added."
     assert str(ledger).endswith(together)
     (entry,) = ledger.entries()
     assert entry.guarantee == TENTH
@@ -77,7 +78,7 @@ def test_the_way_is_fixed_by_the_first_release(tmp_path):
     assert ledger.composition_rule == "divergences"
     assert Ledger(LIMIT, tmp_path / "budget.db").composition_rule == "divergences"
     # A guarantee alone leaks its delta, of which this way has half.
-    with pytest.raises(dirdp.errors.BudgetError, match="'divergences'"):
+    with pytest.raises(dirdp.errors.BudgetError, match=r"With it .*delta outside of it"):
         ledger.spend(dirdp.ApproxDP(epsilon=0.01, delta=6e-7), what="another")
     basic = Ledger(LIMIT)
     basic.spend(TENTH, what="a guarantee")
@@ -211,7 +212,7 @@ def test_another_limit_is_refused(tmp_path):
         lambda: Ledger(LIMIT, path, adjacency="add-remove"),
     ):
         with pytest.raises(
-            dirdp.errors.LedgerError, match=r"is for Header\(limit=ApproxDP\(epsilon=1\.0, delta=1e-06\)"
+            dirdp.errors.LedgerError, match=r"is for \(\(1, 1e-06\)-differential privacy, replace-one\), not"
         ):
             other()
 
@@ -409,7 +410,7 @@ def test_a_reservation_is_used_once(ledger, number):
     ledger.spend(TENTH, what="eyes")
     ledger.reserve(TENTH, what="hair", times=3)
     ledger.using(2).spend(TENTH, what="hair")
-    with pytest.raises(dirdp.errors.ArgumentError, match=rf"Entry {number} of the ledger .* Open: 3, 4\."):
+    with pytest.raises(dirdp.errors.ArgumentError, match=rf"Entry {number} of the ledger .* Open are: 3, 4\."):
         ledger.using(number).spend(TENTH, what="hair")
     assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
 
@@ -450,7 +451,7 @@ def test_a_sample_uses_a_reservation(ledger):
     ledger.reserve(TENTH, what="hair, next year", unit="record")
     dirdp.sample(TENTH, model(), ledger=ledger.using(1))
     assert ledger.spent["epsilon"] == 0.1
-    with pytest.raises(dirdp.errors.ArgumentError, match="Open: none"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Open are: none"):
         dirdp.sample(TENTH, model(), ledger=ledger.using(1))
     with pytest.raises(dirdp.errors.ArgumentError, match='unit="record"'):
         Ledger(LIMIT).reserve(TENTH, what="hair")
@@ -478,7 +479,7 @@ def test_what_remains_is_admitted_and_a_little_more_is_not(limit, spent, delta, 
     ledger.spend(spent, what="first")
     most = ledger.remaining(delta)
     more = most.with_budget(most.budget * 1.011)
-    with pytest.raises(dirdp.errors.BudgetError, match="is left for one release of this kind"):
+    with pytest.raises(dirdp.errors.BudgetError, match=f"{re.escape(str(most))} would fit"):
         ledger.spend(more, what="too much")
     ledger.spend(most, what="second")
     assert len(ledger.entries()) == 2
@@ -492,5 +493,5 @@ def test_nothing_remains():
     assert dirdp.Ledger(dirdp.ZeroCDP(rho=1.0)).remaining(delta=1e-6) is None
     ledger.spend(dirdp.PureDP(epsilon=1.0), what="all")
     assert ledger.remaining() is None
-    with pytest.raises(dirdp.errors.BudgetError, match="nothing is left"):
+    with pytest.raises(dirdp.errors.BudgetError, match="Nothing is left"):
         ledger.spend(dirdp.PureDP(epsilon=0.1), what="more")

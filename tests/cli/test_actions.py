@@ -58,7 +58,9 @@ def test_a_release_follows_its_plan(alone, run):
     # What follows is a command, where Python has a function.
     assert "dirdp.analyse(release)" in last
     assert command.split(maxsplit=1)[1] == "dirdp analyse: estimates with credible intervals"
-    assert str(dirdp.verify(release)) + "\n" == run("verify", "r.json")[1]
+    python, here = "print(dirdp.verify(release).full)", "dirdp verify --full"
+    assert str(dirdp.verify(release)).replace(python, here) + "\n" == run("verify", "r.json")[1]
+    assert str(dirdp.verify(release).full) + "\n" == run("verify", "--full", "r.json")[1]
     assert str(dirdp.estimate(release).tables.keys()) == "dict_keys(['p_sex', 'p_hair'])"
     assert release["privacy"].attrs["unit"] == "record"
 
@@ -224,6 +226,8 @@ def test_a_ledger_is_made_once_and_never_by_itself(budget, run):
     code, out, _ = run("ledger", "survey.toml", "--head", head)
     assert code == 0
     assert "p_sex, p_hair" in out
+    assert "about the same people (p\\_sex, p\\_hair)" in run("statement", "survey.toml")[1]
+    assert 0.9 < json.loads(run("statement", "survey.toml", "--json")[1])["epsilon"] <= 1
     assert run("ledger", "survey.toml", "--head", "1:" + "0" * 64)[0] == 4
     assert run("ledger", "survey.toml", "--head", "what")[0] == 2
 

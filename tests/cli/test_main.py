@@ -90,7 +90,7 @@ def test_wrong_arguments_are_one_line(arguments, run):
     ],
 )
 def test_errors_are_a_code_and_one_line(error, code, line, run, monkeypatch):
-    def fail(path):
+    def fail(path, **options):
         raise error
 
     monkeypatch.setattr(actions, "verify", fail)

@@ -1,7 +1,9 @@
 """What is printed under a published table: only what the file keeps, in words, and nothing that a page obeys."""
 
+import itertools
 import json
 import math
+import re
 
 import numpy as np
 import pymc as pm
@@ -9,7 +11,9 @@ import pytest
 from scipy import stats
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.statement import odds_factor
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -176,3 +180,102 @@ def test_a_statement_survives_a_file(tmp_path):
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as read:
         assert dirdp.statement(read.load()) == dirdp.statement(release)
+
+
+def stated_odds(ledger):
+    """The factor of a ledger's statement, and the probability that it leaves out."""
+    odds = dict(dirdp.statement(ledger).lines)["odds of the truth"]
+    factor, probability = re.match(
+        r"times ([\d.e+]+) at most(?:, except with a probability of at most ([\d.e-]+))?", odds
+    ).groups()
+    return float(factor), float(probability or 0)
+
+
+def spent(limit, guarantees, **options):
+    ledger = dirdp.Ledger(limit, unit="person", **options)
+    for number, guarantee in enumerate(guarantees, 1):
+        ledger.spend(guarantee, what=f"quarter {number}")
+    return ledger
+
+
+def test_the_odds_of_several_pure_releases_are_those_of_all_outputs_together():
+    """Oracle: geometric noise on a count and on its neighbour, for all pairs of two outputs."""
+    epsilons = 0.3, 0.4
+    ledger = spent(dirdp.PureDP(epsilon=2.0), [dirdp.PureDP(epsilon=epsilon) for epsilon in epsilons])
+    assert ledger.guarantee == dirdp.PureDP(epsilon=0.7)
+    z = np.arange(-20, 21)
+    first, second = (epsilon * (np.abs(z - 1) - np.abs(z)) for epsilon in epsilons)
+    factor, probability = stated_odds(ledger)
+    assert probability == 0
+    assert math.exp(np.add.outer(first, second).max()) <= factor < 1.01 * math.exp(0.7)
+    # One release alone has smaller odds than some pairs of outputs.
+    assert stated_odds(spent(dirdp.PureDP(epsilon=2.0), [dirdp.PureDP(epsilon=0.4)]))[0] < math.exp(0.7)
+
+
+def test_the_odds_of_several_releases_with_a_delta_fail_as_seldom_as_they_say():
+    """Oracle: what each (epsilon, delta) allows at worst, a loss of +-epsilon or, with delta, an infinite one."""
+    parts = [(0.5, 1e-4), (0.25, 3e-4)]
+    guarantees = [dirdp.ApproxDP(epsilon=epsilon, delta=delta) for epsilon, delta in parts]
+    factor, probability = stated_odds(spent(dirdp.ApproxDP(epsilon=0.75, delta=4e-4), guarantees))
+    beyond = 0.0
+    for signs in itertools.product((1, -1, None), repeat=2):
+        chance, loss = 1.0, 0.0
+        for sign, (epsilon, delta) in zip(signs, parts, strict=True):
+            right = 1 / (1 + math.exp(-epsilon))
+            chance *= delta if sign is None else (1 - delta) * (right if sign == 1 else 1 - right)
+            loss += math.inf if sign is None else sign * epsilon
+        beyond += chance * (loss > math.log(factor))
+    assert 3.9e-4 < beyond <= probability == 4e-3
+    # The odds of the first release alone are exceeded far more often.
+    assert stated_odds(spent(dirdp.ApproxDP(epsilon=0.5, delta=1e-4), guarantees[:1]))[0] < math.exp(0.75)
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.2])
+def test_the_odds_of_several_gaussian_releases_fail_as_seldom_as_they_say(rho):
+    """Oracle: the loss of Gaussian noise is normal with mean rho and variance 2 rho, and losses add up."""
+    guarantees = [dirdp.ZeroCDP(rho=rho), dirdp.ZeroCDP(rho=3 * rho)]
+    ledger = spent(dirdp.ZeroCDP(rho=1.0), guarantees, adaptive=False)
+    assert 4 * rho <= ledger.guarantee.rho <= 4 * rho * (1 + 1e-12)
+    factor, probability = stated_odds(ledger)
+    total = stats.norm(4 * rho, math.sqrt(8 * rho))
+    assert total.sf(math.log(factor)) <= probability == 1e-6
+    assert total.sf(math.log(factor) / 2) > 1e-6
+    # Where later releases may be chosen after seeing earlier ones, the limit is what is proved.
+    assert spent(dirdp.ZeroCDP(rho=1.0), guarantees).guarantee == dirdp.ZeroCDP(rho=1.0)
+
+
+@pytest.mark.parametrize("times", [2, 12])
+@pytest.mark.parametrize("limit", [dirdp.ApproxDP(epsilon=3.0, delta=1e-5), dirdp.RenyiDP(order=3, epsilon=2.0)])
+def test_what_a_ledger_states_holds_on_the_curves_of_its_releases_together(limit, times):
+    """Oracle: the composition of the exact curves."""
+    mechanism = DirichletMechanism([2.0, 2.0, 2.0], 0.1)
+    ledger = dirdp.Ledger(limit, adaptive=False)
+    for _ in range(times):
+        ledger.spend(dirdp.RenyiDP(order=3, epsilon=mechanism.renyi(3)), what="a draw", mechanism=mechanism)
+    together = Composition(((mechanism, times),))
+    assert together.satisfies(ledger.guarantee)
+    assert ledger.guarantee.budget < limit.budget
+    assert not Composition(((mechanism, 4 * times),)).satisfies(ledger.guarantee)
+
+
+def test_a_ledger_of_releases_is_stated_with_what_it_assumes_and_reserves():
+    ledger = dirdp.Ledger(TARGET, unit="person", adjacency="add-remove")
+    with pytest.raises(dirdp.errors.ArgumentError, match="holds nothing yet"):
+        dirdp.statement(ledger)
+    part = dirdp.ApproxDP(epsilon=0.05, delta=1e-9)
+    number = ledger.reserve(part, what="the next quarter")[0].number
+    for quarter in range(1, 12):
+        ledger.spend(part, what=f"quarter {quarter} | <b>", contribution=3)
+    found = dirdp.statement(ledger)
+    lines, entry = dict(found.lines), json.loads(found.to_json())
+    assert ledger.guarantee == TARGET
+    assert lines["guarantee"].startswith(str(TARGET))
+    assert lines["published"].endswith("and 3 more")
+    assert lines["reserved"].startswith("the next quarter")
+    assert "one person holds at most 3 records of a table" in lines["assumed"]
+    assert "whether one person is in the data" in found.paragraph
+    assert (entry["epsilon"], entry["delta"], entry["digest"]) == (1.0, 1e-6, ledger.head)
+    assert "<b>" not in str(found) + found._repr_html_()
+    assert all(len(row) == 2 for row in cells(str(found)))
+    ledger.using(number).spend(part, what="the next quarter")
+    assert "reserved" not in dict(dirdp.statement(ledger).lines)
