@@ -186,7 +186,7 @@ class Draws(Output):
             yield f"some number of {next(iter(self.published))!r} is not positive"
             return
         shares = self.shares(mechanism)
-        if not np.all((shares > 0) & (shares < 1 + _ROUNDING)):
+        if not np.all(shares > 0):
             yield "a share of a draw is not between 0 and 1"
         elif not np.all(np.abs(shares.sum(axis=-1) - 1) <= _ROUNDING):
             yield "the shares of a draw do not add up to 1"
