@@ -92,7 +92,7 @@ class Text(abc.ABC):
     def refuse_unkept(self) -> None:  # noqa: B027  # A release is verified instead.
         """Refuse a plan or a choice that does not keep its guarantee; of a release, :func:`pymc_dirdp.verify` says."""
 
-    @property
+    @cached_property
     def said(self) -> dict[str, Any]:
         """All that the text says but its digest, with arrays as they are."""
         return {"format": f"{_FORMAT}{self.called}", "version": self.version} | self.own_facts
@@ -218,7 +218,7 @@ def digest(facts: Mapping[str, Any]) -> str:
 
 def in_lines(facts: Mapping[str, Any]) -> str:
     """The facts as JSON: a line for each fact, and for each row of a table."""
-    return "".join(_pieces(facts, "")) + "\n"
+    return "".join((*_pieces(facts, ""), "\n"))
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
@@ -273,9 +273,12 @@ def label_facts(label: Any) -> Any:
     return {"number": str(plain)} if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
-def labels_facts(labels: list[Any]) -> list[Any]:
-    """Labels as JSON."""
-    return labels if {type(label) for label in labels} <= {str, int} else list(map(label_facts, labels))
+def labels_facts(labels: list[Any]) -> Any:
+    """Labels as JSON, or in an array if all of them are NumPy's integers, of which there may be a million."""
+    kinds = set(map(type, labels))
+    if kinds == {np.int64}:
+        return np.array(labels)
+    return labels if kinds <= {str, int} else list(map(label_facts, labels))
 
 
 def label_of(label: Any) -> Any:

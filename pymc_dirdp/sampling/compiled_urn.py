@@ -2,9 +2,10 @@
 
 A weight is an integer, of so many *atoms* of weight 1, and a fraction. A record is an atom of its category, too.
 
-1. Only a record that comes from a fraction is *new*; all others copy an atom. From A atoms on, no step out of s goes to
-   one of G cells beside them, of which the fractions cover a part each, with the probability
-   `prod_{g<G} (A + g) / (A + g + s)`: products telescope, so that the steps to the next new record are few coins.
+1. Only a record that comes from a fraction is *new*; all others copy an atom. The fractions of a row lie one after the
+   other on G cells beside the atoms, of which the last is covered in part. From A atoms on, no step out of s goes to a
+   cell with the probability `prod_{g<G} (A + g) / (A + g + s)`: products telescope, so that the steps to the next new
+   record are few coins.
 2. Each new record, from the last to the first, takes the copies of itself and of its copies: of M copies of B + 1 atoms
    as many as stars stand before the first of B bars among M stars.
 3. The copies that are left divide among the first atoms as stars between bars, in an order that is uniform.
@@ -87,7 +88,7 @@ def _compiled() -> Callable[..., tuple[int, int]]:
         "UniTuple(int64, 2)(Array(uint8, 1, 'C', readonly=True), int64[:,::1], int64, int64[::1], "
         "Array(uint8, 2, 'C', readonly=True), int64, int64, int64[:,::1], int64)"
     )
-    return compiled(signature, _urns, _under, _below, _covered, _first, _wait, _before_a_bar, _share_out)
+    return compiled(signature, _urns, _add_up, _under, _below, _first_from, _category, _wait, _before_a_bar, _share_out)
 
 
 def _urns(
@@ -108,21 +109,20 @@ def _urns(
     """
     d, used = counts.shape[1], 0
     born, of, bars = np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps, np.int64)
-    found, atoms, places = np.empty(d, np.int64), np.empty(d, np.int64), np.empty(d, np.int64)
-    divided = np.zeros(len(fractions), np.bool_)
-    for i in range(len(fractions)):
-        divided[i] = fractions[i].any()
+    found, atoms = np.empty(d, np.int64), np.empty(d, np.int64)
+    sums, digit = np.zeros((d, fractions.shape[1] + 1), np.int64), 0
     while done < len(counts):
-        row, at, cells = rows[(start + done) // draws], used, 0
+        row, at = rows[(start + done) // draws], used
         for k in range(d):
             found[k], atoms[k] = 0, whole[row[k]]
-            if divided[row[k]]:
-                places[cells] = k
-                cells += 1
-        first, left, new = atoms.sum(), steps, 0
+        if used == 0 or (start + done) % draws == 0:
+            digit = _add_up(fractions, row, sums)
+        cells = sums[d - 1, 0] + 1 if digit < sums.shape[1] else 0
+        first, left, new, k = atoms.sum(), steps, 0, -1
         if first == 0:
             # Were the first record to wait for its place among the cells, tiny weights would take billions of trials.
-            k, at = _first(source, at, row, fractions)
+            while k < 0 and at <= source.size:
+                k, at = _category(source, at, sums, digit)
             atoms[k], found[k], first, left = 1, 1, 1, steps - 1
         # Step 1: so many records are there already.
         records = 0
@@ -131,11 +131,10 @@ def _urns(
             records += waited
             if records == left:
                 break
-            k, at = _below(source, at, cells)
             # A place that no weight covers is drawn again.
-            new_one, at = _covered(source, at, fractions, row[places[k]], 0)
-            if new_one:
-                born[new], of[new] = records, places[k]
+            k, at = _category(source, at, sums, 0)
+            if k >= 0:
+                born[new], of[new] = records, k
                 new, records = new + 1, records + 1
         # Step 2.
         for i in range(new - 1, -1, -1):
@@ -182,29 +181,49 @@ def _below(source: Any, at: int, limit: int) -> tuple[int, int]:
     return (value if same else value + 1), at
 
 
-def _covered(source: Any, at: int, fractions: Any, k: int, first: int) -> tuple[bool, int]:
-    """Whether a uniform number, with no bytes other than 0 before the first, is below a fraction."""
-    for i in range(first, fractions.shape[1]):
-        byte = source[at & (source.size - 1)]
-        at += 1
-        if byte != fractions[k, i]:
-            return byte < fractions[k, i], at
-    return False, at
+def _add_up(fractions: Any, row: Any, sums: Any) -> int:
+    """Write the sums of the first fractions of a row: an integer and its bytes. Returns the first digit of the last."""
+    last = sums.shape[1] - 1
+    for k in range(len(row)):
+        carry = 0
+        for i in range(last, 0, -1):
+            digit = carry + fractions[row[k], i - 1] + (sums[k - 1, i] if k > 0 else 0)
+            sums[k, i], carry = digit & 255, digit >> 8
+        sums[k, 0] = carry + (sums[k - 1, 0] if k > 0 else 0)
+    first = 0
+    while first <= last and sums[len(row) - 1, first] == 0:
+        first += 1
+    return first
 
 
-def _first(source: Any, at: int, row: Any, fractions: Any) -> tuple[int, int]:
-    """A category in proportion to the fractions."""
-    first = fractions.shape[1]
-    for weight in row:
-        i = 0
-        while i < first and fractions[weight, i] == 0:
-            i += 1
-        first = i
-    kept, k = False, 0
-    while not kept and at <= source.size:
-        k, at = _below(source, at, len(row))
-        kept, at = _covered(source, at, fractions, row[k], first)
-    return k, at
+def _category(source: Any, at: int, sums: Any, first: int) -> tuple[int, int]:
+    """The first sum above a uniform number with no digits but 0 before the first; or -1 if that is above all sums.
+
+    The number is below the least one that has no digit of the last sum but the first one, and that is one larger.
+    """
+    low, high = 0, len(sums)
+    for i in range(first, sums.shape[1]):
+        if i == first:
+            digit, at = _below(source, at, sums[high - 1, i] + 1)
+        else:
+            digit, at = int(source[at & (source.size - 1)]), at + 1
+        # Sums from low on are not known to be no larger, and those from high on are larger.
+        low, high = _first_from(sums, i, low, high, digit), _first_from(sums, i, low, high, digit + 1)
+        if low == high:
+            break
+    # Of equal numbers none is larger.
+    return (high if high < len(sums) else -1), at
+
+
+def _first_from(sums: Any, digit: int, low: int, high: int, value: int) -> int:
+    """The first of some sums whose digit is no less than a value; they have the same digits before that one."""
+    while low < high:
+        middle = (low + high) // 2
+        if sums[middle, digit] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _wait(source: Any, at: int, atoms: int, cells: int, most: int) -> tuple[int, int]:

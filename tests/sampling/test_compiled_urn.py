@@ -11,7 +11,16 @@ from scipy.stats import betabinom, chisquare
 
 from pymc_dirdp.sampling import compiled_urn, exact
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.compiled_urn import _before_a_bar, _below, _covered, _share_out, _under, _wait, urns_in_jumps
+from pymc_dirdp.sampling.compiled_urn import (
+    _add_up,
+    _before_a_bar,
+    _below,
+    _category,
+    _share_out,
+    _under,
+    _wait,
+    urns_in_jumps,
+)
 
 DRAWS = 20_000
 
@@ -76,15 +85,36 @@ def test_what_three_bytes_leave_open_is_decided_by_others():
         assert _under(data, 0, 1, 3)[0] == (value == 0)
 
 
-def test_a_number_is_below_a_fraction_byte_by_byte():
-    fractions = np.array([[0, 128, 7], [255, 255, 255], [0, 0, 0]], dtype=np.uint8)
-    for digits, k, first, covered, taken in [
-        ((0, 127), 0, 0, True, 2), ((0, 128, 6), 0, 0, True, 3), ((0, 128, 7), 0, 0, False, 3), ((1,), 0, 0, False, 1),
-        ((129,), 0, 1, False, 1), ((127,), 0, 1, True, 1), ((0,), 1, 0, True, 1), ((0, 0, 0), 2, 0, False, 3),
-    ]:  # fmt: skip
-        data = np.zeros(8, dtype=np.uint8)
-        data[: len(digits)] = digits
-        assert _covered(data, 0, fractions, k, first) == (covered, taken)
+def test_a_category_is_the_first_whose_sum_of_fractions_is_above_a_real_number():
+    """Sums by Python's integers, of which the last has its first digit anywhere; numbers on a sum, too."""
+    rng, hits, firsts = np.random.default_rng(5), 0, set()
+    for _ in range(3000):
+        size, d = int(rng.integers(1, 4)), int(rng.integers(1, 7))
+        fractions = rng.choice(np.array([0, 0, 1, 128, 255], dtype=np.uint8), size=(d, size))
+        fractions[:, : rng.integers(0, size)] = 0
+        row, sums = rng.permutation(d), np.zeros((d, size + 1), dtype=np.int64)
+        first = _add_up(fractions, row, sums)
+        exact = np.cumsum([int.from_bytes(fractions[k].tobytes()) for k in row])
+        assert exact.tolist() == [sum(int(one) << 8 * (size - i) for i, one in enumerate(total)) for total in sums]
+        assert first == next((i for i in range(size + 1) if exact[-1] >> 8 * (size - i)), size + 1)
+        if first > size:
+            continue
+        firsts.add(first)
+        for start in {0, first}:
+            data = source(int(rng.integers(2**32)), 64).copy()
+            head, at = _below(data, 0, int(sums[-1, start]) + 1)
+            same = np.flatnonzero(sums[:, start] == head)
+            if len(same):
+                # The digits of a sum behind the first.
+                data[at : at + size - start] = sums[rng.choice(same), start + 1 :]
+            number = int.from_bytes(data[at : at + size - start].tobytes()) + (head << 8 * (size - start))
+            hits += number in exact
+            above = np.flatnonzero(exact > number)
+            k, end = _category(data, 0, sums, start)
+            assert k == (above[0] if len(above) else -1)
+            assert at <= end <= at + size - start
+    assert hits > 1000
+    assert firsts == {0, 1, 2, 3}
 
 
 def waiting(atoms, cells, most):
