@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar, override
 
-__all__ = ["Labelled", "Sections", "Tabular", "aligned", "clipped", "visible"]
+__all__ = ["Labelled", "Sections", "Tabular", "aligned", "clipped", "dots", "visible"]
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
@@ -62,29 +62,29 @@ class Tabular(abc.ABC):
     """The columns that are shown; empty shows all columns of the first row. The first column names the row."""
 
     @abc.abstractmethod
-    def _told(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
+    def _parts(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
         """The lines above the table, of which the first is its title; its rows, column to value; the lines below."""
 
     def frame(self) -> Any:
         """The rows as a `pandas.DataFrame`, whose index is the first column."""
         import pandas as pd
 
-        _, rows, _ = self._told()
+        _, rows, _ = self._parts()
         frame = pd.DataFrame(rows or None, columns=None if rows else self._columns)
         return frame.set_index(frame.columns[0])
 
     @override
     def __repr__(self) -> str:
-        (title, *_), rows, _ = self._told()
+        (title, *_), rows, _ = self._parts()
         return f"<{type(self).__name__}: {clipped(title, _WIDTH)}; {len(rows)} rows, which print() shows>"
 
     @override
     def __str__(self) -> str:
-        above, rows, below = self._told()
+        above, rows, below = self._parts()
         return "\n".join([*map(visible, above), *aligned(self._cells(rows)), *map(visible, below)])
 
     def _repr_html_(self) -> str:
-        (title, *above), rows, below = self._told()
+        (title, *above), rows, below = self._parts()
         before, after = ("".join(f"<p>{_escaped(line)}</p>" for line in lines) for lines in (above, below))
         # Outside of a notebook the cells would touch one another.
         cell = f"style='{_LEFT};padding:0.2em 1em 0.2em 0'"
@@ -102,16 +102,16 @@ class Labelled(abc.ABC):
     """A result that is a title and labelled lines, in sections: `print` shows it as text, a notebook as HTML."""
 
     @abc.abstractmethod
-    def _told(self) -> tuple[str, Sections]:
+    def _parts(self) -> tuple[str, Sections]:
         """The title, and for each section its heading, which may be empty, and its lines: a label and a text."""
 
     @override
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {clipped(self._told()[0], _WIDTH)}; print() shows it>"
+        return f"<{type(self).__name__}: {clipped(self._parts()[0], _WIDTH)}; print() shows it>"
 
     @override
     def __str__(self) -> str:
-        title, sections = self._told()
+        title, sections = self._parts()
         width = min(_LABEL, max(_columns(visible(label)) for _, lines in sections for label, _ in lines))
         parts = _wrapped(visible(title), _WIDTH)
         if any(heading for heading, _ in sections):
@@ -128,7 +128,7 @@ class Labelled(abc.ABC):
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
-        title, sections = self._told()
+        title, sections = self._parts()
         body = []
         for heading, lines in sections:
             if heading:
@@ -140,6 +140,35 @@ class Labelled(abc.ABC):
         # Without a place to break, a long name would make the page as wide as itself.
         page = f"<h4>{_escaped(title)}</h4>{_scrolled(''.join(body))}"
         return f"<div style='{_LEFT};overflow-wrap:anywhere'>{page}</div>"
+
+
+def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, float], float]], legend: str) -> str:
+    """A picture of proportions for notebooks, as SVG in the colours of the page.
+
+    Parameters
+    ----------
+    rows : sequence of tuple
+        A label, a mean, the ends of its interval, those of a fainter one behind it, and a value that gets a tick.
+    legend : str
+        What these are.
+    """
+    most = max(max(after[1], before[1], tick) for _, _, after, before, tick in rows)
+    left, width, height = 130, 360, 22
+    marks = []
+    for number, (label, mean, after, before, tick) in enumerate(rows):
+        y = height * number + height // 2
+        place = [left + width * value / most for value in (*before, *after, mean, tick)]
+        marks += [
+            f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{_escaped(clipped(label, 16))}</text>',
+            f'<path d="M{place[0]:.1f} {y}H{place[1]:.1f}" stroke="currentColor" opacity="0.25" stroke-width="6"/>',
+            f'<path d="M{place[2]:.1f} {y}H{place[3]:.1f}" stroke="currentColor" stroke-width="2"/>',
+            f'<circle cx="{place[4]:.1f}" cy="{y}" r="4" fill="currentColor"/>',
+            f'<path d="M{place[5]:.1f} {y - 8}v16" stroke="currentColor" stroke-width="1"/>',
+        ]
+    y, right = height * len(rows) + 14, left + width
+    marks.append(f'<text x="{left}" y="{y}">0</text><text x="{right}" y="{y}" text-anchor="end">{most:.2g}</text>')
+    box = f'viewBox="0 0 {right + 8} {y + 6}" style="max-width:{right + 8}px;width:100%;font-size:12px"'
+    return f'<svg {box} fill="currentColor" role="img">{"".join(marks)}</svg><p>{_escaped(legend)}</p>'
 
 
 def _columns(text: str) -> int:

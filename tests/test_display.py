@@ -13,7 +13,7 @@ class Prices(Tabular):
     def __init__(self, rows, name="prices"):
         self.rows, self.name = rows, name
 
-    def _told(self):
+    def _parts(self):
         return [self.name, "above"], self.rows, ["below"]
 
 
@@ -25,7 +25,7 @@ class Letter(Labelled):
     def __init__(self, title, sections):
         self.title, self.sections = title, sections
 
-    def _told(self):
+    def _parts(self):
         return self.title, self.sections
 
 

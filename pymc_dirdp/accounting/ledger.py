@@ -491,7 +491,7 @@ class Ledger(Tabular):
     _uses: int | None = None
 
     @override
-    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         header, entries = self._store.header, self.entries()
         header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
         return heading(header, entries), rows(entries), [*footing(*self._balance(), self.guarantee), *unused(entries)]

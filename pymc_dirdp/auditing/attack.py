@@ -145,9 +145,8 @@ def _neighbours(
     if known is not None:
         return known.worst_pair()
     raise ArgumentError(
-        "A black box needs pair=(x, y), two neighbouring data sets: an audit sees what is lost between the two, and "
-        "outputs alone do not tell which neighbours lose most. If the box should be a mechanism of this library, pass "
-        "claim=mechanism, whose worst pair is then taken."
+        "Pass pair=(x, y), two neighbouring data sets: an audit compares the outputs of a black box on these two. If "
+        "the box should be a mechanism of this library, pass claim=mechanism, whose worst pair is then taken."
     )
 
 

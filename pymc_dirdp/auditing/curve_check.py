@@ -73,7 +73,7 @@ class CurveCheck(Tabular):
         return max(point.shortfall for point in self.points)
 
     @override
-    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         title = f"{self.mechanism}: {self.verdict}; largest shortfall {self.shortfall:.3g}"
         return [title], [asdict(point) | {"shortfall": point.shortfall} for point in self.points], []
 

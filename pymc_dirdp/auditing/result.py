@@ -332,7 +332,7 @@ class Audit(Tabular):
         )
 
     @override
-    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         sampler = "" if self.sampler == self.mechanism else f", sampler {self.sampler}"
         title = (
             f"{self.mechanism}{sampler}: {self.verdict}; {self.n} draws from each data set, false alarm below "

@@ -203,8 +203,8 @@ class BatchDraw(CurvesOf):
         """
         if rewards > 1:
             raise ArgumentError(
-                "mechanism='dirichlet' is for one reward of a person: how several in different batches add up is not "
-                "known. Use mechanism='geometric'."
+                "Use mechanism='geometric' where a person gives several rewards: how several Dirichlet draws of "
+                "different batches compose is not known."
             )
         mechanism = calibrate(guarantee, prior=np.array(prior), mechanism=Dirichlet(strategy="temper"))
         return cls((float(mechanism.alpha[0]), float(mechanism.alpha[1])), mechanism.r)

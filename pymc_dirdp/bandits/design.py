@@ -139,10 +139,10 @@ def checked_prior(prior: object, cells: int = 2) -> tuple[float, ...]:
     except TypeError:
         numbers = ()
     if len(numbers) != cells:
-        told = "a pair of positive numbers, those of a Beta distribution"
+        wanted = "a pair of positive numbers, those of a Beta distribution"
         if cells > 2:
-            told = f"{cells} positive numbers, those of a Dirichlet distribution of the categories"
-        raise ArgumentError(f"Expected prior to be {told}.")
+            wanted = f"{cells} positive numbers, those of a Dirichlet distribution of the categories"
+        raise ArgumentError(f"Expected prior to be {wanted}.")
     parameters = tuple(positive(prior=one) for one in numbers)
     # A prior that is surer has a width that doubles near 1 do not resolve.
     if max(parameters) > _SUREST:

@@ -255,13 +255,13 @@ class StateFile:
         (owner,) = connection.execute("SELECT owner FROM bandit").fetchone()
         if owner == self._tried != self._owner:
             raise ReleaseError(
-                f"{self.path} holds what an update released that ended in an error here. Load the file, and do not "
-                "report the rewards of that update again."
+                f"Load {self.path} again, and do not report the rewards of the last update again: it ended in an error "
+                "here, and the file holds what it released."
             )
         if owner != self._owner:
             raise ReleaseError(
-                f"{self.path} was loaded by somebody else since, who may release what is open here. This bandit "
-                "releases nothing more; load the file again to take over."
+                f"Load {self.path} again to take over: another process has loaded it since and may release the open "
+                "batches, so this bandit releases nothing more."
             )
 
     @contextmanager

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pymc as pm
     import xarray as xr
 
-__all__ = ["BanditReport", "BanditView", "told"]
+__all__ = ["BanditReport", "BanditView", "report_of"]
 
 # What a bandit guarantees, in words.
 
@@ -44,7 +44,7 @@ class BanditReport(Labelled):
     sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
     @override
-    def _told(self) -> tuple[str, Sections]:
+    def _parts(self) -> tuple[str, Sections]:
         return self.title, self.sections
 
 
@@ -59,7 +59,7 @@ def _protected(unit: str, rewards: int) -> str:
     return f"one {unit} with at most {rewards} rewards: nobody can tell them from other rewards in [0, 1]"
 
 
-def told(settings: Settings[Design | EveryRound], state: Sequence[tuple[str, str]]) -> BanditReport:
+def report_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str, str]]) -> BanditReport:
     """The report of a bandit, by public numbers only.
 
     Parameters
@@ -234,4 +234,4 @@ class BanditView:
             state = list(self._run.so_far(self._settings.arms))
             if self.retired:
                 state.append(("retired", ", ".join(map(str, self.retired))))
-            return told(self._settings, state)
+            return report_of(self._settings, state)

@@ -222,7 +222,8 @@ def init(declaration: Path, *, force: bool, **typed: Any) -> str:
     with new_file(declaration, force=force) as aside:
         aside.write_text(text, encoding="utf-8")
         declared(aside)  # What cannot be read again is not left there.
-    return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}"
+    data = "" if typed["records"] is not None else " DATA, the file of the data"
+    return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}{data}"
 
 
 def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool) -> "Report":
@@ -346,10 +347,12 @@ def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
     if facts.adjacency == "add-remove":
         number = 1  # It is private, and n_records in [options] says what to plan for.
     if number is None:
-        raise ArgumentError(
-            "Expected records in [data], the public number of records, to plan without the data, which are not read "
-            "before a ledger is charged. Without a section [ledger] you can give the data to the plan, too."
+        unless = (
+            "Give the data to the plan, too, or declare"
+            if facts.ledger is None
+            else "No data are read before the ledger is charged. Declare"
         )
+        raise ArgumentError(f"{unless} records in [data], the number of records, if anybody may know it.")
     counts = "" if facts.counts is None else facts.counts  # No variable has this name.
     columns = {name: labels[:1] for name, labels in facts.categories.items()} | {counts: [number]}
     return _network(facts, columns, counts)

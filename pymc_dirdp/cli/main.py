@@ -74,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return _failed(_WRONG, "stopped")
         except Exception as error:
-            return _failed(*_told(error))
+            return _failed(*_code_and_line(error))
     return _FALSE if command is actions.verify and not result else _DONE
 
 
-def _told(error: Exception) -> tuple[int, str]:
+def _code_and_line(error: Exception) -> tuple[int, str]:
     """The code and the line for an error. No error that this library did not write is repeated: it may hold data."""
     if isinstance(error, DirdpError):
         refused = isinstance(error, BudgetError | LedgerError | UnattainableError)

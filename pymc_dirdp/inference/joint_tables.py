@@ -231,9 +231,9 @@ class JointPosterior:
             )
         self._likelihoods, self._is_private = likelihoods, not likelihoods.blocks[0].ball.zero_sum
         number, log_prior = number_of(output, beliefs.n_prior)
-        told = sum(total for _, total in output.blocks)
-        if not self._is_private and number != told:
-            raise output.damaged(f"the noisy counts add up to {told} records, and not to the number that was passed")
+        total = sum(number for _, number in output.blocks)
+        if not self._is_private and number != total:
+            raise output.damaged(f"the noisy counts add up to {total} records, and not to the number that was passed")
         if log_prior is None and self._is_private:
             if len(likelihoods.blocks) > 1:
                 raise ArgumentError(

@@ -96,14 +96,14 @@ class MarginalPosterior:
         self._n_records = float(number_of_records(seen.measurements) if known is None else known)
         axes = tuple(dim for dim, _ in seen.cell_labels)
         # All that the marginals say: the precisions of sums of cells, and the noisy sums times their precisions.
-        self._precision, self._told = np.zeros((cells, cells)), np.zeros(cells)
+        self._precision, self._weighted_counts = np.zeros((cells, cells)), np.zeros(cells)
         index = dict(zip(axes, np.indices(self._shape).reshape(len(axes), -1), strict=True))
         for measurement in seen.measurements:
             if (own := measurement.onto(axes)) is not None:
                 to = np.ravel_multi_index(tuple(index[axis] for axis in own.axes), own.noisy.shape)
                 variance = max(own.variance, _LEAST)
                 self._precision += (to[:, None] == to) / variance
-                self._told += own.noisy.ravel()[to] / variance
+                self._weighted_counts += own.noisy.ravel()[to] / variance
         effects = Effects(self._shape)
         # The constant changes no share.
         self._functions = effects.logits(np.eye(cells).reshape(cells, *self._shape)).reshape(cells, cells)[1:]
@@ -152,7 +152,7 @@ class MarginalPosterior:
     def _form(self, expected: Array) -> tuple[Array, Array]:
         """The log-likelihood `h mu - mu W mu / 2` of expected counts, with the variance of the sample at some: h, W."""
         correction = np.eye(self._cells) - self._precision @ self._gain(expected)
-        return correction @ self._told, correction @ self._precision
+        return correction @ self._weighted_counts, correction @ self._precision
 
     def _gain(self, expected: Array) -> Array:
         """`S (I + A S)^-1`, with the covariance S of the sample and the precision A of what is measured."""
@@ -228,7 +228,7 @@ class MarginalPosterior:
         values, vectors = np.linalg.eigh(self._precision)
         noise = (rng.standard_normal(expected.shape) * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
         # What was measured, less the same of a joint draw, moves the draw to what it is given the measurements.
-        off = self._told - noise - (expected + sample) @ self._precision
+        off = self._weighted_counts - noise - (expected + sample) @ self._precision
         correction = np.eye(self._cells) - self._precision @ self._gain(expected.mean(axis=0))
         pulled = off @ correction.T
         pulled -= np.sum(expected * pulled, axis=1, keepdims=True) / total

@@ -153,8 +153,8 @@ def pooled(tables: Sequence[Seen], *, own_prior: bool) -> Seen:
                     f"The table {first.name!r} has another {what} in another release, so they do not tell of the same "
                     "records. Analyse each by itself."
                 )
-        told = [[(rows.tolist(), total) for rows, total in one.blocks] for one in (first, other)]
-        if min(map(len, told)) > 1 and told[0] != told[1]:
+        totals = [[(rows.tolist(), total) for rows, total in one.blocks] for one in (first, other)]
+        if min(map(len, totals)) > 1 and totals[0] != totals[1]:
             raise ArgumentError(
                 f"The outputs of {first.name!r} tell of different numbers of records in its rows, so they are not "
                 "about the same records. Analyse each by itself."

@@ -64,11 +64,11 @@ class Shrinkage:
         known : dict of str to array, shape (groups,)
             How many coordinates of each group the measurements tell.
         """
-        order, of_all, told = (
+        order, of_all, numbers = (
             np.concatenate([found[name] for name in self._orders]) for found in (self._orders, squares, known)
         )
         lengths = np.bincount(order, of_all, len(SCALES)) + _WORTH * SCALES**2
-        common = lengths / (np.bincount(order, told, len(SCALES)) + _WORTH)
+        common = lengths / (np.bincount(order, numbers, len(SCALES)) + _WORTH)
         change = 0.0
         for name, own in self._orders.items():
             scales = np.sqrt((squares[name] + _WORTH * common[own]) / (known[name] + _WORTH))
@@ -76,7 +76,7 @@ class Shrinkage:
             moved = own > 0
             change += float(np.sum(known[name][moved] * np.abs(np.log(scales[moved] / self.scales[name][moved]))))
             self.scales[name] = scales
-        return change <= _SETTLED * max(1.0, float(told[order > 0].sum()))
+        return change <= _SETTLED * max(1.0, float(numbers[order > 0].sum()))
 
 
 def probabilities_of(log_odds: ArrayLike) -> Array:

@@ -528,6 +528,6 @@ class Root:
 
 def _impossible() -> ImpossibleError:
     return ImpossibleError(
-        "No table of counts could have given this output, or none that doubles can tell from impossible. Check the "
-        "total, the least count, and that the output belongs to this mechanism."
+        "No table of counts could have led to this output, or only ones whose probability is 0 in double precision. "
+        "Check that the output belongs to this mechanism, and the number of records."
     )

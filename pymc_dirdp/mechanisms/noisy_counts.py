@@ -367,8 +367,8 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         z = counts + self.noise_of_rows(len(counts), rng)
         reach, totals = _FAR * self.noise_sd + 1, z.sum(axis=-1)
         # Noise that adds up to 0 in each row tells its total.
-        told = np.array_equal(totals, counts.sum(axis=-1))
-        total_sd = 0.0 if told else self.noise_sd * math.sqrt(z.shape[-1]) + 1
+        public = np.array_equal(totals, counts.sum(axis=-1))
+        total_sd = 0.0 if public else self.noise_sd * math.sqrt(z.shape[-1]) + 1
         return RowsSeen(z - reach, z + reach, lambda x, z: self.log_noise(z - x), (z,), totals, total_sd)
 
     @abc.abstractmethod

@@ -210,7 +210,7 @@ class TableMechanism(Mechanism):
         """
         if not public and (self.needs_public_totals or self.rests_on_totals):
             raise ArgumentError(
-                "The plan would publish a private number of records: what adds up to it is for public ones. Call "
+                "Under this plan the release would add up to the number of records, which is private here. Call "
                 "plan() again."
             )
         if self.rests_on_rows:
@@ -222,8 +222,7 @@ class TableMechanism(Mechanism):
             )
         if self.assumed_records is not None and (self.assumed_records != n_records or not public):
             raise ArgumentError(
-                "The curves of the plan rest on a number of records that is not the public one of its table. Call "
-                "plan() again."
+                "The plan was made for another number of records than the public one of its table. Call plan() again."
             )
 
     @property
@@ -300,8 +299,8 @@ class TableMechanism(Mechanism):
             steps = self.steps(sampler, n_records) if steps is None else steps
             if not self.is_on_grid(output, steps):
                 raise ArgumentError(
-                    "No exact sampler of this mechanism returns such numbers. Pass what was released and not a draw "
-                    "from it, the steps of the urn if you chose them, and sampler='fast' for what was drawn so."
+                    "Pass the output as it was released: the exact sampler of this mechanism returns no such numbers. "
+                    "If it was drawn by the fast sampler or by an urn of another length, pass sampler='fast' or steps=."
                 )
         return self.row_likelihoods(output, steps=steps)
 

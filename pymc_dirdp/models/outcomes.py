@@ -205,8 +205,8 @@ class Outcomes:
 
 
 def refused(name: str | None, why: str, way_out: str) -> UnsupportedModelError:
-    """The error for a model of which no private model is made."""
-    return UnsupportedModelError(f"No private model is made of this one: {name!r} {why}. {way_out}")
+    """The error for a model that `private_model` cannot release."""
+    return UnsupportedModelError(f"private_model cannot release this model: {name!r} {why}. {way_out}")
 
 
 def n_row_arrays(graph: Iterable[Node], n: int) -> list[Node]:

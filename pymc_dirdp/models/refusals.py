@@ -41,7 +41,10 @@ _PUBLIC_RECORDS = 'Use adjacency="replace-one", where the number of records is p
 REFUSALS = MappingProxyType(
     {
         # What else a model holds
-        "nothing": Refusal("has no Dirichlet or Beta variable", "There is nothing to release."),
+        "nothing": Refusal(
+            "has no Dirichlet or Beta variable, so there is nothing that dirdp.sample could release",
+            _ANY_MODEL + "For dirdp.sample give the data a Dirichlet or Beta prior.",
+        ),
         "potential": Refusal(
             "is a pm.Potential, which multiplies the posterior by something that is not a count",
             "Survey weights: release the table of strata by answers, and weight its shares afterwards, at no cost. "
@@ -62,7 +65,7 @@ REFUSALS = MappingProxyType(
         "hidden parent": Refusal(
             "is an unobserved {operation} variable that decides how {children} is distributed: no record says which "
             "cell it belongs to",
-            "Observe it.",
+            "Observe it. Or sum over its values with pm.Mixture, and release that model by dirdp.private_model.",
         ),
         "hyperparameter": Refusal(
             "is an unobserved {operation} variable in the prior of {children}: the posterior is then a mixture of "
@@ -86,7 +89,7 @@ REFUSALS = MappingProxyType(
         # Priors
         "random prior": Refusal(
             "has a prior that depends on the random variable {source!r}",
-            "Write the prior as numbers.",
+            _ANY_MODEL + "For dirdp.sample write the prior as numbers.",
         ),
         "prior of data": Refusal(
             "has a prior that depends on the data {source!r}",
@@ -96,7 +99,9 @@ REFUSALS = MappingProxyType(
             "has a prior that depends on the data {source!r}, which hold records of people",
             "Write the prior as numbers.",
         ),
-        "free input": Refusal("has a prior that depends on a free input", "Write the prior as numbers."),
+        "free input": Refusal(
+            "has a prior that depends on a PyTensor variable without a value", "Write the prior as numbers."
+        ),
         "prior shape": Refusal("has a prior whose shape does not fit its rows", "Make the shapes agree."),
         "one category": Refusal(
             "has one category only, so there is nothing to estimate", "Declare at least two categories."

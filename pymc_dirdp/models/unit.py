@@ -37,6 +37,7 @@ def refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> 
         if isinstance(axis, str) and axis not in dims and axis not in cores:
             near = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
             known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
+            known += " Leave unit= out if each record, or each trial that is counted, is another person."
             hint = f"Did you mean {near[0]!r}?" if near else known
             raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
         if isinstance(axis, int) and axis >= most:

@@ -65,7 +65,8 @@ def refuse_free_variables(
             raise refused(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
-                "Give groups of records an effect, chosen by a covariate of codes, as in effect[group].",
+                "Give groups of records an effect, chosen by a covariate of codes, as in effect[group]; or say "
+                "unit='trial' if an entry is a group and each trial of it is a person.",
             )
         for node in ancestors([rv]):
             if any(node is one for one in secret) or (

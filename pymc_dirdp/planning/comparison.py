@@ -100,7 +100,7 @@ class Comparison(Tabular):
     _columns = ("mechanism", "kl_posterior", "kl_draw", "kl_estimate")
 
     @override
-    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         notes = ["KL in nats; frame() also has the parameters, l_inf, hellinger and pure"]
         notes += [f"not attainable: {', '.join(self.unattainable)}"] if self.unattainable else []
         title = f"{self.guarantee}, {self.adjacency}; a priori, without data"

@@ -349,6 +349,6 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
     low, high = np.zeros(of_cell.shape), np.ones(of_cell.shape)
     for _ in range(_HALVINGS):
         share: Array = (low + high) / 2
-        told = betainc(of_cell + weight * share, rest + weight * (1 - share), looks_empty) <= _MISTAKE
-        low, high = np.where(told, low, share), np.where(told, share, high)
+        seen = betainc(of_cell + weight * share, rest + weight * (1 - share), looks_empty) <= _MISTAKE
+        low, high = np.where(seen, low, share), np.where(seen, share, high)
     return float(high.max())

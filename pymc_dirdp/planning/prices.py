@@ -335,7 +335,7 @@ class Frontier(Tabular):
         return tuple(guarantee.budget for guarantee in self.guarantees)
 
     @override
-    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         columns = {"guarantee": map(str, self.guarantees)} | self.expected_kl
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return [f"expected KL of {self.measure}, {self.n_records} records; a priori"], rows, []

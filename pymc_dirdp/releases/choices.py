@@ -119,7 +119,7 @@ class PrivateChoice(Labelled, Text):
         return self.mechanism.adjacency
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """What a release says of it."""
         return (
             f"{self._what_it_decides} chosen from the same records, privately, by {self.in_short}; that alone keeps "
@@ -285,7 +285,7 @@ class Bins(PrivateChoice):
         return np.array(self.labels)[interval_of(values, self.edges, self.column)]
 
     @override
-    def _told(self) -> tuple[str, Sections]:
+    def _parts(self) -> tuple[str, Sections]:
         lines = [
             ("bins", ", ".join(self.labels)),
             ("cost", f"{self.guarantee}, for {self.adjacency} of one {self.unit}"),
@@ -383,7 +383,7 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
         return len(self.parents)
 
     @override
-    def _told(self) -> tuple[str, Sections]:
+    def _parts(self) -> tuple[str, Sections]:
         edges = [f"{parent} -> {name}" for name, given in self.parents for parent in given]
         joined = {name for child, given in self.parents if given for name in (child, *given)}
         alone = [name for name in self if name not in joined]

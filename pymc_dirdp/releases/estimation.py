@@ -69,7 +69,7 @@ class Estimates(Tabular):
                 yield row
 
     @override
-    def _told(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
+    def _parts(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
         rows = []
         for row in self._numbers():
             level = f"{max(next(iter(self.tables.values())).prob):g}"

@@ -18,9 +18,9 @@ from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.text import Deterministic
-from pymc_dirdp.releases.wording import told_totals
+from pymc_dirdp.releases.wording import totals_in_words
 
-__all__ = ["Inferences", "PerTable", "Source", "Told", "checked", "inferences", "told"]
+__all__ = ["Inferences", "PerTable", "Source", "Sources", "checked", "inferences", "sources_of"]
 
 type PerTable[T] = T | Mapping[str, T] | None
 
@@ -30,7 +30,7 @@ type Source = xr.DataTree | MechanismOutput
 
 @final
 @dataclass(frozen=True, eq=False)
-class Told:
+class Sources:
     """The outputs of one or several releases.
 
     Attributes
@@ -54,7 +54,7 @@ class Told:
     deterministics: tuple[Deterministic, ...] = ()
 
 
-def told(source: Source | Sequence[Source]) -> Told:
+def sources_of(source: Source | Sequence[Source]) -> Sources:
     """The tables of one or several releases, checked.
 
     Raises
@@ -81,20 +81,20 @@ def told(source: Source | Sequence[Source]) -> Told:
     return found
 
 
-def _of_outputs(given: list[MechanismOutput]) -> Told:
+def _of_outputs(given: list[MechanismOutput]) -> Sources:
     for one, other in combinations(given, 2):
         # Two noisy tables of integers may be the same by chance.
         by_chance = one is not other and one.mechanism.output_kind.may_repeat
         if not by_chance and np.array_equal(one.values, other.values):
             raise _twice()
-    return Told([{output.name: output} for output in given], seeded=False, same_people=True, has_own_prior=True)
+    return Sources([{output.name: output} for output in given], seeded=False, same_people=True, has_own_prior=True)
 
 
-def _of_releases(given: list[Any]) -> Told:
+def _of_releases(given: list[Any]) -> Sources:
     if any("estimate" in getattr(one, "attrs", ()) and "mechanism" not in one for one in given):
         raise ArgumentError(
-            "An estimate of dirdp.fit says nothing of its own error, so no interval follows from it. Pass the release "
-            "that was fitted; the shares of the estimate are in its group 'posterior'."
+            "Pass the release that was fitted: an estimate of dirdp.fit does not hold its own error, so no interval "
+            "can be computed from it. Its shares are in its group 'posterior'."
         )
     stored = [checked(release) for release in given]
     if len({one.plan.adjacency for one in stored}) > 1:
@@ -105,7 +105,7 @@ def _of_releases(given: list[Any]) -> Told:
     identities = [one.release.identity for one in stored if one.release is not None]
     if len(set(identities)) < len(identities):
         raise _twice()
-    return Told(
+    return Sources(
         [dict(one.tables) for one in stored],
         seeded=any(one.reproducible for one in stored),
         same_people=all(len(one.plan.groups) == 1 for one in stored),
@@ -127,8 +127,7 @@ def checked(release: Any) -> Opened:
 
 def _twice() -> ArgumentError:
     return ArgumentError(
-        "The same release stands in the list twice. It says what it says once: anyone who counts it twice is too sure. "
-        "Leave one of them out."
+        "Leave one of them out: the same release is in the list twice, which would make intervals too narrow."
     )
 
 
@@ -180,7 +179,7 @@ class Inferences:
         prior = "the model's prior" if beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]
         if seen.n_records is not None:
-            known = f", {told_totals([total for _, total in seen.blocks])}" if len(seen.blocks) > 1 else ""
+            known = f", {totals_in_words([total for _, total in seen.blocks])}" if len(seen.blocks) > 1 else ""
             parts.append(f"{seen.n_records} records{known}, which is public")
         elif isinstance(beliefs.n_prior, int):
             parts.append(f"0 to {beliefs.n_prior} records, all as likely as one another")
@@ -221,7 +220,7 @@ def inferences(
     ArgumentError
         If a prior does not fit, or the releases cannot be read together.
     """
-    found = told(source)
+    found = sources_of(source)
     if isinstance(prior, SparsePrior):
         raise ArgumentError(
             "SparsePrior is for a release of a sparse table, from release_sparse. Leave prior out, or pass an array in "

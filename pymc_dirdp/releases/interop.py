@@ -185,3 +185,8 @@ def to_opendp(mechanism: TableMechanism) -> Any:
         function=draw,
         privacy_map=privacy_map,
     )
+
+
+def __dir__() -> list[str]:
+    """What is public, without what is imported here."""
+    return sorted(__all__)

@@ -90,7 +90,7 @@ class ModelPlan(Tabular):
         return f"ModelPlan({self.tables!r}, {sum(self.cells.values())} cells)"
 
     @override
-    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         above = [f"Plan of a private model, {self.tables.guarantee}, {self.tables.adjacency}"]
         for part in self.tables.parts:
             name, sd = part.table.name, part.mechanism.noise_sd or 0.0

@@ -62,7 +62,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     """
     if not model.observed_RVs:
         raise UnsupportedModelError(
-            "No private model is made of this one: it observes nothing. Give its discrete variables observed=; a "
+            "private_model cannot release this model: it observes nothing. Give its discrete variables observed=; a "
             "recipient gives made-up observations of the same kind."
         )
     model = with_shares(model, said)
@@ -79,7 +79,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     for name in [*named, *said.levels]:
         one_of([*sorted(data), *observed], **{"name in public or levels": name})
     if both := set(named) & set(said.levels):
-        raise ArgumentError(f"{min(both)!r} is in public and in levels. Say one of them.")
+        raise ArgumentError(f"Name {min(both)!r} in public or in levels, not in both.")
     free, secret, records, dims = list(model.free_RVs), [], set(), set()
     for rv in model.observed_RVs:
         name, stored = str(rv.name), stored_observations(rv, model)
@@ -128,9 +128,9 @@ def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> Non
         return
     both = ", ".join(map(repr, unknown))
     raise UnsupportedModelError(
-        f"No private model is made of this one: {both} are answers of the same people, whose covariates or number are "
-        f"private, so that their tables have the same unknown row sizes. Say jointly=[{unknown}], or disjoint= if they "
-        "are different people."
+        f"private_model cannot release this model: {both} are answers of the same people, whose covariates or number "
+        "are private, so that their tables have the same unknown row sizes. Say "
+        f"jointly=[{unknown}], or disjoint= if they are different people."
     )
 
 

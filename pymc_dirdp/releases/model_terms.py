@@ -113,7 +113,8 @@ def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model) -> _Term:
         possible = np.any([np.isfinite(one) for one in at_points(counts)], axis=0) & np.isfinite(chances)
         if not possible.any(axis=0).all():
             raise ReleaseError(
-                f"The release does not belong to this model: no value of {found.name!r} is near its number."
+                f"The release does not belong to this model, in which no value of {found.name!r} is near its noisy "
+                "count. Take the model that was released."
             )
         # A number that the model cannot have stands for one that it can, with a probability of 0. So no gradient is
         # taken where a log-probability has none.
@@ -142,8 +143,8 @@ def _joint_terms(log_p: Sequence[Any], parts: Sequence[PlannedTable]) -> tuple[A
         def publish(_: CellNoise | None, noisy: Array) -> None:
             if noisy.sum() != part.n_records or np.maximum(-noisy, 0).sum() > most:
                 raise ReleaseError(
-                    f"The noisy counts of {part.table.name!r} are none of {part.n_records} records with noise up to "
-                    f"{most}."
+                    f"The release does not belong to this plan: the noisy counts of {part.table.name!r} do not add up "
+                    f"to {part.n_records} records, or some are below -{most}. Ask its publisher for the file again."
                 )
             place.set_value(np.array(noisy, dtype=np.float64))
 

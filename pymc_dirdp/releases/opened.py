@@ -338,6 +338,11 @@ def text_of(tree: Any) -> str:
     """
     refuse_confidential(tree)
     children = getattr(tree, "children", None)
+    if hasattr(tree, "free_RVs"):
+        raise ReleaseError(
+            "Expected a release, got a PyMC model. The release of a private model is dirdp.releases.release_of(model); "
+            "pm.sample(model=model) draws from its posterior."
+        )
     if not isinstance(children, Mapping):
         raise ReleaseError(
             f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got {type_name(tree)}. A file is "

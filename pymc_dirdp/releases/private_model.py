@@ -170,14 +170,16 @@ def private_model(
     )
     if isinstance(source, ModelPlan):
         if options != ModelOptions():
-            raise ArgumentError("A plan of a model already decides what is said about it. Pass that to plan() instead.")
+            raise ArgumentError(
+                "Leave all options out, or pass them to plan() instead: a plan of a model decides them."
+            )
         options = source.options
     given: Any = source.tables if isinstance(source, ModelPlan) else source
     if isinstance(given, str | os.PathLike):
         given = load(given)
     if not isinstance(given, Guarantee | Plan):
         if ledger is not None or random_seed is not None or weights is not None:
-            raise ArgumentError("A release costs nothing and draws nothing: leave ledger, random_seed and weights out.")
+            raise ArgumentError("Leave ledger, random_seed and weights out: this release was charged and drawn before.")
         stored, release = checked(given), given
         if options.adjacency not in (None, stored.plan.adjacency):
             raise ArgumentError(f"The release is for adjacency={stored.plan.adjacency!r}. Leave adjacency out.")

@@ -4,13 +4,16 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, override
 
 import numpy as np
 import xarray as xr
+from scipy.stats import beta
 
-from pymc_dirdp.display import Labelled, Sections, clipped
+from pymc_dirdp.display import Labelled, Sections, clipped, dots
+from pymc_dirdp.errors import DirdpError
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
@@ -18,13 +21,14 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.accuracy import expected_errors
 from pymc_dirdp.releases.choices import curves_of
 from pymc_dirdp.releases.description import described, sparse_neighbours
+from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened, sparse_release
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.statement import odds_of_the_truth
+from pymc_dirdp.releases.statement import DELTA, odds_of_the_truth
 from pymc_dirdp.releases.summary import summary
 from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.verification import Verification, verified, verify
-from pymc_dirdp.releases.wording import taken_for_granted, told_totals
+from pymc_dirdp.releases.wording import taken_for_granted, totals_in_words
 
 __all__ = ["Report", "report"]
 
@@ -36,6 +40,8 @@ _CLEARLY = 1.25
 _NAMED = 4
 # The columns of a terminal.
 _TITLE = 80
+# The intervals of the picture, the cells that it has at most, and those of all tables, whose inference takes a second.
+_LEVEL, _DOTS, _QUICK = 0.95, 16, 200
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +54,10 @@ class Report(Labelled):
         The tables that were released.
     sections : tuple of (str, tuple of (str, str))
         Each section has a heading, which is empty in a short report, and its lines: a label and a text.
+
+    Notes
+    -----
+    In a notebook the short report of a release has a picture of its first table, if that has 16 cells at most.
 
     Examples
     --------
@@ -63,9 +73,14 @@ class Report(Labelled):
 
     title: str
     sections: tuple[tuple[str, Lines], ...]
+    _release: xr.DataTree | None = field(default=None, compare=False)
 
     @override
-    def _told(self) -> tuple[str, Sections]:
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + ("" if self._release is None else _picture(self._release))
+
+    @override
+    def _parts(self) -> tuple[str, Sections]:
         return self.title, self.sections
 
 
@@ -83,9 +98,8 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         verification = verified(stored, release)
     tree = stored.tree
     privacy, utility = tree.children["privacy"].to_dataset(), tree.children["utility"].to_dataset()
-    what = (
-        "estimate" if stored.is_estimate else "table of noisy counts" if stored.plan.is_of_model else "posterior draw"
-    )
+    what = "table of noisy counts" if stored.plan.is_of_model else "posterior draw"
+    what = "estimate" if stored.is_estimate else what
     title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
     if not verification.follows:
         title = verification.headline
@@ -96,6 +110,7 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         return Report(
             clipped(f"{title}{guarantee}", _TITLE, lines=1 + (not guarantee)),
             summary(stored, verification, utility, advice),
+            release if verification.follows and not isinstance(release, Plan) else None,
         )
     errors = ("Expected error, without the data", expected_errors(stored, utility))
     guaranteed = _guaranteed(privacy, stored, verification)
@@ -112,11 +127,10 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
 def _of_sparse(release: SparseRelease, verification: Verification) -> Report:
     """The report of a list of cells, which is short."""
     if not verification.follows:
-        failed = tuple((check.name, check.sentence) for check in verification.checks if not check.passed)
-        return Report(verification.headline, (("", (*failed, ("instead", verification.alternative))),))
+        return Report(verification.headline, (("", verification.failures),))
     mechanism, listed = release.mechanism, len(release.output.cells)
     n = mechanism.n_cells
-    delta = release.guarantee.stated_delta or 1e-6
+    delta = release.guarantee.stated_delta or DELTA
     epsilon, pure = float(mechanism.epsilon(delta)), mechanism.pure_epsilon
     at_none = f"epsilon {up(pure, 4):.4g} at delta 0"
     answers = (
@@ -131,6 +145,31 @@ def _of_sparse(release: SparseRelease, verification: Verification) -> Report:
     )
     then = (("next", "dirdp.estimate(release, prior=dirdp.sparse.SparsePrior(n_records=..., n_occupied=...))"),)
     return Report(f"Private list of cells, {_short(release.guarantee)}", (("", answers), ("", guaranteed), ("", then)))
+
+
+def _picture(release: xr.DataTree) -> str:
+    """What is inferred from a release, the prior and the release, if its first table fits and none takes long."""
+    stored = opened(release)
+    (name, table), *_ = stored.tables.items()
+    sizes = [one.prior.size for one in stored.tables.values()]
+    if sizes[0] > _DOTS or sum(sizes) > _QUICK:
+        return ""
+    try:
+        found = inferences(release, {}, {}, None, jointly=True).distributions.estimate([_LEVEL])[name]
+    except DirdpError:
+        return ""  # Nothing is inferred without a prior of a private number of records, for example.
+    total = table.prior.sum(axis=-1, keepdims=True)
+    tails = np.array([(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]).reshape(2, *[1] * table.prior.ndim)
+    before = beta.ppf(tails, table.prior, total - table.prior).reshape(2, -1).T
+    # A Beta shows the probability of success; that of failure is its mirror image.
+    shown = slice(None, None, 2 if table.family == "beta" else 1)
+    drawn = stored.tree.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
+    labels = [", ".join(map(str, cell)) or name for cell in product(*(drawn[dim].values for dim in drawn.dims))]
+    means, ends = found.share_means.ravel()[shown], found.share_intervals[0].reshape(-1, 2)[shown]
+    rows = list(zip(labels, means.tolist(), ends.tolist(), before[shown].tolist(), drawn.values.ravel(), strict=True))
+    return dots(
+        rows, f"{name}: means and {_LEVEL:.0%} intervals given the release; grey, the prior's; ticks, the release"
+    )
 
 
 def _short(guarantee: Guarantee) -> str:
@@ -165,8 +204,7 @@ def _guaranteed(privacy: xr.Dataset, stored: Opened, verification: Verification)
     """The guarantee and its equivalents, or why there is none."""
     if verification.follows:
         return ("Guarantee", _guarantee(privacy, stored)), ("Equivalent", _equivalents(privacy, stored))
-    failed = tuple((check.name, check.sentence) for check in verification.checks if not check.passed)
-    return (("No guarantee", (*failed, ("instead", verification.alternative))),)
+    return (("No guarantee", verification.failures),)
 
 
 def _guarantee(privacy: xr.Dataset, stored: Opened) -> Lines:
@@ -177,7 +215,7 @@ def _guarantee(privacy: xr.Dataset, stored: Opened) -> Lines:
         ("protected", str(attrs["protected"])),
         ("adjacency", str(attrs["adjacency"])),
         ("assumptions", "; ".join(["the prior and the categories were chosen without the data", *assumed])),
-        *((choice.called, choice.told) for choice in stored.plan.after),
+        *((choice.called, choice.in_words) for choice in stored.plan.after),
         ("draws", f"{attrs['draws']}, all of them covered"),
         ("odds of the truth", odds_of_the_truth(stored)),
     )
@@ -233,25 +271,25 @@ def _tables(stored: Opened) -> Lines:
     lines = []
     for text, names in _alike((name, _table(table)) for name, table in stored.tables.items()).items():
         several = [f"{name} from {observed[name]}" for name in names]
-        told = f", from {observed[names[0]]}" if len(names) == 1 else _listed(several)
-        lines.append((_label(names), text + told))
+        observed_in_words = f", from {observed[names[0]]}" if len(names) == 1 else _listed(several)
+        lines.append((_label(names), text + observed_in_words))
     return tuple(lines)
 
 
 def _marginals(stored: Opened, utility: xr.Dataset) -> Lines:
     """The marginals that are measured, with the standard deviation of the noise in their cells."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
-    told = []
+    lines = []
     for name, table in stored.tables.items():
         dims = [str(dim) for dim in table.view["prior"].dims]
         for axes, sd in table.mechanism.marginals_with_noise:
             share = f", {sd / sizes[name]:.2g} of all records" if sizes[name] > 0 else ""
-            told.append(
+            lines.append(
                 (" x ".join(dims[axis] for axis in axes), f"noise of standard deviation {sd:.4g} a cell{share}")
             )
     return tuple(
         (names[0] if len(names) == 1 else f"{len(names)} marginals", f"{text}{_listed(names)}")
-        for text, names in _alike(told).items()
+        for text, names in _alike(lines).items()
     )
 
 
@@ -265,7 +303,7 @@ def _table(table: ReleasedTable) -> str:
     possible = ""
     if "most_records" in attrs:
         possible = f"; {attrs['least_records']} to {attrs['most_records']} records taken for possible"
-    public = f", publicly {told_totals(table.totals)}" if table.totals else ""
+    public = f", publicly {totals_in_words(table.totals)}" if table.totals else ""
     return f"{table.mechanism.in_short}, shape {table.prior.shape}{public}{_chosen(attrs)}{above}{possible}"
 
 
@@ -284,8 +322,8 @@ def _reading(stored: Opened) -> Lines:
     """What the draws are, and what they are not."""
     # Tables of one category are beside an estimate, and hold no draw either.
     fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
-    told = {name: stored.tables[name] for name in fitted or stored.tables}
-    by_text = _alike((name, table.mechanism.draws_in_words) for name, table in told.items())
+    tables = {name: stored.tables[name] for name in fitted or stored.tables}
+    by_text = _alike((name, table.mechanism.draws_in_words) for name, table in tables.items())
     # Where all tables are alike, there is no need to name them again.
     said = " of {}" if len(by_text) > 1 else ""
     return tuple((f"draws{said.format(', '.join(names))}", text) for text, names in by_text.items())

@@ -300,7 +300,7 @@ class SparseEstimates(Tabular):
         )
 
     @override
-    def _told(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
+    def _parts(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
         level = int(np.argmax(self.prob))
         largest = np.argsort(-self.noisy_counts, kind="stable")[:_SHOWN]
         rows: list[Mapping[str, Any]] = [

@@ -26,9 +26,10 @@ from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import taken_for_granted
 
-__all__ = ["Statement", "odds_factor", "odds_of_the_truth", "statement"]
+__all__ = ["DELTA", "Statement", "odds_factor", "odds_of_the_truth", "statement"]
 
-_DELTA = 1e-6
+DELTA = 1e-6
+"""A guarantee without a delta is also given as an epsilon at this one."""
 # Factors of delta at which the curve is asked for the best bound on odds.
 _PARTS = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
 # The delta of a ledger, so many times, is the probability that its odds leave out.
@@ -135,7 +136,7 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
     ReleaseError
         If it is no release, is damaged, or does not keep what it states.
     ArgumentError
-        If a ledger holds nothing yet.
+        If a ledger holds nothing yet, or it is a list of releases.
 
     Notes
     -----
@@ -160,6 +161,11 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
     """
     if isinstance(release, Ledger):
         return _of_ledger(release)
+    if isinstance(release, list | tuple):
+        raise ArgumentError(
+            "Pass the ledger that the releases were charged to: dirdp.statement(ledger) says what they guarantee "
+            "together. Or state each of them by itself."
+        )
     stored = opened(release)
     verification = verified(stored, release)
     # A seed is said loudly; anything else that is wrong leaves nothing to say.
@@ -186,10 +192,11 @@ def _of_ledger(ledger: Ledger) -> Statement:
     unit, released = ledger.unit or "record", [entry for entry in entries if not entry.reserved]
     approximate = guarantee
     if guarantee.stated_delta is None:
-        approximate = convert(guarantee, ApproxDP, delta=_DELTA / _TIMES)
+        approximate = convert(guarantee, ApproxDP, delta=DELTA / _TIMES)
     epsilon, delta = approximate.budget, approximate.stated_delta or 0.0
     curves, probability = Bounded(epsilon, delta), min(1.0, up(_TIMES * delta))
-    secret = f"one {unit}" if relation.records_are_public else f"whether one {unit} is in the data"
+    called = unit if unit.isalpha() else f"unit ({unit})"
+    secret = f"one {called}" if relation.records_are_public else f"whether one {called} is in the data"
     public = f"the number of records is {'public' if relation.records_are_public else 'private'}"
     used = {entry.uses for entry in entries}
     open_ones = [entry.what for entry in entries if entry.reserved and entry.number not in used]
@@ -199,7 +206,7 @@ def _of_ledger(ledger: Ledger) -> Statement:
     assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.terms.assumptions)
     lines = (
         ("guarantee", f"{guarantee}, of all of this together: {how}"),
-        ("protected", f"every {unit}; adjacency {relation.name}: {public}"),
+        ("protected", f"every {called}; adjacency {relation.name}: {public}"),
         ("odds of the truth", f"times {_odds(curves, probability)}, about {secret}"),
         ("published", "; ".join([*(listed[:_NAMED] if more else listed), *more]) or "nothing yet"),
         *([("reserved", f"{'; '.join(dict.fromkeys(open_ones))}, which the guarantee covers")] if open_ones else []),
@@ -224,7 +231,7 @@ def odds_factor(curves: PrivacyCurves, delta: float) -> float:
 
 
 def _delta(guarantee: Guarantee) -> float:
-    return guarantee.stated_delta or _DELTA
+    return guarantee.stated_delta or DELTA
 
 
 def _paragraph(published: str, secret: str, curves: PrivacyCurves, delta: float) -> str:
@@ -266,7 +273,7 @@ def _guarantee(stored: Opened) -> Lines:
         ("protected", reading.protected),
         ("odds of the truth", odds_of_the_truth(stored)),
         ("not protected", _unprotected(stored)),
-        *((choice.called, choice.told) for choice in stored.plan.after),
+        *((choice.called, choice.in_words) for choice in stored.plan.after),
         ("assumed", "; ".join([*taken_for_granted(stored.plan), "the release was drawn as it says, once"])),
     )
 

@@ -9,7 +9,7 @@ from pymc_dirdp.display import clipped
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.releases.accuracy import in_range, typical_errors
 from pymc_dirdp.releases.opened import Opened, ReleasedTable
-from pymc_dirdp.releases.statement import odds_of_the_truth
+from pymc_dirdp.releases.statement import DELTA, odds_of_the_truth
 from pymc_dirdp.releases.verification import Verification
 from pymc_dirdp.releases.wording import NEXT
 
@@ -21,10 +21,8 @@ type Lines = tuple[tuple[str, str], ...]
 _LABEL, _TEXT = 9, 67
 # Shares of a table in one line; others are looked up in the release.
 _MOST_SHARES = 6
-# A guarantee without a delta is also given as an epsilon at this one.
-_DELTA = 1e-6
 # A bounded loss has no best order, and orders above this one say the same as delta 0.
-_ORDER, _LARGEST_ORDER = 10.0, 1e4
+_ORDER, _LARGEST_ORDER = 10.0, 256.0
 
 
 def summary(
@@ -44,7 +42,11 @@ def summary(
     """
     answers = [*_shares(stored), *_errors(stored, utility), *_advised(stored, better)]
     facts = [("mechanism", _mechanism(stored)), *_utility(utility)]
-    guaranteed = _guaranteed(stored, utility) if verification.follows else _failed(verification)
+    if verification.follows:
+        guaranteed = _guaranteed(stored, utility)
+    else:
+        (name, sentence), *_, instead = verification.failures
+        guaranteed = ("problem", f"{name}: {sentence}"), instead
     sections = answers, [*guaranteed, *facts], [("next", _next(stored, follows=verification.follows))]
     return tuple(("", tuple(_fitted(*line) for line in lines)) for lines in sections)
 
@@ -71,8 +73,8 @@ def _shares(stored: Opened) -> Lines:
     if shares.ndim > 1 or shares.size > _MOST_SHARES:
         return ((name, f"shape {shares.shape}, see release['posterior'][{name!r}]{more}"),)
     labels = [""] * shares.size if not shares.ndim else [str(label) for label in shares[shares.dims[0]].values]
-    told = (f"{label} {value:.3f}".strip() for label, value in zip(labels, shares.values.reshape(-1), strict=True))
-    return ((name, f"{', '.join(told)}{more}"),)
+    parts = (f"{label} {value:.3f}".strip() for label, value in zip(labels, shares.values.reshape(-1), strict=True))
+    return ((name, f"{', '.join(parts)}{more}"),)
 
 
 def _errors(stored: Opened, utility: xr.Dataset) -> Lines:
@@ -96,16 +98,16 @@ def _advised(stored: Opened, better: Lines) -> Lines:
 def _guaranteed(stored: Opened, utility: xr.Dataset) -> Lines:
     """The guarantee at two deltas, as odds, and as divergences. All numbers are rounded up."""
     curves, guarantee = stored.curves, stored.plan.guarantee
-    delta = guarantee.stated_delta or _DELTA
+    delta = guarantee.stated_delta or DELTA
     epsilon, pure = float(curves.epsilon(delta)), stored.pure_epsilon
-    told = [f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}", f"{up(pure, 4):.4g} at delta 0"]
+    parts = [f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}", f"{up(pure, 4):.4g} at delta 0"]
     if guarantee.is_pure or pure <= epsilon:
-        told = [f"epsilon {up(pure, 4):.4g} at delta 0"]
+        parts = [f"epsilon {up(pure, 4):.4g} at delta 0"]
     elif math.isinf(pure):
-        told = told[:1]
+        parts = parts[:1]
     return (
         ("protects", _protects(stored, utility)),
-        ("at most", "; ".join(told)),
+        ("at most", "; ".join(parts)),
         ("odds", odds_of_the_truth(stored, short=True)),
         *_divergences(stored, delta),
     )
@@ -118,11 +120,11 @@ def _divergences(stored: Opened, delta: float) -> Lines:
         best = float(f"{float(stored.curves.best_order(delta)):.3g}")
         order = best if 1 < best < _LARGEST_ORDER else _ORDER
     renyi, rho = float(stored.curves.renyi(order)), float(stored.curves.rho(order))
-    told = [
+    parts = [
         *([f"RDP: {up(renyi, 3):.3g} at order {order:g}"] * math.isfinite(renyi)),
         *([f"tCDP: rho {up(rho, 3):.3g}, omega {order:g}"] * math.isfinite(rho)),
     ]
-    return (("implies", "; ".join(told)),) if told else ()
+    return (("implies", "; ".join(parts)),) if parts else ()
 
 
 def _protects(stored: Opened, utility: xr.Dataset) -> str:
@@ -138,15 +140,8 @@ def _protects(stored: Opened, utility: xr.Dataset) -> str:
             rows = ", also of each row," * any(part.totals for part in stored.plan.parts)
             return f"{who}; the number of records, {sizes}{rows or ','} is public"
         return f"{who}, and whether it is in the data"
-    return f"every {reading.label}: {reading.neighbours}"
-
-
-def _failed(verification: Verification) -> Lines:
-    wrong = [(check.name, check.sentence) for check in verification.checks if not check.passed]
-    return (
-        *(("problem", f"{name}: {sentence}") for name, sentence in wrong[:1]),
-        ("instead", verification.alternative),
-    )
+    every = f"every {reading.label}" if reading.stated.unit or reading.stated.counted else "each person"
+    return f"{every}: {reading.neighbours}"
 
 
 def _mechanism(stored: Opened) -> str:
@@ -166,14 +161,14 @@ def _distribution(table: ReleasedTable) -> str:
 def _utility(utility: xr.Dataset) -> Lines:
     known = {name: utility[name].values for name in ("expected_kl_estimate", "expected_kl_posterior", "estimate_kl")}
     known = {name: values for name, values in known.items() if values.size and np.all(np.isfinite(values))}
-    told = []
+    parts = []
     if "expected_kl_estimate" in known:
-        told.append(f"{in_range(known['expected_kl_estimate'], 3)} nats (draw, frequencies)")
+        parts.append(f"{in_range(known['expected_kl_estimate'], 3)} nats (draw, frequencies)")
     if "expected_kl_posterior" in known:
-        told.append(f"{known['expected_kl_posterior'].sum():.3g} (posteriors)")
-    if not told and "estimate_kl" in known:
-        told.append(f"{in_range(known['estimate_kl'], 3)} nats (estimate, shares)")
-    return (("utility", f"KL {', '.join(told)}"),) if told else ()
+        parts.append(f"{known['expected_kl_posterior'].sum():.3g} (posteriors)")
+    if not parts and "estimate_kl" in known:
+        parts.append(f"{in_range(known['estimate_kl'], 3)} nats (estimate, shares)")
+    return (("utility", f"KL {', '.join(parts)}"),) if parts else ()
 
 
 def _next(stored: Opened, *, follows: bool) -> str:

@@ -123,12 +123,17 @@ class Verification(Labelled):
             return "No guarantee of the stated kind follows."
         return f"What the mechanism, the groups and the draws keep is {self.kept}."
 
+    @property
+    def failures(self) -> tuple[tuple[str, str], ...]:
+        """The checks that failed, by name and sentence, and what follows instead; empty if all passed."""
+        failed = tuple((check.name, check.sentence) for check in self.checks if not check.passed)
+        return (*failed, ("instead", self.alternative)) if failed else ()
+
     @override
-    def _told(self) -> tuple[str, Sections]:
-        told = self.checks if self.is_full else [check for check in self.checks if not check.passed]
-        lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in told]
-        if not self.follows:
-            lines.append(("instead", self.alternative))
+    def _parts(self) -> tuple[str, Sections]:
+        shown_checks = self.checks if self.is_full else [check for check in self.checks if not check.passed]
+        lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in shown_checks]
+        lines += self.failures[-1:]
         if self.is_full:
             return self.headline, [("", [*lines, *(("to believe", sentence) for sentence in self.believed)])]
         passed = ", ".join(check.name for check in self.checks if check.passed)

@@ -10,7 +10,7 @@ from pymc_dirdp.numerics.roots import ceil_to_digits as up
 if TYPE_CHECKING:
     from pymc_dirdp.releases.plan_types import Plan
 
-__all__ = ["ESTIMATE", "NEXT", "NO_NUMBER", "assumed", "records_word", "taken_for_granted", "told_totals"]
+__all__ = ["ESTIMATE", "NEXT", "NO_NUMBER", "assumed", "records_word", "taken_for_granted", "totals_in_words"]
 
 ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 """What a release says of shares that are fitted."""
@@ -44,7 +44,7 @@ def records_word(reading: Reading) -> str:
     return "public" if reading.sizes_are_public else "planned for"
 
 
-def told_totals(totals: Sequence[int]) -> str:
+def totals_in_words(totals: Sequence[int]) -> str:
     """The public numbers of records of parts of the rows of a table, in words."""
     least, most = min(totals), max(totals)
     many = f"{least}" if least == most else f"{least} to {most}"

@@ -62,9 +62,9 @@ def test_only_the_last_who_loaded_a_file_releases(tmp_path):
     first.update("a", 1)
     first.save()
     second = dirdp.ThompsonSampler.load(path)
-    with pytest.raises(dirdp.errors.ReleaseError, match="loaded by somebody else"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="another process has loaded it"):
         first.update("a", 1)
-    with pytest.raises(dirdp.errors.ReleaseError, match="loaded by somebody else"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="another process has loaded it"):
         first.save()
     second.update("a", 1)
     assert second.released.sizes["batch"] == 1
@@ -81,7 +81,7 @@ def test_a_second_process_takes_over(tmp_path):
         dirdp.ThompsonSampler.load({str(path)!r}).update(["a", "a"], [1, 1])
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
-    with pytest.raises(dirdp.errors.ReleaseError, match="loaded by somebody else"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="another process has loaded it"):
         bandit.update("a", 1)
     assert dirdp.ThompsonSampler.load(path).released.sizes["batch"] == 1
 

@@ -31,7 +31,7 @@ def test_a_plan_without_data_says_how_many(alone, declare, run):
     declare(("records = 592", ""))
     code, _, error = run("plan", "survey.toml")
     assert code == 2
-    assert "Expected records in [data]" in error
+    assert "Give the data to the plan, too, or declare records in [data]" in error
     # Both ways out.
     assert run("plan", "survey.toml", "survey.csv")[0] == 0
     declare(('counts = "n"', 'counts = "n"\nrecords = 592'))
@@ -143,7 +143,9 @@ def test_a_private_number_of_records(alone, declare, run):
 
 def test_several_records_of_a_person(alone, declare, run):
     declare(("contribution = 1", "contribution = 3"))
-    assert "at most 3 records" in re.sub(r"\s+", " ", run("release", "survey.toml", "survey.csv", "--out", "r.json")[1])
+    assert "each person: all records of one person replaced, at most 3 in each table" in re.sub(
+        r"\s+", " ", run("release", "survey.toml", "survey.csv", "--out", "r.json")[1]
+    )
     release = opened()
     assert release["privacy"].attrs["contribution"] == 3
 

@@ -74,7 +74,8 @@ def test_no_interval_follows_from_an_estimate(estimate):
     """Found by attack: it was said to lack the groups of a release."""
     for infer in (dirdp.estimate, dirdp.analyse):
         with pytest.raises(
-            dirdp.errors.ArgumentError, match=r"dirdp\.fit says nothing of its own error.*Pass the release"
+            dirdp.errors.ArgumentError,
+            match=r"Pass the release that was fitted: an estimate of dirdp\.fit does not hold its own error",
         ):
             infer(estimate)
 

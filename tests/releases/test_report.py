@@ -7,6 +7,7 @@ from unicodedata import east_asian_width
 import numpy as np
 import pymc as pm
 import pytest
+from scipy import stats
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import noises
@@ -201,3 +202,46 @@ def test_tables_of_the_same_people_are_advised_together_and_others_apart():
         assert len(about) == (1 if listed else 2)
         for names in listed or ["p_a, p_b", "p_c, p_d, p_e"]:
             assert sum(names in text for text in about) == 1
+
+
+def drawn_in(page):
+    """The circles, the faint and the strong lines and the ticks of a picture, as shares: 490 is the largest number."""
+    most = float(re.search(r'text-anchor="end">([\d.]+)</text></svg>', page)[1])
+    lines = np.array(re.findall(r'd="M([\d.]+) \d+H([\d.]+)"', page), dtype=float)
+    dots = np.array(re.findall(r'cx="([\d.]+)"', page), dtype=float)
+    ticks = np.array(re.findall(r'd="M([\d.]+) \d+v16"', page), dtype=float)
+    return [(places - 130) / 360 * most for places in (lines[::2], lines[1::2], dots, ticks)]
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_a_notebook_shows_a_picture_of_the_shares(mechanism):
+    """Oracles: the estimate's frame, the Beta quantiles of the prior, and the release."""
+    labels = ["black", "<b>", "red", "blond"]
+    with pm.Model(coords={"hair": labels}):
+        p = pm.Dirichlet("p", a=[1.0, 2.0, 3.0, 4.0], dims="hair")
+        pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+        release = dirdp.sample(TARGET, mechanism=mechanism)
+    page = dirdp.report(release)._repr_html_()
+    prior, posterior, means, ticks = drawn_in(page)
+    frame = dirdp.estimate(release).frame()
+    close = {"rtol": 0, "atol": 0.01}
+    np.testing.assert_allclose(means, frame["share"], **close)
+    assert np.all((posterior[:, 0] < means) & (means < posterior[:, 1]))
+    np.testing.assert_allclose((posterior[:, 1] - posterior[:, 0]) / 3.92, frame["share_sd"], rtol=0.1)
+    a = np.array([1.0, 2, 3, 4])
+    np.testing.assert_allclose(prior, np.transpose(stats.beta.ppf([[0.025], [0.975]], a, 10 - a)), **close)
+    np.testing.assert_allclose(ticks, release["posterior"]["p"].values.ravel(), **close)
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+
+
+def test_no_picture_where_nothing_can_be_inferred_or_read():
+    model = survey(592)
+    assert "<svg" in dirdp.report(dirdp.sample(TARGET, model))._repr_html_()
+    for report in (
+        dirdp.report(dirdp.plan(TARGET, model)),
+        dirdp.report(dirdp.sample(TARGET, model), full=True),
+        # The output does not say how many records there are.
+        dirdp.report(dirdp.sample(TARGET, model, adjacency="add-remove", n_records=592)),
+    ):
+        assert "<svg" not in report._repr_html_()

@@ -258,6 +258,11 @@ def test_what_a_ledger_states_holds_on_the_curves_of_its_releases_together(limit
     assert not Composition(((mechanism, 4 * times),)).satisfies(ledger.guarantee)
 
 
+def test_a_list_of_releases_is_sent_to_their_ledger():
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"dirdp\.statement\(ledger\)"):
+        dirdp.statement([dirdp.sample(TARGET, survey())])
+
+
 def test_a_ledger_of_releases_is_stated_with_what_it_assumes_and_reserves():
     ledger = dirdp.Ledger(TARGET, unit="person", adjacency="add-remove")
     with pytest.raises(dirdp.errors.ArgumentError, match="holds nothing yet"):
