@@ -72,7 +72,7 @@ def test_a_plan_is_input_of_a_release():
     private = dirdp.private_model(chosen, model, ledger=ledger)
     assert len(ledger.entries()) == opened + 1
     assert [rv.name for rv in private.free_RVs] == ["rate"]
-    with pytest.raises(ArgumentError, match="already decides"):
+    with pytest.raises(ArgumentError, match="a plan of a model decides"):
         dirdp.private_model(chosen, model, counts=["y"])
 
 

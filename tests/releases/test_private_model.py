@@ -500,7 +500,7 @@ def test_the_recipient_has_the_same_model(tmp_path):
     assert "1" in str(dirdp.statement(dirdp.releases.release_of(private)))
     with pytest.raises(ReleaseError, match="other rows or outcomes"):
         dirdp.private_model(path, model(np.array([2, 0, 2]), [0, 0, 0]), public=["group"])
-    with pytest.raises(ArgumentError, match="costs nothing"):
+    with pytest.raises(ArgumentError, match="charged and drawn before"):
         dirdp.private_model(path, model(group, y), public=["group"], random_seed=1)
     other, _ = made("cases")
     with pm.Model() as named:
@@ -596,7 +596,7 @@ def test_person_effects_are_refused_where_their_number_is_private():
         ("hierarchical_logit", {"public": "group"}, "list of names"),
         ("hierarchical_logit", {"adjacency": "add-remove"}, "Say levels="),
         ("hierarchical_logit", {"max_cells": 5}, "max_cells=5"),
-        ("hierarchical_logit", {"levels": {"group": 3}}, "public and in levels"),
+        ("hierarchical_logit", {"levels": {"group": 3}}, "in public or in levels, not in both"),
         ("hierarchical_logit", {"support": {"y": [0, 2]}}, "do not add up to 1"),
         ("successes_of_groups", {"public": []}, "number of trials for each"),
         ("log_linear_table", {"unit": None}, "unit='trial'"),
