@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,6 +63,23 @@ def test_docstrings_use_the_words_of_the_field():
 def test_errors_and_warnings_are_clean():
     source = (ROOT / "pymc_dirdp" / "errors.py").read_text(encoding="utf-8")
     assert found(source) == []
+
+
+# Names that a file format or an argument fixed; those of marginals are one word with those of mechanisms.
+_FIXED = {"margin", "margins", "effective records"}
+
+
+def test_names_and_comments_use_the_words_of_the_field():
+    for path in sorted([*(ROOT / "pymc_dirdp").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
+        with path.open("rb") as file:
+            for token in tokenize.tokenize(file.readline):
+                if token.type == tokenize.NAME:
+                    words = set(found(token.string.replace("_", " ").lower())) - _FIXED
+                elif token.type == tokenize.COMMENT:
+                    words = set(found(token.string))
+                else:
+                    continue
+                assert not words, (path, token.start, token.string)
 
 
 def test_the_lint_finds_words_in_prose_alone():

@@ -22,8 +22,8 @@ from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.integer_noise import geometric_noise, round_scale_up
 from pymc_dirdp.mechanisms.settings import Dirichlet
-from pymc_dirdp.mechanisms.whole_noise import geometric_noise, round_scale_up
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse

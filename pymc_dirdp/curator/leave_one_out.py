@@ -19,7 +19,7 @@ from pymc_dirdp.curator.estimated import Distribution, simplex
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.labels import dim_name
 from pymc_dirdp.models.likelihoods import Kind, stored_observations
-from pymc_dirdp.models.observations import evaluated_input, records_by_cell, resolve_likelihood, rows_of, whole_numbers
+from pymc_dirdp.models.observations import evaluated_input, integers, records_by_cell, resolve_likelihood, rows_of
 from pymc_dirdp.models.table import Likelihood, Table, View
 from pymc_dirdp.progress import Bar
 
@@ -156,7 +156,7 @@ def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Ob
 def _observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
     """The single observations that `read_counts` has counted and checked."""
     rv, kind, batch = resolve_likelihood(likelihood, table, model)
-    values = whole_numbers(evaluated_input(stored_observations(rv, model), rv), rv)
+    values = integers(evaluated_input(stored_observations(rv, model), rv), rv)
     axes = model.named_vars_to_dims.get(likelihood.name) or (None,) * values.ndim
     dims = tuple(dim_name(likelihood.name, axis, dim) for axis, dim in enumerate(axes))
     labels = {dim: model.coords.get(dim) for dim in dims}

@@ -15,7 +15,7 @@ __all__ = ["FamilyPosterior"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Margin:
+class _Marginal:
     """A measurement with axes of length 1 in the place of the axes of the family that it adds up over."""
 
     over: tuple[int, ...]
@@ -52,7 +52,7 @@ class FamilyPosterior:
         for measurement in measurements:
             if (own := measurement.onto(family.axes)) is not None:
                 over = tuple(i for i, axis in zip(self._axes, family.axes, strict=True) if axis not in own.axes)
-                self._margins.append(_Margin(over, np.expand_dims(own.noisy, over), own.variance))
+                self._margins.append(_Marginal(over, np.expand_dims(own.noisy, over), own.variance))
         self._weights = [np.full(margin.noisy.shape, 1 / margin.variance) for margin in self._margins]
 
     def shares(self, coordinates: Array) -> Array:

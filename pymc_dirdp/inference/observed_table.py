@@ -13,7 +13,7 @@ from pymc_dirdp.inference.margins import Measurement
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 
-__all__ = ["Labels", "Seen", "concluding"]
+__all__ = ["Labels", "Seen", "computing"]
 
 Array = NDArray[np.float64]
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
@@ -89,7 +89,7 @@ class Seen(Protocol):
 
 
 @contextmanager
-def concluding(seen: Seen) -> Iterator[None]:
+def computing(seen: Seen) -> Iterator[None]:
     """Turn a failed computation into an error: about the output if that fits no table of counts, or about us.
 
     Raises

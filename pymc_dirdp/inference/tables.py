@@ -24,7 +24,7 @@ from pymc_dirdp.inference.known_shares import KnownShares
 from pymc_dirdp.inference.known_totals import KnownTotals, summed_at_once
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
-from pymc_dirdp.inference.observed_table import Seen, concluding
+from pymc_dirdp.inference.observed_table import Seen, computing
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
@@ -475,7 +475,7 @@ class Posteriors:
     def log_evidence(self) -> float | list[float]:
         """The logarithm of the probability or density of each output, or of all if they are taken together."""
         if self._classes is not None:
-            with concluding(self._tables[self._classes]):
+            with computing(self._tables[self._classes]):
                 return self._root.log_evidence
         return list(self._each(lambda _, posterior: posterior.log_evidence).values())
 
@@ -511,7 +511,7 @@ class Posteriors:
         """A function of each table, that of the classes first; in the order of the tables."""
         found = {}
         for name, posterior in self._posteriors.items():
-            with concluding(self._tables[self._classes or name]):
+            with computing(self._tables[self._classes or name]):
                 found[name] = of(name, posterior)
             bar.advance()
         return {name: found[name] for name in self._tables}

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import discrete_gaussian as curve
+from pymc_dirdp.mechanisms.integer_noise import gaussian_deviation, gaussian_noise
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
-from pymc_dirdp.mechanisms.whole_noise import gaussian_deviation, gaussian_noise
 from pymc_dirdp.numerics.quadrature import bulk_breaks, nodes
 from pymc_dirdp.numerics.roots import largest_safe, round_up
 from pymc_dirdp.privacy.conversion import best_order, log_delta_at

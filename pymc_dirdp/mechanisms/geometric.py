@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import block_distributions
+from pymc_dirdp.mechanisms.integer_noise import adds_up_to_0, geometric_noise, round_scale_up
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, geometric_noise, round_scale_up
 from pymc_dirdp.numerics.quadrature import coth_excess, legendre_excess, log_legendre
 from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse, erased_responses

@@ -16,10 +16,10 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import checked_counts, integer, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.integer_noise import adds_up_to_0, round_scale_up
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.table import moved
-from pymc_dirdp.mechanisms.whole_noise import adds_up_to_0, round_scale_up
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import erased_responses

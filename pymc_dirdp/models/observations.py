@@ -24,6 +24,7 @@ __all__ = [
     "checked_parents",
     "counts_of",
     "evaluated_input",
+    "integers",
     "read_counts",
     "records_by_cell",
     "records_of",
@@ -32,7 +33,6 @@ __all__ = [
     "total_records",
     "totals_of",
     "trials_of",
-    "whole_numbers",
 ]
 
 Counts = NDArray[np.int64]
@@ -152,7 +152,7 @@ def counts_of(table: Table, model: pm.Model) -> Counts:
     counts = np.zeros(table.shape, dtype=np.int64)
     for likelihood in table.likelihoods:
         observed, kind, batch = resolve_likelihood(likelihood, table, model)
-        values = whole_numbers(evaluated_input(stored_observations(observed, model), observed), observed)
+        values = integers(evaluated_input(stored_observations(observed, model), observed), observed)
         if np.any(values >= _MOST_IN_SHORT) and _is_short(model):
             # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer shows the cast.
             _check_precision(values, np.finfo(np.float32), observed)
@@ -265,7 +265,7 @@ def _codes(parent: Parent, length: int, observed: Node, batch: tuple[int, ...]) 
     if given.size != math.prod(wanted) or tuple(given.shape[axis] for axis in parent.places) != wanted:
         raise _wrong(observed, "do not have one code for each observation", "parents")
     given = (given != 0).astype(np.int64) if parent.truth else given
-    code = whole_numbers(given.reshape([batch[axis] for axis in parent.axes]), observed, "parents")
+    code = integers(given.reshape([batch[axis] for axis in parent.axes]), observed, "parents")
     if np.any(code >= length):
         raise _wrong(observed, f"are not all codes from 0 to {length - 1}", "parents")
     return _spread(code, parent.axes, batch)
@@ -279,7 +279,7 @@ def trials_of(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | No
     if kind.trials is None:
         return None
     given = evaluated_input(trials_parameter(observed, kind), observed)
-    trials = whole_numbers(given, observed, "numbers of trials")
+    trials = integers(given, observed, "numbers of trials")
     # PyTensor may have more axes of length 1 than there are observations.
     aligned = (1,) * (len(batch) - trials.ndim) + trials.shape
     if len(aligned) != len(batch) or any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
@@ -304,7 +304,7 @@ def evaluated_input(variable: Node, observed: Node) -> NDArray[Any]:
     raise _wrong(observed, "or their number of trials cannot be computed")
 
 
-def whole_numbers(values: NDArray[Any], observed: Node, what: str = "observations") -> Counts:
+def integers(values: NDArray[Any], observed: Node, what: str = "observations") -> Counts:
     """The same values as integers, or an error that says what is wrong with them and does not show them."""
     if values.dtype.kind not in "biuf":
         raise _wrong(observed, "are not a dense array of numbers", what)

@@ -17,7 +17,7 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, values_read
 from pymc_dirdp.models.likelihoods import trials_parameter
 from pymc_dirdp.models.observation import Observation
-from pymc_dirdp.models.observations import counts_of, records_by_cell, whole_numbers
+from pymc_dirdp.models.observations import counts_of, integers, records_by_cell
 from pymc_dirdp.models.privacy_unit_args import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shared_data import same_data, same_numbers
@@ -213,7 +213,7 @@ def _counts(other: Observation, model: pm.Model) -> Iterator[NDArray[np.int64]]:
     try:
         yield counts_of(other.table, model)
         if other.kind.trials is not None:
-            values = whole_numbers(evaluate(other.stored), rv)
+            values = integers(evaluate(other.stored), rv)
             yield records_by_cell(values, rv, other.kind, other.lengths)
     except DataError:
         # The error is raised again where the counts are read, after the charge.

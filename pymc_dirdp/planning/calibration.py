@@ -70,7 +70,7 @@ class Boundary:
         # Only the smallest cells of each block matter, and s does not change which they are.
         self.cells = personal_cells(prior, contribution, n_records)
 
-    def promising(self, guarantee: Guarantee) -> Self:
+    def for_guarantee(self, guarantee: Guarantee) -> Self:
         """The boundary of another guarantee."""
         other = copy(self)
         other.guarantee = guarantee
@@ -182,7 +182,7 @@ def optimal_of_blocks(
         return 1.0, 0.0
     divergence = boundary.guarantee.as_divergence(boundary.curves(r, 0.0))
     assert divergence is not None
-    _, s = optimal(boundary.promising(divergence), error, cap_r=cap_r)
+    _, s = optimal(boundary.for_guarantee(divergence), error, cap_r=cap_r)
     r = boundary.largest_r(s, near=r)
     return (1.0, boundary.least_s(1.0, near=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
 

@@ -41,7 +41,7 @@ _MEASURED = {f"{_MARGINALS} ({measure})": measure for measure in MEASURES}
 # Candidates that are tried at most, each of which takes up to a second.
 _MOST_TRIED = 16
 # A table changes its kind only if it errs at most so many times as much where all tables have the other kind.
-_PROMISING = 1.5
+_CLOSE = 1.5
 # Cells of a block at most to which joint noise is added without being asked for.
 _FEW_CELLS = 50
 
@@ -506,7 +506,7 @@ class _Plans:
             for alike in self._alike():
                 for kind, plan in uniform.items():
                     now = uniform[best.kinds[alike[0]]]
-                    if plan.errors[alike[0]] <= _PROMISING * now.errors[alike[0]]:
+                    if plan.errors[alike[0]] <= _CLOSE * now.errors[alike[0]]:
                         best = self._better(best, best.kinds | dict.fromkeys(alike, kind))
             improved = best is not before
         return best

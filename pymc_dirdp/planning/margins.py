@@ -20,7 +20,7 @@ from pymc_dirdp.privacy.people import Contribution
 
 __all__ = [
     "Axes",
-    "Margin",
+    "Marginal",
     "Protected",
     "by_table",
     "chosen_noise",
@@ -36,7 +36,7 @@ type Axes = tuple[tuple[str, int], ...]
 
 @final
 @dataclass(frozen=True)
-class Margin:
+class Marginal:
     """A marginal of one table.
 
     Attributes
@@ -56,7 +56,7 @@ class Margin:
     cells: int
 
 
-def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ...]:
+def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Marginal, ...]:
     """The marginals that are measured, each once.
 
     Parameters
@@ -76,7 +76,7 @@ def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ..
     if isinstance(measure, str):
         one_of(MEASURES, measure=measure)
         return tuple(margin for name, axes in tables.items() for margin in _kept(name, axes, measure))
-    found: dict[tuple[str, tuple[int, ...]], Margin] = {}
+    found: dict[tuple[str, tuple[int, ...]], Marginal] = {}
     for names in _listed(measure, tables):
         margin = _within(names, tables)
         found[margin.table, margin.axes] = margin
@@ -90,13 +90,13 @@ def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ..
     return tuple(found.values())
 
 
-def _margin(table: str, axes: Axes, kept: Iterable[int]) -> Margin:
+def _margin(table: str, axes: Axes, kept: Iterable[int]) -> Marginal:
     """The marginal with these axes. An axis of length 1 is left out, because it changes no count."""
     long = tuple(sorted(axis for axis in set(kept) if axes[axis][1] > 1))
-    return Margin(table, long, tuple(axes[axis][0] for axis in long), math.prod(axes[axis][1] for axis in long))
+    return Marginal(table, long, tuple(axes[axis][0] for axis in long), math.prod(axes[axis][1] for axis in long))
 
 
-def _kept(table: str, axes: Axes, measure: str) -> list[Margin]:
+def _kept(table: str, axes: Axes, measure: str) -> list[Marginal]:
     own = len(axes) - 1
     kept: dict[str, list[Iterable[int]]] = {"variables": [(own,)], "families": [range(len(axes))]}
     kept["levels"] = [(own,), *((parent, own) for parent in range(own)), range(len(axes))]
@@ -121,7 +121,7 @@ def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]
     return listed
 
 
-def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Margin:
+def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Marginal:
     """The marginal of the table of one of its variables.
 
     There is one such table at most, if the tables have an order.
@@ -177,11 +177,11 @@ class Protected:
         summed = noise == "geometric" and self.public_totals and anywhere
         return ZeroSumMarginalsMechanism if summed else MarginalsMechanism
 
-    def is_fixed(self, margin: Margin) -> bool:
+    def is_fixed(self, margin: Marginal) -> bool:
         """Whether a marginal is the same for all neighbours, so that it loses nothing."""
         return Contribution.of(self.records[margin.table]).fixes_margin(margin.axes, self.adjacency)
 
-    def part(self, margin: Margin, noise: str, parameter: float) -> NoisyCounts:
+    def part(self, margin: Marginal, noise: str, parameter: float) -> NoisyCounts:
         """The mechanism of one marginal."""
         adds, blocks = Contribution.of(self.records[margin.table]), 1
         records = adds.records
@@ -193,7 +193,7 @@ class Protected:
 
 
 def weights_of(
-    margins: Sequence[Margin],
+    margins: Sequence[Marginal],
     weights: Mapping[Any, float] | None,
     noise_sd: float,
     n_records: int | None,
@@ -209,7 +209,7 @@ def weights_of(
 
     Parameters
     ----------
-    margins : sequence of Margin
+    margins : sequence of Marginal
     weights : mapping of str or tuple of str to float, or None
         What the user wants, by the names of a marginal in any order; 1 for those that are not named.
     noise_sd : float
@@ -251,7 +251,7 @@ def weights_of(
     return found
 
 
-def _for_class(margins: Sequence[Margin], weights: Sequence[float], target: str) -> list[float]:
+def _for_class(margins: Sequence[Marginal], weights: Sequence[float], target: str) -> list[float]:
     """Weights by what marginals say of a class."""
     of_class = [weight for margin, weight in zip(margins, weights, strict=True) if target in margin.names[:-1]]
     own = math.fsum(of_class) / 4 or 1.0
@@ -265,7 +265,7 @@ def _for_class(margins: Sequence[Margin], weights: Sequence[float], target: str)
 
 def chosen_noise(
     guarantee: Guarantee,
-    margins: Sequence[Margin],
+    margins: Sequence[Marginal],
     people: Protected,
     *,
     noise: str,
@@ -309,7 +309,7 @@ def chosen_noise(
     return best, found[best]
 
 
-def _log_variance(margins: Sequence[Margin], people: Protected, kind: str, parameters: Sequence[float]) -> float:
+def _log_variance(margins: Sequence[Marginal], people: Protected, kind: str, parameters: Sequence[float]) -> float:
     """The sum over marginals of the logarithm of what the noise leaves of a cell's variance once the total is known."""
     variances = []
     for margin, parameter in zip(margins, parameters, strict=True):
@@ -319,7 +319,7 @@ def _log_variance(margins: Sequence[Margin], people: Protected, kind: str, param
 
 
 def _least_noise(
-    guarantee: Guarantee, margins: Sequence[Margin], people: Protected, kind: str, weights: Sequence[float]
+    guarantee: Guarantee, margins: Sequence[Marginal], people: Protected, kind: str, weights: Sequence[float]
 ) -> list[float]:
     """The parameters in proportion to one over the root of the weights: the least that keep the guarantee."""
     whole = people.part(margins[0], kind, 1.0)
@@ -347,7 +347,7 @@ def _least_noise(
 
 
 def by_table(
-    margins: Sequence[Margin], noise: str, parameters: Sequence[float], people: Protected, priors: Mapping[str, Any]
+    margins: Sequence[Marginal], noise: str, parameters: Sequence[float], people: Protected, priors: Mapping[str, Any]
 ) -> dict[str, MarginalsMechanism]:
     """The mechanism of each table, with its own marginals.
 

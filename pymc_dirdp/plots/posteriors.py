@@ -271,7 +271,7 @@ def plot_analysis(
     if draw.size > _MOST_CELLS:
         raise ArgumentError(f"{name!r} has {draw.size} cells; at most {_MOST_CELLS} can be read in one picture.")
     aware = found.distributions.estimate([level])[name]
-    released, naive = _read_as_data(release, name, alpha, aware)
+    released, naive = _naive_reading(release, name, alpha, aware)
     intervals = {
         "prior": (alpha / alpha.sum(axis=-1, keepdims=True), _beta(alpha, level)),
         "the release treated as the data": (naive / naive.sum(axis=-1, keepdims=True), _beta(naive, level)),
@@ -295,7 +295,7 @@ def plot_analysis(
     return tidy(ax)
 
 
-def _read_as_data(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
+def _naive_reading(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
     """The released shares, and the parameters of the posterior of somebody who takes the output for the data."""
     records = aware.count_means.reshape(alpha.shape).sum(axis=-1, keepdims=True)
     counts = opened(release).tables[name].output.as_counts(records)

@@ -131,7 +131,7 @@ def test_a_symbolic_link_that_is_turned_is_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("spent", [0, 3])
-def test_a_file_that_was_made_again_is_not_the_same_ledger(path, spent):
+def test_a_file_that_was_rebuilt_is_not_the_same_ledger(path, spent):
     ledger = Ledger(LIMIT, path)
     asleep = pickle.dumps(ledger)
     for _ in range(spent):

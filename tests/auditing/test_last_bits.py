@@ -123,7 +123,7 @@ def test_floating_point_noise_is_told_by_its_last_bits(name):
     assert audit(textbook, pair=pair, claim=claim, n=6_000, last_bits=True, random_seed=1).verdict == "refuted"
 
 
-def test_noise_of_whole_numbers_and_noise_on_a_grid_survive():
+def test_noise_of_integers_and_noise_on_a_grid_survive():
     for mechanism in (
         dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0),
         dirdp.mechanisms.LaplaceMechanism(np.ones(2), 3.0),

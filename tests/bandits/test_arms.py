@@ -14,12 +14,12 @@ from pymc_dirdp.bandits.batch_release import BatchNoise
 from pymc_dirdp.bandits.beliefs import Belief, best_probabilities
 from pymc_dirdp.bandits.design import Design
 
-PROMISE = dirdp.PureDP(epsilon=1.0)
+GUARANTEE = dirdp.PureDP(epsilon=1.0)
 LABELS = ("a", "b", "c")
 
 
 def test_arms_come_and_go_and_come_back():
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=4)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=4)
     bandit.update(["a"] * 6, [1] * 6)
     assert "a" in bandit.select(size=200)  # Arms are drawn ahead, and these draws are thrown away.
     bandit.retire_arm("a")
@@ -40,7 +40,7 @@ def test_arms_come_and_go_and_come_back():
 
 
 def test_a_draw_of_ones_own_model_is_for_the_arms_that_are_left():
-    bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, first_batch=2)
+    bandit = dirdp.ThompsonSampler(["a", "b", "c"], GUARANTEE, first_batch=2)
     bandit.update(["a", "a", "c", "c"], [1, 1, 0, 0])
     bandit.retire_arm("a")
     assert bandit.select(theta=[0.1, 0.2]) == "c"
@@ -64,14 +64,14 @@ def test_a_draw_of_ones_own_model_is_for_the_arms_that_are_left():
     ],
 )
 def test_what_is_no_change_is_refused(change, message):
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE)
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE)
     with pytest.raises(dirdp.errors.ArgumentError, match=message):
         change(bandit)
     assert set(bandit.select(size=200)) <= set(bandit.arms)
 
 
 def test_true_is_not_the_arm_1():
-    bandit = dirdp.ThompsonSampler(["a", 1], PROMISE)
+    bandit = dirdp.ThompsonSampler(["a", 1], GUARANTEE)
     bandit.retire_arm(1)
     with pytest.raises(dirdp.errors.ArgumentError, match="a text or an integer"):
         bandit.add_arm(True)
@@ -87,7 +87,7 @@ def test_arms_of_draws_in_every_round_stay():
 
 
 def test_the_file_and_the_transcript_have_the_arms(tmp_path):
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=2, path=tmp_path / "bandit.db")
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=2, path=tmp_path / "bandit.db")
     bandit.add_arm("c")
     bandit.update(["c", "c", "a"], [1, 0, 1])
     bandit.retire_arm("a")
@@ -109,7 +109,7 @@ def test_the_file_and_the_transcript_have_the_arms(tmp_path):
 
 @pytest.mark.parametrize("retired", [["b", "b"], ["x"], ["a", "b", 1], [True], "a", None, ["b", "a"]])
 def test_a_transcript_with_other_retired_arms_is_refused(retired, text_of_facts, tmp_path):
-    facts = json.loads(dirdp.ThompsonSampler(["a", "b", 1], PROMISE).transcript().text)
+    facts = json.loads(dirdp.ThompsonSampler(["a", "b", 1], GUARANTEE).transcript().text)
     facts.pop("digest")
     for value, read in (([], True), (["b"], True), (retired, False)):
         (tmp_path / "run.json").write_text(text_of_facts(facts | {"retired": value}), encoding="utf-8")
@@ -121,7 +121,7 @@ def test_a_transcript_with_other_retired_arms_is_refused(retired, text_of_facts,
 
 
 def test_a_file_that_cannot_be_written_changes_nothing(tmp_path, monkeypatch):
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, path=tmp_path / "bandit.db")
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, path=tmp_path / "bandit.db")
     monkeypatch.setattr(type(bandit._run.file), "settle", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         bandit.retire_arm("a")
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_written_changes_nothing(tmp_path, monkeypatch):
     assert dirdp.ThompsonSampler.load(tmp_path / "bandit.db").arms == ("b",)
 
 
-NOISE = BatchNoise.for_guarantee(PROMISE)
+NOISE = BatchNoise.for_guarantee(GUARANTEE)
 DESIGN = Design(mechanism=NOISE, first_batch=2)
 
 
@@ -142,7 +142,7 @@ def chances(histories):
 
 def test_choices_are_made_among_the_arms_that_are_left():
     """By the probabilities that are enumerated below, and not by those that all arms had together."""
-    bandit = dirdp.ThompsonSampler(LABELS, PROMISE, first_batch=2)
+    bandit = dirdp.ThompsonSampler(LABELS, GUARANTEE, first_batch=2)
     bandit.update(["a"] * 2 + ["b"] * 16, [1] * 2 + [0] * 16)
     beliefs = [tuple(one) for one in bandit._run.state.released]
     bandit.retire_arm("a")

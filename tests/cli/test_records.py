@@ -69,7 +69,7 @@ def test_records_in_place_of_counts(facts, declare):
     assert counted("records.csv", declared(Path("survey.toml"))) == WHOLE
 
 
-def test_whole_numbers_as_categories(facts, declare):
+def test_integers_as_categories(facts, declare):
     declare(('["female", "male"]', "[0, 1]"))
     path, numbers = Path("survey.csv"), declared(Path("survey.toml"))
     text = path.read_text(encoding="utf-8").replace("female", "0").replace("male", "1")

@@ -36,7 +36,7 @@ def test_each_unit_has_so_many_records_and_no_more(most, choosing):
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.uint8(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_units_are_whole_numbers_or_texts(kind, choosing):
+def test_units_are_integers_or_texts(kind, choosing):
     units = pa.array([3, 7, 3, 7, 7, 200]).cast(kind if pa.types.is_integer(kind) else pa.string())
     units = units.dictionary_encode() if pa.types.is_dictionary(kind) else units.cast(kind)
     records = choosing(pa.table({"who": units, "x": ["a", "b", "a", "b", "b", "c"]}))

@@ -15,7 +15,7 @@ def test_an_interval_is_the_number_of_edges_that_are_reached(kind):
     assert interval_of(kind(values), [0, 1.0]).tolist() == [0, 0, 1, 1, 2, 2, 2]
 
 
-def test_whole_numbers_of_any_type():
+def test_integers_of_any_type():
     for dtype in (np.int8, np.uint64, np.int64, np.float32):
         assert interval_of(np.array([1, 2, 3], dtype=dtype), [2, 3]).tolist() == [0, 1, 2]
 

@@ -55,7 +55,7 @@ def test_the_error_of_a_draw_is_that_of_many_draws(diagnosed):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric", "gaussian"])
-def test_the_error_of_an_estimate_is_that_of_releases_made_again(mechanism):
+def test_the_error_of_an_estimate_is_that_of_repeated_releases(mechanism):
     """Oracle: 150 releases of the same data with their exact estimates; the plan's approximation is within a third."""
     model = survey()
     plan = dirdp.plan(TARGET, model, mechanism=mechanism)

@@ -188,7 +188,7 @@ def test_a_part_of_a_diagnosis_is_no_release_either():
 
 
 @pytest.mark.parametrize("draws", [0, -1, 1.5, True, "many"])
-def test_draws_are_a_whole_number(draws):
+def test_draws_are_an_integer(draws):
     with pytest.raises(dirdp.errors.ArgumentError, match="draws"):
         dirdp.curator.exact_posterior(hair(), draws)
 

@@ -35,10 +35,10 @@ def fast_draw(prior, counts, adjacency):
     return mechanism, mechanism.sample(counts, sampler="fast", random_seed=5), {"sampler": "fast"}
 
 
-def tables(put_out, adjacency="replace-one", counts=COUNTS, priors=PRIORS):
+def tables(output_of, adjacency="replace-one", counts=COUNTS, priors=PRIORS):
     found = {}
     for name, prior in priors.items():
-        mechanism, values, options = put_out(prior, counts[name], adjacency)
+        mechanism, values, options = output_of(prior, counts[name], adjacency)
         if adjacency == "replace-one":
             options |= {"n_records": int(counts[name].sum())}
         found[name] = MechanismOutput(mechanism, values, prior=prior, name=name, **options)
@@ -81,14 +81,14 @@ def flat(drawn):
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("put_out", [geometric, draws, fast_draw])
-def test_the_posterior_is_that_of_all_tables(put_out, adjacency):
+@pytest.mark.parametrize("output_of", [geometric, draws, fast_draw])
+def test_the_posterior_is_that_of_all_tables(output_of, adjacency):
     private = adjacency == "add-remove"
-    outputs = tables(put_out, adjacency)
+    outputs = tables(output_of, adjacency)
     beliefs = {name: Beliefs(n_prior=8 if private else None) for name in outputs}
     posterior = Posteriors(outputs, beliefs, "y")
     x, probabilities, evidence = brute_force(outputs, 8 if private else 6, None if private else 6)
-    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-7 if put_out is draws else 1e-9)
+    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-7 if output_of is draws else 1e-9)
     drawn = posterior.draw(20_000, np.random.default_rng(1))
     assert list(drawn) == list(PRIORS)
     for name in ("f", "g"):
@@ -121,7 +121,7 @@ def test_the_posterior_is_that_of_all_tables(put_out, adjacency):
         assert probabilities @ betainc(a, b, high) == pytest.approx(0.9, abs=1e-8)
 
 
-def test_a_promised_least_count_of_a_feature_holds_for_the_classes():
+def test_a_guaranteed_least_count_of_a_feature_holds_for_the_classes():
     counts = {"y": np.array([4, 3]), "f": np.array([[3, 1], [1, 2]]), "g": np.array([[2, 2], [1, 2]])}
     outputs = {}
     for name, prior in PRIORS.items():

@@ -102,7 +102,7 @@ CASES = {
 }
 
 
-def put_out(mechanism, options, draws, seed):
+def output_of(mechanism, options, draws, seed):
     """By the mechanism's own methods."""
     given = {name: options[name] for name in ("sampler", "steps") if name in options}
     if mechanism is SIMPLEX:
@@ -137,7 +137,7 @@ def row_of(posterior):
 def test_every_table_has_its_probability(case, draws):
     mechanism, log_likelihood, options = CASES[case]
     for seed in range(3):
-        values = put_out(mechanism, options, draws, seed)
+        values = output_of(mechanism, options, draws, seed)
         output = MechanismOutput(mechanism, values, prior=PRIOR, **options)
         posterior = TablePosterior(output, Beliefs())
         steps = 10_000 if case == "default urn" else options.get("steps")

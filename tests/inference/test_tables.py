@@ -109,7 +109,7 @@ def test_a_private_number_of_a_single_row():
     assert np.all(np.abs(drawn.mean(axis=0) - means) < 5 * drawn.std(axis=0) / np.sqrt(20_000))
 
 
-def test_noise_that_is_known_at_whole_numbers_only_is_not_summed_over_too_many(monkeypatch):
+def test_noise_that_is_known_at_integers_only_is_not_summed_over_too_many(monkeypatch):
     with pm.Model():
         p = pm.Beta("p", 1, 1)
         pm.Binomial("x", n=10**7, p=p, observed=10**6)

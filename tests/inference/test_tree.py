@@ -122,7 +122,7 @@ def test_rows_that_share_a_total():
     assert chisquare(seen, 50_000 * flat).pvalue < 1e-6
 
 
-def test_promised_least_counts_of_rows():
+def test_guaranteed_least_counts_of_rows():
     rows = [row("geometric", total=MOST - 3, least=1), row("dirichlet", total=MOST - 3, least=1)]
     root, groups = of_rows(rows, MOST, log_factors=[lambda n: 0 * n, factor])
     logs = evidences(rows[0], 3) + (evidences(rows[1], 3) + factor(TOTALS))[::-1]

@@ -64,7 +64,7 @@ def urn_outputs(mechanism):
 
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
 @pytest.mark.parametrize("mechanism", WHOLE, ids=name_of)
-def test_whole_noise_has_the_distribution_of_its_likelihood(mechanism, sampler):
+def test_integer_noise_has_the_distribution_of_its_likelihood(mechanism, sampler):
     x = np.array([3.0, 1.0])
     outputs = np.array(list(itertools.product(range(-57, 64), range(-59, 62))), dtype=float)
     distribution, other = (np.exp(mechanism.log_likelihood(outputs, data)) for data in (x, x + [1, 0]))

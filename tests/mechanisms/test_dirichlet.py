@@ -171,7 +171,7 @@ def test_objects_are_frozen_comparable_and_public():
     assert changed.renyi(1.5) > mechanism.renyi(1.5)
 
 
-def test_the_steps_follow_from_the_whole_number_of_records(monkeypatch):
+def test_the_steps_follow_from_the_total_number_of_records(monkeypatch):
     """The sum was made of doubles. Above 2**53 its rounding told where the records lie, by the grid of the release."""
     asked = []
     monkeypatch.setattr(DirichletMechanism, "default_steps", lambda _, n_records: asked.append(n_records) or 50)

@@ -214,7 +214,7 @@ def test_intensities_tell_more_than_their_shares():
     assert 150 < counts < 250
 
 
-def test_what_no_sampler_puts_out_is_refused():
+def test_what_no_sampler_returns_is_refused():
     mechanism = floored(ceiling=20.0)
     output = mechanism.release(COUNTS, random_seed=5)[0]
     assert mechanism.is_on_grid(output, None)

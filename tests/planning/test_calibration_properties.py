@@ -123,7 +123,7 @@ def test_the_order_of_cells_does_not_matter(target, prior, options, random):
     adjacency=st.sampled_from(["replace-one", "add-remove"]),
     objective=st.sampled_from(["posterior", "estimate"]),
 )
-def test_a_looser_promise_costs_no_more(epsilon, delta, more, prior, adjacency, objective):
+def test_a_looser_guarantee_costs_no_more(epsilon, delta, more, prior, adjacency, objective):
     loss = getattr(PriorExpectedKL(np.array(prior), 100), objective)
     tight, loose = (
         calibrate(target, prior=prior, n_records=100, adjacency=adjacency, objective=objective)

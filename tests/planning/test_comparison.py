@@ -52,7 +52,7 @@ def test_exact_accounting_beats_algorithm_1():
     assert 1.1 < published / exact < 4
 
 
-def test_who_cannot_keep_a_promise_is_named():
+def test_who_cannot_keep_a_guarantee_is_named():
     pure = compare(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=50, simulations=20, public_totals=True)
     assert "Dirichlet, algorithm-1" in pure.unattainable
     assert {"Gaussian, clip", "Continuous-gaussian, clip"} <= set(pure.unattainable)

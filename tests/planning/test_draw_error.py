@@ -178,7 +178,7 @@ def test_p1_theorem_2_is_false_for_small_priors_and_refused():
         dirdp.papers.p1_theorem_2(eta=0.1, beta=10, alpha=1, d=10)
 
 
-def test_sample_size_is_where_theorem_2_begins_to_promise():
+def test_sample_size_is_where_theorem_2_begins_to_guarantee():
     options = {"eta": 0.1, "probability": 0.05}
     n = dirdp.papers.p1_sample_size(**options, order=5, epsilon=0.5, d=6)
     r = dirdp.papers.p1_theorem_1_concentration(order=5, epsilon=0.5)

@@ -157,7 +157,7 @@ TARGETS = [
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
-def test_the_promise_is_kept_and_a_larger_r_does_not_keep_it(target, adjacency):
+def test_the_guarantee_is_kept_and_a_larger_r_does_not_keep_it(target, adjacency):
     mechanism = dirdp.planning.calibrate_floored(target, prior=[1, 1, 1], n_records=500, adjacency=adjacency)
     assert mechanism.satisfies(target)
     larger = FlooredDirichletMechanism(mechanism.alpha, mechanism.r * 1.001, mechanism.floor, adjacency=adjacency)
@@ -262,7 +262,7 @@ def test_a_person_with_several_records_is_protected(contribution):
         (50, 2000, 0.2, 3.0, 0.0516),
     ],
 )
-def test_a_pure_promise_takes_a_ceiling(d, n_records, prior, epsilon, expected):
+def test_a_pure_guarantee_takes_a_ceiling(d, n_records, prior, epsilon, expected):
     """The expected divergences were computed with cumulants of sums of intensities, in the design of the mechanism."""
     target = dirdp.PureDP(epsilon=epsilon)
     chosen = dirdp.planning.calibrate_floored(target, prior=np.full(d, prior), n_records=n_records)
@@ -278,7 +278,7 @@ def test_a_pure_promise_takes_a_ceiling(d, n_records, prior, epsilon, expected):
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("contribution", [2, Contribution(1, ("each",))], ids=["two records", "survey"])
 @pytest.mark.parametrize("epsilon", [0.01, 20.0])
-def test_pure_promises_of_people_with_several_records(adjacency, contribution, epsilon):
+def test_pure_guarantees_of_people_with_several_records(adjacency, contribution, epsilon):
     options = {"prior": np.ones((2, 3)), "n_records": 40, "adjacency": adjacency, "contribution": contribution}
     chosen = dirdp.planning.calibrate_floored(dirdp.PureDP(epsilon=epsilon), **options)
     assert 0.999 * epsilon < chosen.pure_epsilon <= epsilon

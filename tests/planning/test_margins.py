@@ -226,7 +226,7 @@ def test_zero_sum_noise_is_for_public_numbers():
 
 
 @pytest.mark.thorough
-def test_promises_that_are_too_tight():
+def test_guarantees_that_are_too_tight():
     for noise in ("gaussian", "geometric", "auto"):
         with pytest.raises(UnattainableError):
             planned(ApproxDP(epsilon=1e-70, delta=1e-70), noise=noise)

@@ -93,7 +93,7 @@ def test_geometric_noise_with_the_posterior_mean_reaches_it(n, prior, epsilon):
     assert optimal_error(PureDP(epsilon=epsilon), prior=prior, n_records=n) == pytest.approx(reached, rel=2e-5)
 
 
-def test_a_looser_promise_and_more_records_help():
+def test_a_looser_guarantee_and_more_records_help():
     errors = [optimal_error(PureDP(epsilon=e), prior=[1, 1], n_records=12) for e in (0.05, 0.3, 1, 3, 8)]
     assert errors == sorted(errors, reverse=True)
     sizes = [optimal_error(PureDP(epsilon=1), prior=[1, 1], n_records=n) for n in (2, 5, 12, 30)]
@@ -130,7 +130,7 @@ def test_extreme_numbers(epsilon, delta, prior):
     assert 0 <= optimal_error(guarantee, prior=prior, n_records=n) <= entropy(prior[0] / (prior[0] + prior[1]))
 
 
-def test_a_promise_of_next_to_nothing_lets_everything_be_told():
+def test_a_guarantee_of_next_to_nothing_lets_everything_be_told():
     assert optimal_error(PureDP(epsilon=50.0), prior=[1, 1], n_records=7) < 1e-11
 
 

@@ -23,7 +23,7 @@ TARGETS = [PureDP(epsilon=1.0), PureDP(epsilon=0.1), ZeroCDP(rho=0.05), Truncate
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("strategy", ["optimal", "temper", "inflate"])
-def test_the_promise_holds_and_little_is_wasted(target, adjacency, strategy):
+def test_the_guarantee_holds_and_little_is_wasted(target, adjacency, strategy):
     for prior in ([1.0, 1.0, 1.0, 1.0], [[0.5, 2.0], [1.0, 3.0]]):
         options = {"prior": prior, "n_records": 300, "adjacency": adjacency, "mechanism": Dirichlet(strategy=strategy)}
         chosen = calibrate(target, **options)

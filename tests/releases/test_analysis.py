@@ -178,13 +178,13 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind,
     for _ in range(250):
         truth = rng.dirichlet(prior)
         x = rng.multinomial(150, truth)
-        put_out = mechanism.draw(x, 1, sampler="exact", random_seed=rng, n_records=150)
-        (name,) = put_out.published
-        filled = edited(release, (("output", "p", name), put_out.facts[name]))
+        output = mechanism.draw(x, 1, sampler="exact", random_seed=rng, n_records=150)
+        (name,) = output.published
+        filled = edited(release, (("output", "p", name), output.facts[name]))
         if kind == "dirichlet":
-            naive_reading = rng.dirichlet(150 * put_out.values[0] + prior, size=99)
+            naive_reading = rng.dirichlet(150 * output.values[0] + prior, size=99)
         else:
-            naive_reading = mechanism.sample_from(put_out.published["noisy_counts"], draws=99, random_seed=rng)
+            naive_reading = mechanism.sample_from(output.published["noisy_counts"], draws=99, random_seed=rng)
         analysis = dirdp.analyse(filled, 99, chains=1, random_seed=rng)
         shares.append(rank(truth, analysis["posterior"]["p"].values[0], rng))
         counts.append(rank(x, analysis["latent_counts"]["p"].values[0], rng))

@@ -122,7 +122,7 @@ def test_a_rare_category_is_never_zero_and_predictions_are_finite():
     assert np.all(np.isfinite(logs))
 
 
-def test_exact_is_for_whole_numbers_and_steps_for_exact():
+def test_exact_is_for_integers_and_steps_for_exact():
     ledger = dirdp.Ledger(TARGET)
     for mechanism, other in (("laplace", "GeometricMechanism"), ("continuous-gaussian", "DiscreteGaussianMechanism")):
         with pytest.raises(ArgumentError, match=other):

@@ -377,7 +377,7 @@ OUTPUTS = {
 
 
 @pytest.mark.parametrize("what", OUTPUTS)
-def test_what_no_mechanism_puts_out_is_refused_by_all(releases, edited, what):
+def test_what_no_mechanism_returns_is_refused_by_all(releases, edited, what):
     kind, path, value = OUTPUTS[what]
     release = edited(releases[kind], (path, value))
     uses = [dirdp.verify] + [dirdp.report, dirdp.estimate, dirdp.analyse, dirdp.statement] * (kind != "sparse")

@@ -116,7 +116,7 @@ def test_low_bits_of_the_grid_are_free(parameters):
     assert chisquare(np.bincount(k & 255, minlength=256)).pvalue > 1e-6
 
 
-def test_the_fast_draw_is_a_function_of_whole_numbers():
+def test_the_fast_draw_is_a_function_of_integers():
     u = np.array([[0.3, 2.0, 1e-9], [1.0, 1.0, 40.0]])
     released = fast_dirichlet(u.copy(), 500, np.random.default_rng(2))
     whole = 2 * np.rint(dirichlet(u, 500, np.random.default_rng(2)) * 2**32).astype(np.int64) + 1
