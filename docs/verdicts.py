@@ -42,12 +42,17 @@ def table() -> str:
     return f'<table class="verdicts">{"".join(lines)}</table>'
 
 
-def certificate() -> str:
-    """What `examples/experiments/all.py` wrote of figures, numbers and errata, as HTML."""
+def certificate(*kinds: str) -> str:
+    """What `examples/experiments/all.py` wrote of figures and numbers, of statements, or of errata, as HTML."""
     rows = pd.read_csv(FIGURES / "certificate.csv", keep_default_na=False, dtype=str)
     lines = ["<tr><th>Paper, item</th><th>Printed</th><th>Ours</th><th>Without it</th><th>Verdict</th><th>s</th></tr>"]
-    for row in rows.itertuples(index=False):
-        item = {"figure": f"<b>{row.item}</b>", "number": row.what}.get(row.kind, f"{row.item}. {row.what}")
+    for row in rows[rows["kind"].isin(kinds)].itertuples(index=False):
+        what = row.what if row.outside else f"<code>{row.what.replace('`', '')}</code>"
+        item = {
+            "figure": f"<b>{row.item}</b>",
+            "number": row.what,
+            "statement": f"<b>{row.item.replace('`', '')}</b><br>{what}",
+        }.get(row.kind, f"{row.item}. {row.what}")
         numbers = [html.escape(cell, quote=False) for cell in (row.printed, row.ours, row.outside)]
         verdict = html.escape(row.verdict, quote=False)
         # A verdict without numbers takes their columns.
@@ -57,6 +62,16 @@ def certificate() -> str:
             else [f'<td colspan="4">{verdict}</td>']
         )
         lines.append(f"<tr><td>{item}</td>{''.join(beside)}<td>{row.seconds}</td></tr>")
+    return f'<table class="verdicts">{"".join(lines)}</table>'
+
+
+def in_r() -> str:
+    """What `examples/experiments/outside.R` wrote, beside the records, as HTML."""
+    lines = ["<tr><th>Paper, item</th><th>Number</th><th>Ours</th><th>R</th></tr>"]
+    for row in pd.read_csv(FIGURES / "outside_r.csv", dtype=str).itertuples(index=False):
+        record = json.loads((FIGURES / f"{row.name}.json").read_text(encoding="utf-8"))
+        cells = (f"{record['paper']}, {record['item']}", row.what, f"{record['numbers'][row.what]:g}", row.r)
+        lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     return f'<table class="verdicts">{"".join(lines)}</table>'
 
 

@@ -1,9 +1,10 @@
 """One page about every number of the papers: printed, ours, computed without the library, verdict, time.
 
 `uv run examples/experiments/all.py --out DIR [--data DIR] [--quick] [--only NAME ...]` runs the scripts of this folder
-for every figure and table, the errata of `docs/errata.md`, and the computations of `outside.py`, which import nothing
-of the library. It writes `index.html` with the pictures, and `certificate.csv` behind it. With `--only` the rows of
-other figures stay as an earlier run wrote them into the same folder.
+for every figure and table, the errata of `docs/errata.md`, a number for each statement of `docs/papers.md` that has
+one, and the same by `outside.py` and `outside_simulated.py`, which import nothing of the library. It writes
+`index.html` with the pictures, and `certificate.csv` behind it. With `--only` the rows of other figures stay as an
+earlier run wrote them into the same folder; without a name after it errata and statements alone are computed again.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import math
 import re
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -42,8 +43,9 @@ class Row:
 
 def figure_rows(name, given):
     """The verdict on a figure, and a row for each number that it stands on."""
-    import outside
+    import outside_simulated
 
+    outside = outside_simulated.every(given.data)
     experiment = importlib.import_module(name).EXPERIMENT
     item = f"{experiment.paper} {experiment.item}"
     if experiment.data and given.data is None:
@@ -56,16 +58,23 @@ def figure_rows(name, given):
     said = f"{'With --quick: ' if given.quick else ''}{record['word']}. {record['sentence']}"
     rows = [Row("figure", item, name, verdict=said, seconds=seconds)]
     for what, ours in record["numbers"].items():
-        row = {"kind": "number", "item": item, "what": what}
-        row["printed" if re.search(r"\bprinted\b", what) else "ours"] = f"{ours:.6g}"
-        if (name, what) in outside.VALUES:
-            start = time.perf_counter()
-            value = float(outside.VALUES[name, what]())
-            near = math.isclose(value, ours, rel_tol=outside.TOLERANCE.get((name, what), outside.NEAR))
-            row |= {"outside": f"{value:.6g}", "verdict": "the same" if near else "DIFFERENT"}
-            row["seconds"] = f"{time.perf_counter() - start:.1f}"
-        rows.append(Row(**row))
+        column = "printed" if re.search(r"\bprinted\b", what) else "ours"
+        other = outside.get((name, what))
+        rows.append(compared(Row("number", item, what), column, ours, other, outside_simulated.tolerance((name, what))))
     return rows
+
+
+def compared(row, column, ours, other, near):
+    """The row with the number, the same without the library where there is a function for that, and the verdict."""
+    row = replace(row, **{column: f"{ours:.6g}"})
+    if other is None:
+        return row
+    start = time.perf_counter()
+    value = float(other())
+    same = "the same" if near < 0.001 else f"within {near:.0%}"
+    verdict = same if math.isclose(value, ours, rel_tol=near) else "DIFFERENT"
+    verdict = f"{row.verdict}; {verdict}" if row.verdict else verdict
+    return replace(row, outside=f"{value:.6g}", verdict=verdict, seconds=f"{time.perf_counter() - start:.1f}")
 
 
 def errata_rows():
@@ -92,14 +101,21 @@ def errata_rows():
 
 
 def statement_rows():
-    """The table of statements of `docs/papers.md`, whose functions have tests with oracles of their own."""
+    """The table of statements of `docs/papers.md`: its functions, or a number of each that has one."""
+    import outside
+    import statements
+
     page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     table = page[page.index("| Statement |") :].split("\n\n", maxsplit=1)[0]
     rows = []
     for line in table.splitlines()[2:]:
         statement, functions, verdict = (cell.strip() for cell in line.strip("|").split(" | "))
-        paper, _, what = statement.partition(" ")
-        rows.append(Row("statement", paper.rstrip(","), what, ours=functions, verdict=verdict))
+        row = Row("statement", statement, functions, verdict=verdict.split("*")[1])
+        if (found := statements.number_of(statement)) is not None:
+            key, what, ours, other = found
+            near = statements.TOLERANCE.get(key, outside.NEAR)
+            row = compared(replace(row, what=what), "ours", float(ours()), other, near)
+        rows.append(row)
     return rows
 
 
@@ -121,9 +137,13 @@ def earlier_rows(given):
     return [row for row in rows if row.kind in ("figure", "number") and row.item not in again]
 
 
+def wrong_rows(rows):
+    return [row for row in rows if re.search(r"DIFFERENT|NOT SHOWN", row.verdict)]
+
+
 def page_of(rows):
     """The page, with each picture below its verdict."""
-    wrong = [row for row in rows if row.verdict in ("DIFFERENT", "NOT SHOWN")]
+    wrong = wrong_rows(rows)
     compared = [row for row in rows if row.outside]
     ran = [row for row in rows if row.kind == "figure" and row.verdict != NOT_AT_HAND]
     figures = [row for row in rows if row.kind == "figure"]
@@ -169,8 +189,8 @@ def main():
     page, said = page_of(rows)
     (given.out / "index.html").write_text(page, encoding="utf-8")
     print(said)
-    if wrong := [f"{row.item}, {row.what}" for row in rows if row.verdict in ("DIFFERENT", "NOT SHOWN")]:
-        sys.exit(f"Not as they should be: {'; '.join(wrong)}")
+    if wrong := wrong_rows(rows):
+        sys.exit(f"Not as they should be: {'; '.join(f'{row.item}, {row.what}' for row in wrong)}")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Experiment:
             figure = self.draw(table)
             # A quick run has no numbers for some panels.
             for ax in figure.axes:
-                ax.set_visible(ax.has_data())
+                ax.set_visible(ax.has_data() or bool(ax.texts))
             figure.savefig(path.with_suffix(".png"), dpi=110)
         plt.close(figure)
         record = self.record(table)

@@ -60,7 +60,8 @@ def judge(table):
     ]
     return Verdict(
         "agrees",
-        f"{' and '.join(told)}, without a cycle. That of Bank is not at hand.",
+        f"{' and '.join(told)}, without a cycle."
+        f"{'' if 'bank' in set(table['data']) else ' That of Bank is not at hand.'}",
         {f"{name}, edges": float((rows["parent"] != "").sum()) for name, rows in table.groupby("data")},
     )
 

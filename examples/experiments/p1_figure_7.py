@@ -13,7 +13,7 @@ import pandas as pd
 from common import SEED, Experiment, Verdict, legend, panels, plot_lines, present, spread
 from rivals import under_renyi
 
-NETWORKS, EPSILONS = ("german_credit", "adult", "bank"), (0.001, 0.01, 0.1, 1.0, 10.0)
+EPSILONS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 
 class Network:
@@ -56,7 +56,7 @@ class Network:
 def compute(given, publishers=under_renyi):
     rows = []
     known = json.loads((given.data / "networks.json").read_text()) if present(given.data, ["networks"], ".json") else {}
-    there = present(given.data, [name for name in given.only or NETWORKS if name in known])
+    there = p1_data.present(given.data, [name for name in given.only or p1_data.NETWORKS if name in known])
     for name in there[:1] if given.quick else there:
         network, rng = Network(given.data, name), np.random.default_rng(SEED)
         shapes = tuple(table.shape for table in network.tables)

@@ -6,7 +6,7 @@ share of the rarer class of two, as the files have them.
 
 import p1_data
 import pandas as pd
-from common import Experiment, Verdict, panels, present
+from common import Experiment, Verdict, panels
 
 PRINTED = {
     "credit_card": (30000, 23, 2, 0.22),
@@ -23,9 +23,9 @@ COLUMNS = ("records", "attributes", "classes", "rarer class")
 
 def compute(given):
     rows = []
-    for name in present(given.data, given.only or PRINTED):
+    for name in p1_data.present(given.data, given.only or PRINTED):
         target, dropped, _ = p1_data.DATA[name]
-        table = pd.read_csv(given.data / f"{name}.csv.gz").drop(columns=dropped)
+        table = p1_data.read(given.data, name).drop(columns=dropped)
         shares = table[target].value_counts(normalize=True)
         found = (len(table), table.shape[1] - 1, len(shares), shares.min() if len(shares) == 2 else None)
         rows += [(name, *row) for row in zip(COLUMNS, PRINTED[name], found, strict=True)]

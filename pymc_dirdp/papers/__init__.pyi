@@ -5,7 +5,6 @@ from pymc_dirdp.papers.accuracy import p1_theorem_2 as p1_theorem_2
 from pymc_dirdp.papers.accuracy import p2_equation_14 as p2_equation_14
 from pymc_dirdp.papers.accuracy import p2_equation_16 as p2_equation_16
 from pymc_dirdp.papers.accuracy import p2_equation_16_sample_size as p2_equation_16_sample_size
-from pymc_dirdp.papers.accuracy import p2_figure_2 as p2_figure_2
 from pymc_dirdp.papers.accuracy import p2_sample_size as p2_sample_size
 from pymc_dirdp.papers.accuracy import p2_theorem_3 as p2_theorem_3
 from pymc_dirdp.papers.accuracy import p2_theorem_4 as p2_theorem_4

@@ -12,10 +12,8 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, numbers_or_none, open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.noisy_counts import frequencies
 from pymc_dirdp.numerics.quadrature import _beta_binomial
 from pymc_dirdp.papers.privacy import p2_theorem_1_prior
-from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = [
     "CellErrors",
@@ -27,7 +25,6 @@ __all__ = [
     "p2_equation_14",
     "p2_equation_16",
     "p2_equation_16_sample_size",
-    "p2_figure_2",
     "p2_sample_size",
     "p2_theorem_3",
     "p2_theorem_4",
@@ -211,12 +208,8 @@ def _probabilities(name: str, vector: Array) -> Array:
 # P2 section 4.2: the largest error of a published histogram, for a Dirichlet draw and for Gaussian noise.
 #
 # The bounds hold. What P2 infers from them, that the draw wins where there are no more records than categories, is
-# true of Gaussian noise as it comes only: :func:`p2_figure_2` has the comparison with noise that is clipped and
-# normalised, and with no data at all.
-
-
-# The frequencies of Figure 2 are drawn from a flat Dirichlet distribution with this parameter.
-_EVENNESS = 5.0
+# true of Gaussian noise as it comes only: `examples/experiments/p2_figure_2.py` has the comparison with noise that is
+# clipped and normalised, and with no data at all.
 
 
 def p2_sample_size(
@@ -326,51 +319,6 @@ def p2_equation_16_sample_size(
     """
     of_one = p2_equation_16(probability=probability, n_records=1, rho=rho, d=d, delta_2_squared=delta_2_squared)
     return math.ceil(of_one / open_unit_interval(accuracy=accuracy))
-
-
-def p2_figure_2(
-    *, n_records: int, d: int, rho: float, gamma: float = 1.0, tables: int = 200, random_seed: int = 20261122
-) -> dict[str, float]:
-    """The mean largest error of a frequency on made-up tables (P2 Figure 2), with two lines that P2 leaves out.
-
-    The tables are `Multinomial(n_records, q)` with `q ~ Dirichlet(5, ..., 5)`. Nothing here takes data.
-
-    Parameters
-    ----------
-    n_records : int
-        At least 1.
-    d : int
-        Number of categories, at least 2.
-    rho, gamma : float
-        Of P2's own calibration; the Gaussian noise keeps `rho`-zCDP, for neighbours with a record replaced.
-    tables : int, default 200
-        How many are simulated, each with one output.
-    random_seed : int
-        The same seed gives the same numbers.
-
-    Returns
-    -------
-    errors : dict of str to float
-        `"Dirichlet"`; `"Gaussian, as it comes"`, which P2 shows; `"Gaussian, clipped"`, at 0, and normalised; and
-        `"uniform"`, which looks at no data.
-
-    Examples
-    --------
-    >>> sorted(p2_figure_2(n_records=100, d=10, rho=0.1))
-    ['Dirichlet', 'Gaussian, as it comes', 'Gaussian, clipped', 'uniform']
-    """
-    n, categories, simulated = integer(1, n_records=n_records), integer(2, d=d), integer(1, tables=tables)
-    alpha = p2_theorem_1_prior(rho=rho, gamma=gamma)
-    rng = np.random.default_rng(random_seed)
-    counts = rng.multinomial(n, rng.dirichlet(np.full(categories, _EVENNESS), size=simulated))
-    noisy = counts + rng.normal(0.0, 1 / math.sqrt(rho), size=counts.shape)
-    outputs = {
-        "Dirichlet": np.array([dirichlet(row + alpha, 1, rng)[0] for row in counts]),
-        "Gaussian, as it comes": noisy / n,
-        "Gaussian, clipped": frequencies(np.maximum(noisy, 0.0)),
-        "uniform": np.full(counts.shape, 1 / categories),
-    }
-    return {name: float(np.abs(y - counts / n).max(axis=1).mean()) for name, y in outputs.items()}
 
 
 # Bias and error of each cell of a draw, for made-up counts: what a small group has to expect.

@@ -1,7 +1,10 @@
 """The regret bound of docs/proofs/regret.md: each of its lemmas by numbers, and the bound beside simulated runs."""
 
+import csv
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from pymc_dirdp.bandits.batch_release import BatchNoise
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.simulation import divergence
 
+ARMS = {"A": (0.75, 0.625, 0.5, 0.375, 0.25), "B": (0.75, 0.7, 0.7, 0.7, 0.7)}
 GRID = (np.arange(4000) + 0.5) / 4000
 
 
@@ -155,3 +159,17 @@ def test_the_bound_is_above_simulated_runs_and_twice_the_lower_bound_in_the_end(
     # What is left is a constant: it does not rise with the rounds.
     rest = [bound - leading for bound, leading in bounds]
     assert rest[1] <= rest[0] + 1 < math.inf
+
+
+def test_the_table_of_the_page_is_that_of_the_simulated_runs():
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "proofs" / "regret.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if re.match(r"\| [AB]", line)]
+    text = (root / "tests" / "benchmarks" / "bandit_rivals.csv").read_text(encoding="utf-8")
+    runs = [row for row in csv.DictReader(text.splitlines()) if row["policy"].startswith("private Thompson")]
+    assert len(rows) == 10
+    for means, epsilon, *found in rows:
+        ours = [row for row in runs if row["means"] == means[0] and float(row["epsilon"]) == float(epsilon)]
+        expected = [float(row["median"]) / math.log(int(row["horizon"])) for row in ours]
+        lower = dirdp.bandits.bandit_lower_bound(ARMS[means[0]], float(epsilon))
+        assert [f"{number:.1f}" for number in (*expected, 2 * lower, lower)] == found
