@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -71,3 +72,10 @@ def test_a_receipt_is_a_ledger_a_number_and_a_hash():
     for name, wrong in (("ledger", "0" * 31), ("ledger", 0), ("number", 0), ("number", True), ("hash", "F" * 64)):
         with pytest.raises(ValueError, match="no facts of a receipt"):
             Receipt.from_facts(facts | {name: wrong})
+
+
+def test_a_ledger_in_memory_serves_every_thread():
+    ledger = Ledger(LIMIT)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(ledger.spend, ApproxDP(epsilon=0.1, delta=1e-7), what="hair").result()
+    assert [entry.what for entry in ledger.entries()] == ["hair"]

@@ -207,7 +207,7 @@ def test_a_transcript_and_a_file_hold_the_counts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "output", ["3", "[1, 1, 1, 1]", "[1, 1, 1, 1, 2]", "[1, 1, 1, 1, 1.0]", "[true, 1, 1, 1, 1]", "[1e9, 0, 0, 0, 0]"]
+    "output", ["3", "[2, 1, 1, 1]", "[1, 1, 1, 1, 2]", "[1, 1, 1, 1, 1.0]", "[true, 1, 1, 1, 1]", "[1e9, 0, 0, 0, 0]"]
 )
 def test_counts_that_a_batch_cannot_have_are_refused(tmp_path, output):
     bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, utilities=STARS, mechanism="counts", first_batch=5)

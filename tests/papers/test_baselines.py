@@ -64,6 +64,8 @@ def test_the_laplace_scale_is_the_least_and_more_than_needed(order, epsilon):
     scale = p1_laplace_scale(order=order, epsilon=epsilon, tables=7)
     assert p1_laplace_renyi(order=order, scale=scale) <= epsilon / 7
     assert p1_laplace_renyi(order=order, scale=scale * (1 - 1e-9)) > epsilon / 7
+    # Only the ratio of the two counts.
+    assert p1_laplace_scale(order=order, epsilon=epsilon, tables=7, sensitivity=1.0) == pytest.approx(scale / 2)
     # ERRATA P1.11: what two counts that move by 1 really lose.
     exact = dirdp.mechanisms.LaplaceMechanism([1, 1], scale).renyi(order)
     assert exact == pytest.approx(2 * p1_laplace_renyi(order=order, scale=scale, sensitivity=1.0), rel=1e-9)

@@ -198,6 +198,7 @@ def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
     for ax in pictures:
         (mark,) = [text for text in ax.texts if text.get_text() == "confidential"]
         assert darkened(ax, mark) > 100
+        assert mark.get_position() == (0.5, 0.5)
 
 
 def test_public_pictures_do_not(release):

@@ -111,14 +111,23 @@ def test_too_many_records_are_an_error_that_is_paid_for():
 
 
 def test_a_plan_that_protects_less_than_its_reading_is_refused():
+    """One table is enough: the other is protected as it was planned."""
     import dataclasses
 
-    plan = dirdp.plan(RENYI, survey(), unit="person", mechanism=Dirichlet(strategy="temper"))
-    (part,) = plan.parts
-    weaker = dirdp.mechanisms.DirichletMechanism(part.mechanism.alpha, part.mechanism.r)
-    forged = dataclasses.replace(plan, parts=(dataclasses.replace(part, mechanism=weaker),))
+    def model():
+        with pm.Model(coords={"person": range(40), "first_item": range(2), "second_item": range(2)}) as model:
+            for name in ("first", "second"):
+                p = pm.Dirichlet(f"p_{name}", np.ones((2, 3)), shape=(2, 3))
+                pm.Categorical(name, p=p, observed=np.arange(80).reshape(40, 2) % 3, dims=("person", f"{name}_item"))
+        return model
+
+    plan = dirdp.plan(RENYI, model(), unit="person", mechanism=Dirichlet(strategy="temper"))
+    dirdp.sample(plan, model())
+    first, second = plan.parts
+    weaker = dirdp.mechanisms.DirichletMechanism(second.mechanism.alpha, second.mechanism.r)
+    forged = dataclasses.replace(plan, parts=(first, dataclasses.replace(second, mechanism=weaker)))
     with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
-        dirdp.sample(forged, survey())
+        dirdp.sample(forged, model())
 
 
 def test_a_model_whose_number_of_trials_has_become_data_is_refused_after_the_plan():
