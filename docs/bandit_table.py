@@ -1,15 +1,14 @@
-"""The table of private bandits, from the figures that `tests/benchmarks/bandit_rivals.py` wrote."""
+"""The tables of private bandits, from what `tests/benchmarks/bandit_rivals.py` and `star_rewards.py` wrote."""
 
 import csv
 from pathlib import Path
 
-FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks" / "bandit_rivals.csv"
+FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks"
 
 
 def told(horizon: int) -> str:
     """One row for each setting: median, trimmed mean and 95 % quantile of each policy, as HTML."""
-    with FIGURES.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["horizon"] == str(horizon)]
+    rows = [row for row in _rows("bandit_rivals.csv") if row["horizon"] == str(horizon)]
     settings: dict[tuple[str, str, str], dict[str, dict[str, str]]] = {}
     for row in rows:
         name = row["policy"].replace("private Thompson sampling (geometric)", "ours")
@@ -23,6 +22,32 @@ def told(horizon: int) -> str:
         ]
         lines.append(_line("td", [*setting, *cells]))
     return f"<table>{''.join(lines)}</table>"
+
+
+def of_stars() -> str:
+    """Quantiles of the regret of the coin and of counts, for each guarantee and other arm, as HTML."""
+    quantiles = ("q05", "q25", "median", "q75", "q95", "mean")
+    names = {"q05": "5 %", "q25": "25 %", "q75": "75 %", "q95": "95 %"}
+    head = [
+        "epsilon",
+        "other arm",
+        "reward",
+        *(names.get(name, name) for name in quantiles),
+        "median, counts against coin",
+    ]
+    lines, rows = [_line("th", head)], _rows("star_rewards.csv")
+    for coin, counts in zip(rows[::2], rows[1::2], strict=True):
+        less = f"{float(counts['median']) / float(coin['median']) - 1:+.0%}".replace("-", "−")
+        for row, beside in ((coin, ""), (counts, less)):
+            lines.append(
+                _line("td", [row["epsilon"], row["other"], row["reward"], *(row[q] for q in quantiles), beside])
+            )
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (FIGURES / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _figures(row: dict[str, str]) -> str:

@@ -1,7 +1,9 @@
 """Counts of categories in batches: their posterior against enumeration and quadrature, and whole runs."""
 
+import csv
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -265,6 +267,23 @@ def test_counts_lose_less_than_the_coin():
         median[mechanism] = np.median(runs.regret[:, -1])
     assert runs.means == pytest.approx([0.6875, 0.5875])
     assert median["counts"] < 0.85 * median["geometric"]
+
+
+def test_the_table_of_the_coin_and_the_counts_says_what_the_page_says():
+    path = Path(__file__).resolve().parents[1] / "benchmarks" / "star_rewards.csv"
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    coin, counts = (
+        {(row["other"], row["epsilon"]): row for row in rows if row["reward"] == k} for k in ("coin", "counts")
+    )
+    assert len(rows) == 12
+    assert coin.keys() == counts.keys()
+    less = {
+        q: {key: 1 - float(counts[key][q]) / float(coin[key][q]) for key in coin} for q in ("median", "mean", "q95")
+    }
+    assert all(min(fall.values()) > 0 for fall in less.values())
+    assert sum(fall >= 0.3 for fall in less["median"].values()) == 4
+    assert less["median"]["3.35", "1.0"] == pytest.approx(0.25, abs=0.03)
+    assert less["mean"]["3.35", "1.0"] > 0.5
 
 
 def test_a_category_that_never_comes_may_have_a_share_of_zero():
