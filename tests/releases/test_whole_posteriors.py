@@ -250,11 +250,11 @@ def test_a_plan_for_another_number_of_records_is_refused(kind, tmp_path, text_of
     facts["tables"][0]["parameters"]["records"] = 11
     facts.pop("digest")
     path.write_text(text_of_facts(facts))
-    with pytest.raises(ArgumentError, match="rest on a number of records"):
+    with pytest.raises(ArgumentError, match="made for another number of records"):
         dirdp.load(path)
     (part,) = plan.parts
     other = dataclasses.replace(part, mechanism=dataclasses.replace(part.mechanism, n_records=11))
-    with pytest.raises(ArgumentError, match="rest on a number of records"):
+    with pytest.raises(ArgumentError, match="made for another number of records"):
         dirdp.sample(dataclasses.replace(plan, parts=(other,)), built)
 
 
