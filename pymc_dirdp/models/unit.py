@@ -39,6 +39,8 @@ def refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> 
             known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
             known += " Leave unit= out if each record, or each trial that is counted, is another person."
             hint = f"Did you mean {near[0]!r}?" if near else known
+            if axis in ("record", "trial"):
+                hint = "If every record is that of another person, pass contribution=1 in place of unit=."
             raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
         if isinstance(axis, int) and axis >= most:
             raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")

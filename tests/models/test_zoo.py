@@ -85,6 +85,7 @@ def flat(*shape, name="p", dims=None):
 @is_read("record", {"p": (1,)}, relation="add-remove")
 @is_refused("unit='hair' is the dim of the categories of 'students'", unit="hair")
 @is_refused("unit='person' is no dim of any observation", unit="person")
+@is_refused("pass contribution=1 in place of unit=", unit="trial")
 @is_refused("unit=0 is no axis of any observation", unit=0)
 def hair_colours():
     with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
