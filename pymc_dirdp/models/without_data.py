@@ -17,10 +17,16 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_dirdp.errors import InternalError
-from pymc_dirdp.models.graph import Node, is_random, stored_shape
-from pymc_dirdp.models.outcomes import refused
+from pymc_dirdp.models.graph import Node, is_random, operation, parameters, stored_shape
+from pymc_dirdp.models.outcomes import ModelOptions, refused
 
-__all__ = ["check_nothing_left", "public_deterministics", "refuse_free_variables", "without_data"]
+__all__ = [
+    "check_nothing_left",
+    "public_deterministics",
+    "refuse_free_variables",
+    "refuse_unnamed_data",
+    "without_data",
+]
 
 
 def _stored(node: Node) -> bool:
@@ -77,6 +83,28 @@ def refuse_free_variables(
                 )
             if is_random(node) and node in model.observed_RVs:
                 raise refused(name, f"depends on the observed variable {node.name!r}", "Write the prior as numbers.")
+
+
+def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collection[Node], said: ModelOptions) -> None:
+    """Refuse a `pm.Data` that nobody said anything about: the private model would hold its values.
+
+    Numbers of trials have a question of their own, and covariates with an entry for each record, too.
+    """
+    trials = [parameters(rv)[1][0] for rv in model.observed_RVs if operation(rv) in ("Binomial", "Multinomial")]
+    spoken_of = [*secret, *(node for node in ancestors(trials) if isinstance(node, SharedVariable))]
+    for rv in [*free, *model.observed_RVs]:
+        for node in ancestors([rv], blockers=[one for one in free if one is not rv]):
+            if (
+                any(node is one for one in model.data_vars)
+                and not any(node is one for one in spoken_of)
+                and not said.is_public(node.name)
+                and node.name not in said.levels
+            ):
+                raise refused(
+                    str(rv.name),
+                    f"reads the data {node.name!r}",
+                    f"Say public=[{node.name!r}] if anybody may know them, or write them as numbers.",
+                )
 
 
 def without_data(model: pm.Model, free: Sequence[Node], kept: Sequence[Node]) -> pm.Model:

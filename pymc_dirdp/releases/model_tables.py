@@ -18,7 +18,7 @@ from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
 from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, n_row_arrays, refused
 from pymc_dirdp.models.record_rows import jointly_observed
-from pymc_dirdp.models.without_data import refuse_free_variables
+from pymc_dirdp.models.without_data import refuse_free_variables, refuse_unnamed_data
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
@@ -107,6 +107,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
             dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[:1] if dim is not None}
     private = set() if said.records_are_public else records - set(said.levels.values())
     refuse_free_variables(model, free, secret, private, dims)
+    refuse_unnamed_data(model, free, secret, said)
     inputs = Inputs.of(model, free)
     alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
     outcomes = [one for name, one in alone.items() if name not in together]

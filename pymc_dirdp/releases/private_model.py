@@ -69,9 +69,8 @@ def private_model(
         The model on the context stack by default. Its observed variables are discrete. With a release, its
         observations may be made up, of any number; covariates hold every row that the release has.
     public : iterable of str, or True, default ()
-        The covariates that anybody may know, record by record, by the names of their `pm.Data`; `True` for all. Also
-        observed variables whose numbers of trials anybody may know. A covariate with an entry for each record has to
-        be named here or in `levels`.
+        The `pm.Data` that anybody may know, entry by entry, such as covariates of records; `True` for all. Also
+        observed variables whose numbers of trials anybody may know. A covariate has to be named here or in `levels`.
     levels : mapping of str to int, optional
         Private covariates, and how many codes from 0 on each of them has. All combinations are rows of the table.
     counts : iterable of str, default ()
@@ -130,7 +129,8 @@ def private_model(
     likelihood of all of them, because answers of a person are independent given the free variables, as the model has
     them.
 
-    Numbers and arrays in priors are taken for public, as in :func:`pymc_dirdp.sample`.
+    Numbers, arrays and starting values that are written into the model are taken for public, but for arrays with an
+    entry for each record.
 
     References
     ----------

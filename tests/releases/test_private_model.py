@@ -130,7 +130,7 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
     """A BetaBinomial whose trials are people: over the new free variable the likelihood is that of its counts."""
     with pm.Model() as model:
         pm.BetaBinomial("y", n=pm.Data("n", 7), alpha=2.0, beta=pm.Data("b", 3.0), observed=5)
-    private = dirdp.private_model(PURE, model, unit="trial", public=["y"])
+    private = dirdp.private_model(PURE, model, unit="trial", public=["y", "b"])
     assert [rv.name for rv in private.free_RVs] == ["y_p"]
     part, noisy = part_of(private)
     yes = np.arange(8.0)
@@ -147,6 +147,21 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
         pm.BetaBinomial("y", n=7, alpha=2.0, beta=3.0, observed=5)
     with pytest.raises(DirdpError, match="'y_p' is a variable of the model"):
         dirdp.private_model(PURE, model, unit="trial")
+
+
+@pytest.mark.parametrize("place", ["a prior", "the likelihood", "a prior of a prior"])
+def test_data_that_nobody_named_are_refused_wherever_they_stand(place):
+    """Found by an attack: single numbers in a pm.Data, such as a mean of the records, came into the private model."""
+    observed, ledger = np.array([0, 1, 1, 0, 1]), dirdp.Ledger(PURE)
+    with pm.Model() as model:
+        mean = pm.Data("mean", observed.mean())
+        middle = pm.Normal("middle", mean if place == "a prior of a prior" else 0.0)
+        a = pm.Normal("a", mean if place == "a prior" else middle)
+        pm.Bernoulli("y", logit_p=a + mean if place == "the likelihood" else a, observed=observed)
+    with pytest.raises(DirdpError, match=r"reads the data 'mean'. Say public=\['mean'\]"):
+        dirdp.private_model(PURE, model, ledger=ledger)
+    assert not ledger.entries()
+    assert dirdp.private_model(PURE, model, public=["mean"], ledger=ledger).potentials
 
 
 def reads_trials():
