@@ -10,7 +10,7 @@ from typing import Any, override
 
 import numpy as np
 import xarray as xr
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from pymc_dirdp.display import Labelled, Sections, clipped, dots
 from pymc_dirdp.errors import DirdpError
@@ -160,7 +160,7 @@ def _picture(release: xr.DataTree) -> str:
         return ""  # Nothing is inferred without a prior of a private number of records, for example.
     total = table.prior.sum(axis=-1, keepdims=True)
     tails = np.array([(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]).reshape(2, *[1] * table.prior.ndim)
-    before = beta.ppf(tails, table.prior, total - table.prior).reshape(2, -1).T
+    before = betaincinv(table.prior, total - table.prior, tails).reshape(2, -1).T
     # A Beta shows the probability of success; that of failure is its mirror image.
     shown = slice(None, None, 2 if table.family == "beta" else 1)
     drawn = stored.tree.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
