@@ -59,7 +59,7 @@ def test_the_unit_may_be_fixed_before_the_first_release(path):
     if path is not None:
         assert Ledger(LIMIT, path).unit == "person"
         assert pickle.loads(pickle.dumps(ledger)).unit == "person"
-        with pytest.raises(LedgerError, match="is for Header"):
+        with pytest.raises(LedgerError, match="replace-one; unit person"):
             Ledger(LIMIT, path, unit="household")
 
 

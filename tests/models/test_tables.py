@@ -269,7 +269,7 @@ def test_not_a_model():
 
 
 def test_empty_model():
-    refused("no Dirichlet or Beta variable", "nothing to release", model=pm.Model())
+    refused("no Dirichlet or Beta variable", "nothing that dirdp.sample could release", model=pm.Model())
 
 
 def test_parameter_without_data():
@@ -346,7 +346,7 @@ def test_prior_on_a_free_input():
     with pm.Model():
         b = pm.Beta("b", 1, pt.dscalar("beta"))
         pm.Bernoulli("y", p=b, observed=[0, 1])
-        refused("'b'", "free input")
+        refused("'b'", "PyTensor variable without a value")
 
 
 def test_lengths_of_dims_are_not_data():

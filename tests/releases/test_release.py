@@ -315,9 +315,11 @@ def test_a_path_or_anything_but_a_tree_is_no_release_and_the_way_to_open_a_file_
     path = tmp_path / "release.nc"
     dirdp.save(dirdp.sample(TARGET, hair_model()), path)
     for read in (dirdp.report, dirdp.verify, dirdp.analyse, dirdp.estimate, dirdp.statement):
-        for given in (path, str(path), hair_model(), None):
+        for given in (path, str(path), None):
             with pytest.raises(dirdp.errors.ReleaseError, match=r"an xarray\.DataTree, got .*pymc_dirdp\.load\("):
                 read(given)
+        with pytest.raises(dirdp.errors.ReleaseError, match=r"release_of\(model\)"):
+            read(hair_model())
     assert dirdp.verify(dirdp.load(path))
 
 
