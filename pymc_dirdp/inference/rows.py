@@ -36,6 +36,7 @@ __all__ = [
     "TiltedCells",
     "draw_counts",
     "draw_row",
+    "impossible",
     "refuse_undrawable",
     "solved",
     "summed",
@@ -146,7 +147,7 @@ def solved(cells: Distributions, total: int) -> TiltedCells:
             # What was left out of the cells must not matter for this total.
             if float(convolution.log_sum(np.array([total]))[0]) > 40 - cut:
                 return TiltedCells(cells, total, convolution)
-    raise _impossible()
+    raise impossible()
 
 
 def summed(cells: Distributions, total: int) -> TiltedCells:
@@ -194,7 +195,8 @@ def _tapered(cells: Distributions, total: int) -> Distributions:
     return tapered
 
 
-def _impossible() -> ImpossibleError:
+def impossible() -> ImpossibleError:
+    """The error where all counts have a probability of 0."""
     return ImpossibleError(
         "No table of counts could have led to this output, or only ones whose probability is 0 in double precision. "
         "Check that the output belongs to this mechanism, and the number of records."
@@ -208,7 +210,7 @@ def tilt_for(cells: Distributions, total: int) -> float:
     """
     least, most = cells.reach()
     if not least <= total <= most:
-        raise _impossible()
+        raise impossible()
     low, high, tilt, step = -np.inf, np.inf, cells.tilt, 1.0
     start, attempt = tilt, 0
     while True:
@@ -225,7 +227,7 @@ def tilt_for(cells: Distributions, total: int) -> float:
             # The total lies beyond all that the possible counts add up to. The next search must not start here, where
             # nothing but the steepest number of each cell is seen.
             cells.tilt = start
-            raise _impossible()
+            raise impossible()
         below, above = mean - least, most - mean
         newton = np.nan
         if below > 0 and above > 0 and variance > 1e-100 and least < total < most:

@@ -18,8 +18,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.inference.numbers import ROUGH_CUT, Distributions, ImpossibleError, Listed, refuse_no_weights
-from pymc_dirdp.inference.rows import LITTLE_KEPT, LITTLE_WORK, RowPosterior, TiltedCells, draw_counts, summed
+from pymc_dirdp.inference.numbers import ROUGH_CUT, Distributions, Listed, refuse_no_weights
+from pymc_dirdp.inference.rows import (
+    LITTLE_KEPT,
+    LITTLE_WORK,
+    RowPosterior,
+    TiltedCells,
+    draw_counts,
+    impossible,
+    summed,
+)
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 
 __all__ = ["Cells", "Group", "Node", "Root", "Spread"]
@@ -273,7 +281,7 @@ class Group:
                 tilt = newton if abs(newton - tilt) < step else tilt + np.copysign(step, off)
                 step *= 4
             if abs(tilt) > _STEEPEST:
-                raise _impossible()
+                raise impossible()
         return tilt
 
     def cover(self, low: int, high: int) -> None:
@@ -470,7 +478,7 @@ class Node:
                 break
             self._cover(max(self.least, low - width * left), min(self.most, high + width * right))
         if np.isneginf(peak):
-            raise _impossible()
+            raise impossible()
         # At a steep tilt the largest is all that rounding leaves.
         inside = np.flatnonzero(logs >= peak - cut)
         return Spread(low + int(inside[0]), self._values[inside[0] : inside[-1] + 1])
@@ -514,7 +522,7 @@ class Root:
             window = Node([self.group], self.log_weight, self.guide, most=self.most).window(0.0, CUT)
         peak = window.values.max()
         if np.isneginf(peak):
-            raise _impossible()
+            raise impossible()
         masses = np.exp(window.values - peak)
         return float(peak + np.log(masses.sum())), Spread(window.low, masses[None] / masses.sum())
 
@@ -524,10 +532,3 @@ class Root:
         cdf = np.cumsum(number.values[0])
         numbers = number.low + np.searchsorted(cdf, rng.random(draws) * cdf[-1], side="right")
         return self.group.draw(numbers, rng)
-
-
-def _impossible() -> ImpossibleError:
-    return ImpossibleError(
-        "No table of counts could have led to this output, or only ones whose probability is 0 in double precision. "
-        "Check that the output belongs to this mechanism, and the number of records."
-    )
