@@ -88,9 +88,10 @@ def refuse_free_variables(
 def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collection[Node], said: ModelOptions) -> None:
     """Refuse a `pm.Data` that nobody said anything about: the private model would hold its values.
 
-    Numbers of trials have a question of their own, and covariates with an entry for each record, too.
+    Numbers of trials that are people have a question of their own, and covariates with an entry for each record, too.
     """
-    trials = [parameters(rv)[1][0] for rv in model.observed_RVs if operation(rv) in ("Binomial", "Multinomial")]
+    counted = model.observed_RVs if said.trials_are_people else []
+    trials = [parameters(rv)[1][0] for rv in counted if operation(rv) in ("Binomial", "Multinomial")]
     spoken_of = [*secret, *(node for node in ancestors(trials) if isinstance(node, SharedVariable))]
     for rv in [*free, *model.observed_RVs]:
         for node in ancestors([rv], blockers=[one for one in free if one is not rv]):

@@ -199,7 +199,7 @@ def _add_up(fractions: Any, row: Any, sums: Any) -> int:
 def _category(source: Any, at: int, sums: Any, first: int) -> tuple[int, int]:
     """The first sum above a uniform number with no digits but 0 before the first; or -1 if that is above all sums.
 
-    The number is below the least one that has no digit of the last sum but the first one, and that is one larger.
+    Its first digit is no larger than that of the last sum, and the digits behind it are bytes.
     """
     low, high = 0, len(sums)
     for i in range(first, sums.shape[1]):

@@ -164,6 +164,17 @@ def test_data_that_nobody_named_are_refused_wherever_they_stand(place):
     assert dirdp.private_model(PURE, model, public=["mean"], ledger=ledger).potentials
 
 
+def test_a_largest_value_in_a_pm_data_has_to_be_named():
+    """Found by an attack: where records are people, nothing asked about a number of trials such as `y.max()`."""
+    observed = np.array([3, 5, 2, 4, 1])
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        pm.Binomial("y", n=pm.Data("n", observed.max()), p=p, observed=observed)
+    with pytest.raises(DirdpError, match=r"reads the data 'n'. Say public=\['n'\]"):
+        dirdp.private_model(PURE, model)
+    assert dirdp.private_model(PURE, model, public=["n"]).potentials
+
+
 def reads_trials():
     trials = pm.Data("n", [23, 31, 17])
     pm.Binomial("y", n=trials, p=pm.math.invlogit(pm.Normal("a") * trials), observed=[5, 9, 3])
