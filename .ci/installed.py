@@ -40,10 +40,10 @@ toml, text, shell = (
 )
 Path("survey.toml").write_text(toml, encoding="utf-8")
 Path("survey.csv").write_text(text, encoding="utf-8")
-Path("release.nc").unlink()
 for line in shell.splitlines():
-    subprocess.run([sys.executable, *line.split()[1:]], check=True, stdout=subprocess.DEVNULL)
-assert dirdp.verify(dirdp.load("release.nc"))
+    command, *words = line.split()
+    subprocess.run([Path(sys.executable).with_name(command), *words], check=True, stdout=subprocess.DEVNULL)
+assert dirdp.verify(dirdp.load("release.json"))
 
 names = ("pymc-dirdp", "pymc", "pytensor", "arviz", "xarray", "numpy", "scipy", "pandas", "h5netcdf", "h5py")
 print(f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names))

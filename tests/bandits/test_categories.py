@@ -106,6 +106,14 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
         assert np.interp(math.asin(math.sqrt(place)), found.grid.angles, found.cdf) == pytest.approx(level, abs=0.02)
 
 
+def test_a_batch_outputs_a_tuple_of_integers_that_add_up_to_its_size():
+    mechanism = BatchCounts(4.0, (0.0, 0.25, 1.0))
+    assert mechanism.fits((3, -2, 19), 20)
+    assert mechanism.fits((12000, -12000, 20), 20)
+    for wrong in ([3, -2, 19], (3, 17), (3, -2, 19, 0), (3.0, -2, 19), (True, 0, 19), (3, -2, 18), (12001, -12001, 20)):
+        assert not mechanism.fits(wrong, 20)
+
+
 def test_a_reward_that_is_replaced_costs_what_is_stated():
     """Brute force over all outputs that matter, for each pair of categories."""
     mechanism = BatchCounts.for_guarantee(GUARANTEE, worths=(0.0, 0.3, 1.0))

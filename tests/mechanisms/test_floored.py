@@ -103,6 +103,7 @@ def test_the_likelihood_is_a_density(options):
 
 def test_a_public_number_of_records_is_checked():
     mechanism = floored([0.02, 0.02], n_records=12)
+    assert mechanism.n_records == floored([0.02, 0.02], n_records=[12]).n_records == 12
     assert mechanism.epsilon(1e-6) < floored([0.02, 0.02]).epsilon(1e-6)
     assert mechanism.release([3, 9]).shape == (1, 2)
     with pytest.raises(DataError, match="add up to n_records") as error:

@@ -246,6 +246,12 @@ def test_a_table_alone_is_a_margin_of_the_joint_noise():
     assert 0 < ratio[0] < table.pure_epsilon
 
 
+def test_an_output_that_one_of_two_data_sets_cannot_have_loses_everything_or_nothing():
+    tables = ZeroSumJointMechanism([2, 2, 3], 1.0, records=[2, 1, 1])
+    near, far = np.zeros(2), np.array([1e4, -1e4])
+    assert tables.log_likelihood_ratio(np.array([far, near]), near, far).tolist() == [-1e300, 1e300]
+
+
 def items(number=10, people=1000, cells=2):
     rng = np.random.default_rng(0)
     with pm.Model() as model:

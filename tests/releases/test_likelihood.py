@@ -171,6 +171,15 @@ def test_what_is_no_share_is_an_error_outside_a_model_and_impossible_inside():
     for wrong in ([0.5, 0.3, 0.2001], [0.5, 0.7, -0.2], [np.nan, 0.5, 0.5], [np.inf, 0.0, 0.0]):
         with pytest.raises(ParameterValueError, match="sum"), np.errstate(invalid="ignore"):
             logp(wrong)
+    with pm.Model():
+        pm.Binomial("x", n=9, p=pm.Beta("p", 1, 1), observed=4)
+        beta = dirdp.sample(APPROX)
+    q = pt.dscalar("q")
+    logp_of_one = pytensor.function([q], dirdp.release_logp(beta, q))
+    assert np.isfinite(logp_of_one(0.3))
+    for outside in (-0.5, 1.5):
+        with pytest.raises(ParameterValueError, match="0 <= p <= 1"), np.errstate(invalid="ignore"):
+            logp_of_one(outside)
     with pm.Model() as model:
         shares = pm.Flat("shares", shape=3)
         pm.Potential("release", dirdp.release_logp(release, shares))
