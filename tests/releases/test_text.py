@@ -544,6 +544,9 @@ def test_other_stores_keep_the_text(releases, kind, tmp_path):
 
 
 def test_a_text_of_few_characters_makes_nothing_large(releases, edited):
-    tree = edited(releases["geometric"], (("plan", "draws"), 10**9))
-    with pytest.raises(ReleaseError, match="more than"):
-        dirdp.verify(tree)
+    with pm.Model():
+        pm.Multinomial("x", n=0, p=pm.Dirichlet("p", a=np.ones(101)), observed=np.zeros(101))
+        wide = dirdp.sample(APPROX)
+    for release, draws, words in ((wide, 10**6, "100000000 shares"), (releases["geometric"], 10**9, "1000000 draws")):
+        with pytest.raises(ReleaseError, match=f"more than {words}"):
+            dirdp.verify(edited(release, (("plan", "draws"), draws)))
