@@ -6,7 +6,7 @@ from pathlib import Path
 FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks"
 
 
-def told(horizon: int) -> str:
+def regret_table(horizon: int) -> str:
     """One row for each setting: median, trimmed mean and 95 % quantile of each policy, as HTML."""
     rows = [row for row in _rows("bandit_rivals.csv") if row["horizon"] == str(horizon)]
     settings: dict[tuple[str, str, str], dict[str, dict[str, str]]] = {}

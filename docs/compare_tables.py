@@ -22,23 +22,23 @@ def pairs() -> str:
 
 def floored(epsilon: str = "1", n_records: str = "1e3") -> str:
     """Errors of a Dirichlet draw, of one with a floor and of estimates, from the page on who wins where."""
-    kept = []
+    selected = []
     for row in _markdown((HERE / "figures" / "utility_table.md").read_text(encoding="utf-8")):
         if (row["epsilon"], row["N"]) == (epsilon, n_records):
             draws, best = (row["Dirichlet draw"], row["floored draw"]), row["geometric"]
-            kept.append([row["data"], row["d"], *draws, f"{float(draws[0]) / float(draws[1]):.1f}", best])
+            selected.append([row["data"], row["d"], *draws, f"{float(draws[0]) / float(draws[1]):.1f}", best])
     heading = ["data", "cells", "Dirichlet draw", "draw with a floor", "ratio", "estimate from geometric noise"]
-    return table(heading, kept)
+    return table(heading, selected)
 
 
 def coverage() -> str:
     """How often intervals at 95 % hold the truth, from the table that full runs wrote."""
     text = (HERE / "figures" / "coverage.md").read_text(encoding="utf-8")
     rows = [row for row in _markdown(text) if "p r + 20 %" in row]
-    kept = [
+    selected = [
         [row["case"], row["data sets"], *(_percent(row[reading]) for reading in ("exact", "naive"))] for row in rows
     ]
-    return table(["case", "data sets", "given the release", "treated as the data"], kept)
+    return table(["case", "data sets", "given the release", "treated as the data"], selected)
 
 
 def bandits(horizon: str = "100000000") -> str:
@@ -49,11 +49,11 @@ def bandits(horizon: str = "100000000") -> str:
     for row in rows:
         setting = row["means"], f"{float(row['epsilon']):g}", row["lower_bound"]
         settings.setdefault(setting, {})[row["policy"]] = float(row["trimmed_mean"])
-    kept = []
+    selected = []
     for setting, regret in settings.items():
         other = min((name for name in regret if not name.startswith((OURS, "ours"))), key=regret.__getitem__)
-        kept.append([*setting, f"{regret[OURS]:.0f}", f"{regret[other]:.0f}, {other}"])
-    return table(["means", "epsilon", "lower bound", "ours", "best of the others"], kept)
+        selected.append([*setting, f"{regret[OURS]:.0f}", f"{regret[other]:.0f}, {other}"])
+    return table(["means", "epsilon", "lower bound", "ours", "best of the others"], selected)
 
 
 def table(heading: list[str], rows: list[list[str]]) -> str:

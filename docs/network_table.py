@@ -47,7 +47,7 @@ def differences(place: int) -> dict[tuple[str, str], list[float]]:
     return found
 
 
-def told() -> str:
+def scores_table() -> str:
     """One row for each method and data set, means over splits, as HTML."""
     found = cells()
     epsilons = sorted({epsilon for _, epsilon in found}, key=float)

@@ -136,7 +136,7 @@ class Labelled(abc.ABC):
             for label, text in lines:
                 # A label is as light as its text, so that the headings of the sections are what stands out.
                 cells = ("th", "font-weight:normal;min-width:9em", label), ("td", "min-width:10em", text)
-                body.append(_row(f"<{tag} style='{_LEFT};{own}'>{_escaped(told)}</{tag}>" for tag, own, told in cells))
+                body.append(_row(f"<{tag} style='{_LEFT};{own}'>{_escaped(cell)}</{tag}>" for tag, own, cell in cells))
         # Without a place to break, a long name would make the page as wide as itself.
         page = f"<h4>{_escaped(title)}</h4>{_scrolled(''.join(body))}"
         return f"<div style='{_LEFT};overflow-wrap:anywhere'>{page}</div>"

@@ -60,8 +60,8 @@ def hellinger(a, b):
 
 
 def local_sensitivity(count, n):
-    moved = [other for other in (count - 1, count + 1) if 0 <= other <= n]
-    return max(hellinger((count + 1, n - count + 1), (other + 1, n - other + 1)) for other in moved)
+    neighbours = [other for other in (count - 1, count + 1) if 0 <= other <= n]
+    return max(hellinger((count + 1, n - count + 1), (other + 1, n - other + 1)) for other in neighbours)
 
 
 def smooth_sensitivity(count, n):

@@ -191,7 +191,7 @@ def spent(ledger):
     return ledger.spend(HALF, what="hair")
 
 
-def kept(ledger):
+def reserved(ledger):
     return ledger.reserve(HALF, what="hair", times=2, unit="record")
 
 
@@ -200,13 +200,13 @@ def used(ledger):
 
 
 @pytest.mark.parametrize(("late", "lasting"), KINDS)
-@pytest.mark.parametrize("act", [spent, kept, used])
+@pytest.mark.parametrize("act", [spent, reserved, used])
 def test_no_release_without_an_entry(tmp_path, faults, act, late, lasting):
     failed = 0
     for at in itertools.count(1):
         ledger = dirdp.Ledger(dirdp.PureDP(epsilon=5.0), tmp_path / f"{at}.db")
         ledger.reserve(HALF, what="hair", unit="record")
-        before, count = ledger.entries(), 2 if act is kept else 1
+        before, count = ledger.entries(), 2 if act is reserved else 1
         faults.arm(at, late=late, lasting=lasting)
         try:
             act(ledger)

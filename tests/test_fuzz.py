@@ -340,9 +340,9 @@ def check_noise(case):
         assert mechanism.satisfies(target)
         finite_curves(mechanism)
         if kind == "gaussian" and isinstance(target, dirdp.RenyiDP):
-            moved = 2 if adjacency == "replace-one" else 1
+            per_record = 2 if adjacency == "replace-one" else 1
             with mp.workdps(40):
-                lost = moved * discrete_gaussian_divergence(target.order, mechanism.variance)
+                lost = per_record * discrete_gaussian_divergence(target.order, mechanism.variance)
             assert lost <= target.epsilon * ROUNDING
         draws = mechanism.sample((counts * len(prior))[: len(prior)], random_seed=1)
         proper_rows(draws)

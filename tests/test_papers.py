@@ -177,9 +177,9 @@ def test_p4_is_more_accurate_for_balanced_data_only():
 def test_one_person_moves_an_optimal_policy_by_all_that_there_is(n):
     """One state, two actions, mean rewards of n people: the data move by 2e-9 of one reward, the policy by 2."""
 
-    def policy(moved):
+    def policy(shift):
         # Both actions have the same mean but for the last person.
-        rewards = np.array([(n - 1) * 0.5 + 0.5 + moved, n * 0.5]) / n
+        rewards = np.array([(n - 1) * 0.5 + 0.5 + shift, n * 0.5]) / n
         return np.eye(2)[rewards.argmax()]
 
     assert np.abs(policy(1e-9) - policy(-1e-9)).sum() == 2

@@ -179,7 +179,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_each_verb_counts_all_that_it_does_and_can_be_told_to_be_quiet(use, monkeypatch, recwarn):
+def test_each_verb_counts_all_that_it_does_and_can_be_silenced(use, monkeypatch, recwarn):
     for module in (
         "releases.release",
         "releases.analysis",

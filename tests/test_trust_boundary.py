@@ -148,7 +148,7 @@ class Secrets:
         found, seen, waiting = [], {}, [root]
         while waiting:
             thing = waiting.pop()
-            # It is kept, because the id of what is gone is given to another.
+            # It stays alive, because the id of what is gone is given to another.
             if id(thing) in seen:
                 continue
             seen[id(thing)] = thing
@@ -478,7 +478,7 @@ for _kind in ("dirichlet", "gaussian", "laplace", "geometric"):
             MISTAKES[f"{_kind}.{_method} {_wrong}"] = lambda folder, args=(_kind, _method, _counts): _mechanism(*args)
 
 
-def told(error):
+def written(error):
     """All that an error and those behind it say."""
     chain, texts = [error], {}
     for i, one in enumerate(chain):
@@ -497,7 +497,7 @@ def test_no_error_says_what_the_data_are(mistake, tmp_path):
     secrets = Secrets(ALL)
     with overheard() as artefacts, pytest.raises((dirdp.DirdpError, TypeError)) as caught:
         MISTAKES[mistake](tmp_path)
-    artefacts |= told(caught.value)
+    artefacts |= written(caught.value)
     assert leaks(secrets, artefacts) == {}
     assert SURNAME not in "".join(text for text in artefacts.values() if isinstance(text, str))
     if (tmp_path / "ledger.db").exists():
@@ -545,10 +545,10 @@ def test_the_search_finds_what_hangs_on_an_object(value):
         return value
 
     class Slotted:
-        __slots__ = ("kept",)
+        __slots__ = ("slot",)
 
     slotted = Slotted()
-    slotted.kept = {"deep": [(value,)]}
+    slotted.slot = {"deep": [(value,)]}
     plan = dirdp.plan(LOOSE, one_table())
     assert KNOWN.on(plan) == []
     # As a cached property would.
@@ -572,11 +572,11 @@ def test_the_search_finds_a_number_in_a_release(where, dtype, tmp_path):
     if where == "attribute":
         release["utility"].attrs["n"] = planted[0]
     elif where == "variable":
-        release["mechanism/p"] = release["mechanism/p"].to_dataset().assign(kept=("hair", planted))
+        release["mechanism/p"] = release["mechanism/p"].to_dataset().assign(slot=("hair", planted))
     elif where == "coordinate":
         release["mechanism/p"] = release["mechanism/p"].to_dataset().assign_coords(hair=planted)
     else:
-        release["extra/deep"] = xr.Dataset({"kept": ("cell", planted)})
+        release["extra/deep"] = xr.Dataset({"slot": ("cell", planted)})
     found = leaks(KNOWN, shown("release", release) | saved(release, tmp_path))
     assert {"release.repr", "release.html", "release.pickle3", "release.pickle5", "netcdf", "json"} - set(found) <= (
         # Only the names of groups at depth are cut short there.
@@ -616,7 +616,7 @@ def test_the_search_finds_what_an_error_says():
     for how in ("message", "note", "attribute", "cause", "context"):
         with pytest.raises(dirdp.errors.DataError) as caught:
             failing(how)
-        assert leaks(KNOWN, told(caught.value)), how
+        assert leaks(KNOWN, written(caught.value)), how
 
 
 def test_the_search_finds_a_secret_in_a_ledger(tmp_path):

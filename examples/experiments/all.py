@@ -119,7 +119,7 @@ def statement_rows():
     return rows
 
 
-def told(text):
+def as_text(text):
     """A cell as HTML: the little Markdown that verdicts have."""
     made = html.escape(text, quote=False)
     made = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", made)
@@ -162,7 +162,7 @@ def page_of(rows):
         f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>",
     ]
     for row in rows:
-        cells = (told(getattr(row, name)) for name in names)
+        cells = (as_text(getattr(row, name)) for name in names)
         lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
         if row in ran:
             lines.append(f'<tr><td colspan="{len(names)}"><img alt="{row.item}" src="{row.what}.png"></td></tr>')

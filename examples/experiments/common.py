@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 import pymc_dirdp as dirdp
 
 SEED = 20261122
-# Colours that differ in lightness, with lines and markers that differ too: they can be told apart in grey.
+# Colours that differ in lightness, with lines and markers that differ too: they differ in grey, too.
 STYLES = {
     "printed": {"color": "#d55e00", "linestyle": "--", "marker": "s"},
     "corrected": {"color": "#e69f00", "linestyle": "-.", "marker": "^"},

@@ -228,22 +228,22 @@ class Posteriors:
         a = self.x + np.asarray(prior, dtype=float)
         affinity = log_beta((a[:, None] + a[None]) / 2) - (log_beta(a)[:, None] + log_beta(a)[None]) / 2
         self.distance = np.sqrt(np.maximum(-np.expm1(affinity), 0))
-        self.moved = np.abs(self.x[:, None] - self.x[None]).sum(axis=2) // 2
-        self.local = np.where(self.moved == 1, self.distance, 0).max(axis=1)
+        self.changed = np.abs(self.x[:, None] - self.x[None]).sum(axis=2) // 2
+        self.local = np.where(self.changed == 1, self.distance, 0).max(axis=1)
 
     def sensitivity(self, kind):
         if kind == "local":
             return self.local
         if kind == "global":
             return np.full(len(self.x), self.local.max())
-        return 1 / (1 / self.local[None] + kind * self.moved).min(axis=1)
+        return 1 / (1 / self.local[None] + kind * self.changed).min(axis=1)
 
     def distribution(self, exponent, kind):
         weights = np.exp(-exponent * self.distance / self.sensitivity(kind)[:, None])
         return weights / weights.sum(axis=1, keepdims=True)
 
     def loss(self, exponent, kind):
-        logs, (first, second) = np.log(self.distribution(exponent, kind)), np.nonzero(self.moved == 1)
+        logs, (first, second) = np.log(self.distribution(exponent, kind)), np.nonzero(self.changed == 1)
         return float(np.abs(logs[first] - logs[second]).max())
 
     def calibrated(self, epsilon, smoothness):

@@ -54,13 +54,13 @@ def draw(table):
 
 def judge(table):
     table = table.fillna("")
-    told = [
+    sentences = [
         f"{name} has {rows['child'].nunique()} variables and {int((rows['parent'] != '').sum())} edges"
         for name, rows in table.groupby("data")
     ]
     return Verdict(
         "agrees",
-        f"{' and '.join(told)}, without a cycle."
+        f"{' and '.join(sentences)}, without a cycle."
         f"{'' if 'bank' in set(table['data']) else ' That of Bank is not at hand.'}",
         {f"{name}, edges": float((rows["parent"] != "").sum()) for name, rows in table.groupby("data")},
     )

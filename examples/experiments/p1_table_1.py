@@ -51,11 +51,14 @@ def judge(table):
     both = table.dropna()
     wrong = both[(both["found"].round(2) - both["printed"]).abs() > 1e-9]
     names = list(dict.fromkeys(table["data"]))
-    told = "; ".join(f"{row.data}, {row.what}: {row.found:.5g}, not {row.printed:.5g}" for row in wrong.itertuples())
+    differences = "; ".join(
+        f"{row.data}, {row.what}: {row.found:.5g}, not {row.printed:.5g}" for row in wrong.itertuples()
+    )
     return Verdict(
         "differs" if len(wrong) else "agrees",
-        f"The {len(names)} data sets at hand have the printed numbers{f', but for {told}' if told else ''}. Adult has "
-        "13 attributes without the survey weight of a record; P1 does not say which one it leaves out.",
+        f"The {len(names)} data sets at hand have the printed numbers"
+        f"{f', but for {differences}' if differences else ''}. "
+        "Adult has 13 attributes without the survey weight of a record; P1 does not say which one it leaves out.",
         {f"{row.data}, {row.what}": row.found for row in both.itertuples()},
     )
 

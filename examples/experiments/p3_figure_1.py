@@ -60,13 +60,16 @@ def places(first, second):
 
 def draw(table):
     figure, axes = panels(2, 3, width=3.4, height=3.3, legend=0)
-    told = table[table["kind"] == "at the border"].set_index("line")
+    at_border = table[table["kind"] == "at the border"].set_index("line")
     names = {"printed": "P3", "corrected": "the cited theorem", "exact": "least that is private"}
     titles = {
         ("original", "printed"): "150 of the vectors",
         ("noisy", "printed"): "with P3's noise, in their plane",
     } | {
-        ("point", line): f"{name}: deviation {told.loc[line, 'sigma']:.3f}\n{told.loc[line, 'mean']:.0%} at the border"
+        (
+            "point",
+            line,
+        ): f"{name}: deviation {at_border.loc[line, 'sigma']:.3f}\n{at_border.loc[line, 'mean']:.0%} at the border"
         for line, name in names.items()
     }
     axes[0, 2].remove()

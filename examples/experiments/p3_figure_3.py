@@ -52,14 +52,14 @@ def draw(table):
 def judge(table):
     at = table[table["value"].notna()].pivot(index="k", columns="kind", values="value").loc[[3, 10, 24]]
 
-    def told(name, digits=2):
+    def listed(name, digits=2):
         return ", ".join(f"{value:.{digits}f}" for value in at[name])
 
     return Verdict(
         "corrected",
-        f"The epsilons {told('printed')} for k = 3, 10 and 24 follow from no theorem. Theorem 1 gives "
-        f"{told('corrected')}, and the exact ones are {told('exact')}. At the printed ones delta is "
-        f"{told('true delta')} and not 0.05.",
+        f"The epsilons {listed('printed')} for k = 3, 10 and 24 follow from no theorem. Theorem 1 gives "
+        f"{listed('corrected')}, and the exact ones are {listed('exact')}. At the printed ones delta is "
+        f"{listed('true delta')} and not 0.05.",
         {f"k {k}, {name}": at.loc[k, name] for k in at.index for name in ("corrected", "exact", "true delta")},
     )
 

@@ -23,9 +23,9 @@ def collections(rng):
     vectors = rng.dirichlet(12 * wanted, size=100)
     vectors[0] = (0.2, 0.15, 0.65)
     vectors[1:] += (100 * wanted - vectors.sum(axis=0)) / 99
-    moved = vectors.copy()
-    moved[0] += (0, 0.5, -0.5)
-    return {"P": vectors, "Q": moved}
+    neighbour = vectors.copy()
+    neighbour[0] += (0, 0.5, -0.5)
+    return {"P": vectors, "Q": neighbour}
 
 
 def compute(given):

@@ -83,17 +83,17 @@ def judge(table):
     at = table.pivot(index=["part", "x"], columns="line", values="distance")
     three, four, large = at.loc[("3 categories", 9)], at.loc[("4 categories", 8)], at.loc[("priors", 50)]
 
-    def told(row):
+    def values_of(row):
         *first, last = (f"{row[line]:.3f}" for line in COMPARED)
         return f"{', '.join(first)} and {last}"
 
     return Verdict(
         "corrected",
         "The distances of Definition 4, the same calibrated exactly, lapMech and truncated geometric noise are "
-        f"{told(three)} for nine records of three categories, {told(four)} for eight of four, and {told(large)} for "
-        "Beta(50, 50) and (50, 50). So for a few records of three or four categories Definition 4 beats lapMech, "
-        "and is the best of all when it is calibrated exactly; for large priors lapMech beats it, and geometric "
-        "noise all.",
+        f"{values_of(three)} for nine records of three categories, {values_of(four)} for eight of four, and "
+        f"{values_of(large)} for Beta(50, 50) and (50, 50). So for a few records of three or four categories "
+        "Definition 4 beats lapMech, and is the best of all when it is calibrated exactly; for large priors lapMech "
+        "beats it, and geometric noise all.",
         {
             f"{part}, {x:g}, {line}": at.loc[(part, x), line]
             for part, x in (("3 categories", 9), ("4 categories", 8), ("priors", 50))

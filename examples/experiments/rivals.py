@@ -72,8 +72,8 @@ def smoothed(kind, width):
     deviation = width * (math.sqrt(2) if kind == "laplace" else 1)
 
     def publish(counts, rng, times):
-        kept = np.maximum(counts + getattr(rng, kind)(0.0, width, (times, *counts.shape)), 0) + deviation / 4
-        return kept / kept.sum(axis=-1, keepdims=True)
+        clipped = np.maximum(counts + getattr(rng, kind)(0.0, width, (times, *counts.shape)), 0) + deviation / 4
+        return clipped / clipped.sum(axis=-1, keepdims=True)
 
     return publish
 

@@ -27,10 +27,10 @@ __all__ = [
     "balances",
     "check_ledger_type",
     "cost_of",
-    "kept_rules",
     "largest_admitted",
     "tightest",
     "together",
+    "tracked_rules",
     "unit_at",
     "without_reservation",
 ]
@@ -43,7 +43,7 @@ __all__ = [
 # which nobody chose after seeing anything, fixes one rule.
 
 
-# Orders at which divergences are kept for a ledger whose releases are fixed in advance.
+# Orders at which divergences are summed for a ledger whose releases are fixed in advance.
 _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
 # The share of delta that a conversion from divergences uses; the rest is for releases known only up to a delta.
 _CONVERTED = 0.5
@@ -53,7 +53,7 @@ _DIFFERENT, _RATIO = 1000, 1.001
 _STATED = 0.1
 
 
-def kept_rules(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
+def tracked_rules(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
     """The rules of adding up that prove this limit, in order of preference."""
     if Guarantee.checked(limit=limit).adds_up:
         return (limit.measure,)
@@ -91,7 +91,7 @@ def cost_of(
 
 def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tuple[str, tuple[Amount, ...]]]:
     """What releases have spent together, by each rule that applies to all of them, the quickest rule first."""
-    for rule in kept_rules(limit, adaptive=adaptive):
+    for rule in tracked_rules(limit, adaptive=adaptive):
         amounts = _sum(limit, totals) if limit.adds_up else _RULES[rule](limit.budget, limit.allowed, totals)
         if amounts is not None:
             yield rule, amounts
@@ -243,8 +243,8 @@ def _orders(limit: Guarantee, *, adaptive: bool) -> dict[str, float]:
     """The Rényi orders at which divergences are kept for an (epsilon, delta), by the name of their sum."""
     if not adaptive:
         return {f"order {order:g}": order for order in _ORDERS}
-    kept = "divergences" in kept_rules(limit, adaptive=True)
-    return {"divergence": _order(limit.budget, limit.allowed)[0]} if kept else {}
+    by_order = "divergences" in tracked_rules(limit, adaptive=True)
+    return {"divergence": _order(limit.budget, limit.allowed)[0]} if by_order else {}
 
 
 def _converted(order: float, divergence: float, delta: float) -> float:
@@ -459,7 +459,7 @@ def _not_below(value: Decimal) -> float:
 
 def _fixed_rule(header: Header, position: Position) -> str | None:
     """The rule that the limit or the first release fixed; None if the tightest is chosen again each time."""
-    rules = kept_rules(header.limit, adaptive=header.adaptive)
+    rules = tracked_rules(header.limit, adaptive=header.adaptive)
     if len(rules) == 1:
         return rules[0]
     return position.first.composition_rule if position.first is not None and header.adaptive else None

@@ -266,8 +266,8 @@ class Entry:
         if reserved and uses is not None:
             raise ValueError("A reservation uses no other.")
         facts["groups"] = tuple(tuple(str(name) for name in group) for group in facts["groups"])
-        kept = Terms(**facts)
-        return cls(number, recorded, what, understood(guarantee), costs, kept, composition_rule, bool(reserved), uses)
+        own = Terms(**facts)
+        return cls(number, recorded, what, understood(guarantee), costs, own, composition_rule, bool(reserved), uses)
 
 
 @final
@@ -331,7 +331,7 @@ def one_line(**named: object) -> str:
     return value
 
 
-# A chain of entries in which none can be changed, removed or moved without a trace.
+# A chain of entries in which none can be changed, removed or reordered without a trace.
 #
 # Each entry has a hash over the hash before it, its own content and the totals after it. The first one follows a hash
 # of what the ledger is for and of its identity. Number, hash and totals of the last entry stand in the ledger's header

@@ -14,9 +14,9 @@ from pymc_dirdp.accounting.budget import (
     agreed_unit,
     balance,
     cost_of,
-    kept_rules,
     largest_admitted,
     together,
+    tracked_rules,
     unit_at,
     without_reservation,
 )
@@ -128,7 +128,7 @@ class Ledger(Tabular):
         adjacency: str = "replace-one",
         unit: str | None = None,
     ) -> None:
-        kept_rules(limit, adaptive=adaptive)  # This refuses what is no guarantee.
+        tracked_rules(limit, adaptive=adaptive)  # This refuses what is no guarantee.
         unit = None if unit is None else one_line(unit=unit)
         header = Header(limit, bool(adaptive), adjacency_named(adjacency).name, unit)
         if not isinstance(path, str | os.PathLike | None):
@@ -390,8 +390,8 @@ class Ledger(Tabular):
         --------
         >>> from pymc_dirdp import PureDP
         >>> ledger = Ledger(PureDP(epsilon=1))
-        >>> kept = ledger.reserve(PureDP(epsilon=0.2), what="hair, each quarter", times=4, unit="record")
-        >>> [entry.number for entry in kept], ledger.left
+        >>> entries = ledger.reserve(PureDP(epsilon=0.2), what="hair, each quarter", times=4, unit="record")
+        >>> [entry.number for entry in entries], ledger.left
         ([1, 2, 3, 4], {'epsilon': 0.2})
         >>> ledger.using(1).spend(PureDP(epsilon=0.2), what="hair, first quarter").number
         5

@@ -16,8 +16,8 @@ __all__ = ["bit_features", "bit_patterns", "learned", "parities", "repeated", "t
 # Outputs that one data set can give and the other cannot, or that are the data themselves.
 
 
-# So many single entries are tried at most, and so many are kept.
-_TRIED, _KEPT = 32, 2
+# So many single entries are tried at most, and so many are selected.
+_TRIED, _SELECTED = 32, 2
 # The relative rounding of a quotient.
 _CLOSE = 1e-12
 # Prior parameters with which a posterior mean of the counts is sought.
@@ -37,7 +37,7 @@ def repeated(x: Seen, y: Seen) -> list[Statistic]:
     """
     whole = frequency_ratio(hashed(_bits(x)), hashed(_bits(y)))
     columns_x, columns_y = (list(_bits(sample)[:, :_TRIED].T) for sample in (x, y))
-    scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_telling(columns_x, columns_y, _KEPT)}
+    scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_telling(columns_x, columns_y, _SELECTED)}
 
     def of_entry(outputs: Seen, i: int) -> Array:
         return scores[i](_bits(outputs)[:, i])
@@ -97,8 +97,8 @@ def _agrees(points: Array, form: Array) -> NDArray[np.bool_]:
 # What the last bits of a floating-point number, and whether it is a quotient, tell about how it was computed.
 
 
-# How many entries' patterns are tried, how many patterns are kept, and how many entries' last bits are combined.
-_ENTRIES, _LAST_BITS_KEPT, _TOGETHER = 12, 4, 4
+# How many entries' patterns are tried, how many patterns are selected, and how many entries' last bits are combined.
+_ENTRIES, _LAST_BITS_SELECTED, _TOGETHER = 12, 4, 4
 
 
 def unreachable(values: Array) -> NDArray[np.bool_]:
@@ -129,7 +129,7 @@ def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]
     """Statistics of the patterns of low bits that are commoner for one data set, with the arguments of `parities`."""
     entries = x.entries(changed, _ENTRIES)
     of_x, of_y = _patterns(x, entries), _patterns(y, entries)
-    scores = {i: frequency_ratio(of_x[i], of_y[i]) for i in most_telling(of_x, of_y, _LAST_BITS_KEPT)}
+    scores = {i: frequency_ratio(of_x[i], of_y[i]) for i in most_telling(of_x, of_y, _LAST_BITS_SELECTED)}
 
     def statistic(outputs: Seen, i: int) -> Array:
         return scores[i](_patterns(outputs, entries)[i])
@@ -180,7 +180,7 @@ Signs = NDArray[np.int8]
 # How many entries are looked at, and how many of their signs are multiplied at most. Pairs are of fewer entries.
 _PARITIES_ENTRIES, _LARGEST_SUBSET = 8, 4
 _ORDERED, _LARGEST_OF_ORDERS = 6, 3
-_PARITIES_KEPT = 2
+_PARITIES_SELECTED = 2
 # No larger double is odd.
 _WHOLE = 2.0**53
 
@@ -209,7 +209,7 @@ def parities(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]:
     def statistic(outputs: Seen, kind: int, subset: tuple[int, ...], sign: float) -> Array:
         return np.asarray(sign * _product(_signs(outputs, entries, medians)[kind][0], subset))
 
-    best = sorted(differences)[:_PARITIES_KEPT]
+    best = sorted(differences)[:_PARITIES_SELECTED]
     return [partial(statistic, kind=kind, subset=subset, sign=sign) for _, kind, subset, sign in best]
 
 

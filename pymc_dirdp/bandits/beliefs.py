@@ -24,7 +24,7 @@ __all__ = ["CELLS", "Belief", "Grid", "GridBelief", "best_probabilities", "expec
 # The likelihood of released sums as an operation of PyTensor, for models of one's own.
 
 
-# The distribution is computed for means in the open interval. Draws at its very ends are moved by less than this.
+# The distribution is computed for means in the open interval. Draws at its very ends change by less than this.
 _EDGE = 1e-15
 
 

@@ -32,8 +32,8 @@ from pymc_dirdp.sampling.discrete_noise import compiled
 
 __all__ = ["ShareBelief", "believed", "sampled_counts"]
 
-# Sweeps that are kept, and those before them. A sweep is nearly independent of the one before where batches are larger
-# than the noise; where they are not, of the one a hundred before.
+# Sweeps that are used, and those before them (burn-in). A sweep is nearly independent of the one before where batches
+# are larger than the noise; where they are not, of the one a hundred before.
 _SWEEPS, _FIRST = 2000, 200
 # On a grid, so many Beta distributions are averaged.
 _GROUPS = 100
@@ -185,9 +185,9 @@ def sampled_counts(noisy: Array, sizes: Integers, scale: float, prior: Array, sw
     counts = np.stack([_start(row, int(size)) for row, size in zip(noisy, sizes, strict=True)])
     # No step is much larger than the noise, and none as large as a batch.
     levels = 1 + math.ceil(math.log(max(min(2 * scale, float(sizes.max())), 1.0), 4))
-    kept = np.empty((_FIRST + sweeps, cells), dtype=np.int64)
-    _walk_compiled()(rng, noisy, scale, prior, counts, levels, kept)
-    return kept[_FIRST:]
+    trace = np.empty((_FIRST + sweeps, cells), dtype=np.int64)
+    _walk_compiled()(rng, noisy, scale, prior, counts, levels, trace)
+    return trace[_FIRST:]
 
 
 def _start(noisy: Array, size: int) -> Integers:
@@ -251,29 +251,29 @@ def _move_share(
     share, larger = odds / (1 + odds), more / (1 + more)
     # Each reward of the cell `source` follows the share; for the way back each of `to` would.
     follows = min(1.0, (larger - share) * (1 + odds))
-    moved = np.empty(len(counts), dtype=np.int64)
+    reassigned = np.empty(len(counts), dtype=np.int64)
     nearer, total = 0.0, 0
     for batch in range(len(counts)):
         gained, lost = counts[batch, to], counts[batch, source]
-        moved[batch] = rng.binomial(lost, follows)
-        total += moved[batch]
-        nearer += abs(noisy[batch, to] - gained) - abs(noisy[batch, to] - gained - moved[batch])
-        nearer += abs(noisy[batch, source] - lost) - abs(noisy[batch, source] - lost + moved[batch])
+        reassigned[batch] = rng.binomial(lost, follows)
+        total += reassigned[batch]
+        nearer += abs(noisy[batch, to] - gained) - abs(noisy[batch, to] - gained - reassigned[batch])
+        nearer += abs(noisy[batch, source] - lost) - abs(noisy[batch, source] - lost + reassigned[batch])
     log_prior = prior[to] * math.log(larger / share) - prior[source] * math.log((1 + more) / (1 + odds))
     if _accepted(rng, nearer / scale + log_prior):
         for batch in range(len(counts)):
-            counts[batch, to] += moved[batch]
-            counts[batch, source] -= moved[batch]
+            counts[batch, to] += reassigned[batch]
+            counts[batch, source] -= reassigned[batch]
         sums[to] += total
         sums[source] -= total
 
 
 def _walk(
-    rng: np.random.Generator, noisy: Array, scale: float, prior: Array, counts: Integers, levels: int, kept: Integers
+    rng: np.random.Generator, noisy: Array, scale: float, prior: Array, counts: Integers, levels: int, trace: Integers
 ) -> None:
     batches, cells = counts.shape
     sums = counts.sum(axis=0)
-    for sweep in range(len(kept)):
+    for sweep in range(len(trace)):
         for batch in range(batches):
             for _ in range(cells):
                 step = 1 + int(rng.standard_exponential() * 4.0 ** rng.integers(0, levels))
@@ -281,7 +281,7 @@ def _walk(
         for _ in range(cells):
             _move_share(rng, noisy, scale, prior, counts, sums, 2.0 * 0.25 ** rng.integers(0, 6))
         for cell in range(cells):
-            kept[sweep, cell] = sums[cell]
+            trace[sweep, cell] = sums[cell]
 
 
 _SIGNATURE = "void(npy_rng, float64[:,:], float64, float64[:], int64[:,:], int64, int64[:,:])"

@@ -325,14 +325,14 @@ class ThompsonSampler(BanditView):
         """
         with self._lock:
             self._refuse_copies()
-            held = self._run.file
+            current = self._run.file
             if path is None:
-                if held is None:
+                if current is None:
                     raise ArgumentError("This bandit has no file. Use save(path).")
-                held.save(self._run.state)
-            elif held is not None:
+                current.save(self._run.state)
+            elif current is not None:
                 raise ArgumentError(
-                    f"This bandit has the file {held.path}. A second one could release the same rewards again. Use "
+                    f"This bandit has the file {current.path}. A second one could release the same rewards again. Use "
                     "save() alone."
                 )
             else:

@@ -334,10 +334,10 @@ def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":
     columns = read_columns(data, facts)
     model = _network(facts, columns, facts.counts)
     if number is not None:
-        held = (
+        counted = (
             len(columns[next(iter(facts.categories))]) if facts.counts is None else sum(map(int, columns[facts.counts]))
         )
-        if held != number:
+        if counted != number:
             raise DataError("The data do not hold as many records as [data] or the plan declares.")
     return model
 

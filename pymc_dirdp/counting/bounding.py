@@ -19,13 +19,13 @@ __all__ = [
     "bound_for",
     "bound_of_sum",
     "checked_bound",
-    "kept",
-    "kept_rows",
     "refuse_engine",
     "refuse_other_declaration",
+    "retained",
+    "retained_rows",
 ]
 
-# At most so many records of each unit: which ones are kept, in memory. **Secret**.
+# At most so many records of each unit: which ones are retained, in memory. **Secret**.
 
 
 _Words = NDArray[np.uint64]
@@ -94,7 +94,7 @@ def bound_for(*, adjacency: str, unit: str | None, contribution: int | None) -> 
     return bound
 
 
-def kept_rows(units: Any, codes: Sequence[Integers], bound: Bound, key: int) -> Integers:
+def retained_rows(units: Any, codes: Sequence[Integers], bound: Bound, key: int) -> Integers:
     """The rows that are kept of these records, as positions in ascending order. The key has 256 bits.
 
     A hash is that of the key, the unit, the record, and the number of the record among equal ones of the unit. So which
@@ -137,9 +137,9 @@ def _mixed(words: _Words) -> _Words:
 
 def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
     """Each row's unit as a number, and a hash of each unit's value. No hash depends on another unit."""
-    held = _sorted_out(units) or dictionary_of(units, bound.unit)
-    values = values_of(units, bound.unit) if held is None else held[1]
-    used = values if held is None else [None if i < 0 else values[i] for i in np.unique(held[0])]
+    dictionary = _sorted_out(units) or dictionary_of(units, bound.unit)
+    values = values_of(units, bound.unit) if dictionary is None else dictionary[1]
+    used = values if dictionary is None else [None if i < 0 else values[i] for i in np.unique(dictionary[0])]
     kinds = set(map(type, used))
     if not (kinds <= {int} or all(issubclass(kind, str) for kind in kinds)):
         if any(value is NOTHING or is_missing(value) for value in used):
@@ -151,7 +151,7 @@ def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
     found: dict[Any, int] = {}
     numbers = np.array([found.setdefault(value, len(found)) for value in values], dtype=np.int64)
     hashes = np.array([hash((key, value)) & (2**64 - 1) for value in found], dtype=np.uint64)
-    return (numbers if held is None else numbers[held[0]]), hashes
+    return (numbers if dictionary is None else numbers[dictionary[0]]), hashes
 
 
 def _sorted_out(units: Any) -> tuple[Integers, list[Any]] | None:
@@ -196,7 +196,7 @@ def bound_of_sum(mine: Bound | None, its: Bound | None, *, others: bool) -> Boun
 _HALF = 2**32
 
 
-def kept(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
+def retained(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
     """At most `bound.records` records of each entry of the column `u` of a lazy frame of Narwhals, with these columns.
 
     A hash is that of the key, the unit, the record, and the number of the record among equal ones of the unit. So which
@@ -243,10 +243,10 @@ def _in_duckdb(relation: Any, columns: Sequence[str], bound: Bound, key: int) ->
     hashed = f"hash(hash('{key:x}', u, x, i)) // {_HALF} * {_HALF} + i"
     first = f"list_sort(list_transform(l, lambda x, i: {hashed}))[:{bound.records}]"
     chosen = f"list_select(l, list_transform({first}, lambda h: (h % {_HALF})::BIGINT))"
-    kept = coded.aggregate(f"u, list_sort(list({'DISTINCT ' * bound.distinct}c)) AS l", "u").project(
+    retained = coded.aggregate(f"u, list_sort(list({'DISTINCT ' * bound.distinct}c)) AS l", "u").project(
         f"unnest({chosen}) AS c"
     )
-    return kept.set_alias("kept").join(records.set_alias("records"), "c").project(listed)
+    return retained.set_alias("retained").join(records.set_alias("records"), "c").project(listed)
 
 
 def _in_polars(polars: Any, native: Any, columns: Sequence[str], key: int) -> Any:

@@ -208,13 +208,13 @@ def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:
     if (array := plain_array(column)) is not None:
         wide = rounded and array.dtype.kind == "f"
         return _looked_up(array, [NOTHING if wide and _at_least(label, exact) else label for label in labels])
-    held = dictionary_of(column, name)
-    values = values_of(column, name) if held is None else held[1]
+    dictionary = dictionary_of(column, name)
+    values = values_of(column, name) if dictionary is None else dictionary[1]
     if rounded:
         values = [NOTHING if isinstance(value, float) and abs(value) >= exact else value for value in values]
     position = {label: i for i, label in enumerate(labels)}
     found = np.fromiter(map(position.get, values, repeat(-1)), dtype=np.int64, count=len(values))
-    return found if held is None else np.append(found, -1)[held[0]]
+    return found if dictionary is None else np.append(found, -1)[dictionary[0]]
 
 
 def _at_least(label: Any, bound: int) -> bool:
@@ -223,11 +223,11 @@ def _at_least(label: Any, bound: int) -> bool:
 
 def _looked_up(array: NDArray[Any], labels: Sequence[Any]) -> Integers:
     """The positions of numbers or texts among the labels, by comparing arrays."""
-    held = [_held(label, array.dtype) for label in labels]
-    places = [i for i, label in enumerate(held) if label is not None]
+    typed = [_as_dtype(label, array.dtype) for label in labels]
+    places = [i for i, label in enumerate(typed) if label is not None]
     if not places:
         return np.full(len(array), -1, dtype=np.int64)
-    keys = np.array([held[i] for i in places], dtype=array.dtype)
+    keys = np.array([typed[i] for i in places], dtype=array.dtype)
     order = np.argsort(keys)
     keys, positions = keys[order], np.array(places, dtype=np.int64)[order]
     found = np.searchsorted(keys, array)
@@ -235,11 +235,11 @@ def _looked_up(array: NDArray[Any], labels: Sequence[Any]) -> Integers:
     return np.where(keys[found] == array, positions[found], -1)
 
 
-def _held(label: Any, dtype: np.dtype[Any]) -> Any:
+def _as_dtype(label: Any, dtype: np.dtype[Any]) -> Any:
     """The value of this type that equals the label in Python; None if there is none."""
     if dtype.kind == "U":
         return label if isinstance(label, str) and len(label) <= dtype.itemsize // 4 else None
-    held = None
+    value = None
     with suppress(Exception), np.errstate(all="ignore"):
-        held = dtype.type(label)
-    return held if held is not None and held.item() == label else None
+        value = dtype.type(label)
+    return value if value is not None and value.item() == label else None

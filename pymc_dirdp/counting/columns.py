@@ -235,10 +235,10 @@ def plain_array(column: Any) -> NDArray[Any] | None:
     dtype = getattr(column, "dtype", None)
     if hasattr(column, "isna"):
         # pandas keeps plain arrays, and others that have a mask of missing values.
-        kept = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
+        own = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
         # The texts of Arrow have a type of NumPy, too, which would drop a NUL at their end.
-        if isinstance(kept, np.dtype) and kept.kind in "biuf" and not (kept is not dtype and column.isna().any()):
-            return _dictionaries_plain(column.to_numpy(dtype=kept))
+        if isinstance(own, np.dtype) and own.kind in "biuf" and not (own is not dtype and column.isna().any()):
+            return _dictionaries_plain(column.to_numpy(dtype=own))
     elif str(dtype) in _OF_POLARS and callable(getattr(column, "null_count", None)) and not column.null_count():
         return _dictionaries_plain(column.to_numpy())
     return None

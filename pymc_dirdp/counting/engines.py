@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.counting.bounding import Bound, kept, refuse_engine
+from pymc_dirdp.counting.bounding import Bound, refuse_engine, retained
 from pymc_dirdp.counting.codes import Categories, encode
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
 
@@ -71,9 +71,9 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
         types = None
     if types is None:
         raise DataError(f"Some file of {os.fspath(path)!r} is no Parquet file, or a damaged one.")
-    held = {name: (kinds, rows) for name, kinds, rows in types}
+    by_column = {name: (kinds, rows) for name, kinds, rows in types}
     for column in columns:
-        kinds, rows = held.get(column, (1, len(files)))
+        kinds, rows = by_column.get(column, (1, len(files)))
         if kinds > 1 or rows != len(files):
             raise ArgumentError(
                 f"The files of {os.fspath(path)!r} do not all hold the column {column!r} once and in one type, and a "
@@ -178,7 +178,7 @@ class EngineRecords:
         if len(missing):
             raise bound.without_unit
         columns = [f"v{i}" for i in range(len(self.labels))]
-        return replace(self, frame=_asked(lambda: kept(self.frame, columns, bound, key)))
+        return replace(self, frame=_asked(lambda: retained(self.frame, columns, bound, key)))
 
     def coded(self, families: Sequence[Sequence[str]], most: Sequence[int | None]) -> list[Coded]:
         """The different rows of each family of variables, as positions of labels, and how many records have each.

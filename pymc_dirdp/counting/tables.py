@@ -7,7 +7,7 @@ from secrets import randbits
 from typing import Any
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.counting.bounding import Bound, checked_bound, kept_rows
+from pymc_dirdp.counting.bounding import Bound, checked_bound, retained_rows
 from pymc_dirdp.counting.codes import (
     Categories,
     Frame,
@@ -88,7 +88,7 @@ def coded_families(
         raise DataError(f"The columns {', '.join([*labels, str(times)])} are not of one length.")
     if bound is not None:
         _refuse_times(times)
-        rows = kept_rows(column_of(records, bound.unit), list(columns.values()), bound, randbits(256))
+        rows = retained_rows(column_of(records, bound.unit), list(columns.values()), bound, randbits(256))
         columns = {name: codes[rows] for name, codes in columns.items()}
     return [([columns[name] for name in family], weights) for family in families]
 

@@ -134,8 +134,10 @@ def marked(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
     tree = xr.DataTree.from_dict({path: _with_marks(dataset) for path, dataset in groups.items()}, name="confidential")
     for node in tree.subtree:
         # Attributes are texts or numbers, so that a file returns what was written.
-        kept: dict[Any, Any] = {key: value for key, value in node.attrs.items() if isinstance(value, str | int | float)}
-        node.attrs = {"confidential": DO_NOT_PUBLISH} | kept
+        others: dict[Any, Any] = {
+            key: value for key, value in node.attrs.items() if isinstance(value, str | int | float)
+        }
+        node.attrs = {"confidential": DO_NOT_PUBLISH} | others
     return tree
 
 

@@ -153,11 +153,11 @@ def diagnose(
             drawn["nuts"], statistics = nuts_draws(
                 distributions["nuts"], draws=draws, tune=tune, chains=chains, rng=rng, bar=bar
             )
-    kept = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
+    released = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
     seen = observations([distribution.table for distribution in own], model)
     groups: dict[str, xr.Dataset] = {}
     for name, several in distributions.items():
-        of_one = posterior_groups(several, drawn[name], seen, model, kept, rng)
+        of_one = posterior_groups(several, drawn[name], seen, model, released, rng)
         groups |= {f"/{name}/{group}": dataset for group, dataset in of_one.items()}
     if statistics is not None:
         groups["/nuts/sample_stats"] = statistics

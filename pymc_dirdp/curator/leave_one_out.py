@@ -175,7 +175,7 @@ def _observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed
 # The secret expected log predictive density of one more record, by ArviZ's PSIS-LOO and in closed form.
 
 
-# Before ArviZ 1.2 there was one class for all kinds, which was told the kind.
+# Before ArviZ 1.2 there was one class for all kinds, with the kind as an argument.
 _LOO: Any = getattr(az, "ELPDDataLOO", None)
 _KIND = {} if _LOO else {"kind": "loo"}
 

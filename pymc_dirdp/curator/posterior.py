@@ -212,11 +212,11 @@ def exact_posterior(
     draws = integer(1, draws=draws)
     model = root_model(model)
     found = tables(model)
-    kept = _deterministics(model, found, var_names)
+    names = _deterministics(model, found, var_names)
     rng = generator(random_seed)
     distributions = tuple(own_distribution(table, model) for table in found)
     drawn = {distribution.table.name: distribution.sample(1, draws, rng) for distribution in distributions}
-    return marked(posterior_groups(distributions, drawn, observations(found, model), model, kept, rng))
+    return marked(posterior_groups(distributions, drawn, observations(found, model), model, names, rng))
 
 
 def _deterministics(model: pm.Model, found: tuple[Table, ...], var_names: Collection[str] | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
-from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.modes import inverse_diagonal, log_determinant, minimised, solved
 
 __all__ = ["FamilyPosterior"]
@@ -29,8 +29,8 @@ class FamilyPosterior:
 
     The shares are `p = softmax(sum of effects)`, with an effect for each subset of the axes, whose coordinates are
     `Normal(0, scale**2)` with a scale for each group of effects. A measured marginal is
-    `Normal(N * margin of p, variance + N * margin of p)`, where the second variance is that of the sample of N records.
-    It is held at the shares of :meth:`reweighted`, and left out before.
+    `Normal(N * marginal of p, variance + N * marginal of p)`, where the second variance is that of the sample of N
+    records. It is fixed at the shares of :meth:`reweighted`, and left out before.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ class FamilyPosterior:
         self.effects = Effects(family.shape)
         self._n_records = n_records
         self._axes = tuple(range(-len(family.shape), 0))
-        self._margins = []
+        self._marginals = []
         for measurement in measurements:
             if (own := measurement.onto(family.axes)) is not None:
                 over = tuple(i for i, axis in zip(self._axes, family.axes, strict=True) if axis not in own.axes)
-                self._margins.append(_Marginal(over, np.expand_dims(own.noisy, over), own.variance))
-        self._weights = [np.full(margin.noisy.shape, 1 / margin.variance) for margin in self._margins]
+                self._marginals.append(_Marginal(over, np.expand_dims(own.noisy, over), own.variance))
+        self._weights = [np.full(marginal.noisy.shape, 1 / marginal.variance) for marginal in self._marginals]
 
     def shares(self, coordinates: Array) -> Array:
         """The shares of all combinations of values."""
@@ -65,7 +65,8 @@ class FamilyPosterior:
         """Take the variance of the sample from the shares with these coordinates."""
         p = self.shares(coordinates)
         self._weights = [
-            1 / (margin.variance + self._n_records * p.sum(axis=margin.over, keepdims=True)) for margin in self._margins
+            1 / (marginal.variance + self._n_records * p.sum(axis=marginal.over, keepdims=True))
+            for marginal in self._marginals
         ]
 
     def objective(self, x: Array, scales: Array) -> tuple[float, Array]:
@@ -82,8 +83,8 @@ class FamilyPosterior:
         p = self.shares(scales * table)
         value, slopes = self._misfit(p)
         value += 0.5 * float(x @ x)
-        moved = self._n_records * p * (slopes - np.sum(p * slopes))
-        return value, (table + scales * self.effects.transposed(moved)).ravel()
+        change = self._n_records * p * (slopes - np.sum(p * slopes))
+        return value, (table + scales * self.effects.transposed(change)).ravel()
 
     def curvature(self, x: Array, scales: Array, gauss_newton: bool = False) -> Callable[[Array], Array]:
         """The product of the second derivatives of the objective with a vector, or with each row of a matrix.
@@ -105,13 +106,13 @@ class FamilyPosterior:
             tables = v.reshape(*v.shape[:-1], *scales.shape)
             logits = self.effects.logits(scales * tables)
             dp = p * (logits - self._sum(p * logits))
-            moved = np.zeros(tables.shape)
-            for margin, weight in zip(self._margins, self._weights, strict=True):
-                moved += n * weight * dp.sum(axis=margin.over, keepdims=True)
-            moved = p * (moved - self._sum(p * moved))
+            change = np.zeros(tables.shape)
+            for marginal, weight in zip(self._marginals, self._weights, strict=True):
+                change += n * weight * dp.sum(axis=marginal.over, keepdims=True)
+            change = p * (change - self._sum(p * change))
             if not gauss_newton:
-                moved += dp * slopes - p * self._sum(dp * slopes)
-            return np.asarray((tables + n * scales * self.effects.transposed(moved)).reshape(v.shape))
+                change += dp * slopes - p * self._sum(dp * slopes)
+            return np.asarray((tables + n * scales * self.effects.transposed(change)).reshape(v.shape))
 
         return product
 
@@ -121,10 +122,10 @@ class FamilyPosterior:
         for axis in self._axes:
             others = tuple(i for i in self._axes if i != axis)
             counts, precision = np.zeros(1), 0.0
-            for margin in self._margins:
-                if axis not in margin.over:
-                    own = logits.shape[axis] / (margin.variance * margin.noisy.size)
-                    counts = counts + own * margin.noisy.sum(axis=others, keepdims=True)
+            for marginal in self._marginals:
+                if axis not in marginal.over:
+                    own = logits.shape[axis] / (marginal.variance * marginal.noisy.size)
+                    counts = counts + own * marginal.noisy.sum(axis=others, keepdims=True)
                     precision += own
             if precision:
                 # What the noise may have made negative is taken as one standard deviation.
@@ -177,10 +178,10 @@ class FamilyPosterior:
         x = np.divide(mode, of_each, out=np.zeros(mode.shape), where=of_each > 0).ravel()
         p, half = self.shares(mode), draws // 2
         slopes = np.zeros((half, *mode.shape))
-        for margin, weight in zip(self._margins, self._weights, strict=True):
-            slopes += np.sqrt(weight) * rng.standard_normal((half, *margin.noisy.shape))
-        moved = self._n_records * p * (slopes - self._sum(p * slopes))
-        pulled = (of_each * self.effects.transposed(moved)).reshape(half, -1) + rng.standard_normal((half, x.size))
+        for marginal, weight in zip(self._marginals, self._weights, strict=True):
+            slopes += np.sqrt(weight) * rng.standard_normal((half, *marginal.noisy.shape))
+        change = self._n_records * p * (slopes - self._sum(p * slopes))
+        pulled = (of_each * self.effects.transposed(change)).reshape(half, -1) + rng.standard_normal((half, x.size))
         off = solved(self.curvature(x, of_each, gauss_newton=True), pulled).reshape(half, *mode.shape) * of_each
         return np.concatenate([mode + off, mode - off])
 
@@ -191,8 +192,8 @@ class FamilyPosterior:
     def _misfit(self, p: Array) -> tuple[float, Array]:
         """Half the sum of weighted squares of the residuals, and its slope in each expected count."""
         value, slopes = 0.0, np.zeros(p.shape)
-        for margin, weight in zip(self._margins, self._weights, strict=True):
-            residual = self._n_records * p.sum(axis=margin.over, keepdims=True) - margin.noisy
+        for marginal, weight in zip(self._marginals, self._weights, strict=True):
+            residual = self._n_records * p.sum(axis=marginal.over, keepdims=True) - marginal.noisy
             value += 0.5 * float(np.sum(weight * residual**2))
             slopes += weight * residual
         return value, slopes

@@ -28,7 +28,7 @@ _FLAT = 1e-10
 _COARSE = 0.5
 # Rates with less probability do not matter, nor do totals so many standard deviations away.
 _NEGLIGIBLE, _FAR = 1e-9, 12.0
-# Numbers of a distribution that are kept whole for draws that are few.
+# Numbers of a distribution that are stored whole where draws are few.
 _NARROW = 2048
 _MANY = 10_000
 _MOST_ROUNDS = 1000

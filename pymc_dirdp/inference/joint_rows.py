@@ -113,8 +113,8 @@ class JointRows:
 
         if not self.published:
             return likelihood  # type: ignore[no-any-return]
-        (held,) = self.published
-        return njit(lambda log_shares: likelihood(log_shares, held))  # type: ignore[no-any-return]
+        (output,) = self.published
+        return njit(lambda log_shares: likelihood(log_shares, output))  # type: ignore[no-any-return]
 
 
 @cache

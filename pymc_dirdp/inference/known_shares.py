@@ -23,8 +23,8 @@ __all__ = ["KnownShares"]
 
 OfTotal = Callable[[Array], Array]
 
-# Logarithms of likelihoods are kept for so many numbers of all cells.
-_MOST_KEPT = 2**21
+# Logarithms of likelihoods are cached for so many numbers of all cells.
+_MOST_CACHED = 2**21
 # A number with less than exp(-45) of the largest weight of its cell is left out; of cells whose total is not known
 # exp(-80), and more if the total is far from what its cells say by themselves.
 _CUT, _DEEP, _DEEPEST = 45.0, (80.0, 200.0), 700.0
@@ -81,11 +81,11 @@ class KnownShares:
         self._d, first = len(rows[0].alpha), rows[0]
         self._ends = np.full(self._d * len(rows), first.least), np.full(self._d * len(rows), first.most)
         self._smooth = all(row.smooth for row in rows)
-        self._kept: Array | None = None
-        if (first.most - first.least + 1) * self._ends[0].size <= _MOST_KEPT:
+        self._cached: Array | None = None
+        if (first.most - first.least + 1) * self._ends[0].size <= _MOST_CACHED:
             x = np.arange(first.least, first.most + 1, dtype=np.float64)
             cells = np.arange(self._d)[:, None]
-            self._kept = np.concatenate([row.log_likelihood(x, cells) - gammaln(x + 1) for row in rows])
+            self._cached = np.concatenate([row.log_likelihood(x, cells) - gammaln(x + 1) for row in rows])
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array] | None:
         """The logarithm of the likelihood and the expected counts, its gradient; None if it is not found like this.
@@ -99,7 +99,7 @@ class KnownShares:
             Logarithms of the shares; one may be `-inf`, so that its cell is empty.
         """
         logs = np.asarray(log_shares, dtype=np.float64).ravel()
-        if self._kept is None:
+        if self._cached is None:
             return None
         if self._ends[0][0] > 0 and np.isneginf(logs).any():
             return -np.inf, np.zeros(log_shares.shape)
@@ -114,13 +114,13 @@ class KnownShares:
 
     def _listed(self, logs: Array, cut: float) -> Listed:
         """All cells, with the logarithms of their shares tilted."""
-        kept = self._kept
-        assert kept is not None
+        cached = self._cached
+        assert cached is not None
 
         def log_weight(x: Array, cell: Integers) -> Array:
             with np.errstate(invalid="ignore"):
                 slope = np.where(x == 0, 0.0, x * logs[cell])
-            return np.asarray(kept[cell, x.astype(np.int64) - self._ends[0][0]] + slope)
+            return np.asarray(cached[cell, x.astype(np.int64) - self._ends[0][0]] + slope)
 
         return listed_numbers(log_weight, *self._ends, smooth=self._smooth, tilt=0.0, cut=cut)
 

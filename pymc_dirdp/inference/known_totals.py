@@ -180,9 +180,9 @@ def summed_at_once(posteriors: Sequence[RowPosterior]) -> list[tuple[Integers, K
     for some in np.split(short, np.flatnonzero(np.diff(numbers)) + 1):
         known = KnownTotals([posteriors[i] for i in some.tolist()])
         if known.are_known.any():
-            kept = some[known.are_known]
+            rest = some[known.are_known]
             found.append(
-                (kept, known if len(kept) == len(some) else KnownTotals([posteriors[i] for i in kept.tolist()]))
+                (rest, known if len(rest) == len(some) else KnownTotals([posteriors[i] for i in rest.tolist()]))
             )
     return found
 

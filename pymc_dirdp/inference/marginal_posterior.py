@@ -24,7 +24,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.estimates import Draws, Estimate, summarised
-from pymc_dirdp.inference.margins import number_of_records
+from pymc_dirdp.inference.measurements import number_of_records
 from pymc_dirdp.inference.observed_table import Seen
 from pymc_dirdp.inference.shrinkage import SCALES
 
@@ -33,7 +33,7 @@ __all__ = ["MOST_CELLS", "MarginalPosterior"]
 MOST_CELLS = 1000
 """A table with more cells has no posterior here: steps take cells squared, and the mode cells cubed."""
 
-# A group of effects has Student's distribution with so many degrees of freedom. With 10 the intervals held 2 % fewer
+# A group of effects has Student's distribution with so many degrees of freedom. With 10 the intervals covered 2 % fewer
 # shares than with 3 where effects are twice as large as expected, and as many where they are as expected.
 _FREEDOM = 4.0
 # Noise of no more variance is nearly always 0.
@@ -120,14 +120,14 @@ class MarginalPosterior:
         for moves in _WARM:
             # What the sample adds to the noise follows from the shares that the walkers have found.
             centre = _Centre(mode, self._curvature(mode, form)[0])
-            places, _ = _moved(centre.of(self._slopes(form)), places, moves, rng)
+            places, _ = _hamiltonian_steps(centre.of(self._slopes(form)), places, moves, rng)
             expected = self._expected(centre(places)).mean(axis=0)
             form = self._form(expected)
         centre = _Centre(mode, self._curvature(mode, form)[0])
         found = []
         slopes = centre.of(self._slopes(form))
         for _ in range(math.ceil(draws / _WALKERS)):
-            places, accepted = _moved(slopes, places, _APART, rng)
+            places, accepted = _hamiltonian_steps(slopes, places, _APART, rng)
             acceptance.append(accepted)
             found.append(centre(places))
         expected = self._expected(np.stack(found, axis=1))
@@ -192,10 +192,10 @@ class MarginalPosterior:
         """The Gauss-Newton matrix at a point, and the precision of the prior there."""
         effects, expected = x[: self._cells - 1], self._expected(x)
         weights = (self._size / (self._spread + effects**2 @ self._in_group))[self._group]
-        moved = (self._functions - self._functions @ expected[:, None] / expected.sum()) * expected
+        changes = (self._functions - self._functions @ expected[:, None] / expected.sum()) * expected
         if not self._is_public:
-            moved, weights = np.vstack([moved, expected / expected.sum()]), np.append(weights, 0.0)
-        return np.diag(weights) + moved @ form[1] @ moved.T, weights
+            changes, weights = np.vstack([changes, expected / expected.sum()]), np.append(weights, 0.0)
+        return np.diag(weights) + changes @ form[1] @ changes.T, weights
 
     @cached_property
     def _mode(self) -> tuple[Array, Array, tuple[Array, Array]]:
@@ -260,7 +260,7 @@ class _Centre:
         return centred
 
 
-def _moved(slopes: _Slopes, places: Array, moves: int, rng: np.random.Generator) -> tuple[Array, float]:
+def _hamiltonian_steps(slopes: _Slopes, places: Array, moves: int, rng: np.random.Generator) -> tuple[Array, float]:
     """The walkers after some moves of Hamiltonian Monte Carlo, and the share of the moves that were accepted."""
     (value, gradient), accepted = slopes(places), 0.0
     for _ in range(moves):

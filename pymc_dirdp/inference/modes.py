@@ -157,8 +157,10 @@ class _Nystrom:
         probes = _directions(n, rank)
         images = product(probes) - probes
         values, turned = np.linalg.eigh(probes @ images.T)
-        kept = values > 1e-10 * max(values.max(), _TINY)
-        vectors, roots, _ = np.linalg.svd((images.T @ turned[:, kept]) / np.sqrt(values[kept]), full_matrices=False)
+        positive = values > 1e-10 * max(values.max(), _TINY)
+        vectors, roots, _ = np.linalg.svd(
+            (images.T @ turned[:, positive]) / np.sqrt(values[positive]), full_matrices=False
+        )
         known = roots**2
         return cls(vectors.T, (known.min(initial=np.inf) + 1) / (known + 1) - 1 if known.size else known)
 
@@ -185,14 +187,14 @@ def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: flo
     steps = 0
     going = np.ones(first.shape, dtype=bool)
     while steps < _MOST_STEPS and np.any(going):
-        moved = product(direction)
-        bend = _dot(direction, moved)
+        image = product(direction)
+        bend = _dot(direction, image)
         if steps == 0:
             x = np.where(bend <= 0, direction, x)
         going = going & (bend > 0)
         step = np.divide(height, bend, out=np.zeros(bend.shape), where=going)
         x = x + step * direction
-        residual = residual - step * moved
+        residual = residual - step * image
         scaled = preconditioner(residual)
         height, before = _dot(residual, scaled), height
         going = going & (height > share**2 * first)

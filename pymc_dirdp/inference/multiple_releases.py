@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.margins import Measurement
+from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.observed_table import Labels, Seen
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.family_posterior import FamilyPosterior
-from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
+from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
 from pymc_dirdp.inference.shrinkage import Shrinkage, probabilities_of
 from pymc_dirdp.progress import QUIET, Bar
@@ -34,7 +34,7 @@ _DRAWS, _LEAST_DRAWS, _MOST_NUMBERS = 1024, 64, 4 * 10**6
 _HIDES = 5.0
 # Lengths of the gradient at which a mode counts as found: while the scales change, and at the end.
 _ROUGH, _CLOSE = 0.1, 1e-3
-# No share is smaller: what is 0 cannot be told from a mistake.
+# No share is smaller: a share of 0 may be a mistake.
 _LEAST = 1e-200
 
 

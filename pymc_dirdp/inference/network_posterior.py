@@ -7,9 +7,9 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
-from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.modes import minimised, solved
-from pymc_dirdp.inference.network_margins import NetworkMargins
+from pymc_dirdp.inference.network_marginals import NetworkMarginals
 
 __all__ = ["NetworkPosterior"]
 
@@ -20,8 +20,8 @@ class NetworkPosterior:
 
     The shares of a variable given its parents are the softmax, over its values, of a sum of effects, one for each
     subset of the parents, whose coordinates are `Normal(0, scale**2)` with a scale for each group of effects. A
-    measured marginal is `Normal(N * margin of the network, variance + N * margin)`, where the second variance, that of
-    the sample of N records, is held at the tables given to :meth:`reweighted`, and left out before.
+    measured marginal is `Normal(N * marginal of the network, variance + N * marginal)`, where the second
+    variance, that of the sample of N records, is fixed at the tables given to :meth:`reweighted`, and left out before.
 
     All coordinates are in one vector here, divided by their scales.
 
@@ -43,7 +43,7 @@ class NetworkPosterior:
         self._families = list(families)
         self._measurements = list(measurements)
         self._n_records = n_records
-        self._margins = NetworkMargins(families, [one.axes for one in measurements])
+        self._marginals = NetworkMarginals(families, [one.axes for one in measurements])
         self.effects = [Effects(family.shape) for family in families]
         self._ends = np.cumsum([effects.groups.size for effects in self.effects])[:-1]
         self._weights = [np.full(one.noisy.shape, 1 / one.variance) for one in measurements]
@@ -61,10 +61,10 @@ class NetworkPosterior:
 
     def reweighted(self, coordinates: Sequence[Array]) -> None:
         """Take the variance of the sample from the marginals with these coordinates."""
-        expected = self._margins.values(self._margins.run(self._shares(coordinates)))
+        expected = self._marginals.values(self._marginals.run(self._shares(coordinates)))
         self._weights = [
-            1 / (one.variance + self._n_records * margin)
-            for one, margin in zip(self._measurements, expected, strict=True)
+            1 / (one.variance + self._n_records * marginal)
+            for one, marginal in zip(self._measurements, expected, strict=True)
         ]
 
     def objective(self, x: Array, scales: Sequence[Array]) -> tuple[float, Array]:
@@ -77,10 +77,10 @@ class NetworkPosterior:
             That of each coordinate of each table.
         """
         p = self._shares(self._scaled(x, scales))
-        made = self._margins.run(p)
+        made = self._marginals.run(p)
         residuals = self._residuals(made)
         value = sum(0.5 * float(np.sum(w * r**2)) for w, r in zip(self._weights, residuals, strict=True))
-        slopes = self._margins.slopes(made, self._weighted(residuals))
+        slopes = self._marginals.slopes(made, self._weighted(residuals))
         gradient = self._through_softmax(p, slopes[: len(p)], scales)
         return value + 0.5 * float(x @ x), x + gradient
 
@@ -96,25 +96,25 @@ class NetworkPosterior:
             definite.
         """
         p = self._shares(self._scaled(x, scales))
-        made = self._margins.run(p)
-        slopes = self._margins.slopes(made, self._weighted(self._residuals(made)))
+        made = self._marginals.run(p)
+        slopes = self._marginals.slopes(made, self._weighted(self._residuals(made)))
 
         def product(v: Array) -> Array:
-            moved = [
+            directions = [
                 q * (logits - _averaged(q, logits))
                 for q, logits in zip(p, self._logits(self._scaled(v, scales)), strict=True)
             ]
-            all_moved = self._margins.changes(made, moved)
-            of_wanted = self._weighted([self._n_records * one for one in self._margins.values(all_moved)])
+            all_changes = self._marginals.changes(made, directions)
+            of_wanted = self._weighted([self._n_records * one for one in self._marginals.values(all_changes)])
             if gauss_newton:
-                back = self._margins.slopes(made, of_wanted)[: len(p)]
+                back = self._marginals.slopes(made, of_wanted)[: len(p)]
                 return np.asarray(v + self._through_softmax(p, back, scales))
-            back = self._margins.slope_changes(made, all_moved, slopes, of_wanted)[: len(p)]
+            back = self._marginals.slope_changes(made, all_changes, slopes, of_wanted)[: len(p)]
             through = self._through_softmax(p, back, scales)
             # The softmax itself changes, too.
             of_logits = [
                 dq * (slope - _averaged(q, slope)) - q * _averaged(dq, slope)
-                for q, dq, slope in zip(p, moved, slopes, strict=False)
+                for q, dq, slope in zip(p, directions, slopes, strict=False)
             ]
             return np.asarray(v + through + self._transposed(of_logits, scales))
 
@@ -146,9 +146,9 @@ class NetworkPosterior:
         of_each = self._of_each(scales)
         x, half = _divided(mode, of_each), draws // 2
         p = self._shares(self._scaled(x, of_each))
-        made = self._margins.run(p)
+        made = self._marginals.run(p)
         noise = [rng.standard_normal((half, *w.shape)) / np.sqrt(w) for w in self._weights]
-        slopes = self._margins.slopes(made, self._weighted(noise))[: len(p)]
+        slopes = self._marginals.slopes(made, self._weighted(noise))[: len(p)]
         pulled = self._through_softmax(p, slopes, of_each) + rng.standard_normal((half, x.size))
         off = solved(self.curvature(x, of_each, gauss_newton=True), pulled)
         return [self._scaled(x + one, of_each) for one in (*off, *-off)]
@@ -178,8 +178,10 @@ class NetworkPosterior:
         return shares
 
     def _residuals(self, made: Sequence[Array]) -> list[Array]:
-        margins = self._margins.values(made)
-        return [self._n_records * margin - one.noisy for margin, one in zip(margins, self._measurements, strict=True)]
+        marginals = self._marginals.values(made)
+        return [
+            self._n_records * marginal - one.noisy for marginal, one in zip(marginals, self._measurements, strict=True)
+        ]
 
     def _weighted(self, residuals: Sequence[Array]) -> list[Array]:
         return [self._n_records * w * r for w, r in zip(self._weights, residuals, strict=True)]

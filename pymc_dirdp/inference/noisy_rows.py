@@ -109,7 +109,7 @@ class NoisyRows:
             return None
         from numba import njit  # Here, because it takes a second to import.
 
-        rows, known, held = _compiled(), self._known, self.published
+        rows, known, output = _compiled(), self._known, self.published
 
         @njit
         def likelihood(log_weights: Any, noisy: Any, noise: Any) -> Any:
@@ -122,9 +122,9 @@ class NoisyRows:
             value = rows(noise[0] > 0, noise[1], logs, noisy.copy(), tables, known.copy(), means.reshape(noisy.shape))
             return np.asarray(value + noisy.size * noise[2]), means
 
-        if not held:
+        if not output:
             return likelihood  # type: ignore[no-any-return]
-        counts, numbers = held
+        counts, numbers = output
         return njit(lambda log_weights: likelihood(log_weights, counts, numbers))  # type: ignore[no-any-return]
 
 
@@ -389,9 +389,9 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
                 others_r = before[0, k, j] * after_r[j] - before[1, k, j] * after_i[j]
                 others_i = before[0, k, j] * after_i[j] + before[1, k, j] * after_r[j]
                 sums[k] += others_r * waves[2, k, j] - others_i * waves[3, k, j]
-                kept = after_r[j] * waves[0, k, j] - after_i[j] * waves[1, k, j]
+                real_part = after_r[j] * waves[0, k, j] - after_i[j] * waves[1, k, j]
                 after_i[j] = after_r[j] * waves[1, k, j] + after_i[j] * waves[0, k, j]
-                after_r[j] = kept
+                after_r[j] = real_part
         probability += before[0, cells].sum()
         if np.abs(before[:, cells, -2:]).max() < 1e-17:
             break

@@ -253,24 +253,24 @@ class Distributions:
                 "The output is impossible for every count of some cell. Check that the output and the parameters of "
                 "the mechanism belong together."
             )
-        kept = top > peak[self._distribution] - self.cut
+        within = top > peak[self._distribution] - self.cut
         dist, mass = (
-            self._distribution[kept],
-            self._rule[:, kept] * np.exp(values[:, kept] - peak[self._distribution[kept]]),
+            self._distribution[within],
+            self._rule[:, within] * np.exp(values[:, within] - peak[self._distribution[within]]),
         )
         total = np.bincount(dist, mass.sum(axis=0), self.size)
         self.log_totals: Array = peak + np.log(total)
         self.peaks: Array = peak - self.log_totals
         self.lows: Integers = self.most.copy()
         self.highs: Integers = self.least.copy()
-        np.minimum.at(self.lows, dist, self._start[kept])
-        np.maximum.at(self.highs, dist, self._start[kept] + self._length[kept] - 1)
+        np.minimum.at(self.lows, dist, self._start[within])
+        np.maximum.at(self.highs, dist, self._start[within] + self._length[within] - 1)
         mass /= total[dist]
-        self.block_distribution, self.block_start, self.block_length = dist, self._start[kept], self._length[kept]
+        self.block_distribution, self.block_start, self.block_length = dist, self._start[within], self._length[within]
         self.block_mass: Array = mass.sum(axis=0)
-        self.block_top: Array = top[kept] - self.log_totals[dist]
+        self.block_top: Array = top[within] - self.log_totals[dist]
         # Nodes in the order of their distributions.
-        mass, points = mass.T, self._points[:, kept].T
+        mass, points = mass.T, self._points[:, within].T
         inside = mass > 0
         self.nodes: Array = points[inside]
         self.masses: Array = mass[inside]
@@ -386,8 +386,8 @@ class Listed(Distributions):
         ends = np.searchsorted(places, np.append(self._starts, len(logs)))
         first, last = places[ends[:-1]], places[ends[1:] - 1]
         widths = last - first + 1
-        kept = np.arange(widths.sum()) + np.repeat(first - (np.cumsum(widths) - widths), widths)
-        return Listed(self.lows + (first - self._starts), widths, self._before[kept], tilt, cut)
+        within = np.arange(widths.sum()) + np.repeat(first - (np.cumsum(widths) - widths), widths)
+        return Listed(self.lows + (first - self._starts), widths, self._before[within], tilt, cut)
 
     def trimmed(self, cut: float) -> "Listed":
         """Without the numbers at both ends whose weight is below the largest by a factor of exp(cut)."""
@@ -475,7 +475,7 @@ def _windows(
     return ends[0], ends[1]
 
 
-# Cumulative probabilities of all numbers are kept for distributions up to this width, or if they are this many in all.
+# Cumulative probabilities of all numbers are cached up to this width, or if they are this many in all.
 _NARROW = 2048
 _MOST_DRAWN = 2**20
 # Within a block weights may be so much larger than at the nodes, on the logarithmic scale.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, InternalError
-from pymc_dirdp.inference.margins import Measurement
+from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 

@@ -85,10 +85,10 @@ class Mixture:
         rest[:, :-1] += np.cumsum(alpha[:, :0:-1], axis=1)[:, ::-1]
         return cls(alpha.ravel()[cell] + counts, rest.ravel()[cell] + others, masses, cell, alpha.size)
 
-    def part(self, kept: NDArray[np.bool_]) -> "Mixture":
+    def part(self, take: NDArray[np.bool_]) -> "Mixture":
         """Some of the Beta distributions."""
-        tails, runs = (None, None) if self.tails is None or self.runs is None else (self.tails[kept], self.runs[kept])
-        return Mixture(self.first[kept], self.second[kept], self.masses[kept], self.cell[kept], self.size, tails, runs)
+        tails, runs = (None, None) if self.tails is None or self.runs is None else (self.tails[take], self.runs[take])
+        return Mixture(self.first[take], self.second[take], self.masses[take], self.cell[take], self.size, tails, runs)
 
     @cached_property
     def log_beta(self) -> Array:
@@ -179,13 +179,13 @@ def share_mixture(marginals: Distributions, alpha: Array, totals: Integers) -> M
             return np.asarray(np.where(fits[cell], np.inf, longest))
 
         marginals.shorten(limit)
-    kept, rest = (
+    take, rest = (
         fits[cell] & (mass > _NEGLIGIBLE),
         ~fits[marginals.node_distribution] & (marginals.masses > _NEGLIGIBLE),
     )
-    counts = np.concatenate([x[kept], marginals.nodes[rest]])
-    masses = np.concatenate([mass[kept], marginals.masses[rest]])
-    cells = np.concatenate([cell[kept], marginals.node_distribution[rest]])
+    counts = np.concatenate([x[take], marginals.nodes[rest]])
+    masses = np.concatenate([mass[take], marginals.masses[rest]])
+    cells = np.concatenate([cell[take], marginals.node_distribution[rest]])
     return Mixture.of_counts(alpha, counts, total[cells] - counts, masses, cells)
 
 

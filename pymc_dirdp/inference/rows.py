@@ -17,7 +17,7 @@ from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import CUT, Distributions, ImpossibleError, LogWeight, NumberDraws
 from pymc_dirdp.inference.sums import (
-    MOST_KEPT,
+    MOST_CACHED,
     Convolution,
     Fourier,
     Inversion,
@@ -30,7 +30,7 @@ from pymc_dirdp.inference.sums import (
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = [
-    "LITTLE_KEPT",
+    "LITTLE_CACHED",
     "LITTLE_WORK",
     "RowPosterior",
     "TiltedCells",
@@ -50,7 +50,7 @@ Integers = NDArray[np.int64]
 LITTLE_WORK = 5e6
 _MUCH_WORK = 2e10
 # So many numbers are transformed at once, before it is asked whether characteristic functions at few points do.
-LITTLE_KEPT = 500_000
+LITTLE_CACHED = 500_000
 # Points at which characteristic functions are taken, if there is another way and if there is none.
 _FEW, _MANY = 500, 2**14
 # The means of the cells add up to the total up to this share of the standard deviation of the sum.
@@ -154,7 +154,7 @@ def summed(cells: Distributions, total: int) -> TiltedCells:
     """The distribution of the sum of cells as they are, near some total."""
     if Convolution.work(cells) <= LITTLE_WORK:
         return TiltedCells(cells, total, Convolution(cells, total))
-    if Fourier.fits(cells, most=LITTLE_KEPT):
+    if Fourier.fits(cells, most=LITTLE_CACHED):
         return TiltedCells(cells, total, Fourier(cells, total))
     return TiltedCells(cells, total, _transformed(cells, total))
 
@@ -164,7 +164,7 @@ def _transformed(cells: Distributions, total: int) -> Fourier | Inversion:
     try:
         return Inversion(cells, total, most_nodes=_FEW if Fourier.fits(cells) else _MANY)
     except TooManyNodesError:
-        if not Fourier.fits(cells, most=MOST_KEPT):
+        if not Fourier.fits(cells, most=MOST_CACHED):
             raise
     return Fourier(cells, total)
 

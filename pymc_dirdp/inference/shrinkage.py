@@ -73,8 +73,10 @@ class Shrinkage:
         for name, own in self._orders.items():
             scales = np.sqrt((squares[name] + _WORTH * common[own]) / (known[name] + _WORTH))
             scales[own == 0] = 0.0
-            moved = own > 0
-            change += float(np.sum(known[name][moved] * np.abs(np.log(scales[moved] / self.scales[name][moved]))))
+            positive = own > 0
+            change += float(
+                np.sum(known[name][positive] * np.abs(np.log(scales[positive] / self.scales[name][positive])))
+            )
             self.scales[name] = scales
         return change <= _SETTLED * max(1.0, float(numbers[order > 0].sum()))
 

@@ -16,8 +16,8 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Distributions, Listed
 
 __all__ = [
-    "MOST_KEPT",
-    "MUCH_KEPT",
+    "MOST_CACHED",
+    "MUCH_CACHED",
     "Convolution",
     "Fourier",
     "Inversion",
@@ -33,8 +33,8 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Complex = NDArray[np.complex128]
 
-# So many doubles are kept at most; 32 megabytes.
-_MOST_KEPT = 4_000_000
+# So many doubles are cached at most; 32 megabytes.
+_MOST_CACHED = 4_000_000
 # So many products are looked at together, and so many distributions that numbers are drawn from.
 _AT_A_TIME, _PAIRS = 2**16, 2**12
 
@@ -58,7 +58,7 @@ class Convolution:
         """The number of products that all sums take; infinite if they take too much memory."""
         widths = np.sort((cells.highs - cells.lows + 1).astype(np.float64))
         ends = np.cumsum(widths)
-        if 2 * ends.sum() > _MOST_KEPT:
+        if 2 * ends.sum() > _MOST_CACHED:
             return np.inf
         before = np.concatenate([[0.0], ends[:-1]])
         after = ends[-1] - ends
@@ -399,7 +399,7 @@ def reach_of_sum(cells: Distributions, of: Integers) -> int:
 
 
 # So many numbers are transformed at most, over all cells: 48 megabytes; and where there is no other way, 240.
-MUCH_KEPT, MOST_KEPT = 6_000_000, 30_000_000
+MUCH_CACHED, MOST_CACHED = 6_000_000, 30_000_000
 # A probability below this share of the largest is rounding.
 _ROUNDING = 1e-15
 
@@ -419,7 +419,7 @@ class Fourier:
     """
 
     @staticmethod
-    def fits(cells: Distributions, *, most: int = MUCH_KEPT) -> bool:
+    def fits(cells: Distributions, *, most: int = MUCH_CACHED) -> bool:
         """Whether all transforms hold no more than so many numbers."""
         return cells.size * _length(cells) <= most
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.inference.numbers import ROUGH_CUT, Distributions, Listed, refuse_no_weights
 from pymc_dirdp.inference.rows import (
-    LITTLE_KEPT,
+    LITTLE_CACHED,
     LITTLE_WORK,
     RowPosterior,
     TiltedCells,
@@ -74,8 +74,8 @@ class Spread:
     def trimmed(self, mass: float) -> "Spread":
         """A distribution without what is left out on both sides, which has no more than so much mass."""
         inside = (np.cumsum(self.values) > mass) & (np.cumsum(self.values[::-1])[::-1] > mass)
-        kept = np.flatnonzero(inside)
-        return Spread(self.low + int(kept[0]), self.values[kept[0] : kept[-1] + 1])
+        accepted = np.flatnonzero(inside)
+        return Spread(self.low + int(accepted[0]), self.values[accepted[0] : accepted[-1] + 1])
 
     @property
     def mean_and_sd(self) -> tuple[float, float]:
@@ -101,7 +101,7 @@ class Cells:
     def _listed(self) -> Listed | None:
         """All numbers, if transforms of that many are short; otherwise rules sum them."""
         widths = np.full(self.size, self.row.most - self.row.least + 1)
-        if self.size * widths.sum() > LITTLE_KEPT:
+        if self.size * widths.sum() > LITTLE_CACHED:
             return None
         cell = np.repeat(np.arange(self.size), widths)
         logs = self.row.log_weight(np.tile(np.arange(self.row.least, self.row.most + 1.0), self.size), cell)
@@ -253,7 +253,7 @@ class Group:
         if len(logs):
             self._add(band, low, logs, depth)
             return
-        # At this tilt no total is possible: it is moved towards those that are.
+        # At this tilt no total is possible: it is shifted towards those that are.
         self.start(total=int(np.clip(band.cells.means.sum(), self.least, self.most)))
 
     def solved(self, total: int) -> TiltedCells:
@@ -370,7 +370,7 @@ class Group:
             return draw_counts(self._solved, totals, rng)
         self.cover(int(totals.min()), int(totals.max()))
         counts = np.empty((len(totals), self.size), dtype=np.int64)
-        waiting, kept = np.argsort(totals, kind="stable"), 0.0
+        waiting, accepted = np.argsort(totals, kind="stable"), 0.0
         while len(waiting):
             middle = int(totals[waiting[len(waiting) // 2]])
             band = self.bands[int(self._owner[middle - self.low])]
@@ -380,15 +380,15 @@ class Group:
                 far = waiting[~near & (self._owner[totals[waiting] - self.low] == self._owner[middle - self.low])]
                 counts[far] = band.sums.draw(totals[far], rng)
                 left = ~np.isin(waiting, far)
-                near, waiting, kept = near[left], waiting[left], kept + len(far)
+                near, waiting, accepted = near[left], waiting[left], accepted + len(far)
             elif not near[len(waiting) // 2]:
                 band = summed(self._at(self._tilt_for(middle, band.cells.tilt), CUT), middle)
                 near = self._near(band, totals[waiting]) | (totals[waiting] == middle)
             if near.any():
                 counts[waiting[near]], acceptance = draw_counts(band, totals[waiting[near]], rng)
-                kept += near.sum() / acceptance
+                accepted += near.sum() / acceptance
             waiting = waiting[~near]
-        return counts, len(totals) / kept
+        return counts, len(totals) / accepted
 
     @staticmethod
     def _near(band: TiltedCells, totals: Integers) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.audit_distributions import CELLS, dirichlet_distribut
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import DRAWS, ONE_DRAW, Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
-from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, moved, smallest_two
+from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, smallest_two, worst_neighbours
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
@@ -526,7 +526,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def worst_pair(self) -> tuple[Array, Array]:
         if self._is_constant:
-            return moved(np.zeros(self.alpha.shape), [(0, 0)], self.contributed.records, "add-remove")
+            return worst_neighbours(np.zeros(self.alpha.shape), [(0, 0)], self.contributed.records, "add-remove")
         alpha, d = self.alpha, self.alpha.shape[-1]
         records, replaced = self.contributed.records, adjacency_named(self.adjacency).records_are_public
         r = records * self.r
@@ -550,4 +550,4 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             elif a // d != b // d:
                 fill_row(base, a, d)
                 fill_row(base, b, d)
-        return moved(base, moves, records, self.adjacency)
+        return worst_neighbours(base, moves, records, self.adjacency)

@@ -74,7 +74,7 @@ def gaussian_excess(ratio: float, start: float) -> tuple[float, float]:
 
 
 # This covers the rounding of an exponential of at most 745 and of what is done with it, relative.
-_MARGIN = 1e-12
+_SLACK = 1e-12
 _LEAST = 5e-324
 # A sum of noises that is this close to a discrete Gaussian variable is taken for one, and what is missing is added.
 _CLOSE = 1e-12
@@ -106,11 +106,11 @@ def delta(variance: float, cells: int, records: int, epsilon: float) -> float:
         return converted(cells * records**2 / (2 * variance), epsilon)
     if closeness > _CLOSE:
         summed = _summed(v, records / variance, t, _convolved(variance, cells)) + _UNDERFLOWN
-        margin = _MARGIN + cells * math.sqrt(2 * _UNDERFLOW * v) * 1e-15
+        slack = _SLACK + cells * math.sqrt(2 * _UNDERFLOW * v) * 1e-15
     else:
         summed = (_summed if v <= _MOST_SUMMED else _integrated)(v, records / variance, t) * (1 + closeness)
-        margin = _MARGIN
-    return min(summed * (1 + margin), math.exp(log_bound))
+        slack = _SLACK
+    return min(summed * (1 + slack), math.exp(log_bound))
 
 
 def converted(rho: float, epsilon: float) -> float:
@@ -119,7 +119,7 @@ def converted(rho: float, epsilon: float) -> float:
     def log_delta(order: float) -> float:
         return log_delta_at(order, order * rho, epsilon)
 
-    return min(1.0, math.sqrt(rho / 2) * (1 + _MARGIN), math.exp(log_delta(best_order(log_delta))) * (1 + _MARGIN))
+    return min(1.0, math.sqrt(rho / 2) * (1 + _SLACK), math.exp(log_delta(best_order(log_delta))) * (1 + _SLACK))
 
 
 def _closeness(variance: float, cells: int) -> float:
@@ -195,7 +195,7 @@ def renyi(variance: Fraction, cells: int, order: float) -> float:
     if order == 1:
         return whole
     less = cells * log_theta_ratio(float(variance), order) / (order - 1)
-    return math.nextafter(whole + less * (1 - _MARGIN), math.inf)
+    return math.nextafter(whole + less * (1 - _SLACK), math.inf)
 
 
 def log_theta_ratio(variance: float, x: float) -> float:

@@ -16,7 +16,7 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.outputs import ONE_DRAW, Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
-from pymc_dirdp.mechanisms.table import TableMechanism, blocks, moved
+from pymc_dirdp.mechanisms.table import TableMechanism, blocks, worst_neighbours
 from pymc_dirdp.numerics.gamma import log_mass
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves
@@ -473,4 +473,4 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     def worst_pair(self) -> tuple[Array, Array]:
         moving = blocks(self.alpha, self.contributed, lambda *_: 0.0)
         base, moves = floored_pair(self.alpha, self.r, self.floor, moving, self._numbers)
-        return moved(base, moves, self.contributed.records, self.adjacency)
+        return worst_neighbours(base, moves, self.contributed.records, self.adjacency)

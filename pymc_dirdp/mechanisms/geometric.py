@@ -220,15 +220,15 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
         """The cells of each block side by side: shape `(..., *shape)` to `(..., blocks, cells of a block)`."""
         lead = table.ndim - self.prior.ndim
         first = [lead + axis for axis in self.contributed.fixed_axes]
-        moved = np.moveaxis(table, first, range(lead, lead + len(first)))
-        return moved.reshape(*table.shape[:lead], -1, self._block_cells)
+        turned = np.moveaxis(table, first, range(lead, lead + len(first)))
+        return turned.reshape(*table.shape[:lead], -1, self._block_cells)
 
     def _from_blocks(self, blocks: NDArray[Any]) -> NDArray[Any]:
         lead = blocks.ndim - 2
         first = self.contributed.fixed_axes
         order = [*first, *(axis for axis in range(self.prior.ndim) if axis not in first)]
-        moved = blocks.reshape(*blocks.shape[:lead], *(self.prior.shape[axis] for axis in order))
-        return np.moveaxis(moved, range(lead, lead + len(first)), [lead + axis for axis in first])
+        turned = blocks.reshape(*blocks.shape[:lead], *(self.prior.shape[axis] for axis in order))
+        return np.moveaxis(turned, range(lead, lead + len(first)), [lead + axis for axis in first])
 
     @property
     @override
@@ -316,9 +316,9 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
         u = self._loss
         betrayed = 1 / (-math.expm1(-u) * (1 + legendre_excess(self._block_cells - 1, u)))
         # It is never below that of independent noise; rounding must not hide that.
-        kept = min(max(betrayed, (1 + math.exp(-u / 2)) ** -2) * _RAISED, 1.0)
+        truth = min(max(betrayed, (1 + math.exp(-u / 2)) ** -2) * _RAISED, 1.0)
         largest = round_up(2 * self._records * self._blocks / Fraction(self.scale))
-        return erased_responses(u, kept, self._records, self._blocks, largest)
+        return erased_responses(u, truth, self._records, self._blocks, largest)
 
     @override
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:

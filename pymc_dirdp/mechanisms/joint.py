@@ -19,7 +19,7 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.integer_noise import adds_up_to_0, round_scale_up
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
-from pymc_dirdp.mechanisms.table import moved
+from pymc_dirdp.mechanisms.table import worst_neighbours
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import erased_responses
@@ -395,7 +395,7 @@ class JointMechanism(CurvesOf, Mechanism):
     def worst_pair(self) -> tuple[Array, Array]:
         x, y = np.zeros(self.shape), np.zeros(self.shape)
         for end, d, m in zip(np.cumsum(self.cells).tolist(), self.cells, self._records, strict=True):
-            more, less = moved(np.zeros(self.shape), [(end - d, end - 1)], m, self.adjacency)
+            more, less = worst_neighbours(np.zeros(self.shape), [(end - d, end - 1)], m, self.adjacency)
             x, y = x + more, y + less
         return x, y
 

@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
-from pymc_dirdp.mechanisms.table import TableMechanism, moved
+from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -39,7 +39,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     ----------
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
-    margins : sequence of sequences of int
+    marginals : sequence of sequences of int
         The axes that each marginal keeps, in rising order; its counts are summed over all others. No marginal stands
         there twice, or all of its axes have the length 1.
     parameters : sequence of float
@@ -78,7 +78,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     """
 
     prior: Array
-    margins: tuple[tuple[int, ...], ...]
+    marginals: tuple[tuple[int, ...], ...]
     parameters: tuple[float, ...]
     noise: str = "gaussian"
     _: KW_ONLY
@@ -92,7 +92,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     facts = (
         Fact("prior", "prior", "table"),
         Fact("noise", "noise", "text"),
-        Fact("margins", "margins", "list"),
+        Fact("marginals", "marginals", "list"),
         Fact("noise_parameters", "parameters", "list"),
         Fact("noise_sds", "noise_sds", "list", given=False),
     )
@@ -108,10 +108,10 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
                 "rows. Use MarginalsMechanism, whose noise is independent in each cell."
             )
         object.__setattr__(self, "contribution", adds)
-        object.__setattr__(self, "margins", self._checked_marginals())
-        if len(self.parameters) != len(self.margins):
+        object.__setattr__(self, "marginals", self._checked_marginals())
+        if len(self.parameters) != len(self.marginals):
             raise ArgumentError(
-                f"Expected a parameter for each of {len(self.margins)} marginals, got {len(self.parameters)}."
+                f"Expected a parameter for each of {len(self.marginals)} marginals, got {len(self.parameters)}."
             )
         # What is used is what the mechanism of a marginal makes of it: a scale is rounded up.
         object.__setattr__(self, "parameters", tuple(map(float, self.parameters)))
@@ -119,15 +119,17 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     def _checked_marginals(self) -> tuple[tuple[int, ...], ...]:
         axes = self.prior.ndim
-        margins = tuple(tuple(integer(0, axis=axis) for axis in margin) for margin in self.margins)
-        if not margins or len(set(margins)) < len(margins):
+        marginals = tuple(tuple(integer(0, axis=axis) for axis in marginal) for marginal in self.marginals)
+        if not marginals or len(set(marginals)) < len(marginals):
             raise ArgumentError("Expected marginals= to name at least one marginal, and none of them twice.")
-        for margin in margins:
-            if list(margin) != sorted(set(margin)) or not all(axis < axes for axis in margin):
-                raise ArgumentError(f"Expected each marginal to list axes below {axes} in rising order, got {margin}.")
-            if self._cells(margin) < 2:
-                raise ArgumentError(f"Expected each marginal to have at least two cells, got the axes {margin}.")
-        return margins
+        for marginal in marginals:
+            if list(marginal) != sorted(set(marginal)) or not all(axis < axes for axis in marginal):
+                raise ArgumentError(
+                    f"Expected each marginal to list axes below {axes} in rising order, got {marginal}."
+                )
+            if self._cells(marginal) < 2:
+                raise ArgumentError(f"Expected each marginal to have at least two cells, got the axes {marginal}.")
+        return marginals
 
     @classmethod
     def _distributions(cls) -> dict[str, type[NoisyCounts]]:
@@ -149,36 +151,36 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @cached_property
     def parts(self) -> tuple[NoisyCounts, ...]:
         """The mechanism of each marginal. The noise of all cells is alike, so rows are blocks in any order of cells."""
-        adds = [self.contributed.in_margin(self.prior.shape, margin) for margin in self.margins]
+        adds = [self.contributed.in_marginal(self.prior.shape, marginal) for marginal in self.marginals]
         return tuple(
             self.part(
-                self._cells(margin),
+                self._cells(marginal),
                 parameter,
                 noise=self.noise,
                 adjacency=self.adjacency,
                 records=records,
                 blocks=blocks,
             )
-            for margin, parameter, (records, blocks) in zip(self.margins, self.parameters, adds, strict=True)
+            for marginal, parameter, (records, blocks) in zip(self.marginals, self.parameters, adds, strict=True)
         )
 
     @cached_property
     @override
     def _curves(self) -> Composition:
-        each = zip(self.margins, self.parts, strict=True)
-        losing = tuple((part.with_few_cells(), 1) for margin, part in each if not self._is_fixed(margin))
+        each = zip(self.marginals, self.parts, strict=True)
+        losing = tuple((part.with_few_cells(), 1) for marginal, part in each if not self._is_fixed(marginal))
         return Composition(losing or ((NoLoss(), 1),))
 
-    def _is_fixed(self, margin: tuple[int, ...]) -> bool:
-        return self.contributed.fixes_margin(margin, self.adjacency)
+    def _is_fixed(self, marginal: tuple[int, ...]) -> bool:
+        return self.contributed.fixes_marginal(marginal, self.adjacency)
 
     @property
     @override
     def rests_on_totals(self) -> bool:
-        return any(map(self._is_fixed, self.margins))
+        return any(map(self._is_fixed, self.marginals))
 
-    def _cells(self, margin: tuple[int, ...]) -> int:
-        return math.prod(self.prior.shape[axis] for axis in margin)
+    def _cells(self, marginal: tuple[int, ...]) -> int:
+        return math.prod(self.prior.shape[axis] for axis in marginal)
 
     @property
     @override
@@ -193,13 +195,13 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @property
     @override
     def marginals_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
-        return tuple(zip(self.margins, self.noise_sds, strict=True))
+        return tuple(zip(self.marginals, self.noise_sds, strict=True))
 
     @property
     @override
     def in_short(self) -> str:
         least, most = min(self.noise_sds), max(self.noise_sds)
-        many = f"{len(self.margins)} marginals" if len(self.margins) > 1 else "1 marginal"
+        many = f"{len(self.marginals)} marginals" if len(self.marginals) > 1 else "1 marginal"
         spread = f"{least:.4g}" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
         return f"{many} with {self._distribution_in_short} noise of standard deviation {spread}"
 
@@ -210,20 +212,20 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @property
     @override
     def published_axes(self) -> dict[str, tuple[int, ...]]:
-        return {f"{self.publishes}_{'_'.join(map(str, margin))}": margin for margin in self.margins}
+        return {f"{self.publishes}_{'_'.join(map(str, marginal))}": marginal for marginal in self.marginals}
 
-    def margins_of(self, counts: Array) -> list[Array]:
+    def marginals_of(self, counts: Array) -> list[Array]:
         """The counts of each marginal in the shape of its part; leading axes stay."""
         lead = counts.ndim - self.prior.ndim
         found = []
-        for margin, part in zip(self.margins, self.parts, strict=True):
-            others = tuple(lead + axis for axis in range(self.prior.ndim) if axis not in margin)
+        for marginal, part in zip(self.marginals, self.parts, strict=True):
+            others = tuple(lead + axis for axis in range(self.prior.ndim) if axis not in marginal)
             found.append(counts.sum(axis=others).reshape(*counts.shape[:lead], *part.shape))
         return found
 
     @override
     def separately(self, output: Array) -> list[tuple[TableMechanism, Array]]:
-        ends = np.cumsum([self._cells(margin) for margin in self.margins])[:-1]
+        ends = np.cumsum([self._cells(marginal) for marginal in self.marginals])[:-1]
         split = zip(self.parts, np.split(output, ends, axis=-1), strict=True)
         return [(part, seen.reshape(*seen.shape[:-1], *part.shape)) for part, seen in split]
 
@@ -245,7 +247,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         table = self._checked(counts)
         found = {}
         for part, of_marginal, (name, axes) in zip(
-            self.parts, self.margins_of(table), self.published_axes.items(), strict=True
+            self.parts, self.marginals_of(table), self.published_axes.items(), strict=True
         ):
             noisy = part.release(of_marginal, sampler=sampler, random_seed=rng)
             found[name] = noisy.reshape([self.prior.shape[axis] for axis in axes])
@@ -277,7 +279,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     ) -> Array:
         """The noisy counts of all marginals side by side: shape `(n, cells)`."""
         rng = generator(random_seed)
-        each = zip(self.parts, self.margins_of(np.asarray(counts, dtype=np.float64)), strict=True)
+        each = zip(self.parts, self.marginals_of(np.asarray(counts, dtype=np.float64)), strict=True)
         drawn = [part.releases(of_marginal, n, sampler=sampler, random_seed=rng) for part, of_marginal in each]
         return np.concatenate([noisy.reshape(n, -1) for noisy in drawn], axis=-1)
 
@@ -292,7 +294,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
             each = zip(kinds, self.shape, first, strict=True)
             last = [min(n - 1, 1) if kind == "any" else place for kind, n, place in each]
             moves.append((int(np.ravel_multi_index(first, self.shape)), int(np.ravel_multi_index(last, self.shape))))
-        return moved(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
+        return worst_neighbours(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
@@ -308,13 +310,13 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     def _over_parts(self, outputs: Array, of: Callable[..., Array], *data: Array) -> Array:
         """The sum over marginals of a function of the mechanism, its outputs, and the marginals of some data sets."""
-        margins = [self.margins_of(counts) for counts in data]
-        each = zip(self.separately(outputs), *margins, strict=True)
+        marginals = [self.marginals_of(counts) for counts in data]
+        each = zip(self.separately(outputs), *marginals, strict=True)
         return np.asarray(sum(of(part, seen, *tables) for (part, seen), *tables in each))
 
     @override
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
-        pairs = zip(self.parts, self.margins_of(x), self.margins_of(y), strict=True)
+        pairs = zip(self.parts, self.marginals_of(x), self.marginals_of(y), strict=True)
         return product_of([part.output_distributions(a, b, cells) for part, a, b in pairs if np.any(a != b)])
 
     @override
@@ -353,13 +355,13 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @override
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """A file has lists, whose entries are checked here."""
-        margins, parameters = facts["margins"], facts["parameters"]
+        marginals, parameters = facts["marginals"], facts["parameters"]
         whole = all(
-            isinstance(margin, list | tuple) and all(type(axis) is int for axis in margin) for margin in margins
+            isinstance(marginal, list | tuple) and all(type(axis) is int for axis in marginal) for marginal in marginals
         )
         if not whole or not all(type(parameter) in (int, float) for parameter in parameters):
             raise ArgumentError("Expected lists of axes, and a number for each.")
-        return cls(**{**facts, "margins": tuple(map(tuple, margins)), "parameters": tuple(parameters)})
+        return cls(**{**facts, "marginals": tuple(map(tuple, marginals)), "parameters": tuple(parameters)})
 
 
 @final

@@ -17,7 +17,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood, RowsSeen
-from pymc_dirdp.mechanisms.table import TableMechanism, blocks, moved
+from pymc_dirdp.mechanisms.table import TableMechanism, blocks, worst_neighbours
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
@@ -69,10 +69,10 @@ def _projected(noisy: Array) -> Array:
     """The nearest point with nonnegative entries and the row's own total, at least 0 (Held, Wolfe and Crowder 1974)."""
     total = np.maximum(noisy.sum(axis=-1, keepdims=True), 0.0)
     falling = -np.sort(-noisy, axis=-1)
-    # The threshold that all kept entries are lowered by, if the k largest are kept.
+    # The threshold that all positive entries are lowered by, if the k largest stay positive.
     thresholds = (np.cumsum(falling, axis=-1) - total) / np.arange(1, noisy.shape[-1] + 1)
-    kept = np.maximum((falling > thresholds).sum(axis=-1, keepdims=True), 1)
-    return np.maximum(noisy - np.take_along_axis(thresholds, kept - 1, axis=-1), 0.0)
+    n_positive = np.maximum((falling > thresholds).sum(axis=-1, keepdims=True), 1)
+    return np.maximum(noisy - np.take_along_axis(thresholds, n_positive - 1, axis=-1), 0.0)
 
 
 # What mechanisms share that release one table of counts: draws and frequencies from it are post-processing.
@@ -552,4 +552,4 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     def worst_pair(self) -> tuple[Array, Array]:
         # Noise is the same in all cells.
         moves = [(int(cells[0]), int(cells[1])) for cells in blocks(self.prior, self.contributed, lambda *_: 0.0)]
-        return moved(np.zeros(self.prior.shape), moves, self._records, self.adjacency)
+        return worst_neighbours(np.zeros(self.prior.shape), moves, self._records, self.adjacency)

@@ -183,13 +183,13 @@ class SparseGeometricMechanism(CurvesOf):
             If a cell is no integer, is outside of the table or is named twice, or a count is no integer from
             0 to 2**53. The message shows no cell and no count.
         """
-        own, held = self._checked(cells, counts)
+        own, occupied = self._checked(cells, counts)
         bits, scale = Bits(random_seed), Fraction(self.scale)
         # The noise of the cells that hold records, and that of all cells, of which the former are left out again: then
         # what is drawn for the empty ones does not depend on which these are.
         noise = discrete_laplace(scale, own.shape, bits)
         places, drawn = noise_above(self.n_cells, self.threshold, scale, bits)
-        noisy = [count + extra for count, extra in zip(held.tolist(), noise.tolist(), strict=True)]
+        noisy = [count + extra for count, extra in zip(occupied.tolist(), noise.tolist(), strict=True)]
         passed = np.array([value >= self.threshold for value in noisy], dtype=bool)
         empty = ~np.isin(places, own)
         values = [*_only(noisy, passed), *_only(drawn, empty)]
@@ -269,5 +269,5 @@ def _expected_false(n_cells: int, scale: float, threshold: int) -> float:
     return n_cells * math.exp(-threshold / scale) / (1 + math.exp(-1 / scale))
 
 
-def _only(values: list[int], kept: Any) -> list[int]:
-    return [value for value, keep in zip(values, kept.tolist(), strict=True) if keep]
+def _only(values: list[int], selected: Any) -> list[int]:
+    return [value for value, keep in zip(values, selected.tolist(), strict=True) if keep]

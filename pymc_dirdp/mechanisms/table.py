@@ -18,7 +18,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
 
-__all__ = ["TableMechanism", "blocks", "fill_row", "moved", "smallest_two"]
+__all__ = ["TableMechanism", "blocks", "fill_row", "smallest_two", "worst_neighbours"]
 
 # Made-up neighbouring tables, for a person whose records lie in blocks of cells.
 
@@ -50,7 +50,9 @@ def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, flo
     return max(([block(own, each) for each in along("each")] for own in along("own")), key=weight)
 
 
-def moved(base: Array, moves: Sequence[tuple[int, int]], records: int, adjacency: str) -> tuple[Array, Array]:
+def worst_neighbours(
+    base: Array, moves: Sequence[tuple[int, int]], records: int, adjacency: str
+) -> tuple[Array, Array]:
     """One person's records on top of `base`: in each block all in the first cell; in the second, or nowhere."""
     x, y = base.copy(), base.copy()
     for a, b in moves:

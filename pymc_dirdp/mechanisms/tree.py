@@ -121,7 +121,7 @@ class TreeMechanism(ChoiceMechanism):
         within(_LEAST_SCALE, _LARGEST_SCALE, scale=scale)
         object.__setattr__(self, "scale", float(dyadic_above(scale)))
         # What is used is what the mechanism of a marginal makes of it: a scale is rounded up.
-        object.__setattr__(self, "parameter", self.margins[0].parameter)
+        object.__setattr__(self, "parameter", self.marginals[0].parameter)
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -141,7 +141,7 @@ class TreeMechanism(ChoiceMechanism):
         return BoundedRange(round_up(width / Fraction(self.scale)))
 
     @cached_property
-    def margins(self) -> tuple[NoisyCounts, ...]:
+    def marginals(self) -> tuple[NoisyCounts, ...]:
         """The mechanism of the marginal of each variable that has more than one category."""
         noise, adjacency, records = self.noise, self.adjacency, self.contribution
         return tuple(
@@ -152,17 +152,17 @@ class TreeMechanism(ChoiceMechanism):
     @cached_property
     @override
     def _curves(self) -> Composition:
-        margins = tuple((margin.with_few_cells(), 1) for margin in self.margins)
-        return Composition((*margins, (self.choice, self.choices)))
+        marginals = tuple((marginal.with_few_cells(), 1) for marginal in self.marginals)
+        return Composition((*marginals, (self.choice, self.choices)))
 
     def release(
-        self, margins: Sequence[Integers], pairs: Mapping[Pair, Integers], *, random_seed: Seed = None
+        self, marginals: Sequence[Integers], pairs: Mapping[Pair, Integers], *, random_seed: Seed = None
     ) -> tuple[Pair, ...]:
         """The edges of a forest over the variables.
 
         Parameters
         ----------
-        margins : sequence of arrays of int
+        marginals : sequence of arrays of int
             The counts of each of `variables`. Secret.
         pairs : mapping of (int, int) to array of int
             The counts of each pair of `variables`, the smaller first, as a table or as its cells. Secret.
@@ -178,7 +178,7 @@ class TreeMechanism(ChoiceMechanism):
         rng = None if random_seed is None else generator(random_seed)
         noisy = [
             part.release(counts, sampler="exact", random_seed=rng)
-            for part, counts in zip(self.margins, margins, strict=True)
+            for part, counts in zip(self.marginals, marginals, strict=True)
         ]
         return self.joined(noisy, pairs, Bits(rng))
 
@@ -214,10 +214,10 @@ class TreeMechanism(ChoiceMechanism):
         first, second = (shares[k] for k in pair)
         expected = total * np.outer(first, second).ravel()
         whole = np.round(expected)
-        # Everything but this sum follows from what the noisy marginals have already told.
+        # Everything but this sum follows from the noisy marginals, which are published.
         distance = int(np.abs(np.asarray(cells).ravel().astype(np.int64) - whole.astype(np.int64)).sum())
         spread = np.outer(1 - first, 1 - second).ravel() * expected
-        noise = self.margins[0].noise_sd ** 2 * np.add.outer(first**2, second**2).ravel()
+        noise = self.marginals[0].noise_sd ** 2 * np.add.outer(first**2, second**2).ravel()
         variance = np.where(whole > 0, spread + noise, np.minimum(expected**2, spread + noise))
         # A cell that is predicted to be empty is off by its own count.
         mean = np.where(whole > 0, _MEAN_SIZE * np.sqrt(variance), expected).sum()

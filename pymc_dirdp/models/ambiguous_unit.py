@@ -11,7 +11,7 @@ from pymc_dirdp.models.privacy_unit_args import Stated, as_code, axis_text
 from pymc_dirdp.models.shared_data import same_data
 from pymc_dirdp.models.unit import people_axes
 
-__all__ = ["held_by_one", "question"]
+__all__ = ["question", "records_of_one"]
 
 # The bound that is offered where the model's own number is private.
 _BOUND = 10
@@ -104,7 +104,7 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
             "person or many.",
             _trial_answers(observed, first, stated, public),
         )
-    if observed.summed and (observed.kept or len(observed.summed) > 1):
+    if observed.summed and (observed.record_axes or len(observed.summed) > 1):
         shape = " x ".join(map(str, observed.lengths))
         how_many = f"{shape} observations" if public else "observations"
         others = [axis_text(axis) for axis in observed.axes if axis != observed.axes[first[0]]]
@@ -114,7 +114,7 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
             "behind several of them.",
             [
                 (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
-                (_holding(stated, held_by_one(observed, public)), _anywhere(observed, public)),
+                (_holding(stated, records_of_one(observed, public)), _anywhere(observed, public)),
                 (_unit(stated, observed, tuple(range(len(observed.axes)))), "every observation is another person"),
                 *([(_holding(stated, 1), "every record is another person")] * several),
             ],
@@ -129,10 +129,10 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
 
 
 def _trial_answers(observed: Observation, first: tuple[int, ...], stated: Stated, public: bool) -> list[_Answer]:
-    held = held_by_one(observed, public)
+    most = records_of_one(observed, public)
     return [
         *((_unit(stated, observed, (axis,)), _people(observed.axes[axis], "all its trials")) for axis in first),
-        (_holding(stated, held), _anywhere(observed, public)),
+        (_holding(stated, most), _anywhere(observed, public)),
         (_holding(stated, 1), "every trial is another person"),
         *([] if first else [(_holding(stated, 2), "a person holds 2 trials at most")]),
     ]
@@ -155,7 +155,7 @@ def _link(one: Observation, other: Observation) -> str | None:
 
 def _first(observed: Observation) -> tuple[int, ...]:
     """The axis that is offered as the axis of the people; empty where there is no axis."""
-    return (*observed.summed, *observed.kept)[:1]
+    return (*observed.summed, *observed.record_axes)[:1]
 
 
 def _unit(stated: Stated, observed: Observation, axes: tuple[int, ...]) -> Stated:
@@ -192,20 +192,20 @@ def _written(said: Stated) -> str:
     return ", ".join(f"{name}={as_code(value)}" for name, value in given.items() if value is not None)
 
 
-def held_by_one(observed: Observation, public: bool) -> int:
+def records_of_one(observed: Observation, public: bool) -> int:
     """How many records an entry of the offered axis holds, if that is public; otherwise a bound to start from."""
     people = _first(observed)
     trials = observed.one_number_of_trials
     others = [axis for axis in range(len(observed.axes)) if axis not in people]
     # The lengths of rows are those of the prior, so they are always public.
-    known = public or (observed.trials is None and set(others) <= set(observed.kept))
+    known = public or (observed.trials is None and set(others) <= set(observed.record_axes))
     if trials is None or not known:
         return _BOUND
     return max(1, trials * math.prod(observed.lengths[axis] for axis in others))
 
 
 def _anywhere(observed: Observation, public: bool) -> str:
-    return f"a person holds {held_by_one(observed, public)} records at most, anywhere (or put your bound)"
+    return f"a person holds {records_of_one(observed, public)} records at most, anywhere (or put your bound)"
 
 
 def _trials(observed: Observation, public: bool) -> str:

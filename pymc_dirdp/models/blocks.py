@@ -113,8 +113,8 @@ def _own_axes(seen: _Seen, shape: tuple[int, ...]) -> list[bool]:
 
 def _divides(pattern: Sequence[str], seen: _Seen, shape: tuple[int, ...]) -> bool:
     """Whether rows in which the same records of a person may lie are in several blocks of the pattern."""
-    held = np.stack([seen.people, seen.blocks, _place(seen.rows, pattern, shape)])
-    return bool(np.unique(held, axis=1).shape[1] > np.unique(held[:2], axis=1).shape[1])
+    triples = np.stack([seen.people, seen.blocks, _place(seen.rows, pattern, shape)])
+    return bool(np.unique(triples, axis=1).shape[1] > np.unique(triples[:2], axis=1).shape[1])
 
 
 def _largest(seen: Sequence[_Seen], pattern: Sequence[str], shape: tuple[int, ...]) -> int:
@@ -122,8 +122,8 @@ def _largest(seen: Sequence[_Seen], pattern: Sequence[str], shape: tuple[int, ..
     most: dict[int, int] = {}
     for one in seen:
         where = _place(one.rows, pattern, shape)
-        held = np.unique(np.stack([where, one.people, one.blocks]), axis=1)
-        pairs, many = np.unique(held[:2], axis=1, return_counts=True)
+        triples = np.unique(np.stack([where, one.people, one.blocks]), axis=1)
+        pairs, many = np.unique(triples[:2], axis=1, return_counts=True)
         here: dict[int, int] = {}
         for place, number in zip(pairs[0].tolist(), many.tolist(), strict=True):
             here[place] = max(here.get(place, 0), number * one.records)

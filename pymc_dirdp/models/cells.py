@@ -60,7 +60,7 @@ class Codes:
     on: tuple[int | None, ...]
     truth: bool = False
 
-    def moved(self, axes: dict[int, int]) -> "Codes":
+    def renumbered(self, axes: dict[int, int]) -> "Codes":
         """The same codes of a tensor whose axes have been moved."""
         followed = [axis for axis in self.on if axis is not None]
         if any(axis not in axes for axis in followed):
@@ -102,14 +102,16 @@ class CellMap:
         """Whether codes lie along an axis of the tensor."""
         return any(axis in codes.on for codes in self.codes)
 
-    def moved(self, axes: dict[int, int], ndim: int) -> "CellMap":
+    def renumbered(self, axes: dict[int, int], ndim: int) -> "CellMap":
         """The map of a tensor whose axis `a` is now `axes[a]`; an axis that is not named had length 1."""
-        cells, kept = self.cells, list(self.axes)
+        cells, own_axes = self.cells, list(self.axes)
         for axis in range(self.ndim):
-            if axis not in axes and (place := _place(kept, axis)) is not None:
+            if axis not in axes and (place := _place(own_axes, axis)) is not None:
                 cells = np.take(cells, 0, axis=place)
-                del kept[place]
-        return CellMap(cells, tuple(one.moved(axes) if isinstance(one, Codes) else axes[one] for one in kept), ndim)
+                del own_axes[place]
+        return CellMap(
+            cells, tuple(one.renumbered(axes) if isinstance(one, Codes) else axes[one] for one in own_axes), ndim
+        )
 
     def last(self, axis: int) -> Cells:
         """The cells with the axis that `axis` of the tensor decides put last."""
@@ -236,7 +238,7 @@ def full_cells(map_: CellMap, node: Node) -> Cells:
 
 def taken(map_: CellMap, entries: list[Any]) -> CellMap:
     """The map after entries were taken by numbers and slices that are written into the model."""
-    cells, axes, moved = map_.cells, list(map_.axes), dict[int, int]()
+    cells, axes, renumbered = map_.cells, list(map_.axes), dict[int, int]()
     for axis in range(map_.ndim):
         entry = _literal(entries[axis]) if axis < len(entries) else slice(None)
         if entry != slice(None) and map_.chosen_along(axis):
@@ -250,9 +252,9 @@ def taken(map_: CellMap, entries: list[Any]) -> CellMap:
             if isinstance(entry, int):
                 del axes[place]
         if isinstance(entry, slice):
-            moved[axis] = len(moved)
-    kept = tuple(one.moved(moved) if isinstance(one, Codes) else moved[one] for one in axes)
-    return CellMap(cells, kept, len(moved))
+            renumbered[axis] = len(renumbered)
+    own_axes = tuple(one.renumbered(renumbered) if isinstance(one, Codes) else renumbered[one] for one in axes)
+    return CellMap(cells, own_axes, len(renumbered))
 
 
 def _literal(entry: Any) -> Any:
@@ -290,14 +292,14 @@ def chosen(map_: CellMap, entries: list[Any], ndim: int) -> CellMap:
     # NumPy puts the axes of index arrays where the first of them was, or in front if a slice lies between them.
     front = by_arrays[0] if together else 0
     rest = [axis for axis in range(map_.ndim) if axis not in by_arrays]
-    moved = {axis: k if k < front else k + width for k, axis in enumerate(rest)}
+    renumbered = {axis: k if k < front else k + width for k, axis in enumerate(rest)}
     axes: list[int | Codes] = []
     cells = map_.cells
     for one in map_.axes:
         if isinstance(one, Codes):
-            axes.append(one.moved(moved))
-        elif one in moved:
-            axes.append(moved[one])
+            axes.append(one.renumbered(renumbered))
+        elif one in renumbered:
+            axes.append(renumbered[one])
         elif _is_number(entries[one]):
             cells = np.take(cells, 0, axis=len(axes))
         else:

@@ -350,9 +350,9 @@ def _reshaped(given: Shape, shape: Sequence[int]) -> Sequence[int]:
 
 
 def _ordered(shape: Shape, order: Sequence[int | None]) -> Shape:
-    kept = [axis for axis in order if axis is not None]
-    _require(len(set(kept)) == len(kept) and all(0 <= axis < len(shape) for axis in kept))
-    _require(all(shape[axis] == 1 for axis in set(range(len(shape))) - set(kept)))
+    present = [axis for axis in order if axis is not None]
+    _require(len(set(present)) == len(present) and all(0 <= axis < len(shape) for axis in present))
+    _require(all(shape[axis] == 1 for axis in set(range(len(shape))) - set(present)))
     return tuple(1 if axis is None else shape[axis] for axis in order)
 
 
@@ -417,9 +417,9 @@ def _argmax(array: Values, axes: Sequence[int]) -> Values:
 
 
 def _turned(array: Values, order: Sequence[int | None]) -> Values:
-    kept = [axis for axis in order if axis is not None]
-    dropped = [axis for axis in range(array.ndim) if axis not in kept]
-    turned = array.transpose(*kept, *dropped)
+    present = [axis for axis in order if axis is not None]
+    dropped = [axis for axis in range(array.ndim) if axis not in present]
+    turned = array.transpose(*present, *dropped)
     return turned.reshape([1 if axis is None else array.shape[axis] for axis in order])
 
 

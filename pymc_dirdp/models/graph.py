@@ -92,9 +92,9 @@ def root_of(array: Node) -> Node | None:
     """The whole stored array of which an array is a part; None if it is no part of one."""
     while array.owner is not None:
         op, (source, *entries) = array.owner.op, array.owner.inputs
-        moved = isinstance(op, DimShuffle) and sorted(map(str, op.new_order)) == sorted(map(str, range(op.input_ndim)))
+        turned = isinstance(op, DimShuffle) and sorted(map(str, op.new_order)) == sorted(map(str, range(op.input_ndim)))
         cut = type(op) is Subtensor and all(isinstance(entry, Constant) for entry in entries)
-        if not moved and not cut:
+        if not turned and not cut:
             return None
         array = source
     return array if isinstance(array, Constant | SharedVariable) else None
@@ -161,7 +161,7 @@ def origin(variable: Node, *, through_rounding: bool = False) -> tuple[Node, tup
             variable = undone
             continue
         if isinstance(op, DimShuffle) and list(op.shuffle) == list(range(op.input_ndim)):
-            axes = [axis for axis, moved in zip(axes, op.new_order, strict=True) if moved != "x"]
+            axes = [axis for axis, new in zip(axes, op.new_order, strict=True) if new != "x"]
         elif not _is_copy(op, through_rounding):
             break
         variable = variable.owner.inputs[0]

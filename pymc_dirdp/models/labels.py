@@ -19,11 +19,11 @@ __all__ = [
     "check_names",
     "dim_beside",
     "dim_name",
-    "held_labels",
     "is_one_line",
     "is_path_name",
     "is_variable_name",
     "outcome_dim",
+    "plain_labels",
 ]
 
 # The names that a release can hold: it is a tree of paths with dims of its own, written to files and terminals.
@@ -135,7 +135,7 @@ _MOST_BYTES = 8
 _LONGEST = 2**63 - 1
 
 
-def held_labels(labels: Iterable[Any]) -> list[Any]:
+def plain_labels(labels: Iterable[Any]) -> list[Any]:
     """Labels as a release holds them: times and durations count nanoseconds, as they do when a file is read.
 
     Examples
@@ -183,8 +183,8 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
             "without a zone."
         )
     try:
-        held = held_labels(given)
-        array = np.asarray(held)
+        python_values = plain_labels(given)
+        array = np.asarray(python_values)
         # The list holds Python's integers, which do not overflow.
         fits = array.dtype.kind not in "Mm" or max(array.tolist()) - min(array.tolist()) <= _LONGEST
     except (ArithmeticError, TypeError, ValueError):
@@ -199,7 +199,7 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
             f"{where} are objects or numbers that no file can hold as labels. Use text or numbers."
         )
     # An array has one kind of labels: it turns 1 beside "a" into a text, and a large integer into a double.
-    if array.dtype.kind not in "Mm" and array.tolist() != held:
+    if array.dtype.kind not in "Mm" and array.tolist() != python_values:
         raise UnsupportedModelError(
             f"{where} are of several kinds, such as 1 and 'a', or numbers that no double holds, so a file would hold "
             "others in their place. Write all of them as texts."

@@ -69,8 +69,8 @@ def route(observed: Node, kind: Kind, families: Mapping[Node, Family], model: pm
         reason = str(error)
     else:
         batch_ndim = probability.type.ndim - (kind.family == "dirichlet")
-        moved = {axis: axis + observed.type.ndim - kind.core - batch_ndim for axis in range(probability.type.ndim)}
-        likelihoods, parents = _routed(cells, axes, moved, observed, kind, numbering, model)
+        renumbered = {axis: axis + observed.type.ndim - kind.core - batch_ndim for axis in range(probability.type.ndim)}
+        likelihoods, parents = _routed(cells, axes, renumbered, observed, kind, numbering, model)
         return Route(tuple((rv, likelihoods[str(rv.name)]) for rv in used if str(rv.name) in likelihoods), parents)
     raise _no_route(observed, probability, used, reason)
 
@@ -112,13 +112,13 @@ def _counted(
 def _routed(
     cells: Cells,
     axes: tuple[int | Codes, ...],
-    moved: dict[int, int],
+    renumbered: dict[int, int],
     observed: Node,
     kind: Kind,
     numbering: Numbering,
     model: pm.Model,
 ) -> tuple[dict[str, Likelihood], tuple[Parent, ...]]:
-    """The likelihood of each table, by name, and the parents. `moved` has the batch axis of each axis of the map."""
+    """The likelihood of each table, by name, and the parents. `renumbered`: from axes of the map to batch axes."""
     whole = numbering.names_in(cells)
     same = len(whole) == 1 and np.array_equal(cells, numbering.of_table(whole[0]))
     if not same:
@@ -126,12 +126,12 @@ def _routed(
         _refuse_repeated_rows(cells, axes, observed, numbering)
     parents = []
     for codes in (axis for axis in axes if isinstance(axis, Codes)):
-        parent = parent_of(codes.moved(moved), model)
+        parent = parent_of(codes.renumbered(renumbered), model)
         if parent is None:
             called = codes.index.name or ("an array" if codes.index.owner is None else "a formula")
             raise refusal("computed codes", observed.name, names=_listed(whole), parent=called)
         parents.append(parent)
-    rows = tuple(None if isinstance(axis, Codes) else moved[axis] for axis in axes)
+    rows = tuple(None if isinstance(axis, Codes) else renumbered[axis] for axis in axes)
     names = tuple(parent.name for parent in parents)
     found = {}
     for name, start, stop in numbering.ranges():

@@ -78,14 +78,14 @@ class Observation:
         return tuple(dict.fromkeys((*own, *whole)))
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def record_axes(self) -> tuple[int, ...]:
         """The batch axes along which every entry has a row of its own."""
         return tuple(axis for axis in self.rows if axis is not None)
 
     @property
     def summed(self) -> tuple[int, ...]:
         """The other batch axes, also those of length 1: a length may be a private number of records."""
-        return tuple(axis for axis in range(len(self.lengths)) if axis not in self.kept)
+        return tuple(axis for axis in range(len(self.lengths)) if axis not in self.record_axes)
 
     @property
     def shown(self) -> frozenset[int]:
@@ -95,7 +95,7 @@ class Observation:
         """
         followed = (axis for axis in self.likelihood.rows if axis is not None and self.table.dims)
         single = (axis for axis in followed if self.lengths[axis] == 1 and not isinstance(self.axes[axis], str))
-        return frozenset((*self.kept, *single))
+        return frozenset((*self.record_axes, *single))
 
     @property
     def integrated(self) -> bool:

@@ -49,7 +49,7 @@ def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
     if not compound:
         return model
     found = pm.Model(model=None)
-    vars(found).update({key: copy.copy(held) for key, held in vars(model).items() if isinstance(held, list | dict)})
+    vars(found).update({key: copy.copy(own) for key, own in vars(model).items() if isinstance(own, list | dict)})
     for rv in compound:
         name, stored, (trials, *prior) = str(rv.name), stored_observations(rv, model), parameters(rv)[1]
         if f"{name}_p" in model.named_vars:
@@ -60,8 +60,8 @@ def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
         shares, plain = _COMPOUND[operation(rv)]
         found.observed_RVs.remove(rv)
         found.named_vars.pop(name)
-        for held in (found.rvs_to_values, found.rvs_to_transforms, found.rvs_to_initial_values):
-            held.pop(rv, None)
+        for variables in (found.rvs_to_values, found.rvs_to_transforms, found.rvs_to_initial_values):
+            variables.pop(rv, None)
         dims = found.named_vars_to_dims.pop(name, None)
         with found:
             p = shares(f"{name}_p", *prior, shape=stored_shape(stored), dims=dims)
@@ -152,7 +152,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
             )
     refuse_observed_elsewhere(name, p, model)
     _refuse_private_trials(name, p, trials, said)
-    held = np.broadcast_to(np.asarray(evaluate(trials)), batch)
+    n_trials = np.broadcast_to(np.asarray(evaluate(trials)), batch)
     n_rows = math.prod(batch)
     if said.records_are_public and n_rows > 1:
         if any(
@@ -180,12 +180,12 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
 
     def read(records: pm.Model) -> NDArray[np.int64]:
         whole = _numbers(name, records)
-        counts = whole.reshape(n_rows, -1) if core else np.stack([whole, held - whole], axis=-1).reshape(n_rows, 2)
-        if np.any(counts < 0) or np.any(counts.sum(axis=1) != held.ravel()):
+        counts = whole.reshape(n_rows, -1) if core else np.stack([whole, n_trials - whole], axis=-1).reshape(n_rows, 2)
+        if np.any(counts < 0) or np.any(counts.sum(axis=1) != n_trials.ravel()):
             raise DataError(f"The observations of {name!r} are not counts of its trials. Check the data.")
         return counts
 
-    totals = tuple(held.ravel().astype(int).tolist()) if said.records_are_public else None
+    totals = tuple(n_trials.ravel().astype(int).tolist()) if said.records_are_public else None
     return Outcomes(name, "trials", labels, tuple(range(n_rows)), logs, None, totals, None, read)
 
 

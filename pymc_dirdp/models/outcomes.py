@@ -136,8 +136,8 @@ class Inputs:
         at = compiled_plainly(values, model.replace_rvs_by_values(list(free)))
         points = []
         for _ in range(_POINTS):
-            moved = [start[value.name] + rng.normal(scale=0.5, size=np.shape(start[value.name])) for value in values]
-            points.append(at(*[np.asarray(one, dtype=v.type.dtype) for one, v in zip(moved, values, strict=True)]))
+            nearby = [start[value.name] + rng.normal(scale=0.5, size=np.shape(start[value.name])) for value in values]
+            points.append(at(*[np.asarray(one, dtype=v.type.dtype) for one, v in zip(nearby, values, strict=True)]))
         return cls({rv: rv.type(name=rv.name) for rv in free}, points)
 
     def replaced(self, variable: Node) -> Node:

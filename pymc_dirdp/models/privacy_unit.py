@@ -111,13 +111,13 @@ class Reading:
         """What two neighbouring data sets are, as a part of a sentence."""
         public = self.relation.records_are_public
         if self.stated.unit:
-            many, kept = f"all {self._records}", ", and so is how many records each holds"
+            many, sizes = f"all {self._records}", ", and so is how many records each holds"
             if self.stated.is_bounded:
-                many, kept = "all records", ""
+                many, sizes = "all records", ""
             elif self._total == 1:
                 many = "the record"
             if public:
-                return f"{many} of one {_called(self.stated)} replaced; how many of them there are is public{kept}"
+                return f"{many} of one {_called(self.stated)} replaced; how many of them there are is public{sizes}"
             return f"{many} of one {_called(self.stated)} appear or disappear; how many of them there are is private"
         if self.stated.counted is not None:
             return self._neighbours_counted

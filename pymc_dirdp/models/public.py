@@ -244,7 +244,7 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
         dims = set(observed.table.dims or ())
         labelled = any(unit and unit <= dims for unit in people) if stated.unit else private & dims
         # Where each of them has a row, that is refused by the name of the unit when its contribution is found.
-        if labelled and not (own and own <= {observed.axes[axis] for axis in observed.kept}):
+        if labelled and not (own and own <= {observed.axes[axis] for axis in observed.record_axes}):
             raise refusal("labels of people", observed.table.name, observed=observed.name)
     for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
         if any(node in lengths for node in ancestors(parameters(model.named_vars[name])[1])):

@@ -135,8 +135,8 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
         raise too_many(name, rows * cells, said)
     places = list(itertools.product(*(range(len(one.labels)) for one in outcomes)))
     chosen = [pt.broadcast_to(one.log_p, (rows, len(one.labels))) for one in outcomes]
-    log_p: Any = sum(logs[:, list(held)] for logs, held in zip(chosen, zip(*places, strict=True), strict=True))
-    labels = tuple(",".join(str(one.labels[k]) for one, k in zip(outcomes, held, strict=True)) for held in places)
+    log_p: Any = sum(logs[:, list(entries)] for logs, entries in zip(chosen, zip(*places, strict=True), strict=True))
+    labels = tuple(",".join(str(one.labels[k]) for one, k in zip(outcomes, entries, strict=True)) for entries in places)
 
     def together(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         found = [read(records) for read in each]
@@ -210,8 +210,8 @@ def _row_labels(tables: Mapping[Node, NDArray[Any]], rows: int) -> tuple[Any, ..
     for row in range(rows):
         parts = []
         for k, (array, table) in enumerate(tables.items()):
-            held = ", ".join(f"{float(one):.17g}" for one in np.ravel(table[row]))
-            parts.append(f"{array.name or f'x{k}'}={held if table[row].size == 1 else f'({held})'}")
+            entries = ", ".join(f"{float(one):.17g}" for one in np.ravel(table[row]))
+            parts.append(f"{array.name or f'x{k}'}={entries if table[row].size == 1 else f'({entries})'}")
         labels.append("; ".join(parts))
     return tuple(labels)
 
@@ -230,7 +230,7 @@ def _with_rows(
     The graph is built again from its inputs, so that the shapes of all nodes follow.
     """
     entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]), name=value.name)
-    memo: dict[Node, Node] = {array: pt.constant(held) for array, held in tables.items()}
+    memo: dict[Node, Node] = {array: pt.constant(entries) for array, entries in tables.items()}
     memo[value] = entry
     for dim in model.named_vars_to_dims.get(str(rv.name), ())[:1]:
         if dim is not None and dim in model.dim_lengths:
@@ -248,18 +248,18 @@ def _with_rows(
 def _rebuild(outputs: Sequence[Node], memo: dict[Node, Node], n: int | None, rows: int) -> None:
     """Put into `memo` what becomes of each node of a graph, given what becomes of some of its inputs."""
     for node in toposort(outputs):
-        held = [memo.get(one, one) for one in node.inputs]
+        entries = [memo.get(one, one) for one in node.inputs]
         if isinstance(node.op, Alloc | SpecifyShape):
-            held[1:] = [_length(old, new, n, rows) for old, new in zip(node.inputs[1:], held[1:], strict=True)]
-        if all(new is old for new, old in zip(held, node.inputs, strict=True)):
+            entries[1:] = [_length(old, new, n, rows) for old, new in zip(node.inputs[1:], entries[1:], strict=True)]
+        if all(new is old for new, old in zip(entries, node.inputs, strict=True)):
             continue
         if isinstance(node.op, OpFromGraph):
             # It keeps the shapes that it was made for, so its own graph takes its place.
-            inner = dict(zip(node.op.inner_inputs, held, strict=True))
+            inner = dict(zip(node.op.inner_inputs, entries, strict=True))
             _rebuild(node.op.inner_outputs, inner, n, rows)
             memo.update((old, inner[new]) for old, new in zip(node.outputs, node.op.inner_outputs, strict=True))
             continue
-        made: Any = node.op.make_node(*held)
+        made: Any = node.op.make_node(*entries)
         memo.update(zip(node.outputs, made.outputs, strict=True))
 
 
@@ -268,8 +268,8 @@ def _length(old: Node, new: Node, n: int | None, rows: int) -> Node:
     leaves = [node for node in ancestors([old]) if node.owner is None]
     if new is not old or not all(isinstance(node, Constant | SharedVariable) for node in leaves):
         return new
-    held = evaluate(old)
-    same = held.ndim == 0 and held.dtype.kind in "iu" and int(held) == n
+    entries = evaluate(old)
+    same = entries.ndim == 0 and entries.dtype.kind in "iu" and int(entries) == n
     return pt.constant(rows, dtype="int64") if same else old
 
 
@@ -353,7 +353,7 @@ def _check(
     # of a covariate does.
     met = [(np.arange(n) + shift) % total for shift in range(0, total, max(n, 1))]
     for places in [*met, *(np.full(n, row) for row in sorted({0, total - 1}))]:
-        made_up: dict[Node, Node] = {array: pt.constant(held[places]) for array, held in tables.items()}
+        made_up: dict[Node, Node] = {array: pt.constant(entries[places]) for array, entries in tables.items()}
         whole = graph_replace([log_p], made_up, strict=False)[0] if made_up else log_p
         for k, one in enumerate(support):
             every = np.broadcast_to(one, value.type.shape).astype(value.type.dtype)

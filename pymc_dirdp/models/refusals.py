@@ -189,8 +189,8 @@ REFUSALS = MappingProxyType(
             "Say with unit= that the entries of {axes} are the people; or give each record a code of its own.",
         ),
         "few records": Refusal(
-            "takes the rows of {held} records from one entry of {parent!r}, so {said} is too little",
-            "Say contribution={held} or more, or with unit= that the entries of {axes} are the people.",
+            "takes the rows of {records} records from one entry of {parent!r}, so {said} is too little",
+            "Say contribution={records} or more, or with unit= that the entries of {axes} are the people.",
         ),
         "steps": Refusal(
             "is a sequence along {axis}, which {said} names: each entry is in several records",

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
-from pymc_dirdp.models.ambiguous_unit import held_by_one, question
+from pymc_dirdp.models.ambiguous_unit import question, records_of_one
 from pymc_dirdp.models.blocks import overlapping
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.observation import Observation, observation
@@ -167,8 +167,8 @@ def _refuse_many(
         if axes and works(replace(stated, unit=tuple(axes), contribution=None)):
             ways.append(f"say with unit={as_code(axes[0])} that its entries are the people")
         public = relation.records_are_public and not stated.is_bounded
-        held = sum(held_by_one(observed, public) for observed in sharing)
-        bound = f"contribution={max(held, len(names))} (or your bound) that one person holds so many records in it."
+        records = sum(records_of_one(observed, public) for observed in sharing)
+        bound = f"contribution={max(records, len(names))} (or your bound) that one person holds so many records in it."
         ways.append(f"or with {bound}")
         raise refusal("used twice", name, first=names[0], second=names[1], ways=", ".join(ways))
 
@@ -177,11 +177,11 @@ def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
     """Refuse a bound on a person's records below the number of records whose row one entry of the codes decides."""
     for observed in together:
         for name, axes in observed.followed:
-            held = math.prod(n for axis, n in enumerate(observed.lengths) if axis not in axes)
-            if held > contribution:
+            records = math.prod(n for axis, n in enumerate(observed.lengths) if axis not in axes)
+            if records > contribution:
                 entries = " x ".join(axis_text(observed.axes[axis]) for axis in axes)
                 said = f"contribution={contribution}"
-                raise refusal("few records", observed.name, held=held, parent=name, said=said, axes=entries)
+                raise refusal("few records", observed.name, records=records, parent=name, said=said, axes=entries)
 
 
 def _single_records(together: Sequence[Observation], stated: Stated, relation: Adjacency) -> dict[str, Contribution]:

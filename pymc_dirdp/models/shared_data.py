@@ -63,10 +63,10 @@ def _slices(array: Node) -> list[str]:
     if not isinstance(array.owner.op, Subtensor) or array.owner.inputs[0].owner is not None:
         return [f"several steps, the last of which is {array.owner.op}"]
     entries = get_idx_list(array.owner.inputs, array.owner.op.idx_list)
-    kept = [repr(entry) for entry in entries if isinstance(entry, slice)]
-    while kept and kept[-1] == repr(slice(None)):
-        kept.pop()
-    return kept
+    slices = [repr(entry) for entry in entries if isinstance(entry, slice)]
+    while slices and slices[-1] == repr(slice(None)):
+        slices.pop()
+    return slices
 
 
 def _is_ahead(ahead: NDArray[Any], behind: NDArray[Any], step: int, least: int) -> bool:

@@ -1,7 +1,7 @@
 """Reads a formula over released variables as an index map: each entry is one of their cells, or it is refused.
 
 The rules are those of arithmetic that hold at every value of the variables: what is taken out of a table, put together,
-moved, taken from 1, or divided by a sum that is 1, is still a share. Everything else is `UnreadableError`.
+reordered, taken from 1, or divided by a sum that is 1, is still a share. Everything else is `UnreadableError`.
 """
 
 from collections.abc import Callable, Mapping
@@ -115,7 +115,7 @@ class _Reader:
             raise UnreadableError(f"is {formula(node)} of shares, which is no share")
         return rule(self, node)
 
-    # Entries taken, moved and put together
+    # Entries taken, reordered and joined
 
     def copied(self, node: Node) -> _Value:
         return self.read(node.owner.inputs[0])
@@ -130,7 +130,7 @@ class _Reader:
         if isinstance(value, _Number):
             return value
         axes = {old: new for new, old in enumerate(op.new_order) if old != "x"}
-        return replace(value, map=value.map.moved(axes, len(op.new_order)))
+        return replace(value, map=value.map.renumbered(axes, len(op.new_order)))
 
     def reshaped(self, node: Node) -> _Value:
         source, shape = node.owner.inputs
@@ -148,13 +148,13 @@ class _Reader:
             return value
         # A tensor repeats itself along axes that nothing follows, so only the number of axes is new.
         source, added = node.owner.inputs[0], node.type.ndim - value.map.ndim
-        moved = value.map.moved({axis: axis + added for axis in range(source.type.ndim)}, node.type.ndim)
+        renumbered = value.map.renumbered({axis: axis + added for axis in range(source.type.ndim)}, node.type.ndim)
         single = [axis + added for axis, length in enumerate(source.type.shape) if length == 1]
         for axis in single:
-            if (place := moved.place(axis)) is not None:
-                kept = tuple(one for k, one in enumerate(moved.axes) if k != place)
-                moved = CellMap(np.take(moved.cells, 0, axis=place), kept, moved.ndim)
-        return replace(value, map=moved)
+            if (place := renumbered.place(axis)) is not None:
+                other_axes = tuple(one for k, one in enumerate(renumbered.axes) if k != place)
+                renumbered = CellMap(np.take(renumbered.cells, 0, axis=place), other_axes, renumbered.ndim)
+        return replace(value, map=renumbered)
 
     def taken(self, node: Node) -> _Value:
         source, *_ = node.owner.inputs

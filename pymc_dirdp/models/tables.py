@@ -90,18 +90,18 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
     for rv, likelihoods in followers.items():
         if not likelihoods:
             raise refusal("no child", rv.name)
-    held = [
+    occupied = [
         _integrated_table(rv, integrated[rv], model, public_prior)
         if rv in integrated
         else _table(rv, families[rv], followers[rv], model)
         for rv in model.named_vars.values()
         if rv in integrated or rv in families
     ]
-    if not held:
+    if not occupied:
         raise refusal("nothing", model.name or "model")
-    if all(table.n_categories == 1 for table in held):
-        raise refusal("one category", held[0].name)
-    return tuple(held)
+    if all(table.n_categories == 1 for table in occupied):
+        raise refusal("one category", occupied[0].name)
+    return tuple(occupied)
 
 
 def root_model(model: pm.Model | None) -> pm.Model:

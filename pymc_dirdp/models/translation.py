@@ -210,9 +210,9 @@ class _Steps:
         place = self.add(name, arguments, parameters)
         if self.values[place].dtype != dtype and dtype.startswith("float"):
             # PyTensor computes small integers as doubles at once, and NumPy computes them as floats of few digits.
-            kept = 1 if name == "where" else 0
-            casts = [self.cast(one, dtype) for one in arguments[kept:]]
-            place = self.add(name, [*arguments[:kept], *casts], parameters)
+            unchanged = 1 if name == "where" else 0
+            casts = [self.cast(one, dtype) for one in arguments[unchanged:]]
+            place = self.add(name, [*arguments[:unchanged], *casts], parameters)
         return self.cast(place, dtype)
 
     def _translate(self, output: Node) -> int:

@@ -153,8 +153,8 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
         )
     outside = [axis for axis in range(len(observed.lengths)) if axis not in people]
     if (most := stated.contribution) is not None:
-        held = math.prod(observed.lengths[axis] for axis in outside)
-        if observed.trials is None and held > most:
+        n_records = math.prod(observed.lengths[axis] for axis in outside)
+        if observed.trials is None and n_records > most:
             raise ArgumentError(
                 f"contribution={most} is less than what {observed.name!r} says: each entry of "
                 f"{stated.unit_text} holds more records by its shape. Raise it."

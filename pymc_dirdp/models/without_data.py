@@ -108,9 +108,9 @@ def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collectio
                 )
 
 
-def without_data(model: pm.Model, free: Sequence[Node], kept: Sequence[Node]) -> pm.Model:
+def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]) -> pm.Model:
     """A model with copies of the free variables and of some Deterministics: same names, dims, labels and transforms."""
-    outputs = [*free, *kept]
+    outputs = [*free, *formulas]
     memo: dict[Any, Any] = {}
     for node in [*find_rng_nodes(outputs), *ancestors(outputs)]:
         if isinstance(node, SharedVariable) and node not in memo:
@@ -132,7 +132,7 @@ def without_data(model: pm.Model, free: Sequence[Node], kept: Sequence[Node]) ->
         start = model.rvs_to_initial_values.get(variable)
         copy.set_initval(rv, None if isinstance(start, TensorVariable) else start)
         copy.add_named_variable(rv, dims=model.named_vars_to_dims.get(str(variable.name)))
-    for variable in kept:
+    for variable in formulas:
         one = memo[variable]
         one.name = variable.name
         copy.deterministics.append(one)
@@ -144,14 +144,14 @@ def public_deterministics(
     model: pm.Model, free: Sequence[Node], records: Collection[int], dims: Collection[str]
 ) -> list[Node]:
     """The Deterministics that are functions of free variables and of single numbers, none of which tells of records."""
-    kept, lengths = [], list(model.dim_lengths.values())
+    formulas, lengths = [], list(model.dim_lengths.values())
     for one in model.deterministics:
         if any(dim in dims for dim in model.named_vars_to_dims.get(str(one.name), ()) if dim is not None):
             continue
         graph = list(ancestors([one], blockers=list(free)))
         if all(_is_harmless(node, records, lengths) for node in graph if node not in free):
-            kept.append(one)
-    return kept
+            formulas.append(one)
+    return formulas
 
 
 def _is_harmless(node: Node, records: Collection[int], lengths: Collection[Node]) -> bool:
@@ -193,9 +193,9 @@ def check_nothing_left(
     """
     hidden = {length for length in records if length not in public and length > 1}
     lengths = {len(labels) for labels in model.coords.values() if labels is not None}
-    held = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
+    variables = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
     memory = [_memory(node) for node in secret]
-    for node in ancestors(held):
+    for node in ancestors(variables):
         if not _stored(node) or any(node is one for one in own):
             continue
         lengths |= set(stored_shape(node))

@@ -143,7 +143,8 @@ def choose_structure(
     pairs = list(itertools.combinations(mechanism.variables, 2))
     families = [[names[i] for i in axes] for axes in (*((i,) for i in mechanism.variables), *pairs)]
     tables = sealed.read(
-        lambda held: count_families(held, families, labels, otherwise={}, bound=bound, times=counts), terms["entry"]
+        lambda records: count_families(records, families, labels, otherwise={}, bound=bound, times=counts),
+        terms["entry"],
     )
     alone = len(mechanism.variables)
     by_pair = dict(zip(pairs, tables[alone:], strict=True))

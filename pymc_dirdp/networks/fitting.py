@@ -9,9 +9,9 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
+from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_fit import MOST_ROUNDS, fit_jointly, fit_tables
-from pymc_dirdp.inference.network_margins import EliminationError
+from pymc_dirdp.inference.network_marginals import EliminationError
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.noisy_marginals import network_of

@@ -173,7 +173,7 @@ def _first_above[Real: (float, Array)](x: Real, *branches: tuple[float, Callable
 
 # The Gamma distribution above a floor, and below a ceiling if there is one: masses and log moments.
 #
-# `TG(a; floor, ceiling)` has the density `g**(a - 1) exp(-g) / Z(a)` on `[floor, ceiling)`. Write `c` for `a`, moved
+# `TG(a; floor, ceiling)` has the density `g**(a - 1) exp(-g) / Z(a)` on `[floor, ceiling)`. Write `c` for `a`, shifted
 # into that interval, and `u = log(g / c)`. The distribution of u has the log-concave density `exp(-h(u)) / I(a)`, where
 #
 #     h(u) = (c - a) u + c (exp(u) - 1 - u) >= 0,        log Z(a) = a log c - c + log I(a).
@@ -232,8 +232,8 @@ def log_mass_change(a: ArrayLike, step: ArrayLike, floor: ArrayLike, ceiling: Ar
     exponent = np.where(small[..., None], step[..., None] * u, 0.0)
     near = step * np.log(c) + np.log1p((weights * np.expm1(exponent)).sum(axis=-1) / mass)
     # In this order the mode moves by exactly `step` if it is inside both times.
-    moved = np.clip(step + (a - c), 0.0, ceiling - c)
-    far = step * np.log(other) + _moved(a, c, other, moved) + np.log(other_mass / mass)
+    shift = np.clip(step + (a - c), 0.0, ceiling - c)
+    far = step * np.log(other) + _shift_integral(a, c, other, shift) + np.log(other_mass / mass)
     return np.asarray(np.where(small, near, far))
 
 
@@ -257,7 +257,7 @@ def _average(values: Array, weights: Array) -> Array:
     return np.asarray((values * weights).sum(axis=-1) / weights.sum(axis=-1))
 
 
-def _moved(a: Array, c: Array, other: Array, by: Array) -> Array:
+def _shift_integral(a: Array, c: Array, other: Array, by: Array) -> Array:
     """`a log(other) - other` less `a log c - c`, where `other` is `c + by`."""
     x = by / c
     # Far below c the digits of `1 + x` are not those of `other / c`.

@@ -23,7 +23,7 @@ __all__ = [
     "round_up",
     "safe_root",
     "sign_changes",
-    "with_margin",
+    "with_slack",
 ]
 
 # Doubles on the safe side of exact numbers, and short numbers on the safe side of doubles.
@@ -84,7 +84,7 @@ def floor_to_digits(value: float, digits: int = 6) -> float:
 
 
 # This relative slack of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
-_MARGIN = 2.0**-34
+_SLACK = 2.0**-34
 # A step of Newton's that ends on the near side of a root closes no range, so each aims by this share of the wanted
 # width beyond it. Where so many steps did not close a range, it is halved.
 _BEYOND, _NEWTON_STEPS = 0.45, 12
@@ -136,9 +136,9 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
     return x
 
 
-def with_margin(x: float, excess: Callable[[float], float]) -> float:
+def with_slack(x: float, excess: Callable[[float], float]) -> float:
     """A little less than `x`, if the guarantee holds there too, so that rounding elsewhere does not break it."""
-    lower = x * (1 - _MARGIN)
+    lower = x * (1 - _SLACK)
     return lower if excess(lower) <= 0 else x
 
 
@@ -202,8 +202,8 @@ def last_safe(
 
 
 def largest_safe(excess: Callable[[float], float], **search: Any) -> float:
-    """The result of :func:`last_safe`, less what :func:`with_margin` takes off."""
-    return with_margin(last_safe(excess, **search), excess)
+    """The result of :func:`last_safe`, less what :func:`with_slack` takes off."""
+    return with_slack(last_safe(excess, **search), excess)
 
 
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:

@@ -138,8 +138,8 @@ class AffinityRows:
 
     def _between(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> Array:
         bulk = _bulk(self._values[i], self._values[j], self._points[i + j])
-        kept = (self._remainders[2 * i] + self._remainders[2 * j]) / 2 - self._remainders[i + j]
-        loss: Array = np.maximum(bulk + kept, 0.0)
+        remainder = (self._remainders[2 * i] + self._remainders[2 * j]) / 2 - self._remainders[i + j]
+        loss: Array = np.maximum(bulk + remainder, 0.0)
         return loss
 
     def _reach(self, rows: NDArray[np.intp], end: int) -> NDArray[np.intp]:
@@ -190,8 +190,8 @@ def smooth_sensitivities(prior: Array, counts: Integers, smoothness: float) -> A
     """
     if len(prior) == 2:
         return _smooth_of_two(prior, int(counts[0].sum()), smoothness)[counts[:, 0]]
-    held = np.arange(counts.max() + 1)
-    steps = [affinity_loss(value + held, value + held + 1) for value in prior.tolist()]
+    numbers = np.arange(counts.max() + 1)
+    steps = [affinity_loss(value + numbers, value + numbers + 1) for value in prior.tolist()]
     return np.array([1 / _least_inverse(steps, row, smoothness) for row in counts.tolist()])
 
 
@@ -221,11 +221,11 @@ def _least_inverse(steps: list[Array], counts: list[int], smoothness: float) -> 
     reach = int(best / smoothness) + 1
     for i, j in itertools.permutations(range(len(counts)), 2):
         lost_i = np.arange(min(counts[i], reach) + 1)[:, None]
-        kept_j = max(counts[j], 1)
-        lost_j = np.arange(min(kept_j - 1, reach) + 1)
-        moved = np.maximum(lost_i + lost_j, int(counts[j] == 0))
-        length = distance_of(steps[i][counts[i] - lost_i] + steps[j][kept_j - lost_j - 1])
-        best = min(best, float(np.min(1 / length + smoothness * moved)))
+        left_j = max(counts[j], 1)
+        lost_j = np.arange(min(left_j - 1, reach) + 1)
+        change = np.maximum(lost_i + lost_j, int(counts[j] == 0))
+        length = distance_of(steps[i][counts[i] - lost_i] + steps[j][left_j - lost_j - 1])
+        best = min(best, float(np.min(1 / length + smoothness * change)))
     return best
 
 
@@ -237,7 +237,7 @@ def _two_cells(n_records: int) -> Integers:
 # All posteriors that some data set of n records has: what P4's mechanisms choose from.
 
 
-# So many vectors of counts, and so many counts in all, are still listed and held in memory.
+# So many vectors of counts, and so many counts in all, are still listed in memory.
 _MOST_LISTED, _MOST_COUNTS = 5_000_000, 20_000_000
 
 
@@ -331,11 +331,11 @@ class Candidates:
             # A move from the first cell leads into the layer before; one between two others is listed in one order.
             for left in (cell for cell, count in enumerate(row) if count):
                 for joined in range(left + 1, len(row)):
-                    moved = row.copy()
-                    moved[left] -= 1
-                    moved[joined] += 1
+                    other = row.copy()
+                    other[left] -= 1
+                    other[joined] += 1
                     first.append(i)
-                    second.append(ranks[tuple(moved)])
+                    second.append(ranks[tuple(other)])
         return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
 
 
@@ -343,7 +343,7 @@ class Candidates:
 
 
 # Every pair of neighbours is compared on every candidate. The first number is 2.6e8 numbers for two categories, some
-# seconds; the second is a minute. So many numbers are held at once.
+# seconds; the second is a minute. So many numbers are in memory at once.
 _MOST_COMPARED, _MOST_NUMBERS, _AT_ONCE = 16_000, 4_000_000_000, 20_000_000
 # A pair of neighbours that binds again after its own root was taken binds by rounding.
 _ROUNDING = 1e-13

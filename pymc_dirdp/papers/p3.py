@@ -92,13 +92,13 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | Non
     z: Complex = np.asarray(k * (along + 1j * t), dtype=np.complex128)
     slope = k * (1 / np.tan(t) - t / np.sin(t) ** 2 + 1j)
     # The logarithm of prod (1 - P_i), where P_i is the regularised lower incomplete gamma function at gamma z.
-    kept = np.zeros_like(z)
+    exponent = np.zeros_like(z)
     for entry, many in zip(inputs, multiplicity, strict=True):
-        kept += many * _log_upper(k * entry, gamma * z)
+        exponent += many * _log_upper(k * entry, gamma * z)
     # exp(z) z**-k Gamma(k), whose phase is 0 all along the path.
     log_kernel = k * (along - 1 - stretch) + _above_stirling(k) - math.log(k)
-    huge = kept.real > _HUGE
-    missed = np.where(huge, np.exp(log_kernel + kept), np.exp(log_kernel) * expm1(np.where(huge, 0, kept)))
+    huge = exponent.real > _HUGE
+    missed = np.where(huge, np.exp(log_kernel + exponent), np.exp(log_kernel) * expm1(np.where(huge, 0, exponent)))
     return -float(np.sum((missed * slope).imag) / nodes)
 
 

@@ -34,7 +34,7 @@ __all__ = [
 # Sensitivities of two cells are listed, up to so many; so are the steps of more cells.
 _MOST_LISTED = 10_000_000
 # All pairs of numbers of records that two cells lose are listed, up to so many in each: 9e6 pairs.
-_MOST_MOVED = 3_000
+_FARTHEST = 3_000
 
 
 def p4_local_sensitivity(counts: ArrayLike, *, prior: ArrayLike) -> float:
@@ -113,7 +113,7 @@ def p4_smooth_sensitivity(counts: ArrayLike, *, prior: ArrayLike, smoothness: fl
     local = float(local_sensitivities(parameters, whole[None])[0])
     # A data set that differs in more records than this does not decide.
     reach = min(float(whole.max()), 1 / (local * gamma))
-    if len(parameters) > 2 and reach > _MOST_MOVED:
+    if len(parameters) > 2 and reach > _FARTHEST:
         raise UnattainableError(
             "With three or more categories, this many records and this smoothness, too many data sets have to be "
             "looked at. Raise the smoothness."

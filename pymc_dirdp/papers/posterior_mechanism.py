@@ -17,7 +17,7 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
-from pymc_dirdp.mechanisms.table import TableMechanism, moved
+from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_distance, number_of_tables
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
@@ -290,4 +290,4 @@ class WholePosterior(ReleasedCounts, TableMechanism):
         for counts in data.astype(np.float64):
             for a, b in itertools.permutations(range(d), 2):
                 if counts[a] >= records:
-                    yield moved(counts - records * np.eye(d)[a], [(a, b)], records, self.adjacency)
+                    yield worst_neighbours(counts - records * np.eye(d)[a], [(a, b)], records, self.adjacency)

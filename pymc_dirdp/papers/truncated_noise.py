@@ -80,7 +80,7 @@ class TruncatedCell:
 
 
 _NOISES = ("geometric", "laplace")
-_TOTALS = ("kept", "printed")
+_TOTALS = ("fixed", "printed")
 # With more outcomes the distribution of a table is not listed; releases need no list.
 _MOST_LISTED = 5_000_000
 # With more outcomes an audit does not list the distribution of each alternative.
@@ -104,8 +104,8 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         used.
     noise_kind : {"geometric", "laplace"}, default "geometric"
         `"geometric"`: `P[G = g]` proportional to `exp(-|g| / scale)`. `"laplace"`: Laplace noise rounded down (P4).
-    total : {"kept", "printed"}, default "kept"
-        `"kept"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
+    total : {"fixed", "printed"}, default "fixed"
+        `"fixed"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
         (P4, section 7.2.2). `"printed"`: as P4, section 4.1 has it; the total may be larger (ERRATA P4.11).
     adjacency : {"replace-one"}
         Nothing else leaves the number of records public.
@@ -154,7 +154,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     scale: float
     _: KW_ONLY
     noise_kind: str = "geometric"
-    total: str = "kept"
+    total: str = "fixed"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,7 +172,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         adjacency: str = "replace-one",
         contribution: Contribution | int = 1,
         noise_kind: str = "geometric",
-        total: str = "kept",
+        total: str = "fixed",
     ) -> Self:
         """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
         facts: dict[str, Any] = {
@@ -293,7 +293,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     def _full(self, released: Integers) -> Integers:
         """The place of the first cell that took at most what was left; the last place if there is none before it."""
         before = released[..., :-1]
-        at_total = np.cumsum(before, axis=-1) >= (self.n_records if self.total == "kept" else np.inf)
+        at_total = np.cumsum(before, axis=-1) >= (self.n_records if self.total == "fixed" else np.inf)
         return np.where(at_total.any(axis=-1), at_total.argmax(axis=-1), before.shape[-1])
 
     def _log_factors(self, counts: Array, z: Integers, places: Integers, full: Integers) -> Array:
@@ -305,7 +305,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     @override
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
         # As printed, the counts may add up to more.
-        return super().published_totals(output if self.total == "kept" else np.array([self.n_records]))
+        return super().published_totals(output if self.total == "fixed" else np.array([self.n_records]))
 
     @override
     def _released_table(self, output: Array) -> Integers:
@@ -321,7 +321,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         """The noisy cells truncated, and the last cell. Shape (m, d - 1) to (m, d)."""
         n = self.n_records
         cells = np.clip(noisy, 0, n)
-        if self.total == "kept":
+        if self.total == "fixed":
             cells = np.diff(np.minimum(np.cumsum(cells, axis=1), n), axis=1, prepend=0)
         return np.column_stack([cells, np.maximum(n - cells.sum(axis=1), 0)])
 

@@ -373,7 +373,7 @@ def calibrate_dirichlet(
     Guarantee.checked(guarantee=guarantee)
     if strategy == "algorithm-1":
         return _algorithm_1(guarantee, parameters.shape, **shared)
-    # Without a record that may move nothing can be told apart, and there is nothing to calibrate by.
+    # Without a record that may change all outputs are equally likely, and there is nothing to calibrate by.
     if (
         public_totals
         and n_records

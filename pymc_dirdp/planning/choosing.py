@@ -22,7 +22,7 @@ from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate_dirichlet
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.floored import calibrate_floored
-from pymc_dirdp.planning.margins import Axes, Protected, measured, refuse_unlike_network
+from pymc_dirdp.planning.measured_marginals import Axes, Protected, measured, refuse_unlike_network
 from pymc_dirdp.planning.options import MechanismOptions
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -66,7 +66,7 @@ class Choice:
         """The mechanism with the least error."""
         return self.expected_kl[0][0]
 
-    def margin(self, kind: str) -> float:
+    def advantage(self, kind: str) -> float:
         """The error of `kind` over that of the best; `inf` if it cannot keep the guarantee."""
         return dict(self.expected_kl).get(kind, math.inf) / max(self.expected_kl[0][1], 1e-300)
 
@@ -489,7 +489,7 @@ class _Plans:
         """The plan with the least error that was found."""
         for facts in self._tables.values():
             _refuse_without_records(facts.n_records)
-        # Continuous noise cannot be drawn exactly, and is never chosen. On ties, the first kind is kept.
+        # Continuous noise cannot be drawn exactly, and is never chosen. On ties, the first kind is chosen.
         noisy = noises(exact=True, public_totals=self._terms.public_totals)
         others = () if self._classifies else ("dirichlet", *noisy)
         uniform = self.uniform((*self._marginals, *others))

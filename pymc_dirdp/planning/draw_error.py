@@ -244,7 +244,7 @@ def _crossing(slope: Callable[[float], float], first: float, *, below: bool) -> 
     return float(brentq(slope, low, high, xtol=1e-9 * min(abs(low), abs(high)), rtol=1e-9))
 
 
-# How far the shares of a draw are from the true ones, and the smallest share that is told from none.
+# How far the shares of a draw are from the true ones, and the smallest share that is detected.
 
 
 # At so many totals a row is looked at, where the records divide among several rows.

@@ -228,8 +228,8 @@ def simulated_kl(mechanism: Mechanism, prior: Array, data: Integers) -> Expected
     private = mechanism.private_posteriors(data, np.random.default_rng(20261122))
     if private is None:
         # The distribution of such a draw is not Dirichlet, and no divergence of posteriors is known.
-        held = bool(np.any(data))
-        return ExpectedKL(math.nan, simulated_draw_kl(mechanism, data) if held else math.nan)
+        has_data = bool(np.any(data))
+        return ExpectedKL(math.nan, simulated_draw_kl(mechanism, data) if has_data else math.nan)
     posterior = dirichlet_kl_rows(data + prior, private)
     sizes = data.sum(axis=-1, keepdims=True)
     p = data / np.where(sizes > 0, sizes, 1)
@@ -269,7 +269,7 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
         # Every share is 1, before and after.
         return ExpectedKL(0.0, 0.0 if n_records else math.nan)
     drawn = mechanism.tempered
-    # What depends on the prior alone is kept, because a frontier asks for many mechanisms.
+    # What depends on the prior alone is cached, because a frontier asks for many mechanisms.
     key = prior.shape, prior.tobytes(), n_records
     if drawn is None:
         return simulated_kl(mechanism, prior, _predicted(*key))

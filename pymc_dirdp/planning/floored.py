@@ -14,7 +14,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
-from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root, with_margin
+from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root, with_slack
 from pymc_dirdp.planning.expected_kl import draw_kl, predicted_data
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves, largest_variance
@@ -129,7 +129,7 @@ def calibrate_floored(
     data = predicted_data(parameters, sum(numbers), max(_CELLS // parameters.size, _FEWEST))
 
     def trial(loss: float, some: Integers, floor: float) -> _Trial:
-        # The largest divergence of order 1 for a small r hardly depends on the floor where a guarantee is kept.
+        # The largest divergence of order 1 for a small r hardly depends on the floor where a guarantee holds.
         r = min(math.sqrt(loss / largest_variance(floor)[1]), STEPS[1])
         return _best_shift(FlooredDirichletMechanism(alpha, r, floor, **facts), some)
 
@@ -244,4 +244,4 @@ def largest_floored_r(
             f"The guarantee is so tight that a record would count less than {STEPS[0]:g}, and floored draws are not "
             "computed for that. State another guarantee, or use mechanism='geometric'."
         )
-    return safe if math.isinf(unsafe) else with_margin(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_RTOL), excess)
+    return safe if math.isinf(unsafe) else with_slack(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_RTOL), excess)

@@ -286,7 +286,7 @@ def least_records(
     high = rows
     while (reached := error(high)) > kl:
         high *= 2
-        # Whether a guarantee can be kept at all does not depend on the number of records.
+        # Whether a guarantee is attainable at all does not depend on the number of records.
         if high > _MOST_RECORDS or math.isinf(reached):
             raise UnattainableError(
                 f"An expected KL of {kl:g} nats is out of reach at {guarantee} with "

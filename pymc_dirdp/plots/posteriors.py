@@ -331,9 +331,9 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
         raise ArgumentError(f"Expected one to {len(COLOURS)} readings, got {len(coverage)}.")
     ax = axes_or_new(ax, figsize=(4.2, 4.0))
     ax.plot([0, 1], [0, 1], color="0.75", linewidth=1, zorder=1)
-    for i, (label, held) in enumerate(coverage.items()):
+    for i, (label, rates) in enumerate(coverage.items()):
         ax.plot(
-            list(held), list(held.values()), DASHES[i], color=COLOURS[i], marker=MARKERS[i], markersize=5, label=label
+            list(rates), list(rates.values()), DASHES[i], color=COLOURS[i], marker=MARKERS[i], markersize=5, label=label
         )
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set(xlabel="probability of the interval", ylabel="share of truths within it")

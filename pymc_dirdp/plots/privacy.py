@@ -249,13 +249,13 @@ def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
     """
     ax = axes_or_new(ax, figsize=(5.5, 3.6))
     for place, (mechanism, errors) in enumerate(frontier.expected_kl.items()):
-        kept = [(x, y) for x, y in zip(frontier.amounts, errors, strict=True) if math.isfinite(y) and y > 0]
+        points = [(x, y) for x, y in zip(frontier.amounts, errors, strict=True) if math.isfinite(y) and y > 0]
         style = place % len(COLOURS)
         # The choice of the best lies upon other lines: draw it broad and pale below them.
         look: dict[str, Any] = {"color": COLOURS[style], "linestyle": DASHES[style], "marker": MARKERS[style]}
         if mechanism == "auto":
             look |= {"linewidth": 6, "alpha": 0.25, "marker": "", "zorder": 1}
-        ax.plot([x for x, _ in kept], [y for _, y in kept], label=mechanism, markersize=4, **look)
+        ax.plot([x for x, _ in points], [y for _, y in points], label=mechanism, markersize=4, **look)
     first = frontier.guarantees[0]
     ax.set(
         xscale="log",
@@ -366,7 +366,7 @@ def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, 
         low, median, high = np.quantile(one.regret, [0.05, 0.5, 0.95], axis=0)
         ax.fill_between(one.checkpoints, low, high, color=colour, alpha=0.15, linewidth=0)
         if len(several) > 1:
-            # Bands that lie upon each other can be told apart by their ends alone.
+            # Bands that lie upon each other differ at their ends alone.
             ends = np.column_stack([low, high])
             ax.plot(one.checkpoints, ends, color=colour, linestyle=dash, linewidth=0.7, alpha=0.7, label="_band")
         ax.plot(one.checkpoints, median, color=colour, linestyle=dash, label=_label(one, several))

@@ -137,7 +137,7 @@ _LARGEST_TILT = 1e200
 class ErasedResponse(PrivacyCurves):
     """An answer that is true, false, or erased with loss 0, after several steps and in several independent blocks.
 
-    In one step the answer is true with probability `kept` and loss `u`, false with probability `kept * exp(-u)` and
+    In one step the answer is true with probability `truth` and loss `u`, false with probability `truth * exp(-u)` and
     loss `-u`, and else erased. After `steps` steps, two data sets are at either end of a chain of data sets of which
     any two that follow each other have such distributions, or less different ones.
 
@@ -145,7 +145,7 @@ class ErasedResponse(PrivacyCurves):
     ----------
     u : float
         The loss of a true answer, positive.
-    kept : float
+    truth : float
         The probability of a true answer; 1 / (1 + exp(-u)) leaves nothing to be erased.
     steps : int
         At least 1.
@@ -174,7 +174,7 @@ class ErasedResponse(PrivacyCurves):
     """
 
     u: float
-    kept: float
+    truth: float
     steps: int = 1
     blocks: int = 1
     largest: float = math.inf
@@ -193,7 +193,7 @@ class ErasedResponse(PrivacyCurves):
 
     @override
     def _rho(self, omega: float) -> float:
-        if self.steps == 1 and self.kept >= (1 + math.exp(-self.u / 2)) ** -2:
+        if self.steps == 1 and self.truth >= (1 + math.exp(-self.u / 2)) ** -2:
             # The divergence over its order falls with the order (Theory, Theorem 7).
             return self._renyi(1.0)
         return self.blocks * rho_from_above(self._block_renyi, omega) * _ERASED_RESPONSE_UP
@@ -240,12 +240,12 @@ class ErasedResponse(PrivacyCurves):
     @cached_property
     def _positive(self) -> tuple[NDArray[np.int64], Array]:
         """The positive losses of one block, in units of u, in rising order, and their probabilities."""
-        kept = min(self.kept * _RAISED, 1.0)
+        truth = min(self.truth * _RAISED, 1.0)
         if self.steps == 1:
-            return np.array([1]), np.array([kept])
+            return np.array([1]), np.array([truth])
         number = min(self.steps, _MOST_STEPS)
         size, larger = divmod(self.steps, number)
-        return _chained(self.u, kept, [size + 1] * larger + [size] * (number - larger))
+        return _chained(self.u, truth, [size + 1] * larger + [size] * (number - larger))
 
     @cached_property
     def _whole(self) -> tuple[Array, Array]:
@@ -264,20 +264,20 @@ class ErasedResponse(PrivacyCurves):
         return np.nextafter(positive * self.u, math.inf), distribution[most * self.blocks + 1 :] + _TINY
 
 
-def erased_responses(u: float, kept: float, steps: int, blocks: int, largest: float) -> PrivacyCurves:
+def erased_responses(u: float, truth: float, steps: int, blocks: int, largest: float) -> PrivacyCurves:
     """The curves of several blocks; a composition where their loss takes too many values to be listed."""
     if blocks == 1 or blocks * steps <= _MOST_VALUES:
-        return ErasedResponse(u, kept, steps, blocks, largest)
-    return Composition(((ErasedResponse(u, kept, steps), blocks),))
+        return ErasedResponse(u, truth, steps, blocks, largest)
+    return Composition(((ErasedResponse(u, truth, steps), blocks),))
 
 
-def _chained(u: float, kept: float, sizes: list[int]) -> tuple[NDArray[np.int64], Array]:
+def _chained(u: float, truth: float, sizes: list[int]) -> tuple[NDArray[np.int64], Array]:
     """Positive losses, in units of u, of a chain that takes so many steps at a time, and their probabilities.
 
     The largest power is a chain of increasing piecewise linear functions. Their kinks are traced back to the level
     where the chain starts; between two of those levels the slope is constant, and its logarithm is the loss.
     """
-    more = kept * -math.expm1(-u)
+    more = truth * -math.expm1(-u)
     levels = np.empty(0)
     for size in reversed(sizes):
         down, add = math.exp(-min(size * u, _STEEPEST)), size * more
@@ -496,14 +496,14 @@ class LeastOf(PrivacyCurves):
 def _convex(step: float, deltas: Array) -> Array:
     """The largest function below these points that is convex in `exp(epsilon)`, as every true curve is."""
     epsilons = (step * np.arange(len(deltas))).tolist()
-    kept: list[int] = []
+    hull: list[int] = []
     for i, delta in enumerate(deltas.tolist()):
-        while len(kept) > 1 and deltas[kept[-1]] >= _chord(epsilons, deltas, kept[-2], kept[-1], i, delta):
-            kept.pop()
-        kept.append(i)
+        while len(hull) > 1 and deltas[hull[-1]] >= _chord(epsilons, deltas, hull[-2], hull[-1], i, delta):
+            hull.pop()
+        hull.append(i)
     places = np.arange(len(deltas))
-    left = np.clip(np.searchsorted(kept, places, side="right") - 1, 0, len(kept) - 2)
-    first, last = np.array(kept)[left], np.array(kept)[left + 1]
+    left = np.clip(np.searchsorted(hull, places, side="right") - 1, 0, len(hull) - 2)
+    first, last = np.array(hull)[left], np.array(hull)[left + 1]
     share = np.exp(step * (places - last)) * np.expm1(step * (first - places)) / np.expm1(step * (first - last))
     return np.asarray(deltas[first] + (deltas[last] - deltas[first]) * share)
 

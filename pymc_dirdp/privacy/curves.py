@@ -146,7 +146,7 @@ class PrivacyCurves(abc.ABC):
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
-        return Guarantee.checked(guarantee=guarantee).kept_by(self)
+        return Guarantee.checked(guarantee=guarantee).holds_for(self)
 
     def loss(self, guarantee: Guarantee) -> tuple[float, float]:
         """The loss in the guarantee's own measure, and the largest loss that it allows."""

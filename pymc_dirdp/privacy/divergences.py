@@ -118,7 +118,7 @@ _LARGEST_EXPONENT = 600.0
 _SMOOTH, _FALL = 0.5, 2.0
 # More panels of one step would not be quicker than integrals that are taken one by one.
 _MOST_PANELS = 64
-# So many numbers are held at a time.
+# So many numbers are in memory at a time.
 _AT_A_TIME = 2**19
 
 

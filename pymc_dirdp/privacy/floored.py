@@ -60,7 +60,7 @@ _UP = 1 + 1e-12
 # A closed form is used while its rounding error is below this share of it.
 _TRUSTED = 1e-10
 # Divergences have relative errors below this number, with what a maximiser that is a little off leaves out.
-_MARGIN = 2e-9
+_SLACK = 2e-9
 # Where the whole integral sees so little of V's shape, V's largest value serves.
 _FLAT = 1e-9
 # A larger sum of shapes is not looked at, where the largest one is for a smaller one.
@@ -289,7 +289,7 @@ def _of_public_rows(blocks: Array, numbers: list[list[int]], r: float, floor: fl
     """The curves of a person with a record in one row of each block, shape (blocks, 2 rows), by the rows' numbers."""
     times: Counter[PrivacyCurves] = Counter()
     for block, of_rows in zip(blocks.reshape(len(blocks), -1, 2).tolist(), numbers, strict=True):
-        # Nothing can be told of a row without records.
+        # Nothing is known of a row without records.
         rows = (
             FlooredCells((min(row), max(row)), r, floor, ceiling, others=n - 1) if n else NoLoss()
             for row, n in zip(block, of_rows, strict=True)
@@ -391,8 +391,8 @@ def _kernel(orders: Array, a: Array, r: float, floor: float, ceiling: float, *, 
     """The integral against the hat, in which every term is positive, for orders and shapes of shape (n,)."""
     above = orders - 1
 
-    def variance(a: Array, moved: Array) -> Array:
-        return variance_log(a[:, None] + (moved if joins else r - moved), floor, ceiling)
+    def variance(a: Array, change: Array) -> Array:
+        return variance_log(a[:, None] + (change if joins else r - change), floor, ceiling)
 
     def falling(some: Integers) -> Array:
         tops, starts = orders[some, None] * r, a[some]
@@ -474,7 +474,7 @@ def largest_divergences(
     if np.any(some := lost & ~flat):
         each = np.repeat(orders[some], candidates.shape[1]), candidates[some].ravel()
         values[some] = _kernel(*each, r, floor, ceiling, joins=joins).reshape(-1, candidates.shape[1])
-    largest = values.max(axis=1) * (1 + _MARGIN)
+    largest = values.max(axis=1) * (1 + _SLACK)
     # No divergence is larger than that of the largest variance (statement 3 on the page of proofs).
     return np.asarray(np.minimum(largest, orders * (r * r) / 2 * most))
 

@@ -109,7 +109,7 @@ class Guarantee(abc.ABC):
         """The largest loss, in the measure of this kind, with which the guarantee holds."""
         return self.budget
 
-    def kept_by(self, curves: "PrivacyCurves") -> bool:
+    def holds_for(self, curves: "PrivacyCurves") -> bool:
         """Whether the guarantee holds on the curves, without tolerance."""
         return self.loss(curves) <= self.allowed
 
@@ -311,7 +311,7 @@ class ApproxDP(Guarantee):
         return self.delta
 
     @override
-    def kept_by(self, curves: "PrivacyCurves") -> bool:
+    def holds_for(self, curves: "PrivacyCurves") -> bool:
         return curves._delta(self.epsilon) <= self.delta
 
     @override

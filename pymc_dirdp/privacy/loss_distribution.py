@@ -25,7 +25,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 __all__ = ["ComposedLoss", "FiniteDistributions", "LossDistribution", "discretised", "product_of"]
 
 # This slack covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
-_MARGIN = 1e-10
+_SLACK = 1e-10
 # At most this share of a tilted distribution lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
 # The tilts are in units of one over the standard deviation of the composed loss.
@@ -75,8 +75,8 @@ def discretised(step: float, forward: Array, backward: Array) -> LossDistributio
     ----------
     Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Connect the dots, https://doi.org/10.56553/popets-2022-0122.
     """
-    above, infinite = _positive_masses(step, forward * (1 + _MARGIN))
-    below, _ = _positive_masses(step, backward * (1 + _MARGIN))
+    above, infinite = _positive_masses(step, forward * (1 + _SLACK))
+    below, _ = _positive_masses(step, backward * (1 + _SLACK))
     # A loss of -l has exp(-l) times the probability that the other distribution gives to it.
     below = below * np.exp(-step * np.arange(1, len(backward)))
     rest = 1.0 - math.fsum([infinite, *above, *below])
@@ -237,10 +237,10 @@ class _Points:
     @classmethod
     def of(cls, parts: Sequence[LossDistribution]) -> Self:
         """The points of these losses, each of which has a positive mass."""
-        held = [np.flatnonzero(part.masses > 0) for part in parts]
-        starts = np.cumsum([0, *map(len, held[:-1])])
-        places = np.concatenate([where - len(part.masses) // 2 for part, where in zip(parts, held, strict=True)])
-        masses = np.concatenate([part.masses[where] for part, where in zip(parts, held, strict=True)])
+        support = [np.flatnonzero(part.masses > 0) for part in parts]
+        starts = np.cumsum([0, *map(len, support[:-1])])
+        places = np.concatenate([where - len(part.masses) // 2 for part, where in zip(parts, support, strict=True)])
+        masses = np.concatenate([part.masses[where] for part, where in zip(parts, support, strict=True)])
         return cls(places, parts[0].step * places.astype(np.float64), np.log(masses), starts)
 
     def log_moments(self, tilt: float) -> Array:
@@ -293,7 +293,7 @@ def _lowest(f: Callable[[float], float], points: Sequence[float]) -> float:
 
 
 # A product of two distributions is merged into so many cells.
-_KEPT = 1_500
+_POINTS = 1_500
 # Cells are put in order by their loss, cut at this size.
 _LARGEST_LOSS = 700.0
 
@@ -369,7 +369,7 @@ def product_of(parts: list[FiniteDistributions]) -> FiniteDistributions:
     """The joint distributions of independent parts; outcomes of nearly equal loss are joined if there are many."""
     if not parts:
         raise ArgumentError("Expected two data sets that differ.")
-    return reduce(lambda distribution, part: distribution.merged(_KEPT).times(part), parts)
+    return reduce(lambda distribution, part: distribution.merged(_POINTS).times(part), parts)
 
 
 def _hockey_stick(log_p: Array, log_q: Array, epsilon: float) -> float:

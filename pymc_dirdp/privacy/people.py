@@ -175,7 +175,7 @@ class Contribution:
         """The most records that a person holds in a table of this shape."""
         return self.records * self.blocks(shape)
 
-    def in_margin(self, shape: Sequence[int], kept: Sequence[int]) -> tuple[int, int]:
+    def in_marginal(self, shape: Sequence[int], marginal_axes: Sequence[int]) -> tuple[int, int]:
         """How many records a person holds in each block of a marginal, and in how many blocks of it.
 
         The records of the entries of an axis `"each"` come together where a marginal sums over it.
@@ -184,25 +184,25 @@ class Contribution:
         ----------
         shape : sequence of int
             That of the table.
-        kept : sequence of int
+        marginal_axes : sequence of int
             The axes that the marginal keeps.
 
         Examples
         --------
         >>> survey = Contribution(1, ("each",))
-        >>> survey.in_margin((10, 3), [1]), survey.in_margin((10, 3), [0, 1])
+        >>> survey.in_marginal((10, 3), [1]), survey.in_marginal((10, 3), [0, 1])
         ((10, 1), (1, 10))
         """
         each = {axis: shape[axis] for axis, kind in enumerate(self.fitted(shape).axes) if kind == "each"}
-        blocks = math.prod(length for axis, length in each.items() if axis in kept)
+        blocks = math.prod(length for axis, length in each.items() if axis in marginal_axes)
         return self.records * math.prod(each.values()) // blocks, blocks
 
-    def fixes_margin(self, kept: Sequence[int], adjacency: str) -> bool:
+    def fixes_marginal(self, marginal_axes: Sequence[int], adjacency: str) -> bool:
         """Whether a marginal of these axes of a table is the same for all neighbours, so that it loses nothing.
 
         Under replace-one each entry of the `fixed_axes` keeps its number of records.
         """
-        return adjacency_named(adjacency).records_are_public and set(kept) <= set(self.fixed_axes)
+        return adjacency_named(adjacency).records_are_public and set(marginal_axes) <= set(self.fixed_axes)
 
     def to_json(self) -> str:
         """Write this contribution as a text."""

@@ -344,11 +344,11 @@ class AcrossGroups(PrivacyCurves):
     @cached_property
     def _distinct(self) -> tuple[PrivacyCurves, ...]:
         """At most two groups of each kind, because a person changes between two groups only."""
-        kept: list[PrivacyCurves] = []
+        distinct: list[PrivacyCurves] = []
         for group in self.groups:
-            if sum(group.curve_key == other.curve_key for other in kept) < 2:
-                kept.append(group)
-        return tuple(kept)
+            if sum(group.curve_key == other.curve_key for other in distinct) < 2:
+                distinct.append(group)
+        return tuple(distinct)
 
     @override
     def _renyi(self, order: float) -> float:

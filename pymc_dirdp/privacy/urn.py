@@ -26,7 +26,7 @@ _ADDED = 1_000
 _RAISED, _ROUNDING = 1 + 4e-15, 4e-15
 # Those of a sum and of a product, and of a logarithm of a Gamma function and what is done with it.
 _UP, _ROUNDED_GAMMA = 1 + 1e-14, 1e-15
-# All ways to spread so many records of a person are tried; of more, so many are moved at a time.
+# All ways to spread so many records of a person are tried; of more, so many change at a time.
 _MOST_SPREAD = 12
 # So often an interval is halved, until what its ends differ by adds less than 1e-11 to a loss.
 _HALVINGS = 40

@@ -136,7 +136,7 @@ def choose_bins(
     terms = charged_choice(
         guarantee, mechanism, what=f"the bins of {name}", people=people, ledger=ledger, random_seed=random_seed
     )
-    between = sealed.read(lambda held: count_between(held, name, edges, bound), terms["entry"])
+    between = sealed.read(lambda frame: count_between(frame, name, edges, bound), terms["entry"])
     chosen = mechanism.release(between, random_seed=random_seed)
     return Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)
 

@@ -401,10 +401,10 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
     @property
     @override
     def in_short(self) -> str:
-        chosen, sd = self.mechanism, self.mechanism.margins[0].noise_sd
+        chosen, sd = self.mechanism, self.mechanism.marginals[0].noise_sd
         return (
             f"{chosen.choices} choices of loss range {chosen.choice.u:.4g} by the exponential mechanism, after "
-            f"{len(chosen.margins)} marginals with {chosen.noise} noise of standard deviation {sd:.4g}"
+            f"{len(chosen.marginals)} marginals with {chosen.noise} noise of standard deviation {sd:.4g}"
         )
 
     @property

@@ -14,7 +14,7 @@ import xarray as xr
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
-from pymc_dirdp.models.labels import dim_beside, dim_name, held_labels, outcome_dim
+from pymc_dirdp.models.labels import dim_beside, dim_name, outcome_dim, plain_labels
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
@@ -60,7 +60,7 @@ def described(chosen: Plan, composition: PrivacyCurves, *, sampler: str, source:
 
 def labels(table: "Table") -> dict[str, list[Any]]:
     """The coords of the released variable. No others come along, because they may hold data."""
-    return {dim: held_labels(values) for dim, values in table.coords.items() if values is not None}
+    return {dim: plain_labels(values) for dim, values in table.coords.items() if values is not None}
 
 
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, source: str) -> xr.Dataset:

@@ -48,7 +48,7 @@ __all__ = [
 class Derived:
     """The names of the Deterministics that come along with a release, in the model's order, and those that do not."""
 
-    kept: tuple[str, ...]
+    included: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
 
 
@@ -76,7 +76,7 @@ def derived_quantities(
         used = set(ancestors([deterministic], blockers=inputs))
         return sum(table.prior.size for table in tables if table.name in model.named_vars and model[table.name] in used)
 
-    kept, left_out = [], []
+    included, left_out = [], []
     for deterministic in model.deterministics:
         name = str(deterministic.name)
         problem = _problem(deterministic, inputs, data) or _no_name(deterministic, model)
@@ -88,12 +88,12 @@ def derived_quantities(
             left_out.append(problem)
         elif wanted is not None:
             _refuse_arrays_of_data(deterministic, inputs, data, cells(deterministic))
-            kept.append(name)
+            included.append(name)
         elif (unnamed := _has_to_be_named(deterministic, inputs, cells(deterministic), records_are_public)) is not None:
             left_out.append(unnamed)
         else:
-            kept.append(name)
-    return Derived(tuple(kept), tuple(left_out))
+            included.append(name)
+    return Derived(tuple(included), tuple(left_out))
 
 
 def checked_names(
@@ -191,10 +191,10 @@ def _refuse_arrays_of_data(deterministic: Node, inputs: list[Node], data: _Data,
     """
     secrets = {_sorted(array) for array in map(evaluate, data.sources) if array.size > 1}
     above = made_of(deterministic, inputs)
-    held = [np.asarray(node.data) for node in above if is_array(node)]  # type: ignore[attr-defined]
+    constants = [np.asarray(node.data) for node in above if is_array(node)]  # type: ignore[attr-defined]
     if looks_like_array(above, cells):
-        held += [np.array(numbers_of(above)), np.array(entries_taken(above))]
-    for values in held:
+        constants += [np.array(numbers_of(above)), np.array(entries_taken(above))]
+    for values in constants:
         if (values.dtype.kind in "biuf" and _sorted(values) in secrets) or data.counted_lengths & set(values.shape):
             raise ArgumentError(
                 f"{deterministic.name!r} cannot come along: it holds an array that is data, or has an entry for each "
@@ -218,7 +218,7 @@ def as_formulas(
     """
     released = {table.name: table.shape[:-1] if table.family == "beta" else table.shape for table in tables}
     found, left_out = [], list(derived.left_out)
-    for name in derived.kept:
+    for name in derived.included:
         expression = translated(model, name, released)
         if isinstance(expression, Expression):
             dims = model.named_vars_to_dims.get(name)

@@ -55,7 +55,7 @@ _HOMES = {
 }
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _SORTED = json.JSONEncoder(sort_keys=True, allow_nan=False)
-_HELD = (Mapping, list, np.ndarray)
+_CONTAINERS = (Mapping, list, np.ndarray)
 # So many rows of an array are written at a time.
 _ROWS = 2**15
 # A version of a package in Python, and no other text.
@@ -312,20 +312,20 @@ def _refused(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _pieces(value: Any, margin: str | None) -> Iterator[str]:
+def _pieces(value: Any, indent: str | None) -> Iterator[str]:
     """JSON, with a line for each fact and for each row of a table behind blanks; None sorts it into a single line."""
-    encode, deeper = (_SORTED, None) if margin is None else (_JSON, f"{margin}  ")
-    comma, start, end = (", ", "", "") if margin is None else (f",\n{deeper}", f"\n{deeper}", f"\n{margin}")
+    encode, deeper = (_SORTED, None) if indent is None else (_JSON, f"{indent}  ")
+    comma, start, end = (", ", "", "") if indent is None else (f",\n{deeper}", f"\n{deeper}", f"\n{indent}")
     if isinstance(value, np.ndarray) and not (value.ndim > 1 and value.size):
         value = value.tolist()
     if isinstance(value, Mapping) and value:
-        for i, key in enumerate(sorted(value) if margin is None else value):
+        for i, key in enumerate(sorted(value) if indent is None else value):
             yield f"{comma if i else f'{{{start}'}{encode.encode(key)}: "
             yield from _pieces(value[key], deeper)
         yield f"{end}}}"
     elif isinstance(value, np.ndarray) and value.ndim == 2:
         yield from (f"[{start}", *_rows(value, comma), f"{end}]")
-    elif isinstance(value, np.ndarray | list) and any(issubclass(kind, _HELD) for kind in set(map(type, value))):
+    elif isinstance(value, np.ndarray | list) and any(issubclass(kind, _CONTAINERS) for kind in set(map(type, value))):
         if _is_table(value):
             # All rows at once: a call for each of a million rows takes long.
             yield from (f"[{start}", encode.encode(value)[1:-1].replace("], [", f"]{comma}["), f"{end}]")

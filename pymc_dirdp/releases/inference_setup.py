@@ -241,25 +241,25 @@ def inferences(
     if classes is not None:
         beliefs = _of_the_same_records(beliefs, classes, one_number=not isinstance(n_prior, Mapping))
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
-    beliefs = {name: _with_number(held, tables[classes or name]) for name, held in beliefs.items()}
+    beliefs = {name: _with_number(belief, tables[classes or name]) for name, belief in beliefs.items()}
     distributions = Posteriors(tables, beliefs, classes)
     return Inferences(tables, beliefs, distributions, classes, found.seeded, found.deterministics)
 
 
 def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_number: bool) -> dict[str, Beliefs]:
     """Beliefs about tables that are read together: all hold the same records, whose classes are their rows."""
-    for name, held in beliefs.items():
-        if held.row_prior is not None:
+    for name, belief in beliefs.items():
+        if belief.row_prior is not None:
             raise ArgumentError(
                 f"The rows of the other tables are the classes of {classes!r}, so the prior of {classes!r} is that of "
                 "the division among rows. Leave row_prior out, or pass jointly=False."
             )
-        if name != classes and held.n_prior is not None and not one_number:
+        if name != classes and belief.n_prior is not None and not one_number:
             raise ArgumentError(
                 f"All tables hold the records of {classes!r}, so n_prior is for that table alone. Leave {name!r} "
                 "out of it, or pass jointly=False."
             )
-    return {name: replace(held, n_prior=beliefs[classes].n_prior) for name, held in beliefs.items()}
+    return {name: replace(belief, n_prior=beliefs[classes].n_prior) for name, belief in beliefs.items()}
 
 
 def _with_number(beliefs: Beliefs, seen: Seen) -> Beliefs:

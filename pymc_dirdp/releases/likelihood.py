@@ -171,8 +171,8 @@ def tell_jax() -> None:
             found = evaluated(*inputs)
             return found, (found[1], [one * 0.0 for one in inputs[1:]])
 
-        def backward(kept: Any, cotangents: Any) -> Any:
-            gradient, others = kept
+        def backward(residuals: Any, cotangents: Any) -> Any:
+            gradient, others = residuals
             return cotangents[0] * gradient, *others
 
         logp = jax.custom_vjp(evaluated)

@@ -289,12 +289,12 @@ def _to_point(private: pm.Model) -> Callable[[Mapping[str, Any]], dict[str, Any]
     """From values of free variables to the values that a sampler moves."""
     free = private.free_RVs
     places: dict[Any, Any] = {rv: rv.type() for rv in free}
-    moved = []
+    transformed = []
     for rv in free:
         transform = private.rvs_to_transforms[rv]
         inputs = graph_replace(list(rv.owner.inputs), places, strict=False) if transform is not None else []
-        moved.append(places[rv] if transform is None else transform.forward(places[rv], *inputs))
-    function = compiled_plainly(list(places.values()), moved)
+        transformed.append(places[rv] if transform is None else transform.forward(places[rv], *inputs))
+    function = compiled_plainly(list(places.values()), transformed)
     names = [private.rvs_to_values[rv].name for rv in free]
 
     def to_point(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -178,13 +178,13 @@ def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) ->
                 tables.add_coord(dim, labels)
             p = pm.Dirichlet(one.name, np.ones(laid.shape), dims=laid.dims)
             if counts is None:
-                held = np.zeros(laid.shape, dtype=np.int64)
-                held[..., 0] = _made_up_totals(one, found, laid)
+                filled = np.zeros(laid.shape, dtype=np.int64)
+                filled[..., 0] = _made_up_totals(one, found, laid)
             else:
-                held = counts[k].ravel()
-                held = np.append(held, 0) if held.size < np.prod(laid.shape) else held
-                held = held.reshape(laid.shape)
-            pm.Multinomial(records_name(one.name), n=held.sum(axis=-1), p=p, observed=held)
+                filled = counts[k].ravel()
+                filled = np.append(filled, 0) if filled.size < np.prod(laid.shape) else filled
+                filled = filled.reshape(laid.shape)
+            pm.Multinomial(records_name(one.name), n=filled.sum(axis=-1), p=p, observed=filled)
     return tables
 
 

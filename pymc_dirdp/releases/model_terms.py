@@ -60,7 +60,7 @@ class _Term:
     holds: tuple[Any, ...]
 
 
-def _held(shape: tuple[int | None, ...], name: str) -> Any:
+def _shared_zeros(shape: tuple[int | None, ...], name: str) -> Any:
     make: Any = shared
     return make(np.zeros([length or 1 for length in shape]), shape=shape, name=name)
 
@@ -79,7 +79,7 @@ def _rows_term(log_weights: Any, shape: tuple[int, int], totals: tuple[int, ...]
     name : str
     """
     tell_jax()
-    noisy, noise = _held(shape, f"{name}_noisy"), _held((3,), f"{name}_noise")
+    noisy, noise = _shared_zeros(shape, f"{name}_noisy"), _shared_zeros((3,), f"{name}_noise")
     rows = NoisyRows(None if totals is None else np.array(totals, dtype=np.int64))
     value, _ = CountsLogp(rows, name, shape).make_node(log_weights, noisy, noise).outputs
 
@@ -96,7 +96,10 @@ def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model) -> _Term:
     """The log-probability of noisy observations, each of them a number of people."""
     assert found.value is not None
     log_p, value, size = found.log_p, found.value, len(found.labels)
-    grid, logs = _held((None, size), f"{found.name}_numbers"), _held((None, size), f"{found.name}_noise")
+    grid, logs = (
+        _shared_zeros((None, size), f"{found.name}_numbers"),
+        _shared_zeros((None, size), f"{found.name}_noise"),
+    )
     numbers: Any = vectorize_graph(log_p, {value: grid.reshape((-1, *value.type.shape)).astype(value.type.dtype)})
     log_numbers = numbers.reshape((-1, size))
     at_points = inputs.function(log_numbers, grid)
@@ -134,8 +137,8 @@ def _joint_terms(log_p: Sequence[Any], parts: Sequence[PlannedTable]) -> tuple[A
     seen = [part.mechanism.joint_rows(np.zeros(part.table.shape)) for part in parts]
     blocks = [block for one in seen if one is not None for block in one.blocks]
     rows = JointRows.of(blocks, noise.radius_log_weights, published=False)
-    held = [_held(part.table.shape, f"{part.table.name}_noisy") for part in parts]
-    inputs = [pt.concatenate([one.ravel() for one in each]) for each in (log_p, held)]
+    noisy_outputs = [_shared_zeros(part.table.shape, f"{part.table.name}_noisy") for part in parts]
+    inputs = [pt.concatenate([one.ravel() for one in each]) for each in (log_p, noisy_outputs)]
     name = "_".join(part.table.name for part in parts)
     value, _ = CountsLogp(rows, name, (int(rows.cells.sum()),)).make_node(*inputs).outputs
 
@@ -154,7 +157,7 @@ def _joint_terms(log_p: Sequence[Any], parts: Sequence[PlannedTable]) -> tuple[A
         return _Term(None, publish, (place,))
 
     most = rows.limits.max(axis=1).tolist()
-    return value, list(map(publishing, parts, held, most))
+    return value, list(map(publishing, parts, noisy_outputs, most))
 
 
 def _in_model(graph: Any, inputs: Inputs, model: pm.Model) -> Any:
@@ -207,8 +210,8 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
         )
     public = found.said.records_are_public
     hidden = frozenset[int]() if public else found.records
-    kept = public_deterministics(found.model, found.free, hidden, found.dims)
-    private = without_data(found.model, found.free, kept)
+    deterministics = public_deterministics(found.model, found.free, hidden, found.dims)
+    private = without_data(found.model, found.free, deterministics)
     terms: dict[str, _Term] = {}
     together = {part.table.name for group in chosen.together for part in group}
     lengths: set[int] = set()
@@ -270,7 +273,7 @@ def _term(one: Outcomes, found: ModelRead, part: PlannedTable, most: float | Non
         shares = pm.Dirichlet(_new(f"{one.name}_shares", found), np.ones(rows), dims=dims)
         weights = (pt.log(shares)[:, None] + log_p).reshape((1, rows * cells))
         return _rows_term(weights, (1, rows * cells), (part.n_records or 0,), one.name)
-    upper = _held((), f"{one.name}_most")
+    upper = _shared_zeros((), f"{one.name}_most")
     name = _new(f"{one.name}_expected", found)
     expected: Any = pm.Uniform(name, 0, upper, shape=None if dims else (rows,), dims=dims)
     term = _rows_term(pt.log(expected)[:, None] + log_p, (rows, cells), None, one.name)

@@ -8,7 +8,7 @@ from typing import final
 import xarray as xr
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.view import measurements_of_table

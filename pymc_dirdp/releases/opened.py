@@ -20,7 +20,7 @@ import xarray as xr
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
-from pymc_dirdp.inference.margins import Measurement
+from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.observed_table import Labels
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
@@ -52,8 +52,8 @@ __all__ = [
 type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
 # Releases that were opened last: the verbs of an analysis all open the same one.
-_MOST_KEPT = 8
-_KEPT: "OrderedDict[str, tuple[Release | SparseRelease, xr.DataTree]]" = OrderedDict()
+_MOST_CACHED = 8
+_CACHE: "OrderedDict[str, tuple[Release | SparseRelease, xr.DataTree]]" = OrderedDict()
 _LOCK = Lock()
 
 
@@ -367,33 +367,33 @@ def from_text(text: str) -> tuple[Release | SparseRelease, xr.DataTree]:
         If it is no text of a release.
     """
     with _LOCK:
-        if text in _KEPT:
-            _KEPT.move_to_end(text)
-            return _KEPT[text]
+        if text in _CACHE:
+            _CACHE.move_to_end(text)
+            return _CACHE[text]
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
     release: Any = understood(encoded, Release, SparseRelease)
     with computable():
-        return release, _kept(release)
+        return release, _cached_view(release)
 
 
 def shown_tree(release: Release | SparseRelease) -> xr.DataTree:
     """The view of a release that was drawn or read, for its user."""
-    return _kept(release).copy(deep=True)
+    return _cached_view(release).copy(deep=True)
 
 
-def _kept(release: Release | SparseRelease) -> xr.DataTree:
+def _cached_view(release: Release | SparseRelease) -> xr.DataTree:
     """The view of a release, which is kept, so that it is not rebuilt."""
     tree = view(release)
     if isinstance(release, Release) and release.plan.after:
         # Bins that nobody has paid for are known as long as somebody holds them.
         return tree
     with _LOCK:
-        _KEPT[release.text] = release, tree
-        while len(_KEPT) > _MOST_KEPT:
-            _KEPT.popitem(last=False)
+        _CACHE[release.text] = release, tree
+        while len(_CACHE) > _MOST_CACHED:
+            _CACHE.popitem(last=False)
     return tree
 
 

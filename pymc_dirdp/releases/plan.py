@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelE
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counts_metadata import with_counted
 from pymc_dirdp.models.graph import built_for
-from pymc_dirdp.models.labels import check_names, held_labels
+from pymc_dirdp.models.labels import check_names, plain_labels
 from pymc_dirdp.models.observations import records_of
 from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.models.resolve_privacy_unit import public_totals, read
@@ -21,7 +21,7 @@ from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
-from pymc_dirdp.planning.margins import refuse_unlike_network
+from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.progress import Bar
@@ -134,7 +134,7 @@ def plan(
     wanted = Options(**planning)
     refuse_unpaid_structure(purpose.structure, wanted.choices)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
-    labels = (held_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
+    labels = (plain_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
     refuse_unpaid_bins(labels, wanted.choices)
     check_names(tuple(by_name.values()))
     relation = adjacency_named(wanted.adjacency)
@@ -285,22 +285,22 @@ def _protects(part: PlannedTable, chosen: Plan) -> bool:
     return part.mechanism.adjacency == chosen.adjacency and unit.fitted(part.table.shape) == contribution
 
 
-def _with_held_labels(table: Table) -> Table:
+def _with_plain_labels(table: Table) -> Table:
     """The table with labels as a file holds them, which Python does not find equal to times of its own."""
-    held = {dim: given and tuple(held_labels(given)) for dim, given in table.coords.items()}
-    return replace(table, coords=held)
+    own = {dim: given and tuple(plain_labels(given)) for dim, given in table.coords.items()}
+    return replace(table, coords=own)
 
 
 def of_model(chosen: Plan, model: pm.Model) -> Plan:
     """The plan with the tables of the model itself, or the error that it is the plan of another one."""
     reading = chosen.reading
-    held = tables(model, public_prior=reading.stated.public_prior)
-    check_names(held)
+    own = tables(model, public_prior=reading.stated.public_prior)
+    check_names(own)
     same = (
-        list(map(_with_held_labels, held)) == [_with_held_labels(part.table) for part in chosen.parts]
+        list(map(_with_plain_labels, own)) == [_with_plain_labels(part.table) for part in chosen.parts]
         # The people are read again, because a model with the same tables may say something else about them.
-        and with_counted(reading.stated, held, model, reading.relation) == reading.stated
-        and read(held, model, reading.stated, adjacency_named(chosen.adjacency)) == reading
+        and with_counted(reading.stated, own, model, reading.relation) == reading.stated
+        and read(own, model, reading.stated, adjacency_named(chosen.adjacency)) == reading
         # A plan may come from a file, so what its mechanisms protect is compared with what was read.
         and chosen.groups == reading.groups
         and all(_protects(part, chosen) for part in chosen.parts)
@@ -317,5 +317,5 @@ def of_model(chosen: Plan, model: pm.Model) -> Plan:
             "or the public number of records has changed. Call plan() again."
         )
     # Labels of a file are equal to those of the model, and may be of another type, such as a wider number.
-    parts = tuple(replace(part, table=table) for part, table in zip(chosen.parts, held, strict=True))
+    parts = tuple(replace(part, table=table) for part, table in zip(chosen.parts, own, strict=True))
     return replace(chosen, parts=parts)

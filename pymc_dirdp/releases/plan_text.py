@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.labels import check_names, held_labels
+from pymc_dirdp.models.labels import check_names, plain_labels
 from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.models.privacy_unit_args import stated
 from pymc_dirdp.models.table import KindName, Likelihood, Table, View
@@ -101,7 +101,7 @@ def _table(part: PlannedTable) -> dict[str, Any]:
         "name": table.name,
         "family": table.family,
         "dims": dims,
-        "labels": {dim: labels and labels_facts(held_labels(labels)) for dim, labels in table.coords.items()},
+        "labels": {dim: labels and labels_facts(plain_labels(labels)) for dim, labels in table.coords.items()},
         "observed": [_observed(likelihood) for likelihood in table.likelihoods],
         "n_records": part.n_records,
         **({"totals": list(part.totals)} if part.totals else {}),

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.labels import dim_name, outcome_dim
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
-from pymc_dirdp.planning.margins import Axes
+from pymc_dirdp.planning.measured_marginals import Axes
 from pymc_dirdp.releases.view import fitted_shares
 
 __all__ = ["SimulatedNetwork", "axes_of", "fit_errors", "judge_of", "simulated_network"]
@@ -74,10 +74,10 @@ class SimulatedNetwork:
         joint: Array = np.zeros((1, 1))
         for name, axes in self.axes.items():
             if target in (axis for axis, _ in axes):
-                kept = tuple(slice(None) if axis == target else self.codes[axis] for axis, _ in axes)
+                places = tuple(slice(None) if axis == target else self.codes[axis] for axis, _ in axes)
                 place = [axis for axis, _ in axes].index(target)
                 first = np.moveaxis(np.log(tables[name]), place, 0)
-                joint = joint + first[:, *(kept[:place] + kept[place + 1 :])].reshape(first.shape[0], -1)
+                joint = joint + first[:, *(places[:place] + places[place + 1 :])].reshape(first.shape[0], -1)
         return np.asarray(log_softmax(joint, axis=0))
 
 

@@ -233,12 +233,14 @@ def sample_sealed(
 
 def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
     """What a release costs a ledger: without what was chosen before, if this ledger holds that in an entry already."""
-    held = {one.entry for one in chosen.after if one.entry is not None and ledger.holds(one.entry, one.fingerprint)}
+    on_ledger = {
+        one.entry for one in chosen.after if one.entry is not None and ledger.holds(one.entry, one.fingerprint)
+    }
     unpaid = []
     for choice in chosen.after:
         # An entry pays once.
-        if choice.entry in held:
-            held.remove(choice.entry)
+        if choice.entry in on_ledger:
+            on_ledger.remove(choice.entry)
         else:
             unpaid.append(choice)
     if len(unpaid) == len(chosen.after):

@@ -118,7 +118,7 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         *((errors, *guaranteed) if verification.follows else (*guaranteed, errors)),
         ("Mechanism", _mechanism(stored)),
         ("Tables", _tables(stored)),
-        *((("Marginals", margins),) if (margins := _marginals(stored, utility)) else ()),
+        *((("Marginals", marginals),) if (marginals := _marginals(stored, utility)) else ()),
     )
     notes = (*_reading(stored), *_notes(tree), *((_label(names), f"{text}{_listed(names)}") for text, names in better))
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)

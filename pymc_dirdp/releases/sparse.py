@@ -22,7 +22,7 @@ from pymc_dirdp.inference.quantiles import count_quantiles
 from pymc_dirdp.inference.sparse_cells import SparsePosterior, SparsePrior, occupied
 from pymc_dirdp.mechanisms.outputs import Cells
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
-from pymc_dirdp.models.labels import check_labels, held_labels
+from pymc_dirdp.models.labels import check_labels, plain_labels
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import refuse_unpaid_bins
 from pymc_dirdp.releases.grammar import library_version
@@ -160,7 +160,7 @@ def release_sparse(
         )
         receipt = ledger.receipt(entry)
     listed, noisy = sealed.read(
-        lambda held: mechanism.release(*_counted(*held, labels), random_seed=random_seed), receipt
+        lambda table: mechanism.release(*_counted(*table, labels), random_seed=random_seed), receipt
     )
     source = randomness(random_seed, sampler="exact")
     return shown_tree(
@@ -208,7 +208,7 @@ def _checked_labels(cells: Any, n_cells: int | None, categories: Categories | No
         check_labels(name, labels[name], "the table")
         if not isinstance(cells, SparseCounts):
             column_of(cells, name)
-    return {name: held_labels(values) for name, values in labels.items()}
+    return {name: plain_labels(values) for name, values in labels.items()}
 
 
 def _counted(cells: Any, counts: Any, labels: dict[str, list[Any]] | None) -> tuple[Any, Any]:

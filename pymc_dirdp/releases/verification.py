@@ -58,7 +58,7 @@ class Verification(Labelled):
     ----------
     stated : Guarantee
         What the release says that it keeps.
-    kept : Guarantee or None
+    recomputed : Guarantee or None
         The least guarantee that the numbers keep, of the stated kind, at the same delta, order or omega, rounded up.
         None if they keep none of this kind, if nothing can be computed from them, if the release was drawn with a seed,
         or if the file holds more than a release does.
@@ -85,7 +85,7 @@ class Verification(Labelled):
     """
 
     stated: Guarantee
-    kept: Guarantee | None
+    recomputed: Guarantee | None
     checks: tuple[Check, ...]
     believed: tuple[str, ...]
     is_full: bool = False
@@ -119,9 +119,9 @@ class Verification(Labelled):
     @property
     def alternative(self) -> str:
         """What follows instead, in one sentence."""
-        if self.kept is None:
+        if self.recomputed is None:
             return "No guarantee of the stated kind follows."
-        return f"What the mechanism, the groups and the draws keep is {self.kept}."
+        return f"What the mechanism, the groups and the draws keep is {self.recomputed}."
 
     @property
     def failures(self) -> tuple[tuple[str, str], ...]:
@@ -193,8 +193,8 @@ def verify(release: xr.DataTree) -> Verification:
 
 def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
     """Verify a release that was opened, with the tree that it came in; or a plan, which has neither."""
-    keeps, kept = _kept(stored.plan.guarantee, stored.curves)
-    checks = [_guarantee(stored.plan.guarantee, keeps, kept)]
+    keeps, recomputed = _recomputed(stored.plan.guarantee, stored.curves)
+    checks = [_guarantee(stored.plan.guarantee, keeps, recomputed)]
     if stored.release is not None:
         checks = [
             _check("randomness", SEEDED if stored.reproducible else None, "No seed was used."),
@@ -204,16 +204,18 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
             _library(stored.plan.library_version),
         ]
     mechanisms = {part.table.name: part.mechanism for part in stored.plan.parts}
-    kept = _believable(kept, checks)
-    return Verification(stored.plan.guarantee, kept, tuple(checks), tuple(_believed(stored)), mechanisms=mechanisms)
+    recomputed = _believable(recomputed, checks)
+    return Verification(
+        stored.plan.guarantee, recomputed, tuple(checks), tuple(_believed(stored)), mechanisms=mechanisms
+    )
 
 
 def _verified_sparse(release: SparseRelease, view: xr.DataTree, tree: xr.DataTree) -> Verification:
     mechanism = release.mechanism
-    keeps, kept = _kept(release.guarantee, mechanism)
+    keeps, recomputed = _recomputed(release.guarantee, mechanism)
     checks = [
         _check("randomness", SEEDED if release.is_seeded else None, "No seed was used."),
-        _guarantee(release.guarantee, keeps, kept),
+        _guarantee(release.guarantee, keeps, recomputed),
         _check("output", release.problem, "The listed cells can come from the mechanism."),
         _check("view", _other_view(view, tree), "The tree is the one that follows from its text."),
         _library(release.library_version),
@@ -225,10 +227,10 @@ def _verified_sparse(release: SparseRelease, view: xr.DataTree, tree: xr.DataTre
         "Every cell got its noise, also the empty ones.",
         "Nothing else was published about the same people; the losses of several releases add up.",
     )
-    return Verification(release.guarantee, _believable(kept, checks), tuple(checks), believed)
+    return Verification(release.guarantee, _believable(recomputed, checks), tuple(checks), believed)
 
 
-def _kept(stated: Guarantee, curves: PrivacyCurves) -> tuple[bool, Guarantee | None]:
+def _recomputed(stated: Guarantee, curves: PrivacyCurves) -> tuple[bool, Guarantee | None]:
     """Whether curves keep what is stated, and the least guarantee of its kind that they keep."""
     # Numbers that are far too large keep nothing that can be computed.
     with suppress(ReleaseError), computable():
@@ -236,16 +238,16 @@ def _kept(stated: Guarantee, curves: PrivacyCurves) -> tuple[bool, Guarantee | N
     return False, None
 
 
-def _guarantee(stated: Guarantee, keeps: bool, kept: Guarantee | None) -> Check:
+def _guarantee(stated: Guarantee, keeps: bool, recomputed: Guarantee | None) -> Check:
     if keeps:
         return Check("guarantee", True, f"{stated} holds on the exact curves of the plan.")
-    instead = "no other of its kind could be computed that does" if kept is None else f"{kept} does"
+    instead = "no other of its kind could be computed that does" if recomputed is None else f"{recomputed} does"
     return Check("guarantee", False, f"{stated} does not hold; {instead}.")
 
 
-def _believable(kept: Guarantee | None, checks: list[Check]) -> Guarantee | None:
+def _believable(recomputed: Guarantee | None, checks: list[Check]) -> Guarantee | None:
     """What is kept; nothing by a release that anybody can compute again, or a tree that says other things."""
-    return kept if all(check.passed or check.name == "guarantee" for check in checks) else None
+    return recomputed if all(check.passed or check.name == "guarantee" for check in checks) else None
 
 
 def tightest_guarantee(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:

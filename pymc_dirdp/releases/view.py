@@ -13,7 +13,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.network_fit import fit_tables
 from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
 from pymc_dirdp.mechanisms.table import TableMechanism

@@ -245,12 +245,12 @@ def _wait(source: Any, at: int, atoms: int, cells: int, most: int) -> tuple[int,
         if window == 1:
             return passed, at
         # Step k of the window is the first with the probability of k steps that are free, and one that is not.
-        kept, k = False, 0
-        while not kept and at <= source.size:
+        accepted, k = False, 0
+        while not accepted and at <= source.size:
             k, at = _below(source, at, window)
-            kept, g = True, 0
-            while kept and g <= cells:
-                kept, at = _under(source, at, atoms + g, atoms + g + k)
+            accepted, g = True, 0
+            while accepted and g <= cells:
+                accepted, at = _under(source, at, atoms + g, atoms + g + k)
                 g += 1
         return passed + k, at
     return most, at

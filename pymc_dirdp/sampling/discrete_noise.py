@@ -254,16 +254,16 @@ def _gaussian(words: Words, at: int, t: int, n: int, d: int) -> tuple[int, int]:
         j, z = distance // e, distance % e
         if i > 0 and j >= _LIMIT // i:
             return _TOO_LARGE, at
-        kept, at = _coins(words, at, i * j, 1, 1)
-        if kept == 1:
-            kept, at = _coins(words, at, i, z, e)
-        if kept == 1:
-            kept, at = _coins(words, at, j, y, b)
-        if kept == 1:
-            kept, at = _coin(words, at, y, b, z, e)
-        if kept < 0:
+        accepted, at = _coins(words, at, i * j, 1, 1)
+        if accepted == 1:
+            accepted, at = _coins(words, at, i, z, e)
+        if accepted == 1:
+            accepted, at = _coins(words, at, j, y, b)
+        if accepted == 1:
+            accepted, at = _coin(words, at, y, b, z, e)
+        if accepted < 0:
             return _NO_WORDS, at
-        if kept == 1:
+        if accepted == 1:
             return x, at
 
 
@@ -397,7 +397,7 @@ def gaussian(uniform: Uniform, n: int, d: int) -> int:
     t = math.isqrt(n // d) + 1
     while True:
         x = laplace(uniform, t, 1)
-        # The draw is kept with probability exp(-(|x| - sigma**2 / t)**2 / (2 sigma**2)).
+        # The draw is accepted with probability exp(-(|x| - sigma**2 / t)**2 / (2 sigma**2)).
         distance = abs(abs(x) * d * t - n)
         if _product_coin(uniform, distance, 2 * n, d * t * t):
             return x

@@ -31,7 +31,7 @@ __all__ = [
 
 
 # So many steps are drawn at once, in urns that hold so many records together. Their arrays take a few megabytes.
-_AT_ONCE, _HELD = 2**16, 2**20
+_AT_ONCE, _IN_MEMORY = 2**16, 2**20
 # Points among the weights are compared by so many leading bits, and by all others only where these do not decide. Sums
 # of numbers below this power of two are 64-bit integers.
 _LEADING = 62
@@ -102,7 +102,7 @@ def _urn(weights: list[int], which: Integers, digits: int, steps: int, draws: in
         counts[jumps] = drawn
     slow = np.flatnonzero(~jumps)
     walked = np.zeros((len(slow) * draws, d), dtype=np.int64)
-    side_by_side = max(1, min(_AT_ONCE, _HELD // max(steps, d)))
+    side_by_side = max(1, min(_AT_ONCE, _IN_MEMORY // max(steps, d)))
     for start in range(0, len(walked), side_by_side):
         part = walked[start : start + side_by_side]
         row = np.arange(start, start + len(part)) // draws
@@ -124,9 +124,9 @@ def _of_rows(rows: NDArray[np.object_], row: Integers, digits: int, steps: int, 
     if not large.any():
         _walk(cumulative, row, cells.astype(np.int64), digits, steps, bits, counts)
     elif not large.all():
-        kept, row = np.unique(row[~large], return_inverse=True)
+        distinct, row = np.unique(row[~large], return_inverse=True)
         small = np.zeros_like(counts[~large])
-        _walk(cumulative[kept], row, cells[kept].astype(np.int64), digits, steps, bits, small)
+        _walk(cumulative[distinct], row, cells[distinct].astype(np.int64), digits, steps, bits, small)
         counts[~large] += small
 
 
@@ -259,9 +259,9 @@ def _block(
     todo = copies
     while todo.size:
         further = origin[origin[todo]]
-        moved = further != origin[todo]
+        differ = further != origin[todo]
         origin[todo] = further
-        todo = todo[moved]
+        todo = todo[differ]
     found[copies] = found[origin[copies]]
     return found.reshape(urns, length)
 

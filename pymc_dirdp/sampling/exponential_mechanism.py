@@ -45,11 +45,11 @@ def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
     largest = max(scores)
     while True:
         position = bits.uniform(len(scores))
-        if _kept(bits.uniform, (largest - scores[position]) * s, t):
+        if _accepted(bits.uniform, (largest - scores[position]) * s, t):
             return position
 
 
-def _kept(uniform: Uniform, a: int, b: int) -> bool:
+def _accepted(uniform: Uniform, a: int, b: int) -> bool:
     """True with probability `exp(-a / b)`, for any `a` of at least 0."""
     whole, rest = divmod(a, b)
     return all(exponential_coin(uniform, 1, 1) for _ in range(whole)) and exponential_coin(uniform, rest, b)

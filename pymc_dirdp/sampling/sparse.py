@@ -62,7 +62,7 @@ def noise_above(n_cells: int, threshold: int, scale: Fraction, bits: Bits) -> tu
 
     @cache
     def ends(length: int) -> tuple[int, int]:
-        return _share_kept(threshold, scale, t, length)
+        return _acceptance_bounds(threshold, scale, t, length)
 
     uniform, place, places, noise = bits.uniform, -1, [], []
     while (place := place + 1 + geometric(uniform, t, 1)) < n_cells:
@@ -101,7 +101,7 @@ def _mean_distance(threshold: int, scale: Fraction) -> int:
         return _RAREST if p * _RAREST < 1 else max(1, int(context.divide(1 - p, p)) - 1)
 
 
-def _share_kept(threshold: int, scale: Fraction, t: int, length: int) -> tuple[int, int]:
+def _acceptance_bounds(threshold: int, scale: Fraction, t: int, length: int) -> tuple[int, int]:
     """Bounds on the probability with which a candidate is kept, times `2**length`."""
     size = _decimal(threshold / scale)
     digits = length // 3 + _SPARE + 2 * len(str(t)) + len(str(int(size)))

@@ -65,7 +65,7 @@ def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.obje
         two_sided = discrete_laplace(scale, (cells,), bits).tolist()
         # The one of x and -1 - x that is not negative is one-sided.
         gains = [max(x, -1 - x) for x in two_sided]
-        if _kept(sum(gains), mode, scale, cells, bits):
+        if _accepted(sum(gains), mode, scale, cells, bits):
             break
     losses = uniform_list(sum(gains), cells, bits.uniform)
     noise = np.empty(cells, dtype=object)
@@ -97,9 +97,9 @@ def _fast_sums(scale: float, tables: int, cells: int, rng: np.random.Generator) 
     while len(wanting):
         tried = rng.negative_binomial(cells, rate, size=len(wanting))
         log_share = _log_gamma_ratio(tried.astype(np.float64), cells) - tried / scale - highest
-        kept = -rng.standard_exponential(len(wanting)) <= log_share
-        sums[wanting[kept]] = tried[kept]
-        wanting = wanting[~kept]
+        accepted = -rng.standard_exponential(len(wanting)) <= log_share
+        sums[wanting[accepted]] = tried[accepted]
+        wanting = wanting[~accepted]
     return sums
 
 
@@ -121,7 +121,7 @@ def uniform_list(total: int, cells: int, uniform: Callable[[int], int]) -> list[
     return parts
 
 
-def _kept(total: int, mode: int, scale: Fraction, cells: int, bits: Bits) -> bool:
+def _accepted(total: int, mode: int, scale: Fraction, cells: int, bits: Bits) -> bool:
     """A coin: true with the probability of this sum of geometric numbers over that of the most likely sum."""
     if total == mode:
         return True

@@ -7,7 +7,7 @@ import mpmath
 import pytest
 
 from pymc_dirdp.accounting import budget
-from pymc_dirdp.accounting.budget import Bounded, _order, _rounded_up, balances, cost_of, kept_rules
+from pymc_dirdp.accounting.budget import Bounded, _order, _rounded_up, balances, cost_of, tracked_rules
 from pymc_dirdp.accounting.entries import Amount, Totals, as_decimal
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError
@@ -97,11 +97,11 @@ def test_many_small_releases_cost_less_by_divergences_than_by_sums():
 
 
 def test_fixed_releases_are_added_up_by_the_tightest_way():
-    assert kept_rules(LIMIT, adaptive=False) == ("basic", "best order", "optimal composition")
+    assert tracked_rules(LIMIT, adaptive=False) == ("basic", "best order", "optimal composition")
     rules = spent(LIMIT, *[(GUARANTEE, MECHANISM)] * 20, adaptive=False)
     best, optimal = rules["best order"][0], rules["optimal composition"][0]
     composition = Composition(((MECHANISM, 20),))
-    # The kept orders are a grid, so a little above the best of all; the composed loss is below both.
+    # The tracked orders are a grid, so a little above the best of all; the composed loss is below both.
     order = composition.best_order(1e-6)
     converted = epsilon_at(order, composition.renyi(order), 1e-6)
     assert converted <= float(best.spent) < 1.02 * converted

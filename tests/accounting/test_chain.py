@@ -494,7 +494,7 @@ def test_everything_is_written_to_the_disk(ledger, monkeypatch):
     assert os.path.exists(ledger.path)
 
 
-def test_an_entry_that_says_nothing_is_told_from_one_that_was_changed(ledger, path):
+def test_an_entry_that_says_nothing_is_distinguished_from_one_that_was_changed(ledger, path):
     edit(path, "UPDATE entries SET terms = '{}' WHERE number = 1")
     with pytest.raises(LedgerError, match="from entry 1 on: it cannot be understood"):
         ledger.verify()

@@ -389,8 +389,8 @@ def test_a_mechanism_that_loses_less_than_nothing_is_refused(limit, at):
 
 
 def test_reservations_count_as_spent_until_a_release_uses_them(ledger):
-    kept = ledger.reserve(TENTH, what="hair, each quarter", times=4, unit="record")
-    assert [entry.number for entry in kept] == [1, 2, 3, 4]
+    reserved = ledger.reserve(TENTH, what="hair, each quarter", times=4, unit="record")
+    assert [entry.number for entry in reserved] == [1, 2, 3, 4]
     assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
     assert ledger.using(1).spend(TENTH, what="hair, spring").uses == 1
     assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
@@ -420,7 +420,7 @@ def test_reservations_fit_together_or_there_is_none(ledger):
         ledger.reserve(TENTH, what="hair", times=11, unit="record")
     assert ledger.entries() == ()
     ledger.reserve(TENTH, what="hair", times=9, unit="record")
-    # A release may cost more than was kept for it where the rest of the limit is enough, and no more.
+    # A release may cost more than was reserved for it where the rest of the limit is enough, and no more.
     with pytest.raises(dirdp.errors.BudgetError):
         ledger.using(9).spend(dirdp.ApproxDP(epsilon=0.21, delta=1e-7), what="hair")
     ledger.using(9).spend(dirdp.ApproxDP(epsilon=0.2, delta=1e-7), what="hair")

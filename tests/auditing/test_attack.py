@@ -92,15 +92,15 @@ def test_mutant_alpha_too_small_by_the_setter_bug():
 def test_mutant_add_remove_curve_for_replace_one():
     mutant, delta = dirdp.mechanisms.DirichletMechanism(FLAT, 0.8, adjacency="add-remove"), 0.1
     right = dirdp.mechanisms.DirichletMechanism(FLAT, 0.8)
-    moved = right.worst_pair()
+    neighbours = right.worst_pair()
     claim, n = dirdp.ApproxDP(epsilon=mutant.epsilon(delta), delta=delta), 40_000
-    assert chance_to_refute(mutant, claim, pair=moved, n=n) > 0.999
+    assert chance_to_refute(mutant, claim, pair=neighbours, n=n) > 0.999
     for seed in SEEDS:
         # The mechanism's own curve is refuted, without a claim.
-        assert audit(mutant, sampler="fast", pair=moved, delta=delta, n=n, random_seed=seed).verdict == "refuted"
+        assert audit(mutant, sampler="fast", pair=neighbours, delta=delta, n=n, random_seed=seed).verdict == "refuted"
         assert audit(mutant, sampler="fast", delta=delta, n=n, random_seed=seed).verdict == "consistent"
         assert audit(right, sampler="fast", delta=delta, n=n, random_seed=seed).verdict == "consistent"
-    assert check_curve(mutant, pair=moved).verdict == "refuted"
+    assert check_curve(mutant, pair=neighbours).verdict == "refuted"
     assert check_curve(mutant).verdict == "consistent"
 
 
@@ -204,7 +204,7 @@ def test_mutant_that_draws_with_a_larger_r():
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "consistent"), (1.5, "refuted")])
-def test_a_black_box_that_claims_to_be_a_mechanism_is_held_against_its_curve(factor, verdict):
+def test_a_black_box_that_claims_to_be_a_mechanism_is_compared_with_its_curve(factor, verdict):
     """It is told apart by that mechanism's likelihood, on that mechanism's worst pair."""
     right, n = dirdp.mechanisms.DirichletMechanism(FLAT, 0.3), 50_000
     drawn, rng = dirdp.mechanisms.DirichletMechanism(FLAT, factor * 0.3), np.random.default_rng(2)

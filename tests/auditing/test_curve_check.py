@@ -39,7 +39,7 @@ def test_ten_counts_that_change_at_once_have_probabilities_below_all_doubles():
 
 
 @pytest.mark.parametrize("thing", ["hair.json", None, 3])
-def test_what_is_no_mechanism_is_told_where_those_of_a_release_are(thing):
+def test_what_is_no_mechanism_is_refused_with_where_those_of_a_release_are(thing):
     for attack in (check_curve, dirdp.audit):
         with pytest.raises(dirdp.errors.ArgumentError, match=r"verify\(release\)\.mechanisms"):
             attack(thing)
@@ -61,7 +61,7 @@ def test_results_are_text_html_and_a_frame():
     assert len(result.frame()) == len(result.points)
 
 
-def test_a_mechanism_without_a_guarantee_is_held_against_the_claim_alone(monkeypatch):
+def test_a_mechanism_without_a_guarantee_is_compared_with_the_claim_alone(monkeypatch):
     def refuse(*_):
         raise dirdp.errors.UnattainableError("It keeps no guarantee.")
 

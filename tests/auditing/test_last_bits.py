@@ -110,7 +110,7 @@ def test_quotients_are_known():
 
 
 @pytest.mark.parametrize("name", ["laplace", "normal"])
-def test_floating_point_noise_is_told_by_its_last_bits(name):
+def test_floating_point_noise_is_recognised_by_its_last_bits(name):
     """Mironov (2012): the distribution is private, its floating-point sum is not. Integers survive."""
     rng = np.random.default_rng(2)
     pair = [1.0, 0.0], [0.0, 1.0]

@@ -81,7 +81,7 @@ def test_more_draws_and_less_confidence_refute_more():
     assert by_draws[-1] > measure.stated
 
 
-def test_what_has_no_distribution_here_is_held_against_simple_noise():
+def test_what_has_no_distribution_here_is_compared_with_simple_noise():
     measure = measures(None, dirdp.ApproxDP(epsilon=1, delta=1e-3), 1e-3)[0]
     family = family_of(None, np.zeros(2), np.ones(2), measure)
     assert family.name.startswith("normal noise")

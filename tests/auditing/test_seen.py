@@ -5,7 +5,7 @@ import numpy as np
 from pymc_dirdp.auditing.outputs import commonest_shape, hashed, seen
 
 
-def test_other_shapes_are_kept_apart():
+def test_other_shapes_are_separate():
     outputs = [np.array([1.0, 0.0]), np.array([2.0, 3.0]), np.ones(3), np.ones(3), np.zeros(3), np.array(np.nan)]
     assert commonest_shape(outputs[:2]) == (2,)
     found = seen(outputs, (2,))

@@ -79,7 +79,7 @@ def test_data_that_are_published_too_seldom_are_a_blind_spot():
     assert found.bounds[0].rarest > 1e-4
 
 
-def test_each_data_set_is_told_from_the_other():
+def test_each_data_set_is_distinguished_from_the_other():
     x, y = PAIR
     outputs = np.array([x, y, x / x.sum(), (y + 0.5) / (y + 0.5).sum(), [0.2, 0.3, 0.5]])
     scores = the_data(x, y)(seen(outputs, (3,)))

@@ -101,7 +101,7 @@ def test_the_file_and_the_transcript_have_the_arms(tmp_path):
     assert json.loads(text)["retired"] == ["a"]
     again.update("a", 1)
     assert again.released["arm"].values.tolist() == ["a", "c"]
-    # Who held the file before changes nothing in it.
+    # The process that had the file open before changes nothing in it.
     with pytest.raises(dirdp.errors.ReleaseError, match="another process has loaded it"):
         bandit.add_arm("d")
     assert bandit.arms == ("b", "c")

@@ -221,13 +221,13 @@ def test_no_noise_is_used_twice(monkeypatch):
     sums = sums_of_batches()
     assert misfit(sums, 2.0) > 1e-6
     assert dependence(sums) > 1e-6
-    real, kept = BatchNoise.release, []
+    real, earlier = BatchNoise.release, []
 
     def reused(self, counts, bits):
-        if kept:
-            return counts[1] + kept.pop()
-        kept.append(real(self, (0, 0), bits))
-        return counts[1] + kept[-1]
+        if earlier:
+            return counts[1] + earlier.pop()
+        earlier.append(real(self, (0, 0), bits))
+        return counts[1] + earlier[-1]
 
     monkeypatch.setattr(BatchNoise, "release", reused)
     sums = sums_of_batches()

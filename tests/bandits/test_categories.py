@@ -225,11 +225,11 @@ def test_counts_that_a_batch_cannot_have_are_refused(tmp_path, output):
     path = tmp_path / "run.json"
     dirdp.save(bandit.transcript(), path)
     text = path.read_text(encoding="utf-8")
-    told = bandit.released["noisy_counts"].values[0].tolist()
+    noisy = bandit.released["noisy_counts"].values[0].tolist()
     start = text.index("released")
     squeezed = text[:start] + "".join(text[start:].split())
-    assert str(told).replace(" ", "") in squeezed
-    path.write_text(squeezed.replace(str(told).replace(" ", ""), output), encoding="utf-8")
+    assert str(noisy).replace(" ", "") in squeezed
+    path.write_text(squeezed.replace(str(noisy).replace(" ", ""), output), encoding="utf-8")
     with pytest.raises(dirdp.errors.ReleaseError):
         dirdp.load(path)
 

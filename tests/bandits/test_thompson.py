@@ -301,7 +301,7 @@ def test_extreme_priors_and_budgets(prior, epsilon):
     assert bandit.select() in ("a", "b")
 
 
-def test_a_ledger_for_add_remove_is_told_about_the_reward_of_0():
+def test_a_ledger_for_add_remove_is_warned_about_the_reward_of_0():
     ledger = dirdp.Ledger(GUARANTEE, adjacency="add-remove")
     with pytest.raises(dirdp.errors.ArgumentError, match="the reward 0"):
         dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=ledger)

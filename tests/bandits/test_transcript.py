@@ -49,11 +49,11 @@ def test_what_is_read_shows_what_the_bandit_shows(bandit, tmp_path):
 def test_the_text_holds_nothing_that_is_open_and_nobody(bandit):
     text = bandit.transcript().text
     facts = json.loads(text)
-    held = bandit.transcript()._settings
-    assert held.key.hex() not in text
+    settings = bandit.transcript()._settings
+    assert settings.key.hex() not in text
     assert bandit._settings.key.hex() not in text
-    # Nor does anything else of it know the key by which people are told apart.
-    assert held.key != bandit._settings.key
+    # Nor does anything else of it know the key by which people are distinguished.
+    assert settings.key != bandit._settings.key
     assert set(facts) == {
         "digest",
         "format",
@@ -130,13 +130,13 @@ def test_a_text_is_opened_without_computing_a_posterior(bandit, tmp_path, monkey
 
 def test_a_transcript_of_less_than_it_says_is_no_bandit(text_of_facts):
     transcript = run().transcript()
-    for epsilon, kept in ((2.0, True), (0.5, False)):
+    for epsilon, allowed in ((2.0, True), (0.5, False)):
         facts = json.loads(transcript.text)
         facts.pop("digest")
         facts["guarantee"]["epsilon"] = epsilon
         facts["statement"] = f"{epsilon:g}-differential privacy"
         text = text_of_facts(facts).encode()
-        if kept:
+        if allowed:
             assert understood(text).guarantee.epsilon == epsilon
         else:
             with pytest.raises(dirdp.errors.UnattainableError, match="although its transcript says so"):

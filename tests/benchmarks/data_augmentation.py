@@ -69,8 +69,8 @@ def all_records_at_once(likelihood, d, total, rng):
 
 def effective(found):
     """The least number of independent draws that the draws of a share are worth, the first tenth left out."""
-    kept = found[len(found) // 10 :]
-    return min(float(array_stats.ess(share[None], chain_axis=0, draw_axis=1)) for share in kept.T)
+    later = found[len(found) // 10 :]
+    return min(float(array_stats.ess(share[None], chain_axis=0, draw_axis=1)) for share in later.T)
 
 
 def timed(call):

@@ -16,7 +16,7 @@ import numpy as np
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
-from pymc_dirdp.inference.margins import Measurement
+from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.releases.predicting import simulated_network
 from pymc_dirdp.releases.view import measurements_of_table
 
@@ -89,20 +89,20 @@ def coverage(
             name = part.table.name
             output = part.mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng)
             measured += measurements_of_table(name, tuple(axis for axis, _ in axes[name]), part.mechanism, output)[1]
-        start, held, held_counts = time.perf_counter(), [], []
+        start, covered, covered_counts = time.perf_counter(), [], []
         for name, own in axes.items():
             prior = np.ones([size for _, size in own])
             labels = tuple((axis, None) for axis, _ in own)
             public = n if adjacency == "replace-one" else None
             found = MarginalPosterior(Table(name, prior, public, labels, tuple(measured)), Beliefs()).estimate([0.95])
             low, high = found.share_intervals[0].T
-            held += list((low <= made.shares[name].ravel()) & (made.shares[name].ravel() <= high))
+            covered += list((low <= made.shares[name].ravel()) & (made.shares[name].ravel() <= high))
             low, high = found.count_intervals[0].T
-            held_counts += list((low <= made.counts[name].ravel()) & (made.counts[name].ravel() <= high))
+            covered_counts += list((low <= made.counts[name].ravel()) & (made.counts[name].ravel() <= high))
             worth = min(worth, float(found.caveat.split("worth ")[1].split(";")[0]))
         seconds = max(seconds, time.perf_counter() - start)
-        shares.append(float(np.mean(held)))
-        counts.append(float(np.mean(held_counts)))
+        shares.append(float(np.mean(covered)))
+        counts.append(float(np.mean(covered_counts)))
     return shares, counts, seconds, worth, planned.parts[0].mechanism.in_short
 
 

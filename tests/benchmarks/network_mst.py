@@ -47,9 +47,9 @@ def mean_log_likelihood(fitted, asked, domain):
     """Of the tree: pairs over single variables. Values that were merged share their probability evenly."""
     total, codes = np.zeros(len(asked)), {}
     for name, size in domain.items():
-        kept = fitted.compressor.supports[name]
-        codes[name] = np.where(kept, np.cumsum(kept) - 1, kept.sum())[asked[name]]
-        merged = np.where(kept, 1, max(1, size - kept.sum()))[asked[name]]
+        supported = fitted.compressor.supports[name]
+        codes[name] = np.where(supported, np.cumsum(supported) - 1, supported.sum())[asked[name]]
+        merged = np.where(supported, 1, max(1, size - supported.sum()))[asked[name]]
         total -= np.log(merged)
     pairs = [tuple(clique) for clique in fitted.cliques if len(clique) == 2]
     for pair in pairs:

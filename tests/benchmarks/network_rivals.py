@@ -173,18 +173,18 @@ def rows_of(kind, folder, name, epsilon, split):
     categories = [(variable, declared[variable]) for variable in structure]
     families = [(*parents, variable) for variable, parents in structure.items()]
     train, held_out = train_and_test(frame, np.random.default_rng(split))
-    held_codes = codes_of(held_out, categories)
+    test_codes = codes_of(held_out, categories)
     if kind == "privbayes":
-        return privbayes(codes_of(train, categories), epsilon, held_codes, families, categories, split)
+        return privbayes(codes_of(train, categories), epsilon, test_codes, families, categories, split)
     if kind == "mst":
-        return mst(codes_of(train, categories), epsilon, held_codes, categories, split)
+        return mst(codes_of(train, categories), epsilon, test_codes, categories, split)
     release = released(train, structure, declared, epsilon, split)
     if kind == "ours":
-        return ours(release, held_codes, held_out, categories)
-    return private_pgm(release, held_codes, families, categories)
+        return ours(release, test_codes, held_out, categories)
+    return private_pgm(release, test_codes, families, categories)
 
 
-def held(path):
+def saved(path):
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -192,7 +192,7 @@ def held(path):
 
 
 def run(folder, kinds, names, splits, path):
-    done = {(row["data"], row["epsilon"], row["split"], row["method"]) for row in held(path)}
+    done = {(row["data"], row["epsilon"], row["split"], row["method"]) for row in saved(path)}
     if not done:
         path.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
     for split, name, epsilon, kind in itertools.product(range(splits), names, EPSILONS, kinds):

@@ -12,7 +12,7 @@ from scipy import stats
 
 from pymc_dirdp.counting import bounding
 from pymc_dirdp.counting import bounding as keeping
-from pymc_dirdp.counting.bounding import Bound, kept_rows
+from pymc_dirdp.counting.bounding import Bound, retained_rows
 from pymc_dirdp.counting.counts import tabulate
 from pymc_dirdp.counting.engines import EngineRecords
 from pymc_dirdp.counting.tables import count, count_families
@@ -56,8 +56,8 @@ def test_a_unit_counts_once_in_a_cell(choosing):
     records = choosing(RECORDS)
     options = {"categories": LABELS, "unit": "who", "distinct": True}
     assert count(records, ["y", "x"], contribution=6, **options).tolist() == expected
-    held = {who: sum(name == who for name, _, _ in cells) for who in SIZES}
-    assert count(records, ["y", "x"], contribution=2, **options).sum() == sum(min(n, 2) for n in held.values())
+    records_of = {who: sum(name == who for name, _, _ in cells) for who in SIZES}
+    assert count(records, ["y", "x"], contribution=2, **options).sum() == sum(min(n, 2) for n in records_of.values())
 
 
 def test_a_unit_that_is_missing_is_refused(choosing):
@@ -76,7 +76,7 @@ def test_a_unit_that_could_be_written_in_two_ways_is_refused(kind, choosing):
         count(records, ["x"], categories=LABELS, unit="who", contribution=1)
 
 
-def test_records_that_would_not_be_kept_are_looked_at(choosing):
+def test_records_that_would_not_be_retained_are_checked(choosing):
     units = ["one"] * 50
     for value in (None, "violet"):
         records = choosing(pa.table({"who": units, "x": [*["a"] * 49, value]}))
@@ -120,16 +120,16 @@ def test_wrong_bounds(options, message):
 # The proof: for one key, what a unit adds depends on its own records alone.
 
 
-def kept_in_memory(table, most, *, distinct=False):
+def retained_in_memory(table, most, *, distinct=False):
     bound = Bound("who", most, distinct)
     codes = [np.array([LABELS[name].index(value) for value in table[name].to_pylist()]) for name in ("x", "y")]
-    chosen = table.take(kept_rows(table["who"].to_pylist(), codes, bound, KEY))
+    chosen = table.take(retained_rows(table["who"].to_pylist(), codes, bound, KEY))
     return sorted(zip(*chosen.to_pydict().values(), strict=True))
 
 
-def kept_in_engine(table, most, engine, *, distinct=False):
+def retained_in_engine(table, most, engine, *, distinct=False):
     bound = Bound("who", most, distinct)
-    # The unit is a variable too, so what comes back says whose records were kept.
+    # The unit is a variable too, so what comes back says whose records were retained.
     labels = LABELS | {"who": list(SIZES)}
     source = EngineRecords.of(LAZY[engine](table), labels, {}, bound).bounded(bound, KEY)
     ((columns, times),) = source.coded([["who", "x", "y"]], [None])
@@ -142,17 +142,17 @@ def kept_in_engine(table, most, engine, *, distinct=False):
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("most", [1, 3])
 def test_a_unit_changes_its_own_records_only(place, most, distinct):
-    def kept(table):
+    def retained(table):
         if place == "memory":
-            return kept_in_memory(table, most, distinct=distinct)
-        return kept_in_engine(table, most, place, distinct=distinct)
+            return retained_in_memory(table, most, distinct=distinct)
+        return retained_in_engine(table, most, place, distinct=distinct)
 
-    everybody = kept(RECORDS)
-    # In another order of records the same ones are kept, as far as they differ.
-    assert kept(RECORDS.take(RNG.permutation(len(RECORDS)))) == everybody
+    everybody = retained(RECORDS)
+    # In another order of records the same ones are retained, as far as they differ.
+    assert retained(RECORDS.take(RNG.permutation(len(RECORDS)))) == everybody
     for gone in ("person 0", "person 11", "person 35"):
         without = RECORDS.filter(np.array([name != gone for name in RECORDS["who"].to_pylist()]))
-        rest = kept(without)
+        rest = retained(without)
         assert rest == [record for record in everybody if record[0] != gone]
         assert 1 <= len(everybody) - len(rest) <= most
 
@@ -196,7 +196,7 @@ def test_every_choice_of_two_records_out_of_four_is_as_likely(choosing):
     pairs = np.array([np.sum(found[:, i] & found[:, j]) for i, j in itertools.combinations(range(4), 2)])
     assert pairs.sum() == n
     assert stats.chisquare(pairs).pvalue > 1e-6
-    # The first two would be kept without a hash.
+    # The first two would be retained without a hash.
     assert stats.chisquare(pairs, n * np.array([0.24, *[0.152] * 5])).pvalue < 1e-6
 
 

@@ -35,7 +35,7 @@ def from_parquet(values, folder):
     return pq.read_table(folder / "a.parquet", read_dictionary=["a"])["a"]
 
 
-# How a column of texts may be held. Each takes a list with None for a missing value.
+# The types that a column of texts may have. Each takes a list with None for a missing value.
 TEXTS = {
     "list": list,
     "tuple": tuple,

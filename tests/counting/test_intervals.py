@@ -59,7 +59,7 @@ def test_an_engine_keeps_a_few_records_of_each_unit(choosing):
     seen = [count_between(choosing(table), "x", [10.0], bound) for _ in range(12)]
     assert {int(counts.sum()) for counts in seen} == {5}
     assert all(2 <= counts[0] <= 4 for counts in seen)
-    # Which records of the third one are kept is chosen anew.
+    # Which records of the third one are retained is chosen anew.
     assert len({tuple(counts) for counts in seen}) > 1
     with pytest.raises(DataError):
         count_between(choosing(pa.table({"x": [1.0, 2.0], "who": ["ann", None]})), "x", [10.0], bound)

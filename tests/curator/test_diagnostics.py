@@ -239,9 +239,11 @@ def test_a_power_of_the_prior_is_a_multiple_of_its_counts(hair, scale):
         weights = np.exp((scale - 1) * (log_density - log_density.max())).values.ravel()
         p = first(tree, "p")
         error = np.sqrt((weights[:, None] ** 2 * (p - v / v.sum()) ** 2).sum(axis=0)) / weights.sum()
-        moved = np.average(p, axis=0, weights=weights)
-        assert np.all(np.abs(moved - v / v.sum()) < 6 * error)
-        assert np.any(np.abs(moved - u / u.sum()) > 6 * error) or np.allclose(u / u.sum(), v / v.sum(), atol=6 * error)
+        reweighted = np.average(p, axis=0, weights=weights)
+        assert np.all(np.abs(reweighted - v / v.sum()) < 6 * error)
+        assert np.any(np.abs(reweighted - u / u.sum()) > 6 * error) or np.allclose(
+            u / u.sum(), v / v.sum(), atol=6 * error
+        )
 
 
 def test_sensitivity_is_that_of_arviz(hair):

@@ -73,7 +73,7 @@ def share_distributions(output, most, means):
     for rows, total in blocks:
         each = [_row(prior[r], said[r], means[r].sum(), total) for r in rows]
         for k, r in enumerate(rows.tolist()):
-            elsewhere = _product([_kept(row.sum_logs) for j, row in enumerate(each) if j != k])
+            elsewhere = _product([_trimmed(row.sum_logs) for j, row in enumerate(each) if j != k])
             log_total = each[k].log_factor + _of_others(elsewhere, total, len(rows), private=most is not None)
             if each[k].is_cut(log_total):
                 return None
@@ -114,10 +114,10 @@ def _row(alpha, said, mean, total):
         below = (weights @ x / weights.sum(axis=1)).sum() < mean
         low, high = (tilt, high) if below else (low, tilt)
     factor = gammaln(x + 1) - gammaln(x + alpha.sum()) - tilt * x + sum(one.of_total(x) for one in said)
-    return _Row([_kept(one) for one in logs + tilt * x], factor, total)
+    return _Row([_trimmed(one) for one in logs + tilt * x], factor, total)
 
 
-def _kept(logs):
+def _trimmed(logs):
     """The first number that matters, and the weights from there, up to a factor."""
     inside = np.flatnonzero(logs > logs.max() - CUT)
     return inside[0], np.exp(logs[inside[0] : inside[-1] + 1] - logs.max())
@@ -128,7 +128,7 @@ def _product(parts):
     start, values = 0, np.ones(1)
     for first, more in parts:
         with np.errstate(divide="ignore"):
-            offset, values = _kept(np.log(np.convolve(values, more)))
+            offset, values = _trimmed(np.log(np.convolve(values, more)))
         start += first + offset
     return start, values
 

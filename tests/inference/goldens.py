@@ -24,8 +24,8 @@ from pymc_dirdp.sampling.exact import positive_frequencies
 
 PATH = Path(__file__).parents[1] / "reference" / "counts.json"
 FIELDS = ("count_means", "count_sds", "share_means", "share_sds", "count_intervals", "share_intervals")
-# Of long tables so many cells are kept.
-_KEPT = 4
+# Of long tables so many cells are stored.
+_ROWS = 4
 
 
 def released(kind, counts, width, private, rng, prior):
@@ -109,7 +109,7 @@ def posterior_of_case(kind, shape, n, width, a, private, seed=1):
     return Posteriors(tables, beliefs, "t0" if len(tables) > 1 else None)
 
 
-def told(posterior):
+def summary(posterior):
     """What is kept of a distribution."""
     found = posterior.estimate([0.8])
     tables = {}
@@ -117,7 +117,7 @@ def told(posterior):
         numbers = {"log_evidence": one.log_evidence}
         for field in FIELDS:
             values = np.asarray(getattr(one, field))
-            values = values[:, :_KEPT] if values.ndim == 3 else values[:_KEPT]
+            values = values[:, :_ROWS] if values.ndim == 3 else values[:_ROWS]
             numbers[field] = [float(f"{value:.12g}") for value in values.ravel().tolist()]
         tables[name] = numbers
     return tables
@@ -127,7 +127,7 @@ if __name__ == "__main__":
     found, times = {}, {}
     for name, case in cases():
         start = time.perf_counter()
-        found[name] = told(posterior_of_case(*case))
+        found[name] = summary(posterior_of_case(*case))
         times[name] = time.perf_counter() - start
         print(f"{times[name]:8.3f} {name}", flush=True)
     PATH.write_text(json.dumps(found, indent=None, separators=(",", ":")).replace('},"', '},\n"') + "\n")

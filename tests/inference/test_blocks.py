@@ -148,7 +148,7 @@ def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
     assert value == pytest.approx(given.log_evidence, rel=1e-12)
     np.testing.assert_allclose(means, given.count_means, rtol=1e-10, atol=1e-12)
     # The same by the tree, as for any number of records.
-    monkeypatch.setattr(known_shares, "_MOST_KEPT", -1)
+    monkeypatch.setattr(known_shares, "_MOST_CACHED", -1)
     slow = posterior_of(output, Beliefs()).likelihood(logs)
     assert slow[0] == pytest.approx(value, rel=1e-9)
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from pymc_dirdp.inference.family_posterior import FamilyPosterior
-from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.measurements import Family, Measurement
 
 FAMILY = Family("p", ("a", "b", "c"), (2, 3, 4))
 RNG = np.random.default_rng(3)
@@ -61,17 +61,17 @@ def test_the_curvature_is_that_of_finite_differences():
     np.testing.assert_allclose(one.curvature(x, scales)(v), numeric, rtol=1e-5, atol=1e-4)
 
 
-def test_the_gauss_newton_curvature_is_the_sum_of_squares_of_derivatives_of_the_margins():
+def test_the_gauss_newton_curvature_is_the_sum_of_squares_of_derivatives_of_the_marginals():
     one = posterior()
     scales = np.full((2, 3, 4), 0.7)
     x = np.random.default_rng(2).normal(size=24)
 
-    def margins(x):
+    def marginals(x):
         p = 800 * one.shares(scales * x.reshape(2, 3, 4))
         return np.concatenate([np.einsum(f"abc->{axes}", p).ravel() for axes in ("abc", "ca", "b", "c")])
 
     h = 1e-6
-    slopes = np.stack([(margins(x + h * e) - margins(x - h * e)) / (2 * h) for e in np.eye(24)], axis=1)
+    slopes = np.stack([(marginals(x + h * e) - marginals(x - h * e)) / (2 * h) for e in np.eye(24)], axis=1)
     p0 = one.shares(one.start())
     counted = [("abc", 1), ("ca", 1), ("b", 1), ("c", 2)]
     variance = np.concatenate([(k * 30.0 + 800 * np.einsum(f"abc->{axes}", p0)).ravel() for axes, k in counted])
@@ -90,7 +90,7 @@ def test_the_mode_has_no_gradient_and_does_not_depend_on_the_start():
     assert np.linalg.norm(one.objective(x.ravel(), of_each)[1]) < 1e-6
 
 
-def test_without_noise_and_without_shrinkage_the_margins_are_the_empirical_ones():
+def test_without_noise_and_without_shrinkage_the_marginals_are_the_empirical_ones():
     one = FamilyPosterior(FAMILY, measured(1e-6, COUNTS + 1), 824.0)
     one.reweighted(one.start())
     scales = np.array([0.0, *np.full(len(one.effects.orders) - 1, 1e5)])
@@ -98,7 +98,7 @@ def test_without_noise_and_without_shrinkage_the_margins_are_the_empirical_ones(
     np.testing.assert_allclose(fitted, (COUNTS + 1) / 824, atol=1e-6)
 
 
-def test_what_the_margins_tell_is_the_trace_that_linear_algebra_gives():
+def test_what_the_marginals_tell_is_the_trace_that_linear_algebra_gives():
     one = posterior()
     scales = np.array([0.0, *np.full(len(one.effects.orders) - 1, 0.6)])
     mode = one.mode(one.start(), scales, 1e-6)
@@ -111,7 +111,7 @@ def test_what_the_margins_tell_is_the_trace_that_linear_algebra_gives():
     assert known.sum() == pytest.approx(exact.sum(), rel=0.05)
 
 
-def test_the_start_is_independence_with_the_measured_margins():
+def test_the_start_is_independence_with_the_measured_marginals():
     one = FamilyPosterior(FAMILY, measured(1e-6, COUNTS), 800.0)
     expected = np.einsum("a,b,c->abc", *(COUNTS.sum(axis=over) / 800 for over in ((1, 2), (0, 2), (0, 1))))
     np.testing.assert_allclose(one.shares(one.start()), expected, rtol=1e-6)

@@ -38,17 +38,17 @@ def test_it_is_the_sum_over_all_tables(seed):
     )
     seen = seen_by(mechanism, [np.eye(d)[0] * total for d, total in zip(cells, n, strict=True)], seed)
     p = [np.maximum(rng.dirichlet(np.full(d, rng.choice([0.1, 1.0, 10.0]))), 1e-300) for d in cells]
-    logs, held = [], []
+    logs, fixed = [], []
     for counts in itertools.product(*map(tables_of, n.tolist(), cells)):
         x = [np.array(one, dtype=float) for one in counts]
         logs.append(
             sum(gammaln(one.sum() + 1) + one @ np.log(q) - gammaln(one + 1).sum() for one, q in zip(x, p, strict=True))
             + seen.log_likelihood(x)
         )
-        held.append(np.concatenate(x))
+        fixed.append(np.concatenate(x))
     value, means = rows_of(seen).likelihood(np.log(np.concatenate(p)))
     assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
-    np.testing.assert_allclose(means, np.exp(logs - logsumexp(logs)) @ np.array(held), rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(means, np.exp(logs - logsumexp(logs)) @ np.array(fixed), rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_what_has_no_probability():
 def test_compiled_code_has_the_same_bits():
     mechanism = ZeroSumJointMechanism([3, 2], 1.0)
     noisy, logs = np.array([3.0, 2.0, 0.0, 4.0, 1.0]), np.log([0.2, 0.3, 0.5, 0.4, 0.6])
-    held = rows_of(mechanism.joint_likelihoods(noisy))
-    free = JointRows(held.cells, held.limits, held.log_weights)
+    fixed = rows_of(mechanism.joint_likelihoods(noisy))
+    free = JointRows(fixed.cells, fixed.limits, fixed.log_weights)
     logs.flags.writeable = noisy.flags.writeable = False
-    expected, means = held.likelihood(logs)
-    for value, found in (held.compiled()(logs), free.compiled()(logs, noisy), free.likelihood(logs, noisy)):
+    expected, means = fixed.likelihood(logs)
+    for value, found in (fixed.compiled()(logs), free.compiled()(logs, noisy), free.likelihood(logs, noisy)):
         assert float(value) == expected
         np.testing.assert_array_equal(found, means)
 
@@ -127,7 +127,7 @@ def test_a_released_table_takes_it():
     assert value == pytest.approx(logsumexp(chances[:, None] + both), rel=1e-11)
 
 
-def test_work_is_told_before():
+def test_work_is_stated_before():
     assert multiplications(2, 10**6) == 0
     assert multiplications(3, 9) == 300
     assert multiplications(5, 9) == 2500

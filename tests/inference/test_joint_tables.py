@@ -105,7 +105,7 @@ def test_sums_and_draws_are_those_over_all_data_sets(name):
         np.testing.assert_allclose(draws.shares.mean(axis=0), means, atol=0.02)
 
 
-def test_tables_that_were_independent_would_be_told_apart():
+def test_tables_that_were_independent_would_be_distinguished():
     """The radius that tables share matters: one large noise makes the others likely to be large."""
     mechanism, _, priors, output = CASES["far off"]
     found = JointTables(mechanism.joint_likelihoods(output), priors)
@@ -323,14 +323,14 @@ def test_what_one_table_says_of_the_noise_of_another_is_used():
 def test_draws_of_several_tables_are_calibrated():
     """The truth ranks uniformly among draws, one table given the outputs of both; and not for another scale."""
     rng, sizes, cells = np.random.default_rng(2), (30, 20), (3, 2)
-    told = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=0.7), [(np.ones(d), 1) for d in cells])
+    aware = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=0.7), [(np.ones(d), 1) for d in cells])
     forgot = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=2.1), [(np.ones(d), 1) for d in cells])
     ranks, wrong = [[], []], [[], []]
     for _ in range(300):
         shares = [rng.dirichlet(np.ones(d)) for d in cells]
         x = [rng.multinomial(n, p) for n, p in zip(sizes, shares, strict=True)]
-        outputs = tuple(one.values[0] for one in told[0].draw_together(told[1:], x, sampler="fast", random_seed=rng))
-        for used, into in ((told, ranks), (forgot, wrong)):
+        outputs = tuple(one.values[0] for one in aware[0].draw_together(aware[1:], x, sampler="fast", random_seed=rng))
+        for used, into in ((aware, ranks), (forgot, wrong)):
             noise = SharedNoise(tuple(used), outputs, tuple(np.ones(d) for d in cells))
             for i, seen in enumerate(noise.likelihoods):
                 (draws,) = JointTables(seen, [np.ones(cells[i])]).draw(99, rng)

@@ -13,7 +13,7 @@ from pymc_dirdp.inference import marginal_posterior
 from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
-from pymc_dirdp.inference.margins import Measurement
+from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.shrinkage import SCALES
 
 
@@ -142,7 +142,7 @@ def test_gradients_are_those_of_the_density(n_records):
 
 def covered(release_noise, read_noise, replicates=60):
     """How many 80 % intervals of a share hold it, where truths are from the prior and records are drawn with them."""
-    rng, held = np.random.default_rng(3), 0
+    rng, hits = np.random.default_rng(3), 0
     for truth in prior_shares((3, 2), replicates, rng):
         counts = rng.multinomial(400, truth.ravel()).reshape(3, 2)
         measured = [
@@ -150,15 +150,15 @@ def covered(release_noise, read_noise, replicates=60):
             for axes, table in ((("b",), counts.sum(axis=0)), (("a", "b"), counts))
         ]
         low, high = posterior((3, 2), measured, 400).estimate([0.8]).share_intervals[0, 0]
-        held += low <= truth[0, 0] / truth[0].sum() <= high
-    return held
+        hits += low <= truth[0, 0] / truth[0].sum() <= high
+    return hits
 
 
 @pytest.mark.thorough
 def test_intervals_hold_what_they_say(monkeypatch):
     monkeypatch.setattr(marginal_posterior, "_DRAWS", 1000)
-    held = covered(15.0, 15.0)
-    assert min(binom.cdf(held, 60, 0.8), binom.sf(held - 1, 60, 0.8)) > 1e-6
+    hits = covered(15.0, 15.0)
+    assert min(binom.cdf(hits, 60, 0.8), binom.sf(hits - 1, 60, 0.8)) > 1e-6
     # The mutant that takes noisy counts for counts.
     assert binom.cdf(covered(15.0, 0.1), 60, 0.8) < 1e-6
 

@@ -42,7 +42,7 @@ def cut_noise(output, x, mechanism):
     for noisy in itertools.product(range(N + 1), repeat=len(cells)):
         released, left = [], N
         for z in noisy:
-            released.append(min(z, left) if mechanism.total == "kept" else z)
+            released.append(min(z, left) if mechanism.total == "fixed" else z)
             left = max(left - z, 0)
         if [*released, left] == list(output):
             probability += np.prod([cell[z] for cell, z in zip(cells, noisy, strict=True)])
@@ -91,7 +91,7 @@ CASES = {
     "default urn": (DirichletMechanism(ALPHA, R), DIRICHLET, PUBLIC),
     "fast": (DirichletMechanism(ALPHA, R), DIRICHLET, PUBLIC | {"sampler": "fast"}),
     "min_count": (DirichletMechanism(ALPHA, R, min_count=1), DIRICHLET, PUBLIC | {"sampler": "fast"}),
-    "kept": (*truncated(2.0), {}),
+    "fixed": (*truncated(2.0), {}),
     "kept, wide": (*truncated(20.0), PUBLIC),
     "printed": (*truncated(20.0, total="printed"), {}),
     "floored": (*truncated(2.0, noise_kind="laplace"), {}),
@@ -192,7 +192,7 @@ def test_analyse_and_estimate_take_an_output_or_several():
     np.testing.assert_array_equal(analysis["observed_data"]["hair"], [[6, 5, 1]])
     assert analysis.attrs["conditional_on"] == "hair: a prior of your own of the shares; 12 records, which is public"
     assert list(dirdp.estimate(first).frame().index) == ["hair[0]", "hair[1]", "hair[2]"]
-    # Another mechanism told of the same records.
+    # Another mechanism used the same records.
     second = MechanismOutput(GeometricMechanism(PRIOR, 1.5), [8, 3, 0], prior=PRIOR, n_records=N, name="hair")
     both = dirdp.estimate([first, second]).tables["hair"]
     alone = dirdp.estimate(first).tables["hair"]

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.inference.family_posterior import FamilyPosterior
-from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.network_fit import MOST_ROUNDS, fit_jointly, fit_tables, fitted, noise_hides
-from pymc_dirdp.inference.network_margins import EliminationError
+from pymc_dirdp.inference.network_marginals import EliminationError
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
 from pymc_dirdp.progress import QUIET, Bar
 
@@ -22,10 +22,10 @@ def joint(rng):
 def levels(p, n, variance, rng, spread=True):
     """Noisy marginals of n records, or of the expected counts."""
     counts = rng.multinomial(n, p.ravel()).reshape(p.shape) if spread else n * p
-    margins = {"a": (1, 2), "b": (0, 2), "ab": (2,), "c": (0, 1), "ac": (1,), "bc": (0,), "abc": ()}
+    marginals = {"a": (1, 2), "b": (0, 2), "ab": (2,), "c": (0, 1), "ac": (1,), "bc": (0,), "abc": ()}
     return [
         Measurement(tuple(axes), (table := counts.sum(axis=over)) + rng.normal(0, variance**0.5, table.shape), variance)
-        for axes, over in margins.items()
+        for axes, over in marginals.items()
     ]
 
 
@@ -163,10 +163,10 @@ def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance():
     posterior.reweighted(mode)
     draws = posterior.spread(mode, scales, np.random.default_rng(3), 8000)
     of_each = scales[posterior.effects.groups]
-    kept = of_each.ravel() > 0
-    off = ((draws - mode).reshape(8000, -1) / np.where(kept, of_each.ravel(), 1))[:, kept]
+    used = of_each.ravel() > 0
+    off = ((draws - mode).reshape(8000, -1) / np.where(used, of_each.ravel(), 1))[:, used]
     x = (mode / np.where(of_each > 0, of_each, 1)).ravel()
-    matrix = posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))[np.ix_(kept, kept)]
+    matrix = posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))[np.ix_(used, used)]
     np.testing.assert_allclose(off.mean(axis=0), 0, atol=1e-12)
     values, vectors = np.linalg.eigh(matrix)
     ratios = (off @ vectors).var(axis=0) * values
@@ -275,7 +275,7 @@ def joint_of_chain(tables):
     return np.einsum("a,ab,bc,cbd->abcd", *(tables[family.name] for family in CHAIN))
 
 
-def measured_margins(tables, n, variances, rng):
+def measured_marginals(tables, n, variances, rng):
     """Noisy marginals of n records, by the letters of the axes."""
     p = joint_of_chain(tables)
     counts = rng.multinomial(n, p.ravel()).reshape(p.shape)
@@ -287,7 +287,7 @@ def measured_margins(tables, n, variances, rng):
 
 
 def families_measured(tables, n, variance, rng):
-    return measured_margins(tables, n, dict.fromkeys(LETTERS.values(), variance), rng)
+    return measured_marginals(tables, n, dict.fromkeys(LETTERS.values(), variance), rng)
 
 
 def divergence_of_chain(tables, found):
@@ -295,13 +295,13 @@ def divergence_of_chain(tables, found):
     return float(np.sum(p * np.log(p / joint_of_chain(found))))
 
 
-def test_a_margin_of_no_family_tells_something_of_the_tables_between():
+def test_a_marginal_of_no_family_tells_something_of_the_tables_between():
     """B given a is hardly measured; what is measured of a and c, and of b and c, tells it all the same."""
     apart, together = [], []
     for seed in range(12):
         tables = truth(seed)
         variances = {"a": 100.0, "b": 100.0, "ab": 1e6, "bc": 10.0, "ac": 10.0, "cbd": 100.0}
-        measured = measured_margins(tables, 5000, variances, np.random.default_rng(seed))
+        measured = measured_marginals(tables, 5000, variances, np.random.default_rng(seed))
         apart.append(divergence_of_chain(tables, fit_tables(CHAIN, measured, 5000)))
         together.append(divergence_of_chain(tables, fit_jointly(CHAIN, measured, 5000)))
     assert np.mean(together) < 0.7 * np.mean(apart)
@@ -340,7 +340,7 @@ def test_together_shares_are_shares_for_every_number_of_records_and_noise(n, var
         np.testing.assert_allclose(found[family.name].sum(axis=-1), 1, rtol=1e-12)
 
 
-def test_a_network_whose_margins_explode_is_refused():
+def test_a_network_whose_marginals_explode_is_refused():
     families = [Family(f"p_{i}", (f"v{i}",), (10,)) for i in range(10)]
     families += [Family(f"p_w{i}", (f"v{i}", f"v{i + 1}", f"w{i}"), (10, 10, 2)) for i in range(9)]
     every = tuple(f"v{i}" for i in range(10))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
 
 # The parents of c are not measured together, and d has no edge from a.
@@ -108,7 +108,7 @@ def test_without_noise_and_without_shrinkage_the_tables_are_those_that_were_meas
         np.testing.assert_allclose(table, TABLES[name], atol=1e-6)
 
 
-def test_noiseless_margins_of_a_chain_have_the_joint_counts_that_private_pgm_gives():
+def test_noiseless_marginals_of_a_chain_have_the_joint_counts_that_private_pgm_gives():
     """Of `mbi` 2.0.0: `MirrorDescent().estimate` of these two marginals, 400 records, 2000 iterations.
 
     Two marginals that agree in what they share have one network through both: counts of ab times bc over those of b.
@@ -124,7 +124,7 @@ def test_noiseless_margins_of_a_chain_have_the_joint_counts_that_private_pgm_giv
     np.testing.assert_allclose(joint, of_mbi, atol=1e-3)
 
 
-def test_noisy_margins_of_a_chain_have_the_fit_that_private_pgm_gives():
+def test_noisy_marginals_of_a_chain_have_the_fit_that_private_pgm_gives():
     """Marginals that contradict each other, with noise of different sizes: the network nearest to all of them.
 
     Of `mbi` 2.0.0: `MirrorDescent().estimate` of these four marginals, 400 records, 5000 iterations, in doubles. All

@@ -136,12 +136,12 @@ def test_arrays_that_must_not_be_written_to():
         array.flags.writeable = False
     numbers = noise.numbers
     rows = NoisyRows(np.array([12]))
-    held = rows_of(noise, noisy, np.array([12]))
+    fixed = rows_of(noise, noisy, np.array([12]))
     for found in (
         rows.likelihood(logs, noisy, numbers),
         rows.compiled()(logs, noisy, numbers),
-        held.compiled()(logs),
-        held.compiled()(logs[0]),
+        fixed.compiled()(logs),
+        fixed.compiled()(logs[0]),
     ):
         assert found[0] == expected[0]
         assert np.array_equal(np.reshape(found[1], (1, 3)), expected[1])
@@ -167,8 +167,8 @@ def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
     assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
     # A list that is read one record off is another likelihood.
-    moved = NoisyRows(rows.totals, rows.published, np.roll(rows.tables, 1, axis=-1))
-    assert abs(moved.likelihood(np.log(p)[None])[0] - value) > 1e-6
+    rolled = NoisyRows(rows.totals, rows.published, np.roll(rows.tables, 1, axis=-1))
+    assert abs(rolled.likelihood(np.log(p)[None])[0] - value) > 1e-6
 
 
 @pytest.mark.parametrize("kind", ["draw", "urn", "truncated"])

@@ -33,8 +33,8 @@ def by_enumeration(zero_sum, noisy, alpha, log_shares):
     changes = np.array(list(itertools.product(range(-2 * MOST, 2 * MOST + 1), repeat=len(noisy))))
     norms = np.abs(changes).sum(axis=1) // (1 + zero_sum)
     counts = np.array(noisy) + changes
-    kept = (norms <= MOST) & np.all(counts >= 0, axis=1) & ((changes.sum(axis=1) == 0) | (not zero_sum))
-    norms, counts = norms[kept], counts[kept]
+    possible = (norms <= MOST) & np.all(counts >= 0, axis=1) & ((changes.sum(axis=1) == 0) | (not zero_sum))
+    norms, counts = norms[possible], counts[possible]
     totals = counts.sum(axis=1)
     logs = gammaln(totals + 1) - gammaln(counts + 1).sum(axis=1)
     if log_shares is None:

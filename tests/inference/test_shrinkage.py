@@ -7,7 +7,7 @@ from scipy.special import beta
 from pymc_dirdp.inference.shrinkage import Shrinkage, probabilities_of
 
 
-def test_what_is_told_precisely_gives_its_own_scale():
+def test_what_is_known_precisely_gives_its_own_scale():
     """A thousand coordinates of size 0.7, all told: the prior's ten make little difference."""
     shrinkage = Shrinkage({"p": np.array([0, 1])})
     squares, known = {"p": np.array([0.0, 1000 * 0.49])}, {"p": np.array([0.0, 1000.0])}
@@ -17,7 +17,7 @@ def test_what_is_told_precisely_gives_its_own_scale():
     assert shrinkage.update(squares, known)
 
 
-def test_what_is_not_told_takes_the_scale_of_its_order():
+def test_what_is_not_known_takes_the_scale_of_its_order():
     shrinkage = Shrinkage({"p": np.array([0, 2]), "q": np.array([0, 2])})
     shrinkage.update(
         {"p": np.array([0.0, 4000.0]), "q": np.array([0.0, 0.0])},
@@ -41,9 +41,9 @@ def test_learned_scales_are_those_that_made_the_effects():
     shrinkage = Shrinkage({"p": np.array([0, 1])})
     for _ in range(100):
         t2 = shrinkage.scales["p"][1] ** 2
-        told = t2 / (t2 + noise**2)
-        mode = {"p": np.array([0.0, np.sum((told * seen) ** 2)])}
-        if shrinkage.update(mode, {"p": np.array([0.0, n * told])}):
+        precision = t2 / (t2 + noise**2)
+        mode = {"p": np.array([0.0, np.sum((precision * seen) ** 2)])}
+        if shrinkage.update(mode, {"p": np.array([0.0, n * precision])}):
             break
     assert shrinkage.scales["p"][1] == pytest.approx(truth, rel=0.1)
 

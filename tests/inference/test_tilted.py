@@ -57,10 +57,10 @@ def test_the_tilt_does_not_matter(d, total):
     tilt = posterior.tilted.cells.tilt
     cells.settle(tilt + 1 / np.sqrt(posterior.tilted.cells.variances.sum()))
     kind = type(posterior.tilted.sums)
-    moved = TiltedCells(cells, total, kind(cells, total))
+    shifted = TiltedCells(cells, total, kind(cells, total))
     assert abs(cells.means.sum() - total) > 0.5 * np.sqrt(cells.variances.sum())
-    assert moved.log_sum_of_products == pytest.approx(posterior.tilted.log_sum_of_products, rel=0, abs=1e-10)
-    np.testing.assert_allclose(moved.marginals.means, posterior.means, rtol=1e-10)
+    assert shifted.log_sum_of_products == pytest.approx(posterior.tilted.log_sum_of_products, rel=0, abs=1e-10)
+    np.testing.assert_allclose(shifted.marginals.means, posterior.means, rtol=1e-10)
 
 
 def test_a_million_records_in_two_cells_against_the_plain_sum():

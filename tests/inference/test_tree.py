@@ -232,8 +232,8 @@ def test_the_search_for_modes_and_windows():
 
 def test_a_distribution_without_its_ends():
     posterior = Spread(5, np.array([1e-15, 0.2, 0.5, 0.3, 1e-15]))
-    kept = posterior.trimmed(1e-12)
-    assert (kept.low, kept.values.tolist()) == (6, [0.2, 0.5, 0.3])
+    shorter = posterior.trimmed(1e-12)
+    assert (shorter.low, shorter.values.tolist()) == (6, [0.2, 0.5, 0.3])
 
 
 @pytest.mark.thorough
@@ -243,7 +243,7 @@ def test_outputs_of_all_kinds_have_the_numbers_that_other_sums_had():
     for name, case in goldens.cases():
         if case[2] > 300:
             continue
-        for table, numbers in goldens.told(goldens.posterior_of_case(*case)).items():
+        for table, numbers in goldens.summary(goldens.posterior_of_case(*case)).items():
             for field, values in recorded[name][table].items():
                 # Standard deviations of shares were less exact than what they are compared with.
                 loose = 3e-8 if field.startswith("share") else 1e-9

@@ -39,8 +39,8 @@ def p_value(seen, distribution):
     rare = distribution * seen.sum() < 10
     observed = np.append(seen[~rare], seen[rare].sum())
     expected = np.append(distribution[~rare], distribution[rare].sum()) * seen.sum()
-    kept = expected > 0
-    return chi2.sf(np.sum((observed - expected)[kept] ** 2 / expected[kept]), kept.sum() - 1)
+    likely = expected > 0
+    return chi2.sf(np.sum((observed - expected)[likely] ** 2 / expected[likely]), likely.sum() - 1)
 
 
 def counted(drawn, outputs):

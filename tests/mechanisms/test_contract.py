@@ -168,8 +168,10 @@ def whole_renyi(mechanism, order, x, y):
     for shift in (x - y)[x != y]:
         distribution, unit = whole_distribution(mechanism, int(shift))
         losses = unit * (np.arange(len(distribution)) - len(distribution) // 2)
-        kept = distribution > 0
-        total += math.log(math.fsum(np.exp(np.log(distribution[kept]) + (order - 1) * losses[kept]))) / (order - 1)
+        positive = distribution > 0
+        total += math.log(math.fsum(np.exp(np.log(distribution[positive]) + (order - 1) * losses[positive]))) / (
+            order - 1
+        )
     return total
 
 
@@ -544,15 +546,15 @@ def changes(mechanism):
     unit, shape = mechanism.contribution, mechanism.prior.shape
     blocks = unit.blocks(shape)
     cells = math.prod(shape) // blocks
-    held = [
+    contributions = [
         np.bincount(data, minlength=cells)
         for m in range(unit.records + 1)
         for data in itertools.combinations_with_replacement(range(cells), m)
     ]
-    lost = held if mechanism.adjacency == "replace-one" else [np.zeros(cells, dtype=int)]
+    lost = contributions if mechanism.adjacency == "replace-one" else [np.zeros(cells, dtype=int)]
     # Numbers of records that are published do not change.
-    kept = getattr(mechanism, "needs_public_totals", False)
-    pairs = [(gained, gone) for gained in held for gone in lost if gained.sum() == gone.sum() or not kept]
+    positive = getattr(mechanism, "needs_public_totals", False)
+    pairs = [(gained, gone) for gained in contributions for gone in lost if gained.sum() == gone.sum() or not positive]
     # Every cell of a block has the same noise, and every block, so a change is as good as any permutation of it.
     in_a_block = sorted({tuple(sorted((gained - gone).tolist())) for gained, gone in pairs})
     whole = itertools.combinations_with_replacement(in_a_block, blocks)
@@ -654,14 +656,14 @@ def test_satisfies_is_the_comparison_with_the_curve(subject):
         # A finer search may prove less than a search over counts states, within its slack.
         return value * (1 - 2 * subject.slack) if subject.slack else math.nextafter(value, end)
 
-    kept = [(ApproxDP(epsilon=0.3, delta=mechanism.delta(0.3)), {"delta": just(mechanism.delta(0.3), 0)})]
+    positive = [(ApproxDP(epsilon=0.3, delta=mechanism.delta(0.3)), {"delta": just(mechanism.delta(0.3), 0)})]
     if math.isfinite(mechanism.renyi(1.5)):
-        kept += [
+        positive += [
             (RenyiDP(order=1.5, epsilon=mechanism.renyi(1.5)), {"epsilon": just(mechanism.renyi(1.5), 0)}),
             (TruncatedCDP(rho=mechanism.rho(1.5), omega=1.5), {"rho": just(mechanism.rho(1.5), 0)}),
         ]
     assert mechanism.satisfies(RenyiDP(order=1.5, epsilon=1e9)) == math.isfinite(mechanism.renyi(1.5))
-    for guarantee, weaker in kept:
+    for guarantee, weaker in positive:
         assert mechanism.satisfies(guarantee)
         facts = {name: getattr(guarantee, name) for name in asdict(guarantee)} | weaker
         assert not mechanism.satisfies(type(guarantee)(**facts))

@@ -155,8 +155,8 @@ def test_exact_releases_follow_the_distribution(name):
         found = np.array([seen[outcome] for outcome in distribution])
         rare = expected < 5
         pooled = [np.append(values[~rare], values[rare].sum()) for values in (found, expected)]
-        kept = pooled[1] > 0
-        return chisquare(pooled[0][kept], pooled[1][kept] * times / pooled[1][kept].sum()).pvalue
+        likely = pooled[1] > 0
+        return chisquare(pooled[0][likely], pooled[1][likely] * times / pooled[1][likely].sum()).pvalue
 
     assert p_value(counts) > 1e-6
     assert p_value(tables(mechanism)[0]) < 1e-6

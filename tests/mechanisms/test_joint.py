@@ -28,14 +28,14 @@ def lists(cells, zero_sum, reach):
 
 def moves(cells, records, mechanism):
     """Every change of one table by at most so many records of one person."""
-    held = [
+    contributions = [
         np.bincount(c, minlength=cells)
         for k in range(records + 1)
         for c in itertools.combinations_with_replacement(range(cells), k)
     ]
     if mechanism.adjacency == "add-remove":
-        return held
-    pairs = itertools.product(held, held)
+        return contributions
+    pairs = itertools.product(contributions, contributions)
     return list({tuple(g - h): g - h for g, h in pairs if not mechanism.zero_sum or g.sum() == h.sum()}.values())
 
 

@@ -227,7 +227,7 @@ def test_tables_are_drawn_with_one_radius(sampler):
         assert (chisquare(found, expected).pvalue > 1e-6) == is_right
 
 
-def test_a_table_alone_is_a_margin_of_the_joint_noise():
+def test_a_table_alone_is_a_marginal_of_the_joint_noise():
     """The probability of one table's noise against the sum over that of the others; the sampler draws from it."""
     table = three(dirdp.PureDP(epsilon=2.0))["b"]
     whole = ZeroSumJointMechanism([2, 2, 3], table.scale, records=[2, 1, 1])

@@ -62,19 +62,19 @@ def exact_delta(parts, changes, epsilon):
 def moves(shape, adjacency, records=1):
     """All changes of a table in which a person holds so many records at most."""
     cells = math.prod(shape)
-    held = [
+    person = [
         np.bincount(data, minlength=cells)
         for k in range(records + 1)
         for data in itertools.combinations_with_replacement(range(cells), k)
     ]
-    for gained, lost in itertools.product(held, held):
-        kept = gained.sum() == lost.sum() if adjacency == "replace-one" else not lost.any() or not gained.any()
-        if kept and (gained != lost).any():
+    for gained, lost in itertools.product(person, person):
+        neighbours = gained.sum() == lost.sum() if adjacency == "replace-one" else not lost.any() or not gained.any()
+        if neighbours and (gained != lost).any():
             yield (gained - lost).reshape(shape)
 
 
 def worst(mechanism, epsilon, **options):
-    changes = [mechanism.margins_of(move) for move in moves(mechanism.shape, **options)]
+    changes = [mechanism.marginals_of(move) for move in moves(mechanism.shape, **options)]
     # Moves with the same changes up to order have the same loss.
     distinct = {tuple(tuple(sorted(one.tolist())) for one in change): change for change in changes}
     return max(exact_delta(mechanism.parts, change, epsilon) for change in distinct.values())
@@ -121,21 +121,21 @@ def people(shape, kinds, records):
             i if kind == "each" else [place if kind == "own" else slice(None)]
             for i, kind, place in zip(indices, kinds, own, strict=True)
         ]
-        held = [np.zeros(shape, dtype=int)]
+        person = [np.zeros(shape, dtype=int)]
         for block in itertools.product(*along):
             cells = np.arange(math.prod(shape)).reshape(shape)[block].ravel()
             chosen = list(itertools.combinations_with_replacement(cells, records))
             added = [np.bincount(one, minlength=math.prod(shape)).reshape(shape) for one in chosen]
-            held = [one + more for one in held for more in added]
-        yield held
+            person = [one + more for one in person for more in added]
+        yield person
 
 
 def tied_worst(mechanism, epsilon, kinds):
     """The largest delta over all changes of one person, whose records lie in blocks."""
     changes = []
-    for held in people(mechanism.shape, kinds, mechanism.contributed.records):
-        others = held if mechanism.adjacency == "replace-one" else [np.zeros(mechanism.shape, dtype=int)]
-        changes += [mechanism.margins_of(a - b) for a in held for b in others]
+    for person in people(mechanism.shape, kinds, mechanism.contributed.records):
+        others = person if mechanism.adjacency == "replace-one" else [np.zeros(mechanism.shape, dtype=int)]
+        changes += [mechanism.marginals_of(a - b) for a in person for b in others]
     flat = [[one.ravel() for one in change] for change in changes]
     distinct = {tuple(tuple(sorted(one.tolist())) for one in change): change for change in flat}
     return max(exact_delta(mechanism.parts, change, epsilon) for change in distinct.values())
@@ -155,11 +155,11 @@ TIED = {
 
 
 def tied(name, noise="gaussian", adjacency="replace-one"):
-    kinds, shape, margins, records, _ = TIED[name]
+    kinds, shape, marginals, records, _ = TIED[name]
     adds = Contribution(records, kinds)
     # Losses of marginals with the same noise are on one lattice, so that they can be listed.
     return MarginalsMechanism(
-        np.ones(shape), margins, [2.0] * len(margins), noise, adjacency=adjacency, contribution=adds
+        np.ones(shape), marginals, [2.0] * len(marginals), noise, adjacency=adjacency, contribution=adds
     )
 
 
@@ -177,14 +177,14 @@ def test_records_in_rows_lose_no_more_than_the_curve(name, noise):
             if attained:
                 assert reached >= (0.97 if one else 0.5) * bound
         x, y = mechanism.worst_pair()
-        assert exact_delta(mechanism.parts, [one.ravel() for one in mechanism.margins_of(x - y)], 0.4) == pytest.approx(
-            tied_worst(mechanism, 0.4, kinds)
-        )
+        assert exact_delta(
+            mechanism.parts, [one.ravel() for one in mechanism.marginals_of(x - y)], 0.4
+        ) == pytest.approx(tied_worst(mechanism, 0.4, kinds))
 
 
 def test_records_that_come_together_in_a_sum_are_counted_together(monkeypatch):
     """A mutant: the marginal over all items is protected as if it held the records of one item."""
-    monkeypatch.setattr(Contribution, "in_margin", lambda self, shape, kept: (self.records, 1))
+    monkeypatch.setattr(Contribution, "in_marginal", lambda self, shape, neighbours: (self.records, 1))
     mutant = tied("items")
     assert tied_worst(mutant, 0.4, ("each",)) > 1.2 * mutant.delta(0.4)
 
@@ -192,10 +192,10 @@ def test_records_that_come_together_in_a_sum_are_counted_together(monkeypatch):
 def test_a_marginal_that_no_neighbour_changes_costs_nothing():
     """How many answers each item or group has is public under replace-one, and is data under add-remove."""
 
-    def half_rho(adjacency, margins=((0,), (0, 1)), kind="each"):
+    def half_rho(adjacency, marginals=((0,), (0, 1)), kind="each"):
         survey = Contribution(1, (kind,))
-        sigmas = (4.0,) * len(margins)
-        return MarginalsMechanism(np.ones((2, 3)), margins, sigmas, adjacency=adjacency, contribution=survey).renyi(1)
+        sigmas = (4.0,) * len(marginals)
+        return MarginalsMechanism(np.ones((2, 3)), marginals, sigmas, adjacency=adjacency, contribution=survey).renyi(1)
 
     assert half_rho("replace-one") == half_rho("replace-one", ((0, 1),)) == pytest.approx(0.125, rel=1e-6)
     own = half_rho("replace-one", kind="own")
@@ -256,17 +256,17 @@ class Twice(CurvesOf, Mechanism):
 def test_mutants_lose_more_than_they_say():
     """The sensitivity of add-remove used for replace-one, and a marginal that is measured twice and counted once."""
     added = CASES["gaussian add-remove"]
-    moved = replace(added, adjacency="replace-one")
+    replaced = replace(added, adjacency="replace-one")
     for epsilon in EPSILONS:
         assert worst(added, epsilon, adjacency="replace-one") > 1.2 * added.delta(epsilon)
-        assert worst(moved, epsilon, adjacency="replace-one") <= moved.delta(epsilon) + 1e-15
-        x, y = moved.worst_pair()
+        assert worst(replaced, epsilon, adjacency="replace-one") <= replaced.delta(epsilon) + 1e-15
+        x, y = replaced.worst_pair()
         twice = [
             (part, change)
-            for one in zip(moved.parts, moved.margins_of(x - y), strict=True)
+            for one in zip(replaced.parts, replaced.marginals_of(x - y), strict=True)
             for part, change in [one] * 2
         ]
-        assert exact_delta(*zip(*twice, strict=True), epsilon) > 1.2 * moved.delta(epsilon)
+        assert exact_delta(*zip(*twice, strict=True), epsilon) > 1.2 * replaced.delta(epsilon)
 
 
 def refuted(mechanism, **options):
@@ -286,8 +286,8 @@ def test_audits_pass_and_refute_the_mutants():
 def test_the_worst_pair_changes_every_marginal():
     for mechanism in CASES.values():
         x, y = mechanism.worst_pair()
-        assert all((a != b).any() for a, b in zip(mechanism.margins_of(x), mechanism.margins_of(y), strict=True))
-        change = mechanism.margins_of(x - y)
+        assert all((a != b).any() for a, b in zip(mechanism.marginals_of(x), mechanism.marginals_of(y), strict=True))
+        change = mechanism.marginals_of(x - y)
         reached = exact_delta(mechanism.parts, change, 0.4)
         assert reached == pytest.approx(worst(mechanism, 0.4, adjacency=mechanism.adjacency))
 
@@ -298,7 +298,7 @@ def test_each_marginal_has_noise_of_its_own(name, sampler):
     mechanism = CASES[name]
     counts = np.arange(math.prod(mechanism.shape)).reshape(mechanism.shape)
     outputs = mechanism.releases(counts, 4000, sampler=sampler, random_seed=5)
-    noise = outputs - np.concatenate(mechanism.margins_of(counts.astype(float)))
+    noise = outputs - np.concatenate(mechanism.marginals_of(counts.astype(float)))
     assert mechanism.is_on_grid(outputs, None)
     assert np.allclose(noise.mean(axis=0), 0, atol=6 * max(mechanism.noise_sds) / math.sqrt(4000))
     for (part, seen), sd in zip(mechanism.separately(noise), mechanism.noise_sds, strict=True):
@@ -337,14 +337,14 @@ def test_the_likelihood_is_the_product_over_marginals():
     counts = np.array([[3.0, 1, 0], [2, 2, 9]])
     output = mechanism.releases(counts, 7, random_seed=2)
     by_hand = 0.0
-    for part, margin, seen in zip(
+    for part, marginal, seen in zip(
         (1.7, 1.9, 2.1),
         (counts.sum(axis=1), counts.sum(axis=0), counts.ravel()),
         np.split(output, [2, 5], axis=1),
         strict=True,
     ):
-        one = DiscreteGaussianMechanism(np.ones(len(margin)), part)
-        by_hand = by_hand + one.log_noise(seen - margin).sum(axis=1)
+        one = DiscreteGaussianMechanism(np.ones(len(marginal)), part)
+        by_hand = by_hand + one.log_noise(seen - marginal).sum(axis=1)
     np.testing.assert_allclose(mechanism.log_likelihood(output, counts), by_hand, rtol=1e-12)
     other = counts[::-1]
     ratio = mechanism.log_likelihood_ratio(output, counts, other)
@@ -352,7 +352,7 @@ def test_the_likelihood_is_the_product_over_marginals():
     np.testing.assert_allclose(ratio, difference, rtol=1e-9, atol=1e-9)
     x, y = mechanism.worst_pair()
     assert mechanism.output_distributions(x, y).delta(0.4) == pytest.approx(
-        exact_delta(mechanism.parts, mechanism.margins_of(x - y), 0.4), rel=1e-3
+        exact_delta(mechanism.parts, mechanism.marginals_of(x - y), 0.4), rel=1e-3
     )
 
 
@@ -369,11 +369,11 @@ def test_no_posterior_is_made_up_from_marginals():
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ({"margins": ()}, "at least one"),
-        ({"margins": ((0,), (0,)), "parameters": (1.0, 1.0)}, "twice"),
-        ({"margins": ((1, 0),), "parameters": (1.0,)}, "rising order"),
-        ({"margins": ((0, 2),), "parameters": (1.0,)}, "below 2"),
-        ({"margins": ((),), "parameters": (1.0,)}, "two cells"),
+        ({"marginals": ()}, "at least one"),
+        ({"marginals": ((0,), (0,)), "parameters": (1.0, 1.0)}, "twice"),
+        ({"marginals": ((1, 0),), "parameters": (1.0,)}, "rising order"),
+        ({"marginals": ((0, 2),), "parameters": (1.0,)}, "below 2"),
+        ({"marginals": ((),), "parameters": (1.0,)}, "two cells"),
         ({"parameters": (1.0,)}, "each of 3 marginals"),
         ({"parameters": (1.0, 1.0, math.nan)}, "sigma"),
         ({"parameters": (1.0, 1.0, 0.0)}, "sigma"),
@@ -382,15 +382,15 @@ def test_no_posterior_is_made_up_from_marginals():
 )
 def test_what_is_no_mechanism_is_refused(facts, message):
     with pytest.raises(ArgumentError, match=message):
-        MarginalsMechanism(**{"prior": np.ones(SHAPE), "margins": MARGINALS, "parameters": (1.0, 2.0, 3.0)} | facts)
+        MarginalsMechanism(**{"prior": np.ones(SHAPE), "marginals": MARGINALS, "parameters": (1.0, 2.0, 3.0)} | facts)
 
 
 @pytest.mark.parametrize(
-    "facts", [{"margins": [["0"]]}, {"margins": [0]}, {"margins": [[True]]}, {"parameters": ["1"]}]
+    "facts", [{"marginals": [["0"]]}, {"marginals": [0]}, {"marginals": [[True]]}, {"parameters": ["1"]}]
 )
 def test_lists_of_a_file_hold_numbers(facts):
-    given = {"prior": np.ones(SHAPE), "margins": [[0]], "parameters": [1.0]}
-    assert MarginalsMechanism.from_facts(given).margins == ((0,),)
+    given = {"prior": np.ones(SHAPE), "marginals": [[0]], "parameters": [1.0]}
+    assert MarginalsMechanism.from_facts(given).marginals == ((0,),)
     with pytest.raises(ArgumentError, match="lists of axes"):
         MarginalsMechanism.from_facts(given | facts)
 

@@ -55,10 +55,10 @@ def test_axes_of_all_three_kinds():
     alpha = np.arange(1, 2 * 3 * 2 * 2 + 1, dtype=float).reshape(2, 3, 2, 2)
     contribution = Contribution(1, ("own", "each", "any"))
     x, y = dirichlet_pair(alpha, contribution)
-    moved = x != y
+    differ = x != y
     assert contribution.blocks(alpha.shape) == 3
     # One hospital, and in each visit one record leaves a cell and enters another.
-    assert not np.any(moved[1])
+    assert not np.any(differ[1])
     np.testing.assert_array_equal((x - y).sum(axis=(2, 3))[0], np.zeros(3))
     np.testing.assert_array_equal(np.abs(x - y).sum(axis=(2, 3))[0], 2 * np.ones(3))
 

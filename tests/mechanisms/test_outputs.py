@@ -57,9 +57,9 @@ def test_noisy_counts_that_are_no_integers_are_off_the_exact_grid(mechanism):
     output = mechanism.draw(TABLE, 1, sampler="exact", random_seed=7, n_records=80)
     assert list(output.problems(mechanism, "exact", 80)) == []
     for name, values in output.published.items():
-        moved = values.copy()
-        moved.flat[0] += 0.5
-        facts = output.facts | {name: moved.tolist()}
+        changed = values.copy()
+        changed.flat[0] += 0.5
+        facts = output.facts | {name: changed.tolist()}
         problems = list(mechanism.read_output(facts, "p", draws=1, of_success=False).problems(mechanism, "exact", 80))
         assert "a number is not on the grid of the exact sampler" in problems
 

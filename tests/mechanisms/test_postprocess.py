@@ -34,8 +34,8 @@ def test_projection_is_the_nearest_point():
 
 
 def kl(share, estimate):
-    kept = share > 0
-    return np.sum(share[kept] * np.log(share[kept] / estimate[kept]))
+    positive = share > 0
+    return np.sum(share[positive] * np.log(share[positive] / estimate[positive]))
 
 
 def test_smoothing_is_near_the_best_and_clipping_explodes():

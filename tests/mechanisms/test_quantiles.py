@@ -49,12 +49,12 @@ def neighbours(mechanism, n):
     values, m = range(mechanism.n_candidates + 1), mechanism.contribution
     for data in itertools.combinations_with_replacement(values, n):
         for places in {tuple(sorted(c)) for c in itertools.combinations(range(n), m)}:
-            kept = tuple(record for i, record in enumerate(data) if i not in places)
+            rest = tuple(record for i, record in enumerate(data) if i not in places)
             if mechanism.adjacency == "add-remove":
-                yield data, kept
-                yield kept, data
+                yield data, rest
+                yield rest, data
             else:
-                yield from ((data, kept + others) for others in itertools.product(values, repeat=m))
+                yield from ((data, rest + others) for others in itertools.product(values, repeat=m))
 
 
 CASES = {

@@ -21,17 +21,17 @@ PAIRS = list(itertools.combinations(range(3), 2))
 
 def counted(data, lengths=LENGTHS):
     """The marginals and the pairs of records, counted one by one."""
-    margins = [np.zeros(length, dtype=np.int64) for length in lengths]
+    marginals = [np.zeros(length, dtype=np.int64) for length in lengths]
     pairs = {
         (i, j): np.zeros((lengths[i], lengths[j]), dtype=np.int64)
         for i, j in itertools.combinations(range(len(lengths)), 2)
     }
     for record in data:
         for i, value in enumerate(record):
-            margins[i][value] += 1
+            marginals[i][value] += 1
         for i, j in pairs:
             pairs[i, j][record[i], record[j]] += 1
-    return margins, pairs
+    return marginals, pairs
 
 
 class Scripted:
@@ -72,14 +72,14 @@ def distribution(mechanism, noisy, data, monkeypatch):
 def neighbours(n, adjacency, records=1):
     """All pairs of data sets of n records: some of them replaced, or missing in the second."""
     for data in itertools.combinations_with_replacement(CELLS, n):
-        kept = data[: n - records]
+        rest = data[: n - records]
         if adjacency == "add-remove":
-            yield data, kept
+            yield data, rest
         else:
-            yield from ((data, (*kept, *others)) for others in itertools.product(CELLS, repeat=records))
+            yield from ((data, (*rest, *others)) for others in itertools.product(CELLS, repeat=records))
 
 
-def noisy_margins(count, seed):
+def noisy_marginals(count, seed):
     rng = np.random.default_rng(seed)
     return [[rng.integers(-1, 5, length).astype(float) for length in LENGTHS] for _ in range(count)]
 
@@ -95,7 +95,7 @@ def worst(mechanism, n, seeds, monkeypatch, records=1):
     ]
     claimed = {point: getattr(choices, point[0])(float(point[1])) for point in points}
     reached = dict.fromkeys(["pure", *points], 0.0)
-    for noisy in noisy_margins(*seeds):
+    for noisy in noisy_marginals(*seeds):
         known = {}
 
         def of(data, noisy=noisy, known=known):
@@ -168,9 +168,9 @@ def test_the_one_choice_of_two_variables_attains_its_width(adjacency, width, rec
             for data in itertools.combinations_with_replacement(cells, n)
         }
         for data in itertools.combinations_with_replacement(cells, 3):
-            for kept in itertools.combinations(data, 3 - records):
-                moved = itertools.product(cells, repeat=records) if adjacency == "replace-one" else [()]
-                others = [distributions[tuple(sorted((*kept, *new)))] for new in moved]
+            for rest in itertools.combinations(data, 3 - records):
+                replacements = itertools.product(cells, repeat=records) if adjacency == "replace-one" else [()]
+                others = [distributions[tuple(sorted((*rest, *new)))] for new in replacements]
                 reached = max(reached, *(float(np.ptp(distributions[data] - other)) for other in others))
     assert 0.999 * mechanism.choice.u <= reached <= mechanism.choice.u * (1 + 1e-12)
 
@@ -184,8 +184,8 @@ def test_the_whole_distribution_with_its_noisy_marginals_keeps_the_curves(monkey
     one, other = [(0, 0), (0, 0)], [(0, 0)]
     logs = []
     for data in (one, other):
-        margins, _ = counted(data, (2, 2))
-        counts = np.concatenate(margins)
+        marginals, _ = counted(data, (2, 2))
+        counts = np.concatenate(marginals)
         per_cell = math.log(math.tanh(1 / (2 * scale)))
         joint = []
         for noisy in grid:
@@ -226,15 +226,15 @@ def test_dependent_pairs_are_joined_and_others_are_not():
 
 
 def test_an_end_is_offered_last_and_ends_the_choices(monkeypatch):
-    margins, pairs = counted([(0, 0, 0)] * 4)
+    marginals, pairs = counted([(0, 0, 0)] * 4)
     follow = Scripted([0, 1])
     monkeypatch.setattr(tree, "chosen", follow)
     mechanism = TreeMechanism(LENGTHS, 4.0, 1.0)
-    assert mechanism.joined([m.astype(float) for m in margins], pairs, None) == ((0, 1), (1, 2))
+    assert mechanism.joined([m.astype(float) for m in marginals], pairs, None) == ((0, 1), (1, 2))
     assert [len(scores) for scores, _ in follow.offered] == [4, 3]
     assert [scores[-1] for scores, _ in follow.offered] == [mechanism.end(3), mechanism.end(2)]
     monkeypatch.setattr(tree, "chosen", Scripted([3]))
-    assert mechanism.joined([m.astype(float) for m in margins], pairs, None) == ()
+    assert mechanism.joined([m.astype(float) for m in marginals], pairs, None) == ()
 
 
 def test_no_noisy_marginal_breaks_it():
@@ -245,16 +245,16 @@ def test_no_noisy_marginal_breaks_it():
         edges = mechanism.joined([np.array(noisy), np.array(noisy), np.array([*noisy, 1.0])], pairs, Bits(1))
         assert set(edges) <= set(PAIRS)
     large = {pair: cells * 2**53 for pair, cells in pairs.items()}
-    margins = [np.array([2**53, *[0] * (length - 1)]) for length in LENGTHS]
-    assert set(mechanism.release(margins, large)) <= set(PAIRS)
-    assert mechanism.release([0 * m for m in margins], {pair: 0 * cells for pair, cells in pairs.items()}) is not None
+    marginals = [np.array([2**53, *[0] * (length - 1)]) for length in LENGTHS]
+    assert set(mechanism.release(marginals, large)) <= set(PAIRS)
+    assert mechanism.release([0 * m for m in marginals], {pair: 0 * cells for pair, cells in pairs.items()}) is not None
 
 
 def test_a_seed_repeats_the_choice_and_the_system_does_not():
-    margins, pairs = counted(np.random.default_rng(0).integers(2, size=(50, 3)))
+    marginals, pairs = counted(np.random.default_rng(0).integers(2, size=(50, 3)))
     mechanism = TreeMechanism(LENGTHS, 200.0, 50.0)
-    assert mechanism.release(margins, pairs, random_seed=4) == mechanism.release(margins, pairs, random_seed=4)
-    assert len({mechanism.release(margins, pairs) for _ in range(60)}) > 1
+    assert mechanism.release(marginals, pairs, random_seed=4) == mechanism.release(marginals, pairs, random_seed=4)
+    assert len({mechanism.release(marginals, pairs) for _ in range(60)}) > 1
 
 
 @pytest.mark.parametrize(

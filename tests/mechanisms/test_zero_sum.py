@@ -37,8 +37,8 @@ def moves(cells, records):
     """Every change of at most so many records that keeps their number, up to permutation."""
     found = set()
     for k in range(1, records + 1):
-        held = [np.bincount(c, minlength=cells) for c in itertools.combinations_with_replacement(range(cells), k)]
-        found |= {tuple(sorted((g - h).tolist())) for g, h in itertools.product(held, held)}
+        tables = [np.bincount(c, minlength=cells) for c in itertools.combinations_with_replacement(range(cells), k)]
+        found |= {tuple(sorted((g - h).tolist())) for g, h in itertools.product(tables, tables)}
     return [np.array(move) for move in found if any(move)]
 
 

@@ -209,8 +209,8 @@ def test_a_record_that_changes_its_rows_never_exceeds_the_curve():
     worst = 0.0
     records = list(itertools.product(range(2), range(2)))
     for data in itertools.combinations_with_replacement(records, 3):
-        for moved in records:
-            neighbour = (*data[:2], moved)
+        for record in records:
+            neighbour = (*data[:2], record)
             divergence = 0.0
             for counts in (
                 lambda d: (np.bincount([a for a, _ in d], minlength=2), prior_a),

@@ -137,11 +137,11 @@ def test_report_file_and_verification_say_it(tmp_path, edited):
     dirdp.save(plan, tmp_path / "plan.json")
     release = dirdp.sample(dirdp.load(tmp_path / "plan.json"), model_of(n=counted()))
     release.to_netcdf(tmp_path / "release.nc")
-    with xr.open_datatree(tmp_path / "release.nc") as held:
-        assert dirdp.verify(held)
-        assert "every patient" in str(dirdp.report(held, full=True))
-        assert "the records of one unit (patient) are in the data" in str(dirdp.statement(held))
-        assert opened(held).plan.adjacency == "add-remove"
+    with xr.open_datatree(tmp_path / "release.nc") as per_patient:
+        assert dirdp.verify(per_patient)
+        assert "every patient" in str(dirdp.report(per_patient, full=True))
+        assert "the records of one unit (patient) are in the data" in str(dirdp.statement(per_patient))
+        assert opened(per_patient).plan.adjacency == "add-remove"
     for wrong in (7, ["patient"]):
         with pytest.raises(dirdp.errors.ReleaseError):
             dirdp.verify(edited(release, (("plan", "people", "counted"), wrong)))
@@ -157,10 +157,10 @@ def test_a_network_is_planned_for_its_units():
         dirdp.plan(GUARANTEE, model)
     counts = [model.rvs_to_values[variable].eval() for variable in model.observed_RVs]
     np.testing.assert_array_equal(counts[0], counts[1].sum(axis=1))
-    held = np.unique(RECORDS["patient"], return_counts=True)[1]
-    assert counts[0].sum() == np.minimum(held, 2).sum()
+    per_patient = np.unique(RECORDS["patient"], return_counts=True)[1]
+    assert counts[0].sum() == np.minimum(per_patient, 2).sum()
     bayes = dirdp.naive_bayes(RECORDS, "ill", categories=CATEGORIES, unit="patient", contribution=1)
-    assert dirdp.plan(GUARANTEE, bayes).parts[0].n_records == len(held)
+    assert dirdp.plan(GUARANTEE, bayes).parts[0].n_records == len(per_patient)
     apart = dirdp.naive_bayes(
         {name: RECORDS[name] for name in ("patient", "ward")},
         RECORDS["ill"],
@@ -168,7 +168,7 @@ def test_a_network_is_planned_for_its_units():
         unit="patient",
         contribution=1,
     )
-    assert dirdp.plan(GUARANTEE, apart).parts[0].n_records == len(held)
+    assert dirdp.plan(GUARANTEE, apart).parts[0].n_records == len(per_patient)
     with pytest.raises(dirdp.errors.ArgumentError, match="Leave counts= out"):
         dirdp.bayesian_network(
             RECORDS | {"k": [1] * 2000},

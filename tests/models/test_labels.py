@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.models.labels import check_labels, held_labels
+from pymc_dirdp.models.labels import check_labels, plain_labels
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -36,7 +36,7 @@ def model_of(labels):
 
 
 TIMES = np.array(["2020-01-31", "2021-05-06T01:02:03.123456789", "2022"], "M8[ns]")
-HELD = {
+KINDS = {
     "texts": (["a", "bb", "größe €"], "U"),
     "an empty text": (["", "a", "b"], "U"),
     "a categorical": (pd.Categorical(["a", "b", "c"]), "U"),
@@ -56,7 +56,7 @@ HELD = {
     "durations": (np.array([1, 2, 3], "m8[h]"), "m"),
     "durations of Python": ([datetime.timedelta(day) for day in (1, 2, 3)], "m"),
 }
-EACH_TYPE = {dtype: kind for kind, (_, dtype) in HELD.items()}.values()
+EACH_TYPE = {dtype: kind for kind, (_, dtype) in KINDS.items()}.values()
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ EACH_TYPE = {dtype: kind for kind, (_, dtype) in HELD.items()}.values()
         # One kind of each type in a file of the usual format, the others more thoroughly.
         pytest.param(store, kind, marks=[pytest.mark.thorough] * (store == "zarr" or kind not in EACH_TYPE))
         for store in ("netcdf", "zarr")
-        for kind in HELD
+        for kind in KINDS
     ],
 )
 # Zarr says of some types that its third version does not specify them.
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
 def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):
-    labels, dtype = HELD[kind]
+    labels, dtype = KINDS[kind]
     release = dirdp.sample(TARGET, model_of(labels), mechanism="geometric")
     if store == "netcdf":
         release.to_netcdf(tmp_path / "release.nc")
@@ -83,7 +83,7 @@ def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):
         written, read = release["posterior"]["k"].values, back["posterior"]["k"].values
         assert read.dtype.kind == written.dtype.kind == dtype
         assert np.array_equal(read, written)
-        assert all(one == other for one, other in zip(read, held_labels(labels), strict=True))
+        assert all(one == other for one, other in zip(read, plain_labels(labels), strict=True))
         assert np.array_equal(back["posterior"]["p"].values, release["posterior"]["p"].values)
         assert dirdp.verify(back)
         assert str(dirdp.report(back, full=True)) == str(dirdp.report(release, full=True))
@@ -140,5 +140,5 @@ def test_the_ways_out_work():
 
 
 def test_times_keep_their_nanoseconds():
-    assert held_labels(TIMES) == list(TIMES)
-    assert held_labels(list(map(pd.Timestamp, TIMES))) == list(TIMES)
+    assert plain_labels(TIMES) == list(TIMES)
+    assert plain_labels(list(map(pd.Timestamp, TIMES))) == list(TIMES)

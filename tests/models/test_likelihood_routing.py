@@ -161,7 +161,7 @@ def a_transposed_table():
 
 
 @reads
-def rows_moved():
+def rows_reordered():
     p = simplex(2, 5, 3)
     pm.Categorical("y", p=p.dimshuffle(1, 0, 2), observed=RNG.integers(0, 3, (4, 5, 2)))
 
@@ -357,16 +357,16 @@ def built(name):
     return model
 
 
-def point(held, rng):
+def point(every, rng):
     """Values of the released variables, and those of all their cells."""
-    cells = {table.name: rng.dirichlet(np.full(table.n_categories, 2.0), size=table.shape[:-1]) for table in held}
-    values = {table.name: cells[table.name][..., 0] if table.family == "beta" else cells[table.name] for table in held}
+    cells = {table.name: rng.dirichlet(np.full(table.n_categories, 2.0), size=table.shape[:-1]) for table in every}
+    values = {table.name: cells[table.name][..., 0] if table.family == "beta" else cells[table.name] for table in every}
     return values, cells
 
 
-def log_likelihood(model, held):
+def log_likelihood(model, every):
     """Of all observed variables, and its slopes, as a function of the released variables."""
-    inputs = {table.name: pt.tensor(shape=(None,) * model[table.name].type.ndim, dtype="float64") for table in held}
+    inputs = {table.name: pt.tensor(shape=(None,) * model[table.name].type.ndim, dtype="float64") for table in every}
     total = pt.sum([pm.logp(rv, model.rvs_to_values[rv]).sum() for rv in model.observed_RVs])
     given = {model[name]: variable for name, variable in inputs.items()}
     given |= {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
@@ -383,12 +383,12 @@ def test_the_log_likelihood_is_the_counts_times_logarithms_of_shares(name):
     So the counts are right and the posterior is a product of Dirichlet or Beta distributions.
     """
     model, rng = built(name), np.random.default_rng(1)
-    held = tables(model)
-    function = log_likelihood(model, held)
+    every = tables(model)
+    function = log_likelihood(model, every)
     differences = []
     for _ in range(4):
-        values, cells = point(held, rng)
-        expected = sum((read_counts(table, model) * np.log(cells[table.name])).sum() for table in held)
+        values, cells = point(every, rng)
+        expected = sum((read_counts(table, model) * np.log(cells[table.name])).sum() for table in every)
         differences.append(function(*values.values())[0] - expected)
     np.testing.assert_allclose(differences, differences[0], rtol=1e-9, atol=1e-9)
 
@@ -396,10 +396,10 @@ def test_the_log_likelihood_is_the_counts_times_logarithms_of_shares(name):
 @pytest.mark.parametrize("name", READ)
 def test_counts_are_the_slope_of_the_log_likelihood(name):
     model, rng = built(name), np.random.default_rng(3)
-    held = tables(model)
-    values, cells = point(held, rng)
-    _, *slopes = log_likelihood(model, held)(*values.values())
-    for table, slope in zip(held, slopes, strict=True):
+    every = tables(model)
+    values, cells = point(every, rng)
+    _, *slopes = log_likelihood(model, every)(*values.values())
+    for table, slope in zip(every, slopes, strict=True):
         counts, p = read_counts(table, model), cells[table.name]
         if table.family == "beta":
             expected = counts[..., 0] / p[..., 0] - counts[..., 1] / p[..., 1]
@@ -497,7 +497,7 @@ def test_codes_are_not_read_when_tables_are_found():
     assert tables(model(CODES)) == tables(model(np.full(N, -7919)))
 
 
-def test_two_views_of_one_table_are_told_apart():
+def test_two_views_of_one_table_are_distinguished():
     """The digest of a plan, and the check of a plan that comes from a file."""
 
     def model(k):
@@ -574,10 +574,10 @@ def test_a_diagnosis_of_what_a_likelihood_sees(build, error):
 @pytest.mark.parametrize("name", ["both_sides_of_one_share", "naive_bayes_of_words", "logits_of_rows", "a_chain"])
 def test_nuts_agrees_with_prior_plus_counts(name):
     model = built(name)
-    held = tables(model)
+    every = tables(model)
     with model:
         trace = pm.sample(1000, tune=500, chains=2, cores=1, random_seed=5, progressbar=False)["posterior"]
-    for table in held:
+    for table in every:
         u = table.prior + read_counts(table, model)
         mean, total = u / u.sum(-1, keepdims=True), u.sum(-1, keepdims=True)
         sd = np.sqrt(mean * (1 - mean) / (total + 1))

@@ -44,9 +44,9 @@ def test_raw_records_have_one_trial_each():
     assert not facts.trials_differ_along((0, 1))
     assert facts.numbered == ()
     assert (facts.most_trials, facts.one_number_of_trials) == (1, 1)
-    held = facts.records_of((0,))
-    assert held.dtype == np.int64
-    np.testing.assert_array_equal(held, [3, 3, 3, 3])
+    sizes = facts.records_of((0,))
+    assert sizes.dtype == np.int64
+    np.testing.assert_array_equal(sizes, [3, 3, 3, 3])
     assert facts.most_in_a_block((0,)) == 3
 
 
@@ -60,7 +60,7 @@ def test_the_most_trials_are_those_of_the_largest_entry_and_none_where_there_is_
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "dims", "kept"),
+    ("n_rows", "dims", "record_axes"),
     [
         pytest.param(2, (("g", "c"), ("g", "c")), (0,), id="two rows"),
         pytest.param(2, (None, None), (0,), id="two rows without a name"),
@@ -69,7 +69,7 @@ def test_the_most_trials_are_those_of_the_largest_entry_and_none_where_there_is_
         pytest.param(1, (None, None), (), id="one row without a name"),
     ],
 )
-def test_rows_that_are_followed_by_position(n_rows, dims, kept):
+def test_rows_that_are_followed_by_position(n_rows, dims, record_axes):
     """A single row may hold a private number of observations, unless the model says that both are along one dim."""
     coords = {"g": range(n_rows), "person": range(n_rows), "c": range(3)}
     with pm.Model(coords=coords) as model:
@@ -79,5 +79,5 @@ def test_rows_that_are_followed_by_position(n_rows, dims, kept):
         pm.Binomial("z", n=4, p=q, observed=np.full(n_rows, 3), dims=dims[1] and dims[1][:1])
     for table in tables(model):
         facts = observation(table, table.likelihoods[0], model)
-        assert facts.kept == kept
-        assert facts.summed == tuple({0} - set(kept))
+        assert facts.record_axes == record_axes
+        assert facts.summed == tuple({0} - set(record_axes))

@@ -57,7 +57,7 @@ def test_data_are_still_found_behind_many_tables():
         pytest.param("visit", False, id="another dim"),
     ],
 )
-def test_the_label_of_a_single_person_is_kept_private(dim, is_refused, counted):
+def test_the_label_of_a_single_person_stays_private(dim, is_refused, counted):
     """Found by attack: the labels of people were refused where there are several, and published where there is one."""
     with pm.Model(coords={"person": ["Ann"], "visit": [0], "answer": range(3)}) as model:
         p = pm.Dirichlet("p", a=np.ones((1, 3)), dims=("person", "answer"))
@@ -82,7 +82,7 @@ def test_the_label_of_a_single_person_is_kept_private(dim, is_refused, counted):
     ("n", "is_refused"), [(20, False), (np.array(20), False), ([20], True), (np.array([20.0]), True)]
 )
 @pytest.mark.parametrize("stored", [True, False])
-def test_the_number_of_records_of_a_single_person_is_kept_private(n, is_refused, stored):
+def test_the_number_of_records_of_a_single_person_stays_private(n, is_refused, stored):
     """Found by attack: a number for each of them was refused where there are several, and stated where there is one."""
     with pm.Model(coords={"person": ["Ann"], "answer": range(3)}) as model:
         p = pm.Dirichlet("p", a=np.ones(3), dims="answer")
@@ -99,7 +99,7 @@ def test_the_number_of_records_of_a_single_person_is_kept_private(n, is_refused,
 
 @pytest.mark.parametrize("unit", ["person", 0])
 @pytest.mark.parametrize("chosen", ["codes", "stored codes", "turned round"])
-def test_labels_of_people_behind_codes_are_kept_private_however_the_unit_is_named(chosen, unit):
+def test_labels_of_people_behind_codes_stay_private_however_the_unit_is_named(chosen, unit):
     """Found by attack: `unit=0` released the labels that `unit="person"` refused."""
     with pm.Model(coords={"person": ["Ann", "Bob", "Cy"], "answer": range(3)}) as model:
         p = pm.Dirichlet("p", a=np.ones((3, 3)), dims=("person", "answer"))
@@ -130,7 +130,7 @@ def test_a_single_row_without_a_label_is_that_of_all_people():
 
 @pytest.mark.parametrize("rows", ["as they are", "turned round"])
 @pytest.mark.parametrize("unit", ["person", 0, None])
-def test_a_single_label_of_people_is_kept_private_where_its_row_stands_along_another_axis(unit, rows):
+def test_a_single_label_of_people_stays_private_where_its_row_stands_along_another_axis(unit, rows):
     """Found by attack: the row of the only person stands where the visits are, so it was taken for nobody's."""
     with pm.Model(coords={"person": ["Ann"], "visit": range(2), "answer": range(3)}) as model:
         p = pm.Dirichlet("p", a=np.ones((1, 3)), dims=("person", "answer"))

@@ -108,7 +108,7 @@ def switched_tables(data, d):
     return {"one": (pt.switch(c, share("a", NY, d=d), share("b", NY, d=d)), "xy")}
 
 
-def moved(data, d):
+def transposed(data, d):
     a = share("a", NZ, NY, d=d)
     return {"one": (a.dimshuffle(1, 0, *range(2, a.type.ndim)), "xyz")}
 
@@ -149,7 +149,7 @@ SHAPES = (
     a_table_and_a_part,
     switched,
     switched_tables,
-    moved,
+    transposed,
     reshaped,
     codes_of_two_arrays,
     rows_and_codes_of_one_table,
@@ -183,14 +183,14 @@ def model_of(build, data, d, n):
     return model
 
 
-def counted_by_value(model, held, data, axes, d, n):
+def counted_by_value(model, every, data, axes, d, n):
     """The tables of counts: every share has its own value, so the probability of a record tells its cell."""
     rng = np.random.default_rng(0)
-    cells = {table.name: rng.dirichlet(np.ones(table.shape[-1]), table.shape[:-1]) for table in held}
+    cells = {table.name: rng.dirichlet(np.ones(table.shape[-1]), table.shape[:-1]) for table in every}
     values = {
-        model[table.name]: cells[table.name][..., 0] if table.family == "beta" else cells[table.name] for table in held
+        model[table.name]: cells[table.name][..., 0] if table.family == "beta" else cells[table.name] for table in every
     }
-    counts = {table.name: np.zeros(table.shape) for table in held}
+    counts = {table.name: np.zeros(table.shape) for table in every}
     for name in axes:
         rv = model[name]
         probability = rv.owner.op.dist_params(rv.owner)[0 if n is None else 1]
@@ -242,13 +242,13 @@ def worst(build, d, n, unit, relation, claimed=None):
         axes = {name: dims for name, (_, dims) in build(answers(rng, {}, d, n), d).items()}
     data = answers(rng, axes, d, n)
     model = model_of(build, data, d, n)
-    held = tables(model)
+    every = tables(model)
     said = stated(unit=unit, contribution=None, public_n=(), disjoint=None)
     try:
-        reading = read(held, model, said, adjacency_named(relation))
+        reading = read(every, model, said, adjacency_named(relation))
     except DirdpError:
         return None
-    for table, cells in zip(held, counted_by_value(model, held, data, axes, d, n), strict=True):
+    for table, cells in zip(every, counted_by_value(model, every, data, axes, d, n), strict=True):
         np.testing.assert_array_equal(read_counts(table, model), cells)
     claims = sum(
         np.array(
@@ -259,17 +259,17 @@ def worst(build, d, n, unit, relation, claimed=None):
                 adjacency=relation,
             ).renyi(ORDERS)
         )
-        for table in held
+        for table in every
     )
     finite, closest = np.isfinite(claims), 0.0
     for several in neighbours(build, axes, d, n, unit):
-        sides = [counted_by_value(model_of(build, one, d, n), held, one, axes, d, n) for one in several]
+        sides = [counted_by_value(model_of(build, one, d, n), every, one, axes, d, n) for one in several]
         for (first, second), fill_row in itertools.product(itertools.permutations(sides, 2), (0, 1e6)):
             # Others are nobody, or a group in the last category. Under add-remove, what is gained is the person.
             common = [np.minimum(a, b) for a, b in zip(first, second, strict=True)]
             if reading.sizes_are_public:
                 # What is public of the totals of rows is the same for both.
-                for table, a, b in zip(held, first, second, strict=True):
+                for table, a, b in zip(every, first, second, strict=True):
                     private = set(range(a.ndim)) - set(reading.contribution(table.name).fixed_axes)
                     np.testing.assert_array_equal(a.sum(axis=tuple(private)), b.sum(axis=tuple(private)))
             one = [a - c for a, c in zip(first, common, strict=True)]
@@ -301,7 +301,7 @@ def test_no_person_changes_more_than_was_read_of_any_formula(build, d, n):
     assert max(found.values()) > 0.49
 
 
-@pytest.mark.parametrize("build", [columns_by_codes, one_code_for_a_row, the_rest, moved])
+@pytest.mark.parametrize("build", [columns_by_codes, one_code_for_a_row, the_rest, transposed])
 def test_a_person_read_as_one_record_is_refuted_by_the_same_check(build):
     """The claim of a single record is too small where a person holds several."""
     assert worst(build, None, None, ("x",), "replace-one", Contribution()) > 1.1

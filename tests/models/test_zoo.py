@@ -867,7 +867,7 @@ def rows_with_the_labels_of_people():
     return model
 
 
-# Shares that are selected, moved, stacked or taken from 1
+# Shares that are selected, reordered, stacked or taken from 1
 
 
 @is_read("record", {"p": (1,)}, {"p": 9})
@@ -1522,8 +1522,8 @@ def reading(animal):
     model = built(animal.build)
     nothing = {"unit": None, "contribution": None, "public_n": (), "disjoint": None}
     said = stated(**nothing | animal.said)
-    held = tables(model, public_prior=said.public_prior)
-    return read(held, model, said, adjacency_named(animal.relation)), model
+    every = tables(model, public_prior=said.public_prior)
+    return read(every, model, said, adjacency_named(animal.relation)), model
 
 
 def of(**kinds):
@@ -1534,11 +1534,11 @@ def of(**kinds):
 @of(read=True)
 def test_what_one_person_adds(animal):
     found, model = reading(animal)
-    held = tables(model, public_prior=found.stated.public_prior)
+    every = tables(model, public_prior=found.stated.public_prior)
     assert found.label == animal.expected["unit"]
     blocks = {name: (adds.records, *adds.axes) for name, adds in found.contributions}
     assert blocks == animal.expected["blocks"]
-    for table in held:
+    for table in every:
         if table.name in (animal.expected["n"] or {}):
             assert found.sizes_are_public
             assert total_records(table, model) == animal.expected["n"][table.name]

@@ -354,15 +354,15 @@ def noted(work: Path, workers: int, cap: float) -> dict[str, dict[str, Any]]:
     ]
     files = rooms + sorted((ROOT / "tests").rglob("test_*.py"))
     code = b"".join(file.read_bytes() for file in sorted((ROOT / PACKAGE).rglob("*.py")))
-    kept = {}
+    cached = {}
     for file in files:
         tests, text = str(file.relative_to(ROOT)), file.read_bytes() if file.is_file() else b""
-        kept[tests] = work / (hashlib.sha256(code + tests.encode() + text).hexdigest()[:24] + ".json")
-    new = {tests: file for tests, file in kept.items() if not file.exists()}
+        cached[tests] = work / (hashlib.sha256(code + tests.encode() + text).hexdigest()[:24] + ".json")
+    new = {tests: file for tests, file in cached.items() if not file.exists()}
     parts = [dict(list(new.items())[i::workers]) for i in range(workers)]
     for _ in parallel([partial(Copy.note, answers=part, cap=cap) for part in parts if part], work, workers):
         pass
-    return {test: about for file in kept.values() for test, about in json.loads(file.read_text()).items()}
+    return {test: about for file in cached.values() for test, about in json.loads(file.read_text()).items()}
 
 
 def nearest(mutant: Mutant, tests: dict[str, dict[str, Any]], seconds: float) -> list[list[str]]:

@@ -117,7 +117,7 @@ def test_a_value_that_was_not_declared_stops_the_model():
         dirdp.naive_bayes(FRAME, CLASS, categories={"legs": [2, 4]})
 
 
-def test_large_counts_are_kept(monkeypatch):
+def test_large_counts_are_preserved(monkeypatch):
     """PyMC stores integer arrays in 32 bits, which 3e9 records of one value would pass."""
     many = 3_000_000_001
     monkeypatch.setattr(families, "tabulate", lambda columns, shape, times: np.full(shape, many, dtype=np.int64))
@@ -361,7 +361,7 @@ def test_a_built_model_is_planned_for_the_estimate_unless_another_objective_is_g
         assert "optimal, for the estimate" in str(dirdp.report(release, full=True))
     own = dirdp.plan(target, by_hand, contribution=1)
     assert own.objective == "posterior"
-    # What is kept small is smaller.
+    # Each objective has the smaller error of its own kind.
     errors = {
         plan.objective: float(sum(_expected(plan)))
         for plan in (dirdp.plan(target, naive), dirdp.plan(target, naive, objective="posterior"))

@@ -213,7 +213,7 @@ def test_a_structure_of_a_file_is_not_believed(structure, tmp_path, text_of_fact
             understood(text_of_facts(structure.facts | change).encode())
 
 
-def test_no_count_and_no_score_is_told(structure, release):
+def test_no_count_and_no_score_is_revealed(structure, release):
     """Nothing in print, in the file or in an attribute is another one for neighbours with the same edges."""
     texts = [repr(structure), str(structure), structure._repr_html_(), json.dumps(structure.facts)]
     counts = {int(np.sum(RECORDS[name] == label)) for name in "abcd" for label in CATEGORIES[name]}

@@ -4,7 +4,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.inference.network_margins import NetworkMargins
+from pymc_dirdp.inference.network_marginals import NetworkMarginals
 from pymc_dirdp.networks import fitting
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": [1, 2], "c": ["no", "yes"], "one": ["only"]}
@@ -143,14 +143,14 @@ def test_a_release_of_marginals_is_an_estimate_itself():
 
 
 def test_a_release_of_noisy_tables_is_fitted_table_by_table_unless_one_asks(release):
-    margins = "estimate" in release.attrs
-    assert dirdp.fit(release).attrs["consistency"] == ("joint" if margins else "tables")
+    marginals = "estimate" in release.attrs
+    assert dirdp.fit(release).attrs["consistency"] == ("joint" if marginals else "tables")
 
 
 def test_a_network_that_is_too_large_falls_back_to_tables_and_says_so(release, monkeypatch):
-    monkeypatch.setattr("pymc_dirdp.inference.network_margins.MOST_CELLS", 3)
+    monkeypatch.setattr("pymc_dirdp.inference.network_marginals.MOST_CELLS", 3)
     with pytest.raises(dirdp.errors.ArgumentError, match="needs a product"):
-        NetworkMargins([fitting.Family("p", ("a", "b"), (3, 2)), fitting.Family("q", ("a",), (3,))], [("b",)])
+        NetworkMarginals([fitting.Family("p", ("a", "b"), (3, 2)), fitting.Family("q", ("a",), (3,))], [("b",)])
     estimate = dirdp.fit(release, "joint")
     assert estimate.attrs["consistency"].startswith("tables, because the whole network is too large: The marginal of")
     expected = dirdp.fit(release, "tables")

@@ -193,8 +193,8 @@ def negative_counts(analysis):
 )
 def test_a_damaged_analysis(network, damage):
     tree = dirdp.analyse(network, 3, chains=1)
-    kept = {path: tree[path].to_dataset().copy(deep=True) for path in ("posterior", "latent_counts")}
-    analysis = xr.DataTree.from_dict(kept)
+    groups = {path: tree[path].to_dataset().copy(deep=True) for path in ("posterior", "latent_counts")}
+    analysis = xr.DataTree.from_dict(groups)
     damage(analysis)
     for use in (
         dirdp.synthetic,

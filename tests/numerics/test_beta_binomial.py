@@ -77,7 +77,7 @@ def test_rows_share_the_records_and_equal_cells_their_nodes(n):
         )
 
 
-def test_equal_cells_of_unequal_rows_are_told_apart():
+def test_equal_cells_of_unequal_rows_are_distinguished():
     prior = np.array([[1.0, 1.0], [1.0, 9.0]])
     distribution = count_distribution(prior, 60)
     assert distribution.weights @ distribution.counts == pytest.approx(60, rel=1e-12)
@@ -122,6 +122,6 @@ def test_many_distinct_priors_share_nodes_with_their_neighbours(n):
         ), name
 
 
-def test_sixty_four_distinct_priors_are_kept_as_they_are():
+def test_sixty_four_distinct_priors_stay_as_they_are():
     prior = np.linspace(0.1, 6.4, 64)
     np.testing.assert_array_equal(np.unique(count_distribution(prior, 10).priors), prior)

@@ -29,13 +29,13 @@ def by_mpmath(a, b):
     st.lists(st.tuples(st.floats(-3, 2), st.integers(0, 1_000_000)), min_size=2, max_size=5),
     st.integers(1, 1000),
 )
-def test_moving_records_to_full_precision(cells, moved):
+def test_moving_records_to_full_precision(cells, shift):
     # A prior of 2**-20 steps, so that the sums are exact and rounding of the arguments plays no part.
     prior = np.array([max(round(10**log * 2**20), 1) / 2**20 for log, _ in cells])
-    before = np.array([count for _, count in cells]) + moved
+    before = np.array([count for _, count in cells]) + shift
     after = before.copy()
-    after[0] -= moved
-    after[1] += moved
+    after[0] -= shift
+    after[1] += shift
     assert hellinger_distance(prior + before, prior + after) == pytest.approx(
         by_mpmath(prior + before, prior + after), rel=1e-12
     )

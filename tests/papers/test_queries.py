@@ -40,9 +40,9 @@ def test_no_neighbour_is_further_away_than_the_domain_says():
     for n in (2, 3, 7, 100) * 50:
         people = people_of(rng, n)
         people[0] = [0.0625, 0.5, 0.4375]
-        moved = people.copy()
-        moved[0] = [0.3125, 0.25, 0.4375]
-        (value, domain), (other, _) = (p3_query(x, domain=wide, protected=[0, 1]) for x in (people, moved))
+        neighbour = people.copy()
+        neighbour[0] = [0.3125, 0.25, 0.4375]
+        (value, domain), (other, _) = (p3_query(x, domain=wide, protected=[0, 1]) for x in (people, neighbour))
         for one, two in zip(value.tolist()[:2], other.tolist()[:2], strict=True):
             step = abs(Fraction(one) - Fraction(two))
             assert step <= Fraction(domain.largest_step)

@@ -25,7 +25,7 @@ def neighbours(x):
             yield tuple(other)
 
 
-def moved(x, z):
+def distance(x, z):
     return sum(abs(a - b) for a, b in zip(x, z, strict=True)) // 2
 
 
@@ -46,7 +46,7 @@ def test_all_three_are_their_definitions(prior, n):
     assert p4_global_sensitivity(prior=prior, n_records=n) == pytest.approx(max(local.values()), rel=1e-7)
     for smoothness in (0.05, 1.0):
         for x in everything:
-            smooth = max(1 / (1 / local[z] + smoothness * moved(x, z)) for z in everything)
+            smooth = max(1 / (1 / local[z] + smoothness * distance(x, z)) for z in everything)
             found = p4_smooth_sensitivity(x, prior=prior, smoothness=smoothness)
             assert found == pytest.approx(smooth, rel=1e-7)
             assert local[x] <= found * (1 + 1e-7)

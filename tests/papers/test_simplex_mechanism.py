@@ -108,9 +108,9 @@ def test_a_sum_that_misses_1_by_more_than_rounding_is_refused(miss):
     tiny = SimplexMechanism(1e12, SimplexDomain(2, eta=0.05, etabar=0.05, b=1e-12))
     p = np.array([0.3, 0.2, 0.5])
     assert tiny.sample(p, protected=[0, 1], sampler="fast", random_seed=1).shape == (1, 3)
-    moved = p + [5e-13, -5e-13 + miss, 0]
+    neighbour = p + [5e-13, -5e-13 + miss, 0]
     with pytest.raises(DataError, match=r"Pass p / p.sum\(\)") as raised:
-        tiny.sample(moved, protected=[0, 1])
+        tiny.sample(neighbour, protected=[0, 1])
     assert "0.3" not in str(raised.value)
     # What it hid: a loss of a thousand records, where the mechanism guarantees about half of one.
     draws = tiny.sample(p, protected=[0, 1], draws=9, sampler="fast", random_seed=2)
@@ -185,8 +185,8 @@ def test_calibration_leaves_a_marginal_for_rounding():
 @pytest.mark.parametrize("steps", [1, 4, 9])
 def test_no_neighbours_exceed_the_pure_loss_of_an_urn(steps):
     """All outputs of the urn, for pairs of inputs on a grid that keep the floors."""
-    held = domain(m=3, eta=0.1, etabar=0.2, b=0.3)
-    mechanism = SimplexMechanism(6.0, held, urn_steps=steps)
+    space = domain(m=3, eta=0.1, etabar=0.2, b=0.3)
+    mechanism = SimplexMechanism(6.0, space, urn_steps=steps)
     outputs = np.array([c for c in product(range(steps + 1), repeat=4) if sum(c) == steps], dtype=float)
 
     def log_distribution(p):
@@ -199,7 +199,7 @@ def test_no_neighbours_exceed_the_pure_loss_of_an_urn(steps):
     largest = 0.0
     for p, q in permutations(inputs, 2):
         change = np.abs(np.subtract(p, q))
-        if np.count_nonzero(change > 1e-9) == 2 and change[3] < 1e-9 and change.max() < held.largest_step + 1e-9:
+        if np.count_nonzero(change > 1e-9) == 2 and change[3] < 1e-9 and change.max() < space.largest_step + 1e-9:
             largest = max(largest, float(np.max(log_distribution(p) - log_distribution(q))))
     assert 0.99 * mechanism.pure_epsilon < largest <= mechanism.pure_epsilon * (1 + 1e-9)
     x, y = mechanism.worst_pair()
@@ -209,9 +209,9 @@ def test_no_neighbours_exceed_the_pure_loss_of_an_urn(steps):
 
 
 def test_pure_privacy_of_an_urn():
-    held = domain(b=0.1)
+    space = domain(b=0.1)
     for guarantee in (PureDP(epsilon=2.0), ZeroCDP(rho=0.5), ApproxDP(epsilon=2.0, delta=1e-6)):
-        mechanism = SimplexMechanism.for_guarantee(guarantee, held, urn_steps=64)
+        mechanism = SimplexMechanism.for_guarantee(guarantee, space, urn_steps=64)
         assert mechanism.satisfies(guarantee)
         assert not replace(mechanism, k=mechanism.k * 1.01).satisfies(guarantee)
         assert replace(mechanism, urn_steps=None).pure_epsilon == math.inf
@@ -224,7 +224,7 @@ def test_pure_privacy_of_an_urn():
     with pytest.raises(ArgumentError, match="another number of steps"):
         mechanism.sample(p, protected=[0, 1], steps=65)
     with pytest.raises(UnattainableError, match="urn_steps=1000"):
-        SimplexMechanism.for_guarantee(PureDP(epsilon=2.0), held)
+        SimplexMechanism.for_guarantee(PureDP(epsilon=2.0), space)
     # An audit draws from the urn, and knows the distribution of its counts.
     x, y = mechanism.worst_pair()
     outputs = mechanism.releases(x, 50, random_seed=4)

@@ -96,8 +96,8 @@ def noise_distributions(noise, scale):
 def test_curves_by_summation(noise, scale, d):
     mechanism = TruncatedNoiseMechanism(np.ones(d), 100, scale, noise_kind=noise)
     p, q = noise_distributions(noise, mechanism.scale)
-    kept = (p > 1e-60) & (q > 1e-60)
-    p, q = p[kept], q[kept]
+    likely = (p > 1e-60) & (q > 1e-60)
+    p, q = p[likely], q[likely]
     if d == 3:
         # The second cell moves the other way.
         p, q = np.multiply.outer(p, q).ravel(), np.multiply.outer(q, p).ravel()
@@ -115,7 +115,7 @@ def test_curves_by_summation(noise, scale, d):
 
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
-@pytest.mark.parametrize("total", ["kept", "printed"])
+@pytest.mark.parametrize("total", ["fixed", "printed"])
 @pytest.mark.parametrize("counts", [[0, 7], [7, 0], [3, 4], [2, 0, 5], [0, 7, 0]])
 def test_distributions_add_up_and_stay_inside(noise, total, counts):
     mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 3.0, noise_kind=noise, total=total)
@@ -124,7 +124,7 @@ def test_distributions_add_up_and_stay_inside(noise, total, counts):
     assert np.all(distribution >= 0)
     assert np.all((outcomes >= 0) & (outcomes <= 7))
     totals = outcomes.sum(axis=1)
-    assert np.all(totals == 7) if total == "kept" or len(counts) == 2 else totals.max() == 14
+    assert np.all(totals == 7) if total == "fixed" or len(counts) == 2 else totals.max() == 14
 
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])

@@ -155,7 +155,7 @@ def test_auto_takes_the_mechanism_from_which_estimates_err_least(epsilon):
         mechanism = dirdp.plan(target, hair(), mechanism=kind).parts[0].mechanism
         scores[kind] = exact_errors(mechanism, np.ones(4), 592, 60, rng).mean()
     assert scores[choice.best] <= 1.02 * min(scores.values())
-    assert choice.margin(choice.best) == 1
+    assert choice.advantage(choice.best) == 1
     for kind, score in choice.expected_kl:
         assert score == pytest.approx(scores[kind], rel=0.3)
     assert auto.composition.satisfies(target)
@@ -168,7 +168,7 @@ def test_no_data_decides():
     assert pickle.loads(pickle.dumps(first)) == first
 
 
-def test_the_release_and_the_report_name_the_choice_and_its_margin():
+def test_the_release_and_the_report_name_the_choice_and_the_next():
     release = sample(TARGET, hair(), mechanism="auto")
     ranking = json.loads(release["mechanism/p"].attrs["chosen_from"])
     assert [loss for _, loss in ranking] == sorted(loss for _, loss in ranking)
@@ -228,8 +228,8 @@ def test_what_cannot_keep_a_guarantee_is_left_out():
     terms = Terms(groups=[("p",)], calibration={"strategy": "algorithm-1"})
     _, choices = choose(dirdp.PureDP(epsilon=1), {"p": TableFacts(np.ones(3), 50)}, terms)
     assert {kind for kind, _ in choices["p"].expected_kl} == {"geometric"}
-    assert choices["p"].margin("dirichlet") == math.inf
-    assert Choice((("laplace", 0.0),)).margin("laplace") == 0
+    assert choices["p"].advantage("dirichlet") == math.inf
+    assert Choice((("laplace", 0.0),)).advantage("laplace") == 0
 
 
 def test_a_ledger_records_noise_as_what_it_is(tmp_path):
@@ -248,8 +248,8 @@ class Halved(dirdp.mechanisms.DirichletMechanism):
     @classmethod
     def for_guarantee(cls, guarantee, *, prior, adjacency="replace-one", contribution=1):
         options = {"adjacency": adjacency, "contribution": contribution}
-        kept = dirdp.calibrate(guarantee, prior=prior, mechanism=Dirichlet(strategy="temper"), **options)
-        return cls(kept.alpha, kept.r / 2, **options)
+        planned = dirdp.calibrate(guarantee, prior=prior, mechanism=Dirichlet(strategy="temper"), **options)
+        return cls(planned.alpha, planned.r / 2, **options)
 
 
 def test_a_mechanism_of_ones_own_that_is_no_noise_is_planned_and_released():
@@ -366,8 +366,8 @@ def ratio_to_the_best(epsilon, tables, disjoint):
             continue
         errors[kind] = np.mean(errors_of(found, facts))
         if kind == "auto":
-            told = {name: choice.expected_kl[0] for name, choice in choices.items()}
-            assert told == {name: (found[name].kind, pytest.approx(errors["auto"], rel=1e-12)) for name in facts}
+            stated = {name: choice.expected_kl[0] for name, choice in choices.items()}
+            assert stated == {name: (found[name].kind, pytest.approx(errors["auto"], rel=1e-12)) for name in facts}
     return errors.pop("auto") / min(errors.values())
 
 

@@ -181,9 +181,9 @@ def test_shares_are_estimated_from_one_simulated_table():
     np.testing.assert_allclose(found, exact, atol=1e-3)
     noisy = estimated_shares(GeometricMechanism(prior, 20.0), prior, counts, public=True, rng=rng)
     assert np.abs(noisy - exact).max() > 0.01
-    margins = MarginalsMechanism(prior, ((1,),), (1.0,))
-    assert estimated_shares(margins, prior, counts, public=True, rng=rng) is None
-    assert estimate_error(margins, prior, 60) is None
+    marginals = MarginalsMechanism(prior, ((1,),), (1.0,))
+    assert estimated_shares(marginals, prior, counts, public=True, rng=rng) is None
+    assert estimate_error(marginals, prior, 60) is None
 
 
 def test_several_releases_of_one_table_are_estimated_each_alone():

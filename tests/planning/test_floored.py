@@ -47,7 +47,7 @@ def test_the_reference_concentrations(floor, epsilon, known):
         (ZeroCDP(rho=0.02), 2e-9),
     ],
 )
-def test_the_guarantee_is_kept_and_nothing_is_left(guarantee, slack, alpha, adjacency):
+def test_the_guarantee_holds_and_nothing_is_left(guarantee, slack, alpha, adjacency):
     r = largest_floored_r(guarantee, alpha, 8.0, adjacency=adjacency)
     assert floored_curves(alpha, r, 8.0, adjacency=adjacency).satisfies(guarantee)
     loss, allowed = floored_curves(alpha, r * (1 + slack), 8.0, adjacency=adjacency).loss(guarantee)
@@ -68,7 +68,7 @@ def test_zero_concentrated_privacy_is_a_closed_form():
 
 
 @pytest.mark.thorough
-def test_random_guarantees_are_kept():
+def test_random_guarantees_hold():
     rng = np.random.default_rng(8)
     for _ in range(4):
         floor, alpha = 10 ** rng.uniform(-2, 2.5), 10 ** rng.uniform(-2, 1.3, (1, int(rng.integers(2, 5))))
@@ -157,7 +157,7 @@ TARGETS = [
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
-def test_the_guarantee_is_kept_and_a_larger_r_does_not_keep_it(target, adjacency):
+def test_the_guarantee_holds_and_a_larger_r_does_not_keep_it(target, adjacency):
     mechanism = dirdp.planning.calibrate_floored(target, prior=[1, 1, 1], n_records=500, adjacency=adjacency)
     assert mechanism.satisfies(target)
     larger = FlooredDirichletMechanism(mechanism.alpha, mechanism.r * 1.001, mechanism.floor, adjacency=adjacency)

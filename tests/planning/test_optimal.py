@@ -130,7 +130,7 @@ def test_extreme_numbers(epsilon, delta, prior):
     assert 0 <= optimal_error(guarantee, prior=prior, n_records=n) <= entropy(prior[0] / (prior[0] + prior[1]))
 
 
-def test_a_guarantee_of_next_to_nothing_lets_everything_be_told():
+def test_a_guarantee_of_next_to_nothing_lets_everything_be_known():
     assert optimal_error(PureDP(epsilon=50.0), prior=[1, 1], n_records=7) < 1e-11
 
 

@@ -95,10 +95,10 @@ def test_the_least_guarantee_reaches_the_target_and_a_tighter_one_does_not(like,
     found = least_guarantee(kl, like, **options)
     assert type(found) is type(like)
     name = "rho" if isinstance(like, dirdp.TruncatedCDP | dirdp.ZeroCDP) else "epsilon"
-    kept = {field: value for field, value in vars(like).items() if field != name}
-    assert {field: value for field, value in vars(found).items() if field != name} == kept
+    equal = {field: value for field, value in vars(like).items() if field != name}
+    assert {field: value for field, value in vars(found).items() if field != name} == equal
     assert expected_error(found, **options) <= kl
-    tighter = type(found)(**kept, **{name: getattr(found, name) * 0.98})
+    tighter = type(found)(**equal, **{name: getattr(found, name) * 0.98})
     assert expected_error(tighter, **options) > kl
 
 

@@ -92,9 +92,9 @@ def test_calibration_has_a_line_for_each_reading():
     _, axes = plt.subplots()
     ax = plot_calibration(coverage, ax=axes)
     assert ax is axes
-    for line, (label, held) in zip(ax.lines[1:], coverage.items(), strict=True):
+    for line, (label, rates) in zip(ax.lines[1:], coverage.items(), strict=True):
         assert line.get_label() == label
-        np.testing.assert_array_equal(line.get_xydata(), list(held.items()))
+        np.testing.assert_array_equal(line.get_xydata(), list(rates.items()))
     for wrong in ({}, {key: {0.5: 0.5} for key in "abcdef"}):
         with pytest.raises(ArgumentError, match="readings"):
             plot_calibration(wrong)

@@ -212,7 +212,7 @@ def grey(colour):
     return float(np.dot(mpl.colors.to_rgb(colour), (0.299, 0.587, 0.114)))
 
 
-def test_lines_are_told_apart_in_grey():
+def test_lines_are_distinguished_in_grey():
     """At 0.1.0 two of the colours were equally light."""
     assert np.diff(sorted(map(grey, COLOURS))).min() > 0.08
     assert max(map(grey, COLOURS)) < 0.7  # and all of them from paper

@@ -32,7 +32,7 @@ def test_a_line_a_band_and_the_lower_bound(runs):
     plt.close("all")
 
 
-def test_policies_of_one_name_are_told_apart_by_their_privacy(runs):
+def test_policies_of_one_name_are_distinguished_by_their_privacy(runs):
     bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=0.25))
     other = dirdp.simulate_bandit(bandit, [0.7, 0.4], 500, 20, random_seed=1, progressbar=False)
     labels = [line.get_label() for line in named(dirdp.plots.plot_regret([runs, other], bound=False))]

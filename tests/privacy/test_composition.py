@@ -137,19 +137,19 @@ def test_losses_of_thousands_of_nats_compose(alpha, r):
 class Fixed(PrivacyCurves):
     """A release that tells nothing (0) or everything (1)."""
 
-    told: float
+    revealed: float
 
     @property
     def pure_epsilon(self):
-        return math.inf if self.told else 0.0
+        return math.inf if self.revealed else 0.0
 
     def _renyi(self, order):
-        return math.inf if self.told else 0.0
+        return math.inf if self.revealed else 0.0
 
     _rho = _renyi
 
     def _delta(self, epsilon):
-        return self.told
+        return self.revealed
 
 
 @pytest.mark.parametrize("times", [1, 4])

@@ -159,9 +159,9 @@ def neighbours(x, adjacency):
             continue
         for j in np.ndindex(x.shape):
             if j != i:
-                moved = without.copy()
-                moved[j] += 1
-                yield moved
+                neighbour = without.copy()
+                neighbour[j] += 1
+                yield neighbour
 
 
 # Rounding of the oracle's own log-gammas; the curve is compared from above without any other room.

@@ -19,9 +19,9 @@ def independent(u):
     return (1 + math.exp(-u / 2)) ** -2
 
 
-def single(u, kept):
+def single(u, true_share):
     with np.errstate(divide="ignore"):
-        p = np.log([kept, max(1 - kept * (1 + math.exp(-u)), 0.0), kept * math.exp(-u)])
+        p = np.log([true_share, max(1 - true_share * (1 + math.exp(-u)), 0.0), true_share * math.exp(-u)])
     return FiniteDistributions(p, p[::-1])
 
 
@@ -30,10 +30,10 @@ def above(bound, truth, slack):
 
 
 @pytest.mark.parametrize(
-    ("u", "kept"), [(0.7, 0.4), (1.5, 0.3), (0.7, independent(0.7)), (3.0, 1 / (1 + math.exp(-3)))]
+    ("u", "true_share"), [(0.7, 0.4), (1.5, 0.3), (0.7, independent(0.7)), (3.0, 1 / (1 + math.exp(-3)))]
 )
-def test_one_step_is_its_definition(u, kept):
-    curve, distribution = ErasedResponse(u, kept), single(u, kept)
+def test_one_step_is_its_definition(u, true_share):
+    curve, distribution = ErasedResponse(u, true_share), single(u, true_share)
     for epsilon in EPSILONS:
         above(curve.delta(epsilon), distribution.delta(epsilon) * (1 - 1e-15), 1e-13)
     for order in ORDERS:
@@ -70,17 +70,17 @@ def test_a_chain_without_erasure_is_noise_on_one_cell(steps):
     assert distributions.rho(9.0) * 0.99 <= curve.rho(9.0) <= distributions.rho(9.0) * 1.01
 
 
-@pytest.mark.parametrize("kept", [0.3, 0.4, 0.56])
-def test_a_chain_has_the_power_of_its_tests(kept):
+@pytest.mark.parametrize("true_share", [0.3, 0.4, 0.56])
+def test_a_chain_has_the_power_of_its_tests(true_share):
     """By the largest power at each level, applied again and again on a fine grid of levels."""
     u, levels = 0.4, np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 300_000), np.linspace(0.5, 1, 100_001)[1:]])
     powers = levels
     for _ in range(5):
-        lines = [math.exp(u) * powers, powers + kept * -math.expm1(-u), 1 - math.exp(-u) * (1 - powers)]
+        lines = [math.exp(u) * powers, powers + true_share * -math.expm1(-u), 1 - math.exp(-u) * (1 - powers)]
         powers = np.minimum.reduce(lines)
     for epsilon in (0.0, 0.5, 1.3, 1.9):
         largest = float(np.max(powers - math.exp(epsilon) * levels))
-        assert largest <= ErasedResponse(u, kept, 5).delta(epsilon) * (1 + 1e-12) <= largest * (1 + 1e-4) + 1e-9
+        assert largest <= ErasedResponse(u, true_share, 5).delta(epsilon) * (1 + 1e-12) <= largest * (1 + 1e-4) + 1e-9
 
 
 def test_many_steps_at_a_time_lose_more_and_little_more(monkeypatch):
@@ -147,10 +147,10 @@ def test_extreme_losses():
 @pytest.mark.parametrize("order", [1 + 1e-9, 1.3, 2.0, 40.0, 5000.0])
 @pytest.mark.parametrize("u", [1e-5, 0.3, 4.0, 300.0])
 def test_divergences_with_60_digits(u, order):
-    kept = 0.9 / (1 + math.exp(-u))
+    true_share = 0.9 / (1 + math.exp(-u))
     with mpmath.workdps(60):
-        p, loss, a = mpmath.mpf(kept), mpmath.mpf(u), mpmath.mpf(order)
+        p, loss, a = mpmath.mpf(true_share), mpmath.mpf(u), mpmath.mpf(order)
         mean = 1 + p * (mpmath.exp((a - 1) * loss) - 1) + p * mpmath.exp(-loss) * (mpmath.exp((1 - a) * loss) - 1)
         truth = mpmath.log(mean) / (a - 1)
-        found = ErasedResponse(u, kept).renyi(order)
+        found = ErasedResponse(u, true_share).renyi(order)
         assert truth <= found <= truth * (1 + mpmath.mpf(1e-12)) + mpmath.mpf(1e-13) / (a - 1)

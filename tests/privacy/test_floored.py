@@ -172,7 +172,7 @@ def test_add_remove_of_uneven_cells_against_all_counts_up_to_300(cells, r, floor
         assert worst <= curves.renyi(order) <= worst * (1 + 1e-8)
 
 
-def test_zero_concentrated_privacy_is_kept_at_every_order():
+def test_zero_concentrated_privacy_holds_at_every_order():
     curves = FlooredCells((0.5, 0.5), 0.65, 8.0)
     assert curves.rho(math.inf) == pytest.approx(0.025731, abs=1e-6)
     assert curves.satisfies(ZeroCDP(rho=0.02574))

@@ -46,7 +46,7 @@ def test_the_loss_is_that_of_the_definition(guarantee):
 
 
 @every_kind
-def test_the_least_budget_is_kept_and_less_is_not(guarantee):
+def test_the_least_budget_suffices_and_less_is_not(guarantee):
     least = guarantee.least_budget(NOISE)
     assert NOISE.satisfies(guarantee.with_budget(least))
     assert not NOISE.satisfies(guarantee.with_budget(least * (1 - 1e-6)))

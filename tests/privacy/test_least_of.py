@@ -49,7 +49,7 @@ def test_draws_of_one_table_see_the_same_neighbours():
     assert LeastOf(ReplaceOnePair(1.0, 1.0, 0.2), URN).one_way is None
 
 
-def test_directions_are_kept():
+def test_directions_stay():
     removing = LeastOf(AddRemovePair(1.0, 0.2), RandomisedResponse(1.0))
     there, back = removing.hockey_sticks(0.1, 20)
     assert there is not back

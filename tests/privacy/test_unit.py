@@ -260,10 +260,10 @@ def test_the_published_bound_is_never_below():
         a, m, blocks = 10 ** rng.uniform(-1.5, 1), int(rng.integers(1, 30)), int(rng.integers(1, 4))
         order = 1 + 10 ** rng.uniform(-1, 1)
         r = a / (order * m) * rng.uniform(0.05, 0.95)
-        for adjacency, moved in (("replace-one", 2), ("add-remove", 1)):
+        for adjacency, changed in (("replace-one", 2), ("add-remove", 1)):
             curves = pair(np.full((blocks, 40), a), r, Contribution(m, ("each",)), adjacency)
             bound = p1_theorem_1(
-                order=order, r=r, alpha_min=a, delta_2_squared=moved * blocks * m**2, delta_inf=float(m)
+                order=order, r=r, alpha_min=a, delta_2_squared=changed * blocks * m**2, delta_inf=float(m)
             )
             assert curves.renyi(order) <= bound.epsilon
 

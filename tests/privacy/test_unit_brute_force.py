@@ -130,7 +130,7 @@ def pairs_of(tables, adjacency):
     return [pair for table in tables for pair in ((table, nothing), (nothing, table))]
 
 
-def renyi_is_kept(name, adjacency, most_others, rs):
+def renyi_holds(name, adjacency, most_others, rs):
     shape, tables, contribution, attained = MODELS[name]
     closest = 0.0
     orders = (1.0, 1.5, 2.0, 4.0)
@@ -152,20 +152,20 @@ def renyi_is_kept(name, adjacency, most_others, rs):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.thorough
 def test_no_replacement_exceeds_the_divergence(name):
-    renyi_is_kept(name, "replace-one", 1, [0.2, 1.0])
+    renyi_holds(name, "replace-one", 1, [0.2, 1.0])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in MODELS if name[:2] in ("i:", "ii", "vi", "ix")])
 def test_no_removal_exceeds_the_divergence(name):
-    renyi_is_kept(name, "add-remove", 1, [0.2, 1.0])
+    renyi_holds(name, "add-remove", 1, [0.2, 1.0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("name", MODELS)
 def test_no_neighbour_exceeds_the_divergence_with_more_people(name, adjacency):
-    renyi_is_kept(name, adjacency, 2, [0.2, 1.0, 3.0])
+    renyi_holds(name, adjacency, 2, [0.2, 1.0, 3.0])
 
 
 def random_case(rng):
@@ -215,7 +215,7 @@ def hockey_stick(epsilon, u, v, panels=301):
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
-def deltas_are_kept(name, adjacency, others, alphas, rs, epsilons):
+def deltas_hold(name, adjacency, others, alphas, rs, epsilons):
     shape, tables, contribution, attained = MODELS[name]
     for row, r in itertools.product(alphas, rs):
         alpha = prior(shape, row)
@@ -239,7 +239,7 @@ SMALL = ["i: one answer to each of two items", "ii: two answers in a row", "iv: 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("name", [*SMALL, "vi: the words of a document"])
 def test_no_neighbour_exceeds_the_hockey_stick(name, adjacency):
-    deltas_are_kept(name, adjacency, False, [[1.0, 1.0], [0.3, 0.6]], [0.3], [0.0, 1.0])
+    deltas_hold(name, adjacency, False, [[1.0, 1.0], [0.3, 0.6]], [0.3], [0.0, 1.0])
 
 
 @pytest.mark.slow
@@ -247,7 +247,7 @@ def test_no_neighbour_exceeds_the_hockey_stick(name, adjacency):
 @pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name][0] in ((2,), (3,), (2, 2))])
 def test_no_neighbour_exceeds_the_hockey_stick_with_more_people(name, adjacency):
     alphas = ALPHAS[MODELS[name][0][-1]]
-    deltas_are_kept(name, adjacency, True, alphas[:2] + alphas[-1:], [0.2, 1.0], [0.0, 0.25, 1.0])
+    deltas_hold(name, adjacency, True, alphas[:2] + alphas[-1:], [0.2, 1.0], [0.0, 0.25, 1.0])
 
 
 def test_the_oracle_of_the_hockey_stick():
@@ -332,8 +332,8 @@ def row_neighbours(mechanism):
         for n in range(least, n_records - moving - least + 1):
             others = np.array([n, n_records - moving - n])
             distributions = [
-                tuple((mechanism.r * (others + moved) + mechanism.alpha.ravel()).tolist())
-                for moved in ([moving, 0], [0, moving])
+                tuple((mechanism.r * (others + change) + mechanism.alpha.ravel()).tolist())
+                for change in ([moving, 0], [0, moving])
             ]
             yield from (distributions, distributions[::-1])
 

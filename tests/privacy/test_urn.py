@@ -163,10 +163,10 @@ def test_the_losses_of_rows_are_approached_as_a_row_fills_up(alpha):
                 with_a, with_b = changed(full, [(a, 1)]), changed(full, [(b, 1)])
                 pairs += [(with_a, with_b), (with_b, with_a)]
                 single += [(with_a, full), (full, with_a)]
-        moved, removed = true_pure(alpha, r, steps, pairs), true_pure(alpha, r, steps, single)
-        assert moved < replaced
+        larger, removed = true_pure(alpha, r, steps, pairs), true_pure(alpha, r, steps, single)
+        assert larger < replaced
         assert removed < joined
-        gaps.append((replaced - float(moved), joined - float(removed)))
+        gaps.append((replaced - float(larger), joined - float(removed)))
     assert np.all(np.diff(gaps, axis=0) < 0)
     assert max(gaps[-1]) < 1e-3
 

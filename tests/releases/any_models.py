@@ -22,21 +22,21 @@ def rng():
 
 
 def accepted(**said):
-    def kept(make):
+    def stated(make):
         ACCEPTED[make.__name__] = (make, said)
         return make
 
-    return kept
+    return stated
 
 
 def refused(match, instead, **said):
     """What the refusal says, the model that is the way out, and what is said about the model."""
 
-    def kept(make):
+    def stated(make):
         REFUSED[make.__name__] = (make, match, instead, said)
         return make
 
-    return kept
+    return stated
 
 
 def codes(k):
@@ -380,8 +380,8 @@ def shares_by_hand(one, model, values):
     rows, _ = one.each(model)
     p = np.full((len(one.rows), len(one.labels)), np.nan)
     for k, label in enumerate(one.labels):
-        held = np.array(str(label).split(","), dtype=int)
-        parts = held[:, None] if len(rvs) > 1 else [held if rvs[0].owner.op.ndim_supp else held[0]]
+        numbers = np.array(str(label).split(","), dtype=int)
+        parts = numbers[:, None] if len(rvs) > 1 else [numbers if rvs[0].owner.op.ndim_supp else numbers[0]]
         logs = sum(of(np.broadcast_to(part, rv.type.shape)) for of, part, rv in zip(each, parts, rvs, strict=True))
         p[rows, k] = np.exp(logs)
         assert np.allclose(p[rows, k], np.exp(logs), rtol=1e-12)
@@ -417,5 +417,5 @@ def likelihood_by_hand(found, stored, values):
         if f"{one.name}_shares" in values:
             p, n = (values[f"{one.name}_shares"][:, None] * p).reshape(1, -1), [n.sum()]
         rows = zip(p, n, noisy.reshape(p.shape), strict=True)
-        total += sum(sum_over_tables(weights, int(held), z, noise) for weights, held, z in rows)
+        total += sum(sum_over_tables(weights, int(numbers), z, noise) for weights, numbers, z in rows)
     return total

@@ -102,8 +102,8 @@ def test_draws_and_estimates_are_those_of_all_tables(kind):
     seen = np.bincount([place[tuple(row)] for row in counts.tolist()], minlength=len(tables))
     rare = distribution * len(counts) < 10
     observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, distribution * len(counts)))
-    kept = expected > 0
-    assert chi2.sf(np.sum((observed - expected)[kept] ** 2 / expected[kept]), kept.sum() - 1) > 1e-6
+    likely = expected > 0
+    assert chi2.sf(np.sum((observed - expected)[likely] ** 2 / expected[likely]), likely.sum() - 1) > 1e-6
     drawn = analysis["posterior"]["p"].values[0]
     assert np.all(np.abs(drawn.mean(axis=0) - distribution @ shares) < 5 * estimates.share_sds / np.sqrt(len(drawn)))
 

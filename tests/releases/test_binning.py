@@ -96,11 +96,11 @@ def test_people_with_several_records():
 def test_a_person_with_ten_records_counts_as_often_as_is_said(monkeypatch):
     seen = []
 
-    def kept(self, between, *, random_seed=None):
+    def released(self, between, *, random_seed=None):
         seen.append(np.array(between))
         return (0,)
 
-    monkeypatch.setattr(binning.QuantilesMechanism, "release", kept)
+    monkeypatch.setattr(binning.QuantilesMechanism, "release", released)
     records = {"age": [5.0] * 10 + [50.0], "who": ["ann"] * 10 + ["bob"]}
     choose(records, candidates=[10, 60], unit="who", contribution=2, adjacency="add-remove")
     choose(records, candidates=[5, 50], adjacency="add-remove")
@@ -129,11 +129,11 @@ def test_columns_of_an_engine(tmp_path, monkeypatch):
     frame.write_parquet(tmp_path / "ages.parquet")
     seen = []
 
-    def kept(self, between, *, random_seed=None):
+    def released(self, between, *, random_seed=None):
         seen.append(np.array(between).tolist())
         return (0,)
 
-    monkeypatch.setattr(binning.QuantilesMechanism, "release", kept)
+    monkeypatch.setattr(binning.QuantilesMechanism, "release", released)
     for records in (None, frame.lazy(), duckdb.from_arrow(frame.to_arrow()), tmp_path / "ages.parquet"):
         choose(records)
     assert seen == seen[:1] * 4
@@ -222,7 +222,7 @@ def test_the_file_is_read_again_and_not_believed(bins, tmp_path, text_of_facts):
             understood(text_of_facts(bins.facts | change).encode())
 
 
-def test_no_count_is_told(bins):
+def test_no_count_is_revealed(bins):
     """Neighbours with the same edges look the same, and no number of records stands anywhere."""
     again = dirdp.releases.Bins.from_facts(json.loads(json.dumps(bins.facts)))
     assert (str(again), repr(again), again._repr_html_()) == (str(bins), repr(bins), bins._repr_html_())

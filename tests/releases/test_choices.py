@@ -405,14 +405,16 @@ def test_the_facts_of_choices_are_not_believed(bins):
             choices_of(wrong)
 
 
-KEPT = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "entry": Receipt("0" * 32, 1, "0" * 64)}
-KEPT |= {"identity": "0" * 32, "reproducible": False, "library_version": "0.1.0"}
+FIELDS = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "entry": Receipt("0" * 32, 1, "0" * 64)}
+FIELDS |= {"identity": "0" * 32, "reproducible": False, "library_version": "0.1.0"}
 CHOICES = {
-    "bins": Bins(column="age", edges=(18.0, 65.0), mechanism=QuantilesMechanism(3, n_candidates=9, scale=8.0), **KEPT),
+    "bins": Bins(
+        column="age", edges=(18.0, 65.0), mechanism=QuantilesMechanism(3, n_candidates=9, scale=8.0), **FIELDS
+    ),
     "structure": Structure(
         parents=(("rain", ()), ("wet", ("rain",))),
         mechanism=TreeMechanism((2, 3), 8.0, 10.0, "geometric"),
-        **KEPT,
+        **FIELDS,
     ),
 }
 STRANGE = [None, -1, 0, 1, True, 10**400, 0.5, float("nan"), float("inf"), "", "x", "\x1b[2J\n", "9" * 5000]
@@ -486,11 +488,11 @@ def test_an_error_repeats_no_long_text(text_of_facts):
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_stronger_guarantee_is_not_believed(name, text_of_facts):
     choice = CHOICES[name]
-    for factor, kept in ((0.99, False), (1.01, True)):
+    for factor, enough in ((0.99, False), (1.01, True)):
         stated = dirdp.PureDP(epsilon=choice.mechanism.pure_epsilon * factor)
         wrong = {"statement": str(stated), "guarantee": {"kind": "PureDP", "epsilon": stated.epsilon}}
         found, said = read(text_of_facts(choice.facts | wrong))
-        assert found.guarantee == stated if kept else "does not keep" in said
+        assert found.guarantee == stated if enough else "does not keep" in said
 
 
 @pytest.mark.parametrize(
@@ -502,7 +504,7 @@ def test_a_stronger_guarantee_is_not_believed(name, text_of_facts):
     ],
 )
 def test_every_bin_has_a_name_of_its_own(edges, names):
-    bins = Bins(column="age", edges=edges, mechanism=QuantilesMechanism(4, n_candidates=9, scale=8.0), **KEPT)
+    bins = Bins(column="age", edges=edges, mechanism=QuantilesMechanism(4, n_candidates=9, scale=8.0), **FIELDS)
     assert bins.labels == names
     assert set(bins.label([-100.0, *edges])) == set(names)
     assert all(name in str(bins) for name in names)

@@ -56,20 +56,20 @@ def test_assumptions_that_were_taken_out(model, plan):
 
 def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
     """Found by attack: a plan keeps what its mechanisms have computed, which may be another's."""
-    kept = plan.parts[0].mechanism
-    assert kept.epsilon(1e-6) < 1
-    stronger = replace(kept, r=5.0)
-    stronger.__dict__["_curves"] = kept.__dict__["_curves"]
-    assert stronger.epsilon(1e-6) == kept.epsilon(1e-6)
+    original = plan.parts[0].mechanism
+    assert original.epsilon(1e-6) < 1
+    stronger = replace(original, r=5.0)
+    stronger.__dict__["_curves"] = original.__dict__["_curves"]
+    assert stronger.epsilon(1e-6) == original.epsilon(1e-6)
     parts = (replace(plan.parts[0], mechanism=stronger), plan.parts[1])
     refused(replace(plan, parts=parts), model, dirdp.errors.UnattainableError, "does not keep")
 
 
 def test_numbers_and_words_that_no_plan_has(model, plan):
-    kept = replace(plan.parts[0].mechanism)
-    object.__setattr__(kept, "r", -1.0)
+    original = replace(plan.parts[0].mechanism)
+    object.__setattr__(original, "r", -1.0)
     refused(
-        replace(plan, parts=(replace(plan.parts[0], mechanism=kept), plan.parts[1])),
+        replace(plan, parts=(replace(plan.parts[0], mechanism=original), plan.parts[1])),
         model,
         dirdp.errors.ArgumentError,
         "r",

@@ -99,7 +99,7 @@ def test_a_private_number_of_records_is_estimated():
 
 
 @pytest.mark.thorough
-def test_zero_concentrated_privacy_is_kept_by_a_draw():
+def test_zero_concentrated_privacy_holds_by_a_draw():
     target = dirdp.ZeroCDP(rho=0.05)
     for mechanism in ("floored", "dirichlet"):
         assert dirdp.verify(dirdp.sample(target, hair(), mechanism=mechanism)).follows

@@ -44,17 +44,17 @@ def release(network):
 def test_a_plan_reads_no_count_and_shows_what_will_be_measured(network, monkeypatch):
     monkeypatch.setattr(release_module, "counts_of", None)
     plan = dirdp.plan(TARGET, network, **MARGINALS)
-    assert {part.table.name: part.mechanism.margins for part in plan.parts} == {
+    assert {part.table.name: part.mechanism.marginals for part in plan.parts} == {
         "p_a": ((0,),),
         "p_b": ((1,), (0, 1)),
         "p_c": ((2,), (0, 2), (1, 2), (0, 1, 2)),
     }
     text = str(dirdp.report(plan, full=True))
     assert "Plan of a private estimate of p_a, p_b, p_c" in text
-    margins = "; ".join(line for _, line in dict(dirdp.report(plan, full=True).sections)["Marginals"])
+    marginals = "; ".join(line for _, line in dict(dirdp.report(plan, full=True).sections)["Marginals"])
     for part in plan.parts:
         for sd in part.mechanism.noise_sds:
-            assert f"noise of standard deviation {sd:.4g} a cell, {sd / 500:.2g} of all records" in margins
+            assert f"noise of standard deviation {sd:.4g} a cell, {sd / 500:.2g} of all records" in marginals
     assert "a x b x c" in text
     assert "dirdp.analyse draws" in " ".join(text.split())
     loss, allowed = TARGET.loss(plan.composition), TARGET.allowed
@@ -159,12 +159,12 @@ def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says
         assert 0.97 * bound < reached <= bound + 1e-15
     # The noise that is enough for add-remove is not for replace-one.
     if adjacency == "add-remove":
-        moved = [
+        deltas = [
             exact_delta(parts, [part.astype(int) for part in published_change], 3.0)
             for move in moves((2, 2), "replace-one")
             for published_change in [[move.sum(axis=1), move.sum(axis=0), move.ravel()]]
         ]
-        assert max(moved) > plan.guarantee.delta
+        assert max(deltas) > plan.guarantee.delta
 
 
 class Together(CurvesOf, Mechanism):
@@ -279,8 +279,8 @@ def test_a_list_of_marginals(network):
     listed = Marginals(measure=["a", ("b", "a"), ("c", "b")], weights={("c", "b"): 4}, noise="gaussian")
     plan = dirdp.plan(TARGET, network, mechanism=listed)
     by_name = {part.table.name: part.mechanism for part in plan.parts}
-    assert by_name["p_b"].margins == ((0, 1),)
-    assert by_name["p_c"].margins == ((1, 2),)
+    assert by_name["p_b"].marginals == ((0, 1),)
+    assert by_name["p_c"].marginals == ((1, 2),)
     assert by_name["p_b"].noise_sds[0] == pytest.approx(2 * by_name["p_c"].noise_sds[0], rel=1e-3)
     assert dirdp.verify(dirdp.sample(plan, network))
 
@@ -309,7 +309,7 @@ def test_rates_given_a_row():
     np.testing.assert_allclose(release["posterior"]["rate"].values.ravel(), [1 / 3, 3 / 4, 1 / 2], atol=0.06)
 
 
-@pytest.mark.parametrize("dim", ["prior", "noisy_counts_0_1", "margins"])
+@pytest.mark.parametrize("dim", ["prior", "noisy_counts_0_1", "marginals"])
 def test_dims_that_have_the_names_of_a_release(dim):
     categories = {dim: ["x", "y"], "b": ["p", "q"]}
     data = {dim: list("xyxy"), "b": list("ppqq")}

@@ -99,11 +99,11 @@ def test_a_model_that_changed_is_refused_before_the_charge():
 
 
 def test_no_number_of_a_plan_depends_on_records():
-    told = [
+    plans = [
         dirdp.plan(PURE, one_share(y), any_model=True, simulations=3, progressbar=False) for y in ([0] * 100, [1] * 100)
     ]
-    assert told[0].widening == told[1].widening
-    assert told[0].tables == told[1].tables
+    assert plans[0].widening == plans[1].widening
+    assert plans[0].tables == plans[1].tables
 
 
 def test_what_is_said_wrongly():

@@ -29,8 +29,8 @@ def test_noisy_counts_are_measurements_with_the_variance_of_their_noise(mechanis
         ("p_b", ("a", "b"), (2, 2)),
     ]
     assert n_records == 60
-    margins = [("a",), ("b",), ("a", "b")] if mechanism == "marginals" else [("a",), ("a", "b")]
-    assert [one.axes for one in measurements] == margins
+    marginals = [("a",), ("b",), ("a", "b")] if mechanism == "marginals" else [("a",), ("a", "b")]
+    assert [one.axes for one in measurements] == marginals
     last = release["mechanism/p_b"]
 
     def free(sd, cells):

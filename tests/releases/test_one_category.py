@@ -62,7 +62,7 @@ def test_nothing_is_spent_on_it(options):
 
 
 @pytest.mark.parametrize("kind", [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1)])
-def test_guarantees_that_no_dirichlet_draw_keeps_are_kept_beside_it(kind):
+def test_guarantees_that_no_dirichlet_draw_keeps_hold_beside_it(kind):
     release = dirdp.sample(kind, naive(), mechanism="geometric")
     assert dirdp.verify(release)
     assert set(release["mechanism/p_eyes"].to_dataset().data_vars) == {"prior", "alpha", "r"}

@@ -160,10 +160,10 @@ def test_several_records_of_a_person_never_exceed_the_curve():
         return gammaln(x).sum() - gammaln(x.sum())
 
     worst = 0.0
-    for kept in range(3):
+    for fixed in range(3):
         for one in combinations_with_replacement(range(3), 2):
             for other in combinations_with_replacement(range(3), 2):
-                u, v = (r * np.bincount([kept, *pair], minlength=3) + alpha for pair in (one, other))
+                u, v = (r * np.bincount([fixed, *pair], minlength=3) + alpha for pair in (one, other))
                 mixed = order * u + (1 - order) * v
                 assert np.all(mixed > 0) or mechanism.renyi(order) == np.inf
                 if np.all(mixed > 0):
@@ -231,12 +231,12 @@ def test_many_draws_that_leave_little_of_each_record_are_warned_of(draws, epsilo
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             made = call(target, model, draws=draws, mechanism=mechanism)
-        told = [str(one.message) for one in caught if one.category is dirdp.errors.ManyDrawsWarning]
-        assert len(told) == warned
+        messages = [str(one.message) for one in caught if one.category is dirdp.errors.ManyDrawsWarning]
+        assert len(messages) == warned
         if mechanism == "dirichlet":
             r = made.parts[0].mechanism.r if call is dirdp.plan else float(made["mechanism/p"]["r"])
             assert warned == (draws > 1 and r < 0.1)
-        for text in told:
+        for text in messages:
             assert f"counts {r:.2g} of every record of 'p'" in text
             assert "dirdp.analyse(release)" in text
             assert "417" not in text

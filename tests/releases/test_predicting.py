@@ -53,7 +53,7 @@ def test_marginals_are_chosen_for_a_network_and_predict_better(model, plan):
     assert choice.best.startswith("marginals")
     # Joint noise of so many cells takes long to read, so its error is not known.
     tables = {"dirichlet", "gaussian", "geometric"}
-    assert min(choice.margin(kind) for kind in tables) > 1.2
+    assert min(choice.advantage(kind) for kind in tables) > 1.2
     assert {kind for kind, _ in choice.expected_kl} == tables | {f"marginals ({measure})" for measure in MEASURES}
     assert "next is" in str(dirdp.report(plan, full=True))
     assert dirdp.verify(dirdp.sample(plan, model))
@@ -116,7 +116,7 @@ def test_prediction_is_how_auto_compares(model, mechanism):
 
 
 @pytest.mark.thorough
-def test_the_comparison_that_is_told_is_the_one_that_decided(model, plan):
+def test_the_comparison_that_is_stated_is_the_one_that_decided(model, plan):
     """Each candidate is planned by its name, and judged again: the same errors, and the least was taken."""
     axes = {part.table.name: axes_of(part.table) for part in plan.parts}
     judge = judge_of(axes, {part.table.name: part.table.prior for part in plan.parts}, 400, public=True)
@@ -125,13 +125,13 @@ def test_the_comparison_that_is_told_is_the_one_that_decided(model, plan):
         chosen = dirdp.plan(TARGET, model, mechanism=mechanism, **options)
         return np.mean(list(judge({part.table.name: part.mechanism for part in chosen.parts}).values()))
 
-    told = dict(plan.parts[0].choice.expected_kl)
-    for kind, error in told.items():
+    stated = dict(plan.parts[0].choice.expected_kl)
+    for kind, error in stated.items():
         name, _, measure = kind.partition(" ")
         mechanism = Marginals(measure=measure.strip("()")) if measure else name
         assert judged(mechanism, **({} if measure else {"objective": "estimate"})) == pytest.approx(error, rel=1e-12)
     mechanisms = {part.table.name: part.mechanism for part in plan.parts}
-    assert np.mean(list(judge(mechanisms).values())) == pytest.approx(min(told.values()), rel=1e-12)
+    assert np.mean(list(judge(mechanisms).values())) == pytest.approx(min(stated.values()), rel=1e-12)
 
 
 def test_marginals_that_cannot_be_planned_are_left_out(model):

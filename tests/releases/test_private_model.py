@@ -119,8 +119,8 @@ def test_answers_of_the_same_people_against_all_tables():
     weights = (shares[:, None, None] * of_first[:, :, None] * of_second[:, None, :]).ravel()
     logs = []
     # Every assignment of four people to twelve cells, as a table with its number of orders.
-    for held in itertools.combinations_with_replacement(range(12), 4):
-        x = np.bincount(held, minlength=12)
+    for records_of_all in itertools.combinations_with_replacement(range(12), 4):
+        x = np.bincount(records_of_all, minlength=12)
         logs.append(gammaln(5) + (x * np.log(weights) - gammaln(x + 1)).sum() + part.mechanism.log_likelihood(noisy, x))
     value = term_at(private, "first_second_release", effect=effect, first_second_shares=shares)
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
@@ -226,7 +226,10 @@ def test_rows_of_trials_are_no_records():
 
 
 def every_table(n, cells):
-    return [np.bincount(held, minlength=cells) for held in itertools.combinations_with_replacement(range(cells), n)]
+    return [
+        np.bincount(records_of_all, minlength=cells)
+        for records_of_all in itertools.combinations_with_replacement(range(cells), n)
+    ]
 
 
 def items(n=5, outcomes=2):
@@ -368,9 +371,9 @@ def test_a_model_that_is_accepted(name):
     terms = graph_replace([pt.add(0.0, *private.potentials)], dict(zip(free, places, strict=True)), strict=False)[0]
     at = compiled_plainly(places, [terms, *pt.grad(terms, places, disconnected_inputs="ignore")])
     rng, start = np.random.default_rng(1), private.initial_point(random_seed=1)
-    moved = {key: value + rng.normal(scale=0.2, size=np.shape(value)) for key, value in start.items()}
+    nearby = {key: value + rng.normal(scale=0.2, size=np.shape(value)) for key, value in start.items()}
     own = compiled_plainly([private.rvs_to_values[rv] for rv in free], private.replace_rvs_by_values(free))
-    here = own(*[moved[private.rvs_to_values[rv].name] for rv in free])
+    here = own(*[nearby[private.rvs_to_values[rv].name] for rv in free])
     step = [1e-5 * np.abs(value) * rng.normal(size=np.shape(value)) for value in here]
     found, stored = read_model(model, ModelOptions(**ACCEPTED[name][1])), opened(dirdp.releases.release_of(private))
 
@@ -479,9 +482,9 @@ def test_what_is_left_is_found_before_the_charge(ledger, monkeypatch):
 
 def test_a_copy_that_holds_an_array_of_the_data_is_not_handed_out():
     secret = pytensor.shared(np.arange(7.0), name="secret")
-    for held in (secret, pt.constant(secret.get_value(borrow=True)[:3])):
+    for records_of_all in (secret, pt.constant(secret.get_value(borrow=True)[:3])):
         with pm.Model() as model:
-            pm.Potential("left", pm.Normal("a") * held.sum())
+            pm.Potential("left", pm.Normal("a") * records_of_all.sum())
         with pytest.raises(InternalError, match="array of its data"):
             check_nothing_left(model, [secret], [], set(), set())
     # Numbers that are the same by chance are no data, and nobody learns that they are the same.
@@ -555,8 +558,8 @@ def test_records_are_read_after_the_charge(ledger):
 
 def stored_in(private):
     """All arrays of all nodes of a model."""
-    held = [*private.basic_RVs, *private.deterministics, *private.potentials, *private.value_vars]
-    for node in ancestors(held):
+    records_of_all = [*private.basic_RVs, *private.deterministics, *private.potentials, *private.value_vars]
+    for node in ancestors(records_of_all):
         if isinstance(node, Constant) and not isinstance(node.data, slice | type(None)):
             yield np.asarray(node.data)
         elif hasattr(node, "get_value") and not hasattr(node.get_value(), "bit_generator"):

@@ -57,18 +57,18 @@ def test_report_and_statement_give_one_number_for_the_odds(options, said):
 
 def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_about_as_good():
     """Oracle: the losses themselves; both sides of the threshold occur, near to it."""
-    margins = []
+    marginals = []
     for n_records in (2, 4, 5, 6, 8):
         plan = dirdp.plan(TARGET, survey(n_records))
         tried = [noise.for_guarantee(TARGET, prior=np.ones((1, 3))) for noise in NOISES]
         own, *others = (estimate_error(one, np.ones((1, 3)), n_records).kl for one in (plan.parts[0].mechanism, *tried))
-        margins.append(own / min(others))
-        assert ("smaller expected KL" in words(plan)) == (margins[-1] > 1.25)
-    assert any(1.05 < margin < 1.25 for margin in margins)
-    assert any(1.25 < margin < 1.4 for margin in margins)
+        marginals.append(own / min(others))
+        assert ("smaller expected KL" in words(plan)) == (marginals[-1] > 1.25)
+    assert any(1.05 < marginal < 1.25 for marginal in marginals)
+    assert any(1.25 < marginal < 1.4 for marginal in marginals)
 
 
-def test_unequal_numbers_are_told_as_a_range_and_equal_ones_once():
+def test_unequal_numbers_are_shown_as_a_range_and_equal_ones_once():
     with pm.Model() as model:
         p = pm.Dirichlet("p", np.array([1.0, 5.0]))
         pm.Multinomial("first", n=50, p=p, observed=[20, 30])
@@ -139,19 +139,21 @@ def test_the_expected_error_comes_first_and_says_whose_it_is(mechanism):
     model = survey(400)
     plan = dirdp.plan(TARGET, model, mechanism=mechanism)
     (first, lines), *_ = dirdp.report(plan, full=True).sections
-    told = dict(lines)
+    shown = dict(lines)
     release = dirdp.sample(plan, model)
     (part,) = plan.parts
     assert first == "Expected error, without the data"
-    assert told["of dirdp.estimate"] == f"a share is typically off by {float(release['utility']['share_error'][0]):.2g}"
+    assert (
+        shown["of dirdp.estimate"] == f"a share is typically off by {float(release['utility']['share_error'][0]):.2g}"
+    )
     error = draw_share_error(part.mechanism, np.ones(3), 400)
     if mechanism == "dirichlet":
-        assert told["of the draw"] == f"a share is typically off by {error:.2g}"
+        assert shown["of the draw"] == f"a share is typically off by {error:.2g}"
     else:
         assert error is None
-        assert "of the draw" not in told
+        assert "of the draw" not in shown
     least = smallest_share(part.mechanism, (3,), 400)
-    assert told["smallest share"].startswith(f"below {least:.2g}, ")
+    assert shown["smallest share"].startswith(f"below {least:.2g}, ")
 
 
 def test_a_plan_shows_its_report_when_it_is_printed_and_in_a_notebook():
@@ -161,7 +163,7 @@ def test_a_plan_shows_its_report_when_it_is_printed_and_in_a_notebook():
     assert "a share is typically off by" in plan._repr_html_()
 
 
-def test_tables_of_two_kinds_are_told_apart():
+def test_tables_of_two_kinds_are_distinguished():
     with pm.Model() as model:
         for name, counts in (("p", [30, 10]), ("q", [25, 15]), ("few", [2, 1])):
             p = pm.Dirichlet(name, np.ones(2))
@@ -195,10 +197,10 @@ def test_tables_of_the_same_people_are_advised_together_and_others_apart():
             pm.Multinomial(name, n=n, p=p, observed=[n // 2 - i, n // 2 + i])
     target = dirdp.RenyiDP(order=4, epsilon=0.2)
     for disjoint, listed in ((None, ["p_a, p_b, p_c, p_d, p_e"]), ([["p_a", "p_b"], ["p_c", "p_d", "p_e"]], None)):
-        told = dirdp.report(
+        shown = dirdp.report(
             dirdp.plan(target, model, mechanism=Dirichlet(strategy="temper"), disjoint=disjoint), full=True
         )
-        about = [text for _, text in told.sections[-1][1] if "mechanism='auto'" in text]
+        about = [text for _, text in shown.sections[-1][1] if "mechanism='auto'" in text]
         assert len(about) == (1 if listed else 2)
         for names in listed or ["p_a, p_b", "p_c, p_d, p_e"]:
             assert sum(names in text for text in about) == 1

@@ -74,7 +74,7 @@ def test_the_entry_has_the_columns_of_the_register_and_the_digest_of_the_plan(gu
     assert (entry["digest"], entry["version"]) == (plan.digest, dirdp.__version__)
     epsilon, delta = loss
     assert entry["delta"] == delta
-    # Any other kind is told as epsilon at a delta, from above.
+    # Any other kind is stated as epsilon at a delta, from above.
     assert entry["epsilon"] == epsilon if epsilon else entry["epsilon"] >= plan.composition.epsilon(delta)
     assert plan.composition.epsilon(delta or 1e-9) <= entry["epsilon"] * (1 + 1e-5)
 

@@ -55,7 +55,7 @@ def test_what_the_library_made_follows_also_from_its_file(releases, kind, tmp_pa
     assert bool(found)
     assert failed(release) == []
     assert found.stated == KINDS[kind][0]
-    assert as_mechanism(release).satisfies(found.kept)
+    assert as_mechanism(release).satisfies(found.recomputed)
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
         assert verify(back) == found
@@ -110,15 +110,15 @@ def test_what_would_follow_instead_is_near_the_least(releases, edited):
     p, rate = opened(release).tables.values()
     curves = dirdp.mechanisms.DirichletMechanism(p.mechanism.alpha, 1.0)
     # Independent oracle: the loss of both is at least that of one, and at most the sum of their parts.
-    assert curves.epsilon(1e-6) <= found.kept.epsilon
-    assert found.kept.epsilon <= 1.001 * (curves.epsilon(0.5e-6) + rate.mechanism.epsilon(0.5e-6))
-    assert str(found.kept) in " ".join(str(found).split())
+    assert curves.epsilon(1e-6) <= found.recomputed.epsilon
+    assert found.recomputed.epsilon <= 1.001 * (curves.epsilon(0.5e-6) + rate.mechanism.epsilon(0.5e-6))
+    assert str(found.recomputed) in " ".join(str(found).split())
     said = ("plan", "statement")
     stricter = edited(
         releases["renyi"], (("plan", "guarantee", "epsilon"), 0.1), (said, lambda text: text.replace("0.5", "0.1"))
     )
-    assert verify(stricter).kept.epsilon == pytest.approx(0.5, rel=2e-3)
-    assert verify(stricter).kept.epsilon >= as_mechanism(releases["renyi"]).renyi(4.0)
+    assert verify(stricter).recomputed.epsilon == pytest.approx(0.5, rel=2e-3)
+    assert verify(stricter).recomputed.epsilon >= as_mechanism(releases["renyi"]).renyi(4.0)
 
 
 @pytest.mark.parametrize("kind", ["apart", pytest.param("approx", marks=pytest.mark.slow)])
@@ -128,7 +128,7 @@ def test_numbers_that_are_too_large_for_any_curve_keep_nothing(releases, edited,
             found = verify(edited(releases[kind], (R, value)))
         except ReleaseError:
             continue
-        # A smaller r than was used cannot be told from a release that used it.
+        # A smaller r than was used cannot be distinguished from a release that used it.
         assert not found or value < 1
 
 
@@ -228,7 +228,7 @@ def test_the_verdict_is_readable(releases):
     assert "<h4>" in found._repr_html_()
 
 
-def test_what_no_file_can_show_is_told_in_the_same_words_everywhere():
+def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
     """The list of what was believed left out that the sizes of groups, and whose row is whose, are public."""
     with pm.Model(coords={"ward": range(2), "cure": range(3)}) as model:
         p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("ward", "cure"))
@@ -236,11 +236,11 @@ def test_what_no_file_can_show_is_told_in_the_same_words_everywhere():
         pm.Binomial("y", n=50, p=pm.Beta("q", 1, 1), observed=20)
     options = {"contribution": 1, "public_n": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
     release = dirdp.sample(TARGET, model, **options)
-    told = taken_for_granted(opened(release).plan)
-    assert len(told) == 6
+    sentences = taken_for_granted(opened(release).plan)
+    assert len(sentences) == 6
     texts = [dirdp.report(release, full=True), dirdp.statement(release), verify(release).full]
     for text in (" ".join(str(one).lower().split()) for one in texts):
-        for sentence in told:
+        for sentence in sentences:
             assert " ".join(sentence.lower().split()) in text
 
 

@@ -87,7 +87,7 @@ def test_what_is_published_is_one_release_and_verifies(name, tmp_path):
     np.testing.assert_allclose(release["posterior"]["p"].sum("p_dim_0"), 1)
     verification = dirdp.verify(release)
     assert verification
-    assert verification.kept.epsilon == pytest.approx(1, rel=1e-3)
+    assert verification.likely.epsilon == pytest.approx(1, rel=1e-3)
     text = " ".join(str(dirdp.report(release, full=True)).split())
     assert "posterior given the" in text
     assert ("of dirdp.estimate" in text) == (name in PRODUCTS)
@@ -126,8 +126,8 @@ def test_the_release_has_the_distribution_that_the_curves_are_about(name):
         # Outcomes that are seen less than five times are taken together.
         rare = expected * 2000 < 5
         both = [np.append(values[~rare], values[rare].sum()) for values in (seen, 2000 * expected)]
-        kept = both[1] > 0
-        return chisquare(both[0][kept], both[1][kept] * both[0].sum() / both[1][kept].sum()).pvalue
+        likely = both[1] > 0
+        return chisquare(both[0][likely], both[1][likely] * both[0].sum() / both[1][likely].sum()).pvalue
 
     assert agrees(own) > 1e-6
     assert agrees(distribution(np.roll(x, 1))) < 1e-6
@@ -150,9 +150,9 @@ def test_inferences_are_those_of_all_tables_weighed(name):
     drawn = dirdp.analyse(release, 6000, chains=1, random_seed=1)["latent_counts"]["p"].values.reshape(-1, len(counts))
     first = np.bincount(drawn[:, 0], minlength=n + 1)
     expected = np.bincount(tables[:, 0], weights=weights, minlength=n + 1)
-    kept = expected > 1e-9
-    assert first[~kept].sum() == 0
-    assert chisquare(first[kept], 6000 * expected[kept] / expected[kept].sum()).pvalue > 1e-6
+    likely = expected > 1e-9
+    assert first[~likely].sum() == 0
+    assert chisquare(first[likely], 6000 * expected[likely] / expected[likely].sum()).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -208,7 +208,7 @@ def test_a_beta_and_one_record(kind):
     ids=str,
 )
 @pytest.mark.parametrize("name", ["truncated, three", "Hellinger, two"])
-def test_every_guarantee_is_kept_and_used(name, guarantee):
+def test_every_guarantee_holds_and_used(name, guarantee):
     kind, counts = CASES[name]
     release = released(kind, counts, guarantee)
     assert dirdp.verify(release)

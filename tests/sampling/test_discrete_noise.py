@@ -134,10 +134,10 @@ def laplace_tree(text, scale):
 
         def uniform(n):
             # The number u comes first and the sign last; whatever comes otherwise is the number u of another round.
-            kept = asked and asked[0] == "kept"
+            accepted = asked and asked[0] == "kept"
             if asked == ["u"] or "sign" in asked:
                 raise RestartError
-            asked[:] = ["sign"] if kept else ["u"]
+            asked[:] = ["sign"] if accepted else ["u"]
             return tree.choose([(value, Fraction(1, n)) for value in range(n)])
 
         plain = coins(tree)

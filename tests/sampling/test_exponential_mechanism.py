@@ -36,15 +36,15 @@ class RestartError(Exception):
 class Followed:
     """A uniform number that follows every outcome, and the mass of every position that is chosen."""
 
-    def __init__(self, scores, scale, monkeypatch, kept, least=Fraction(1, 2**12)):
+    def __init__(self, scores, scale, monkeypatch, accept, least=Fraction(1, 2**12)):
         def or_again(uniform, a, b):
-            if kept(uniform, a, b):
+            if accept(uniform, a, b):
                 return True
             raise RestartError
 
         self.mass, self.left = Counter(), Fraction(0)
         with monkeypatch.context() as patched:
-            patched.setattr(exponential_mechanism, "_kept", or_again)
+            patched.setattr(exponential_mechanism, "_accepted", or_again)
             paths = [((), Fraction(1))]
             while paths:
                 self.path, weight = paths.pop()
@@ -69,8 +69,8 @@ class Followed:
         return self.path[self.at - 1]
 
 
-def agrees(scores, scale, monkeypatch, kept):
-    found, exact = Followed(scores, scale, monkeypatch, kept), distribution(scores, scale)
+def agrees(scores, scale, monkeypatch, accept):
+    found, exact = Followed(scores, scale, monkeypatch, accept), distribution(scores, scale)
     ended = sum(found.mass.values())
     assert found.left < ended / 10
     return all(
@@ -82,15 +82,15 @@ def agrees(scores, scale, monkeypatch, kept):
 
 @pytest.mark.parametrize(("scores", "scale"), CASES)
 def test_every_outcome_has_its_probability(scores, scale, monkeypatch):
-    assert agrees(scores, scale, monkeypatch, exponential_mechanism._kept)
+    assert agrees(scores, scale, monkeypatch, exponential_mechanism._accepted)
 
 
 @pytest.mark.parametrize("mutant", ["another sign", "another scale"])
 def test_another_distribution_is_found(mutant, monkeypatch):
-    kept = exponential_mechanism._kept
+    accept = exponential_mechanism._accepted
     wrong = {
-        "another sign": lambda uniform, a, b: not kept(uniform, a, b) if a else True,
-        "another scale": lambda uniform, a, b: kept(uniform, 2 * a, b),
+        "another sign": lambda uniform, a, b: not accept(uniform, a, b) if a else True,
+        "another scale": lambda uniform, a, b: accept(uniform, 2 * a, b),
     }
     assert not agrees([0, 1, 3], Fraction(2), monkeypatch, wrong[mutant])
 

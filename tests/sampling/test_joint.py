@@ -82,8 +82,8 @@ def test_the_radius_has_its_distribution_far_into_the_tail(cells, number, scale)
     drawn = np.array([common_radius(Fraction(scale), blocks, bits) for _ in range(4_000)])
     radii, logs, _ = JointBalls((ball,) * number, (1,) * number, float(scale)).listed
     share = np.exp(logs)
-    kept = 4_000 * share >= 5
-    observed, expected = np.bincount(drawn, minlength=len(radii))[: len(radii)][kept], 4_000 * share[kept]
+    likely = 4_000 * share >= 5
+    observed, expected = np.bincount(drawn, minlength=len(radii))[: len(radii)][likely], 4_000 * share[likely]
     assert chisquare([*observed, 4_000 - observed.sum()], [*expected, 4_000 - expected.sum()]).pvalue > LEVEL
     # The proposal has no end: a source that answers 0 for long enough gives any radius.
     far = 50 * radii[share.argmax()] + 100

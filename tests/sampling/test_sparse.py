@@ -133,10 +133,10 @@ def test_a_wrong_draw_is_found(change):
     ],
 )
 @pytest.mark.parametrize("length", [64, 128, 1024])
-def test_bounds_on_the_share_that_is_kept(threshold, scale, length):
+def test_bounds_on_the_acceptance_probability(threshold, scale, length):
     """With 60 more digits than they have, and they leave at most two numbers open."""
     t = sparse._mean_distance(threshold, scale)
-    low, high = sparse._share_kept(threshold, scale, t, length)
+    low, high = sparse._acceptance_bounds(threshold, scale, t, length)
     with mpmath.workdps(length // 3 + 250):
         u = mpmath.mpf(scale.denominator) / scale.numerator
         passing = mpmath.exp(-threshold * u) / (1 + mpmath.exp(-u))

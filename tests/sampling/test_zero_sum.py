@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from pymc_dirdp.sampling import zero_sum
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.zero_sum import _kept, _mode, fast_zero_sum_laplace, uniform_list, zero_sum_laplace
+from pymc_dirdp.sampling.zero_sum import _accepted, _mode, fast_zero_sum_laplace, uniform_list, zero_sum_laplace
 
 LEVEL = 1e-6
 
@@ -48,7 +48,7 @@ def test_the_distribution_is_that_of_the_weights(cells, scale):
 
 
 def test_a_coin_that_always_lands_heads_is_found_out(monkeypatch):
-    monkeypatch.setattr(zero_sum, "_kept", lambda *_: True)
+    monkeypatch.setattr(zero_sum, "_accepted", lambda *_: True)
     bits = Bits(5)
     draws = [zero_sum_laplace(Fraction(2), 3, bits) for _ in range(12_000)]
     assert p_value(draws, distribution(3, 2.0, 30)) < LEVEL
@@ -107,11 +107,11 @@ def test_the_coin_is_exact(total, cells, scale):
         number = int(mpmath.floor(share * 2**256))
     # Numbers that agree with the probability in 192 bits need more than one word; none is decided wrongly.
     below, above = Given(number - 2**40, 256), Given(number + 2**40, 256)
-    assert _kept(total, mode, scale, cells, below)
-    assert not _kept(total, mode, scale, cells, above)
+    assert _accepted(total, mode, scale, cells, below)
+    assert not _accepted(total, mode, scale, cells, above)
     assert min(below.asked, above.asked) >= 3
     quick = Given(number - 2**250 if number > 2**250 else 0, 256)
-    assert _kept(total, mode, scale, cells, quick)
+    assert _accepted(total, mode, scale, cells, quick)
 
 
 @pytest.mark.parametrize("cells", [2, 3, 17, 1000])

@@ -81,7 +81,7 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(verification, dirdp.releases.Verification)
     assert_type(bool(verification), bool)
     assert_type(verification.stated, dirdp.Guarantee)
-    assert_type(verification.kept, dirdp.Guarantee | None)
+    assert_type(verification.recomputed, dirdp.Guarantee | None)
     assert_type(str(dirdp.report(release)), str)
     assert_type(dirdp.analyse([release, release], 100, jointly=False, random_seed=1, progressbar=False), xr.DataTree)
     assert_type(dirdp.estimate(release, prior={"p": [1, 1, 1, 1]}), dirdp.releases.Estimates)

@@ -24,7 +24,7 @@ __all__ = [
     "Protected",
     "by_table",
     "chosen_noise",
-    "margins_of",
+    "marginals_of",
     "measured",
     "refuse_unlike_network",
     "weights_of",
@@ -56,7 +56,7 @@ class Marginal:
     cells: int
 
 
-def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Marginal, ...]:
+def marginals_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Marginal, ...]:
     """The marginals that are measured, each once.
 
     Parameters
@@ -75,14 +75,14 @@ def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Marginal, 
     """
     if isinstance(measure, str):
         one_of(MEASURES, measure=measure)
-        return tuple(margin for name, axes in tables.items() for margin in _kept(name, axes, measure))
+        return tuple(marginal for name, axes in tables.items() for marginal in _default_marginals(name, axes, measure))
     found: dict[tuple[str, tuple[int, ...]], Marginal] = {}
     for names in _listed(measure, tables):
-        margin = _within(names, tables)
-        found[margin.table, margin.axes] = margin
+        marginal = _within(names, tables)
+        found[marginal.table, marginal.axes] = marginal
     for name, axes in tables.items():
         own = axes[-1][0]
-        if not any(margin.table == name and own in margin.names for margin in found.values()):
+        if not any(marginal.table == name and own in marginal.names for marginal in found.values()):
             raise ArgumentError(
                 f"measure lists no marginal of {name!r} with {own!r}, so nothing would be known of its shares. Add "
                 f"{tuple(axis for axis, _ in axes)!r} to it, or take measure='levels'."
@@ -90,17 +90,17 @@ def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Marginal, 
     return tuple(found.values())
 
 
-def _margin(table: str, axes: Axes, kept: Iterable[int]) -> Marginal:
+def _marginal(table: str, axes: Axes, of_marginal: Iterable[int]) -> Marginal:
     """The marginal with these axes. An axis of length 1 is left out, because it changes no count."""
-    long = tuple(sorted(axis for axis in set(kept) if axes[axis][1] > 1))
+    long = tuple(sorted(axis for axis in set(of_marginal) if axes[axis][1] > 1))
     return Marginal(table, long, tuple(axes[axis][0] for axis in long), math.prod(axes[axis][1] for axis in long))
 
 
-def _kept(table: str, axes: Axes, measure: str) -> list[Marginal]:
+def _default_marginals(table: str, axes: Axes, measure: str) -> list[Marginal]:
     own = len(axes) - 1
-    kept: dict[str, list[Iterable[int]]] = {"variables": [(own,)], "families": [range(len(axes))]}
-    kept["levels"] = [(own,), *((parent, own) for parent in range(own)), range(len(axes))]
-    return list(dict.fromkeys(_margin(table, axes, each) for each in kept[measure]))
+    axes_by_kind: dict[str, list[Iterable[int]]] = {"variables": [(own,)], "families": [range(len(axes))]}
+    axes_by_kind["levels"] = [(own,), *((parent, own) for parent in range(own)), range(len(axes))]
+    return list(dict.fromkeys(_marginal(table, axes, each) for each in axes_by_kind[measure]))
 
 
 def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]]:
@@ -111,8 +111,8 @@ def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]
         )
     known = list(dict.fromkeys(name for axes in tables.values() for name, _ in axes))
     listed = []
-    for margin in measure:
-        names = (margin,) if isinstance(margin, str) else margin
+    for marginal in measure:
+        names = (marginal,) if isinstance(marginal, str) else marginal
         each = names if isinstance(names, tuple | list) else ()
         found = [one_of(known, **{"variable in measure": name}) for name in each]
         if not found or len(set(found)) < len(found):
@@ -133,10 +133,10 @@ def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Marginal:
             "of one variable and its parents."
         )
     table, axes = min(holding.items(), key=lambda one: (one[1][-1][0] not in names, len(one[1])))
-    margin = _margin(table, axes, (axis for axis, (name, _) in enumerate(axes) if name in names))
-    if margin.cells < 2:
+    marginal = _marginal(table, axes, (axis for axis, (name, _) in enumerate(axes) if name in names))
+    if marginal.cells < 2:
         raise ArgumentError(f"The marginal {names!r} in measure has one cell, which says nothing. Leave it out.")
-    return margin
+    return marginal
 
 
 # The noise is the least that keeps the guarantee, up to this share of it.
@@ -177,23 +177,23 @@ class Protected:
         summed = noise == "geometric" and self.public_totals and anywhere
         return ZeroSumMarginalsMechanism if summed else MarginalsMechanism
 
-    def is_fixed(self, margin: Marginal) -> bool:
+    def is_fixed(self, marginal: Marginal) -> bool:
         """Whether a marginal is the same for all neighbours, so that it loses nothing."""
-        return Contribution.of(self.records[margin.table]).fixes_margin(margin.axes, self.adjacency)
+        return Contribution.of(self.records[marginal.table]).fixes_marginal(marginal.axes, self.adjacency)
 
-    def part(self, margin: Marginal, noise: str, parameter: float) -> NoisyCounts:
+    def part(self, marginal: Marginal, noise: str, parameter: float) -> NoisyCounts:
         """The mechanism of one marginal."""
-        adds, blocks = Contribution.of(self.records[margin.table]), 1
+        adds, blocks = Contribution.of(self.records[marginal.table]), 1
         records = adds.records
         if adds.axes:
-            records, blocks = adds.in_margin(self.shapes[margin.table], margin.axes)
+            records, blocks = adds.in_marginal(self.shapes[marginal.table], marginal.axes)
         return self.kind(noise).part(
-            margin.cells, parameter, noise=noise, adjacency=self.adjacency, records=records, blocks=blocks
+            marginal.cells, parameter, noise=noise, adjacency=self.adjacency, records=records, blocks=blocks
         )
 
 
 def weights_of(
-    margins: Sequence[Marginal],
+    marginals: Sequence[Marginal],
     weights: Mapping[Any, float] | None,
     noise_sd: float,
     n_records: int | None,
@@ -209,7 +209,7 @@ def weights_of(
 
     Parameters
     ----------
-    margins : sequence of Marginal
+    marginals : sequence of Marginal
     weights : mapping of str or tuple of str to float, or None
         What the user wants, by the names of a marginal in any order; 1 for those that are not named.
     noise_sd : float
@@ -221,9 +221,9 @@ def weights_of(
     """
     if weights is None:
         visible = math.inf if noise_sd == 0 else (n_records or 0) / (_VISIBLE * noise_sd)
-        seen = [min(margin.cells, visible) for margin in margins]
+        seen = [min(marginal.cells, visible) for marginal in marginals]
         usual = [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
-        return usual if target is None else _for_class(margins, usual, target)
+        return usual if target is None else _for_class(marginals, usual, target)
     if not isinstance(weights, Mapping):
         raise ArgumentError(f"Expected weights to map marginals to numbers, got {type_name(weights)}.")
     given = {}
@@ -233,16 +233,16 @@ def weights_of(
                 f"Expected weights to name marginals by texts or tuples of them, got {type_name(names)}."
             )
         given[frozenset([names] if isinstance(names, str) else names)] = names
-    known = {frozenset(margin.names): margin for margin in margins}
+    known = {frozenset(marginal.names): marginal for marginal in marginals}
     for asked, names in given.items():
         if asked not in known:
-            listed = ", ".join(repr(margin.names) for margin in margins[:8])
+            listed = ", ".join(repr(marginal.names) for marginal in marginals[:8])
             raise ArgumentError(
                 f"weights names the marginal {names!r}, which is not measured. Those measured are {listed}"
-                f"{' and others' * (len(margins) > 8)}."
+                f"{' and others' * (len(marginals) > 8)}."
             )
-    by_margin = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
-    found = [by_margin.get(frozenset(margin.names), 1.0) for margin in margins]
+    by_marginal = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
+    found = [by_marginal.get(frozenset(marginal.names), 1.0) for marginal in marginals]
     if max(found) / _MOST_RATIO > min(found):
         raise ArgumentError(
             f"Expected weights within a factor of {_MOST_RATIO:g} of each other, where a marginal without one has 1. "
@@ -251,21 +251,21 @@ def weights_of(
     return found
 
 
-def _for_class(margins: Sequence[Marginal], weights: Sequence[float], target: str) -> list[float]:
+def _for_class(marginals: Sequence[Marginal], weights: Sequence[float], target: str) -> list[float]:
     """Weights by what marginals say of a class."""
-    of_class = [weight for margin, weight in zip(margins, weights, strict=True) if target in margin.names[:-1]]
+    of_class = [weight for marginal, weight in zip(marginals, weights, strict=True) if target in marginal.names[:-1]]
     own = math.fsum(of_class) / 4 or 1.0
     # Geometric noise divides the roots of precisions: a tenth of them together.
-    least = min(own, *of_class, math.inf) / (9 * len(margins)) ** 2
+    least = min(own, *of_class, math.inf) / (9 * len(marginals)) ** 2
     found = []
-    for margin, weight in zip(margins, weights, strict=True):
-        found.append(own if margin.names == (target,) else weight if target in margin.names else least)
+    for marginal, weight in zip(marginals, weights, strict=True):
+        found.append(own if marginal.names == (target,) else weight if target in marginal.names else least)
     return found
 
 
 def chosen_noise(
     guarantee: Guarantee,
-    margins: Sequence[Marginal],
+    marginals: Sequence[Marginal],
     people: Protected,
     *,
     noise: str,
@@ -279,7 +279,7 @@ def chosen_noise(
     ----------
     guarantee : Guarantee
         What all marginals together have to keep.
-    margins, weights, n_records, target : optional
+    marginals, weights, n_records, target : optional
         As for :func:`weights_of`.
     people : Protected
     noise : {"auto", "gaussian", "geometric"}
@@ -293,10 +293,10 @@ def chosen_noise(
     one_of(("auto", *NOISES), noise=noise)
 
     def of_kind(kind: str) -> list[float]:
-        equal = _least_noise(guarantee, margins, people, kind, [1.0] * len(margins))
-        sd = people.part(margins[0], kind, equal[0]).noise_sd
-        wanted = weights_of(margins, weights, sd, n_records, target)
-        return equal if len(set(wanted)) == 1 else _least_noise(guarantee, margins, people, kind, wanted)
+        equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals))
+        sd = people.part(marginals[0], kind, equal[0]).noise_sd
+        wanted = weights_of(marginals, weights, sd, n_records, target)
+        return equal if len(set(wanted)) == 1 else _least_noise(guarantee, marginals, people, kind, wanted)
 
     if noise != "auto":
         return noise, of_kind(noise)
@@ -305,24 +305,24 @@ def chosen_noise(
     with suppress(UnattainableError):
         found["gaussian"] = of_kind("gaussian")
     found["geometric"] = of_kind("geometric")
-    best = min(found, key=lambda kind: _log_variance(margins, people, kind, found[kind]))
+    best = min(found, key=lambda kind: _log_variance(marginals, people, kind, found[kind]))
     return best, found[best]
 
 
-def _log_variance(margins: Sequence[Marginal], people: Protected, kind: str, parameters: Sequence[float]) -> float:
+def _log_variance(marginals: Sequence[Marginal], people: Protected, kind: str, parameters: Sequence[float]) -> float:
     """The sum over marginals of the logarithm of what the noise leaves of a cell's variance once the total is known."""
     variances = []
-    for margin, parameter in zip(margins, parameters, strict=True):
-        part = people.part(margin, kind, parameter)
-        variances.append(part.variance_left(margin.cells, public=people.public_totals))
+    for marginal, parameter in zip(marginals, parameters, strict=True):
+        part = people.part(marginal, kind, parameter)
+        variances.append(part.variance_left(marginal.cells, public=people.public_totals))
     return math.fsum(math.log(max(variance, 1e-300)) for variance in variances)
 
 
 def _least_noise(
-    guarantee: Guarantee, margins: Sequence[Marginal], people: Protected, kind: str, weights: Sequence[float]
+    guarantee: Guarantee, marginals: Sequence[Marginal], people: Protected, kind: str, weights: Sequence[float]
 ) -> list[float]:
     """The parameters in proportion to one over the root of the weights: the least that keep the guarantee."""
-    whole = people.part(margins[0], kind, 1.0)
+    whole = people.part(marginals[0], kind, 1.0)
     if guarantee.is_pure and not math.isfinite(whole.pure_epsilon):
         raise UnattainableError(
             f"noise={kind!r} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
@@ -330,7 +330,7 @@ def _least_noise(
         )
     relative = [1 / math.sqrt(weight / max(weights)) for weight in weights]
     # If nothing is lost at all, the noise is what it would be otherwise.
-    losing = [i for i, margin in enumerate(margins) if not people.is_fixed(margin)] or list(range(len(margins)))
+    losing = [i for i, marginal in enumerate(marginals) if not people.is_fixed(marginal)] or list(range(len(marginals)))
 
     def excess(inverse: float) -> float:
         parameters = [each / inverse for each in relative]
@@ -338,7 +338,7 @@ def _least_noise(
             raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
         if min(parameters) < LEAST:
             return math.inf
-        parts = (people.part(margins[i], kind, parameters[i]) for i in losing)
+        parts = (people.part(marginals[i], kind, parameters[i]) for i in losing)
         composed = Composition((*people.before, *((part.with_few_cells(), 1) for part in parts)))
         return log_excess(*composed.loss(guarantee))
 
@@ -347,20 +347,24 @@ def _least_noise(
 
 
 def by_table(
-    margins: Sequence[Marginal], noise: str, parameters: Sequence[float], people: Protected, priors: Mapping[str, Any]
+    marginals: Sequence[Marginal], noise: str, parameters: Sequence[float], people: Protected, priors: Mapping[str, Any]
 ) -> dict[str, MarginalsMechanism]:
     """The mechanism of each table, with its own marginals.
 
     Parameters
     ----------
-    margins, noise, parameters, people : Any
+    marginals, noise, parameters, people : Any
         As of :func:`chosen_noise`.
     priors : mapping of str to array
         The model's own prior of each table.
     """
     found = {}
     for name, prior in priors.items():
-        own = [(margin.axes, value) for margin, value in zip(margins, parameters, strict=True) if margin.table == name]
+        own = [
+            (marginal.axes, value)
+            for marginal, value in zip(marginals, parameters, strict=True)
+            if marginal.table == name
+        ]
         found[name] = people.kind(noise)(
             prior,
             tuple(axes for axes, _ in own),
@@ -409,17 +413,17 @@ def measured(
         If no noise keeps the guarantee.
     """
     axes = {name: own for name, (own, _) in tables.items()}
-    margins = margins_of(axes, wanted.measure)
+    marginals = marginals_of(axes, wanted.measure)
     noise, parameters = chosen_noise(
         guarantee,
-        margins,
+        marginals,
         people,
         noise=wanted.noise,
         weights=wanted.weights,
         n_records=n_records,
         target=target,
     )
-    return by_table(margins, noise, parameters, people, {name: prior for name, (_, prior) in tables.items()})
+    return by_table(marginals, noise, parameters, people, {name: prior for name, (_, prior) in tables.items()})
 
 
 def refuse_unlike_network(tables: Mapping[str, Axes]) -> None:

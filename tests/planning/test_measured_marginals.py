@@ -10,7 +10,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism
 from pymc_dirdp.planning.allocation import composed
-from pymc_dirdp.planning.margins import Protected, by_table, chosen_noise, margins_of, weights_of
+from pymc_dirdp.planning.measured_marginals import Protected, by_table, chosen_noise, marginals_of, weights_of
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 A, B, C = ("a", 2), ("b", 3), ("c", 4)
@@ -18,7 +18,7 @@ TABLES = {"p_a": (A,), "p_b": (A, B), "p_c": (A, B, C)}
 
 
 def test_levels_are_measured_once():
-    found = [(margin.table, margin.names, margin.cells) for margin in margins_of(TABLES, "levels")]
+    found = [(marginal.table, marginal.names, marginal.cells) for marginal in marginals_of(TABLES, "levels")]
     assert found == [
         ("p_a", ("a",), 2),
         ("p_b", ("b",), 3),
@@ -28,21 +28,21 @@ def test_levels_are_measured_once():
         ("p_c", ("b", "c"), 12),
         ("p_c", ("a", "b", "c"), 24),
     ]
-    assert [margin.names for margin in margins_of(TABLES, "variables")] == [("a",), ("b",), ("c",)]
-    assert [margin.names for margin in margins_of(TABLES, "families")] == [("a",), ("a", "b"), ("a", "b", "c")]
+    assert [marginal.names for marginal in marginals_of(TABLES, "variables")] == [("a",), ("b",), ("c",)]
+    assert [marginal.names for marginal in marginals_of(TABLES, "families")] == [("a",), ("a", "b"), ("a", "b", "c")]
 
 
 def test_axes_of_one_entry_change_no_count():
     tables = {"p_a": (("a", 2),), "p_b": (("one", 1), ("a", 2), ("b", 3))}
-    assert [margin.names for margin in margins_of(tables, "levels")] == [("a",), ("b",), ("a", "b")]
-    assert margins_of(tables, "levels")[-1].axes == (1, 2)
+    assert [marginal.names for marginal in marginals_of(tables, "levels")] == [("a",), ("b",), ("a", "b")]
+    assert marginals_of(tables, "levels")[-1].axes == (1, 2)
     with pytest.raises(ArgumentError, match="one cell"):
-        margins_of(tables, ["a", ("one", "b"), "one"])
+        marginals_of(tables, ["a", ("one", "b"), "one"])
 
 
-def test_a_margin_is_summed_from_the_table_of_one_of_its_variables():
-    found = margins_of(TABLES, [("b", "a"), "a", "b", ["c", "a"], ("a", "b"), "c"])
-    assert [(margin.table, margin.names) for margin in found] == [
+def test_a_marginal_is_summed_from_the_table_of_one_of_its_variables():
+    found = marginals_of(TABLES, [("b", "a"), "a", "b", ["c", "a"], ("a", "b"), "c"])
+    assert [(marginal.table, marginal.names) for marginal in found] == [
         ("p_b", ("a", "b")),
         ("p_a", ("a",)),
         ("p_b", ("b",)),
@@ -51,7 +51,7 @@ def test_a_margin_is_summed_from_the_table_of_one_of_its_variables():
     ]
     # No table is that of one of the parents alone.
     rows = {"p": (("x", 2), ("y", 2), ("z", 3))}
-    assert [margin.names for margin in margins_of(rows, [("x", "y"), "z"])] == [("x", "y"), ("z",)]
+    assert [marginal.names for marginal in marginals_of(rows, [("x", "y"), "z"])] == [("x", "y"), ("z",)]
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ def test_a_margin_is_summed_from_the_table_of_one_of_its_variables():
         ([], "no marginal of 'p_a'"),
     ],
 )
-def test_margins_that_cannot_be_measured(measure, message):
+def test_marginals_that_cannot_be_measured(measure, message):
     with pytest.raises(ArgumentError, match=message):
-        margins_of(TABLES, measure)
+        marginals_of(TABLES, measure)
 
 
-def test_no_table_holds_the_margin():
+def test_no_table_holds_the_marginal():
     tables = {"p_a": (A,), "p_b": (B,)}
     with pytest.raises(ArgumentError, match="No table has all axes of the marginal"):
-        margins_of(tables, ["a", "b", ("a", "b")])
+        marginals_of(tables, ["a", "b", ("a", "b")])
 
 
 A, B, C = ("a", 2), ("b", 3), ("c", 4)
@@ -90,16 +90,16 @@ def people(adjacency="replace-one", records=1, **tables):
     return Protected(adjacency, dict.fromkeys(tables or TABLES, records), public)
 
 
-def curves(margins, noise, parameters, protected, tables=TABLES):
+def curves(marginals, noise, parameters, protected, tables=TABLES):
     priors = {name: np.ones([length for _, length in axes]) for name, axes in tables.items()}
-    return composed(by_table(margins, noise, parameters, protected, priors), [tuple(tables)], 1)
+    return composed(by_table(marginals, noise, parameters, protected, priors), [tuple(tables)], 1)
 
 
 def planned(guarantee=TARGET, protected=None, measure="levels", noise="auto", weights=None, n_records=None):
     protected = protected or people()
-    margins = margins_of(TABLES, measure)
-    found = chosen_noise(guarantee, margins, protected, noise=noise, weights=weights, n_records=n_records)
-    return margins, *found
+    marginals = marginals_of(TABLES, measure)
+    found = chosen_noise(guarantee, marginals, protected, noise=noise, weights=weights, n_records=n_records)
+    return marginals, *found
 
 
 @pytest.mark.thorough
@@ -117,15 +117,15 @@ def planned(guarantee=TARGET, protected=None, measure="levels", noise="auto", we
     ],
     ids=str,
 )
-def test_the_guarantee_is_kept_and_used_up_whatever_the_weights(guarantee, noise, adjacency):
+def test_the_guarantee_holds_and_used_up_whatever_the_weights(guarantee, noise, adjacency):
     rng, protected = np.random.default_rng(3), people(adjacency)
     for _ in range(3):
         weights = {names: float(rng.uniform(0.01, 20)) for names in (("a", "b"), "c", ("c", "b", "a"))}
-        margins, kind, parameters = planned(guarantee, protected, noise=noise, weights=weights)
+        marginals, kind, parameters = planned(guarantee, protected, noise=noise, weights=weights)
         assert kind == noise
-        assert curves(margins, kind, parameters, protected).satisfies(guarantee)
+        assert curves(marginals, kind, parameters, protected).satisfies(guarantee)
         less = [0.999 * parameter for parameter in parameters]
-        assert not curves(margins, kind, less, protected).satisfies(guarantee)
+        assert not curves(marginals, kind, less, protected).satisfies(guarantee)
 
 
 def test_two_records_of_a_person_take_twice_the_noise_or_little_more():
@@ -141,8 +141,8 @@ def test_the_noise_is_that_of_one_gaussian_and_smaller_by_root_two_under_add_rem
 
     At the precision of the sum; the discrete distribution is hardly apart from it here.
     """
-    margins, _, parameters = planned(noise="gaussian", weights={"c": 4.0})
-    weights = np.array([4.0 if margin.names == ("c",) else 1.0 for margin in margins])
+    marginals, _, parameters = planned(noise="gaussian", weights={"c": 4.0})
+    weights = np.array([4.0 if marginal.names == ("c",) else 1.0 for marginal in marginals])
     single = GaussianMechanism.for_guarantee(TARGET, prior=[1, 1], adjacency="add-remove").sigma
     expected = single * np.sqrt(2 * weights.sum() / weights)
     # The grid of the composition costs a half per mill.
@@ -153,29 +153,29 @@ def test_the_noise_is_that_of_one_gaussian_and_smaller_by_root_two_under_add_rem
 
 
 def test_weights_follow_the_cells_that_the_noise_leaves_visible():
-    margins = margins_of(TABLES, "levels")
-    assert weights_of(margins, None, 10.0, None) == [1.0] * 7
-    assert weights_of(margins, None, 1e6, 10) == [1.0] * 7
+    marginals = marginals_of(TABLES, "levels")
+    assert weights_of(marginals, None, 10.0, None) == [1.0] * 7
+    assert weights_of(marginals, None, 1e6, 10) == [1.0] * 7
     # Roots of 2, 3, 6, 4, 8, 12 and 24, rounded to powers of 2.
-    assert weights_of(margins, None, 1.0, 10**6) == [1.0, 2.0, 2.0, 2.0, 4.0, 4.0, 4.0]
+    assert weights_of(marginals, None, 1.0, 10**6) == [1.0, 2.0, 2.0, 2.0, 4.0, 4.0, 4.0]
     # Sixteen records of four standard deviations of 10 each.
-    assert weights_of(margins, None, 10.0, 160) == [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
-    assert weights_of(margins, None, 0.0, 160)[-1] == 4.0
-    assert weights_of(margins, {("b", "a"): 3, "c": 2.5}, 1.0, 10**6) == [1.0, 1.0, 3.0, 2.5, 1.0, 1.0, 1.0]
+    assert weights_of(marginals, None, 10.0, 160) == [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert weights_of(marginals, None, 0.0, 160)[-1] == 4.0
+    assert weights_of(marginals, {("b", "a"): 3, "c": 2.5}, 1.0, 10**6) == [1.0, 1.0, 3.0, 2.5, 1.0, 1.0, 1.0]
 
 
 def test_a_class_by_itself_has_a_fifth_of_the_precision_and_what_says_nothing_of_it_hardly_any():
     tables = {name: TABLES[name] for name in TABLES}
     for measure in ("levels", "families"):
-        margins = margins_of(tables, measure)
-        found = weights_of(margins, None, 1.0, 10**6, "a")
-        of_class = math.fsum(w for margin, w in zip(margins, found, strict=True) if "a" in margin.names[:-1])
+        marginals = marginals_of(tables, measure)
+        found = weights_of(marginals, None, 1.0, 10**6, "a")
+        of_class = math.fsum(w for marginal, w in zip(marginals, found, strict=True) if "a" in marginal.names[:-1])
         assert found[0] == of_class / 4
-        without = [w for margin, w in zip(margins, found, strict=True) if "a" not in margin.names]
+        without = [w for marginal, w in zip(marginals, found, strict=True) if "a" not in marginal.names]
         # Also of geometric noise, which divides the roots of precisions.
         assert sum(map(math.sqrt, without)) < math.sqrt(min(found[0], of_class)) / 9
-    assert np.sqrt(weights_of(margins_of(tables, "variables"), None, 1.0, 100, "a"))[1:].sum() < 0.1
-    assert weights_of(margins_of(tables, "variables"), {"b": 2}, 1.0, 100, "a") == [1.0, 2.0, 1.0]
+    assert np.sqrt(weights_of(marginals_of(tables, "variables"), None, 1.0, 100, "a"))[1:].sum() < 0.1
+    assert weights_of(marginals_of(tables, "variables"), {"b": 2}, 1.0, 100, "a") == [1.0, 2.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -191,31 +191,31 @@ def test_a_class_by_itself_has_a_fifth_of_the_precision_and_what_says_nothing_of
         ({"a": "much"}, "got a str"),
     ],
 )
-def test_weights_of_no_margin(weights, message):
+def test_weights_of_no_marginal(weights, message):
     with pytest.raises(ArgumentError, match=message):
-        weights_of(margins_of(TABLES, "levels"), weights, 1.0, None)
+        weights_of(marginals_of(TABLES, "levels"), weights, 1.0, None)
 
 
-def test_few_margins_take_geometric_noise_and_many_take_gaussian():
+def test_few_marginals_take_geometric_noise_and_many_take_gaussian():
     """In wide tables, where zero-sum noise is nearly independent."""
     chosen = {}
     for many in (1, 3, 6, 12):
         tables = {f"p_{i}": ((f"v{i}", 30),) for i in range(many)}
-        margins = margins_of(tables, "levels")
+        marginals = marginals_of(tables, "levels")
         protected = Protected("replace-one", dict.fromkeys(tables, 1), public_totals=True)
         sds = {}
         for noise in ("gaussian", "geometric"):
-            _, parameters = chosen_noise(TARGET, margins, protected, noise=noise, weights=None, n_records=None)
-            sds[noise] = protected.part(margins[0], noise, parameters[0]).noise_sd
-        chosen[many], _ = chosen_noise(TARGET, margins, protected, noise="auto", weights=None, n_records=None)
+            _, parameters = chosen_noise(TARGET, marginals, protected, noise=noise, weights=None, n_records=None)
+            sds[noise] = protected.part(marginals[0], noise, parameters[0]).noise_sd
+        chosen[many], _ = chosen_noise(TARGET, marginals, protected, noise="auto", weights=None, n_records=None)
         assert chosen[many] == min(sds, key=sds.__getitem__)
     assert list(chosen.values()) == ["geometric", "geometric", "gaussian", "gaussian"]
 
 
 def test_pure_privacy_has_geometric_noise_alone():
-    margins, noise, parameters = planned(PureDP(epsilon=1.0))
+    marginals, noise, parameters = planned(PureDP(epsilon=1.0))
     assert noise == "geometric"
-    assert curves(margins, noise, parameters, people()).pure_epsilon == pytest.approx(1.0, rel=1e-5)
+    assert curves(marginals, noise, parameters, people()).pure_epsilon == pytest.approx(1.0, rel=1e-5)
     with pytest.raises(UnattainableError, match="geometric"):
         planned(PureDP(epsilon=1.0), noise="gaussian")
 
@@ -232,11 +232,11 @@ def test_guarantees_that_are_too_tight():
             planned(ApproxDP(epsilon=1e-70, delta=1e-70), noise=noise)
 
 
-def test_every_margin_stands_with_its_table():
-    margins, noise, parameters = planned()
+def test_every_marginal_stands_with_its_table():
+    marginals, noise, parameters = planned()
     priors = {name: np.ones([length for _, length in axes]) for name, axes in TABLES.items()}
-    found = by_table(margins, noise, parameters, people(), priors)
-    assert {name: mechanism.margins for name, mechanism in found.items()} == {
+    found = by_table(marginals, noise, parameters, people(), priors)
+    assert {name: mechanism.marginals for name, mechanism in found.items()} == {
         "p_a": ((0,),),
         "p_b": ((1,), (0, 1)),
         "p_c": ((2,), (0, 2), (1, 2), (0, 1, 2)),

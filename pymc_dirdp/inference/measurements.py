@@ -92,8 +92,8 @@ class Measurement:
         if not common:
             return None
         others = tuple(i for i, axis in enumerate(self.axes) if axis not in common)
-        kept = [axis for axis in self.axes if axis in common]
-        summed = self.noisy.sum(axis=others).transpose([kept.index(axis) for axis in common])
+        own = [axis for axis in self.axes if axis in common]
+        summed = self.noisy.sum(axis=others).transpose([own.index(axis) for axis in common])
         cells = math.prod(self.noisy.shape[i] for i in others)
         return Measurement(common, summed, self.variance * cells)
 

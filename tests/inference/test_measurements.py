@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
+from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 
 
 def test_a_family_knows_its_parents():
@@ -9,7 +9,7 @@ def test_a_family_knows_its_parents():
     assert (family.parents, family.variable) == (("b", "a"), "c")
 
 
-def test_a_margin_has_the_order_of_the_axes_asked_for_and_the_variance_of_its_sums():
+def test_a_marginal_has_the_order_of_the_axes_asked_for_and_the_variance_of_its_sums():
     noisy = np.arange(24.0).reshape(2, 3, 4)
     onto = Measurement(("a", "b", "c"), noisy, 1.5).onto(["c", "x", "a"])
     assert onto.axes == ("c", "a")
@@ -22,7 +22,7 @@ def test_the_sum_of_noise_over_an_axis_of_one_entry_is_the_noise_itself():
     assert (measured.onto(["b", "a"]).variance, measured.onto(["a"]).variance) == (8.0, 24.0)
 
 
-def test_a_measurement_of_other_variables_has_no_margin():
+def test_a_measurement_of_other_variables_has_no_marginal():
     assert Measurement(("a",), np.ones(2), 1.0).onto(["b"]) is None
 
 

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from pymc_dirdp.inference.margins import Family
-from pymc_dirdp.inference.network_margins import EliminationError, NetworkMargins
+from pymc_dirdp.inference.measurements import Family
+from pymc_dirdp.inference.network_marginals import EliminationError, NetworkMarginals
 
 SEEDS = range(20)
 
@@ -35,54 +35,57 @@ def brute_force(families, tables, wanted):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_margins_are_those_of_the_product_of_all_tables(seed):
+def test_marginals_are_those_of_the_product_of_all_tables(seed):
     families, tables, wanted, _ = network(seed)
-    margins = NetworkMargins(families, wanted)
-    for found, expected in zip(margins.values(margins.run(tables)), brute_force(families, tables, wanted), strict=True):
+    marginals = NetworkMarginals(families, wanted)
+    for found, expected in zip(
+        marginals.values(marginals.run(tables)), brute_force(families, tables, wanted), strict=True
+    ):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_derivatives_forwards_are_those_of_finite_differences(seed):
     families, tables, wanted, rng = network(seed)
-    margins = NetworkMargins(families, wanted)
+    marginals = NetworkMarginals(families, wanted)
     direction = [rng.normal(size=table.shape) for table in tables]
     h = 1e-5
     ahead, behind = (
-        margins.values(margins.run([t + s * h * d for t, d in zip(tables, direction, strict=True)])) for s in (1, -1)
+        marginals.values(marginals.run([t + s * h * d for t, d in zip(tables, direction, strict=True)]))
+        for s in (1, -1)
     )
-    moved = margins.values(margins.changes(margins.run(tables), direction))
-    for found, a, b in zip(moved, ahead, behind, strict=True):
+    forward = marginals.values(marginals.changes(marginals.run(tables), direction))
+    for found, a, b in zip(forward, ahead, behind, strict=True):
         np.testing.assert_allclose(found, (a - b) / (2 * h), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_derivatives_backwards_are_the_transposed_of_those_forwards(seed):
     families, tables, wanted, rng = network(seed)
-    margins = NetworkMargins(families, wanted)
-    made = margins.run(tables)
+    marginals = NetworkMarginals(families, wanted)
+    made = marginals.run(tables)
     direction = [rng.normal(size=table.shape) for table in tables]
-    of_wanted = [rng.normal(size=value.shape) for value in margins.values(made)]
-    moved = margins.values(margins.changes(made, direction))
-    forwards = sum(np.sum(a * b) for a, b in zip(of_wanted, moved, strict=True))
-    slopes = margins.slopes(made, of_wanted)[: len(tables)]
+    of_wanted = [rng.normal(size=value.shape) for value in marginals.values(made)]
+    forward = marginals.values(marginals.changes(made, direction))
+    forwards = sum(np.sum(a * b) for a, b in zip(of_wanted, forward, strict=True))
+    slopes = marginals.slopes(made, of_wanted)[: len(tables)]
     assert forwards == pytest.approx(sum(np.sum(a * b) for a, b in zip(slopes, direction, strict=True)), rel=1e-10)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_changes_of_slopes_are_those_of_finite_differences(seed):
     families, tables, wanted, rng = network(seed)
-    margins = NetworkMargins(families, wanted)
-    made = margins.run(tables)
+    marginals = NetworkMarginals(families, wanted)
+    made = marginals.run(tables)
     direction = [rng.normal(size=table.shape) for table in tables]
-    of_wanted, change = ([rng.normal(size=value.shape) for value in margins.values(made)] for _ in range(2))
+    of_wanted, change = ([rng.normal(size=value.shape) for value in marginals.values(made)] for _ in range(2))
     h = 1e-5
 
     def slopes(step):
-        there = margins.run([t + step * d for t, d in zip(tables, direction, strict=True)])
-        return margins.slopes(there, [a + step * b for a, b in zip(of_wanted, change, strict=True)])[: len(tables)]
+        there = marginals.run([t + step * d for t, d in zip(tables, direction, strict=True)])
+        return marginals.slopes(there, [a + step * b for a, b in zip(of_wanted, change, strict=True)])[: len(tables)]
 
-    found = margins.slope_changes(made, margins.changes(made, direction), margins.slopes(made, of_wanted), change)
+    found = marginals.slope_changes(made, marginals.changes(made, direction), marginals.slopes(made, of_wanted), change)
     for one, ahead, behind in zip(found[: len(tables)], slopes(h), slopes(-h), strict=True):
         np.testing.assert_allclose(one, (ahead - behind) / (2 * h), rtol=1e-5, atol=1e-6)
 
@@ -90,17 +93,17 @@ def test_changes_of_slopes_are_those_of_finite_differences(seed):
 @pytest.mark.parametrize("seed", SEEDS[:5])
 def test_many_directions_at_once_are_each_by_itself(seed):
     families, tables, wanted, rng = network(seed)
-    margins = NetworkMargins(families, wanted)
-    made = margins.run(tables)
+    marginals = NetworkMarginals(families, wanted)
+    made = marginals.run(tables)
     directions = [rng.normal(size=(3, *table.shape)) for table in tables]
-    together = margins.values(margins.changes(made, directions))
+    together = marginals.values(marginals.changes(made, directions))
     of_wanted = [value * 2 for value in together]
-    back = margins.slopes(made, of_wanted)[: len(tables)]
+    back = marginals.slopes(made, of_wanted)[: len(tables)]
     for i in range(3):
-        alone = margins.values(margins.changes(made, [d[i] for d in directions]))
+        alone = marginals.values(marginals.changes(made, [d[i] for d in directions]))
         for a, b in zip(together, alone, strict=True):
             np.testing.assert_allclose(a[i], b, atol=1e-12)
-        for a, b in zip(back, margins.slopes(made, [2 * value for value in alone]), strict=False):
+        for a, b in zip(back, marginals.slopes(made, [2 * value for value in alone]), strict=False):
             np.testing.assert_allclose(a[i], b, atol=1e-12)
 
 
@@ -116,15 +119,15 @@ def grid(width):
 def test_a_network_whose_elimination_explodes_is_refused_before_anything_is_computed():
     families = grid(9)
     with pytest.raises(EliminationError, match=r"needs a product of 10+ cells.*consistency='tables'"):
-        NetworkMargins(families, [family.axes for family in families])
+        NetworkMarginals(families, [family.axes for family in families])
 
 
 def test_a_chain_of_many_variables_needs_small_tables_only():
     families = [Family("p_0", ("v0",), (10,))]
     families += [Family(f"p_{i}", (f"v{i - 1}", f"v{i}"), (10, 10)) for i in range(1, 60)]
     tables = [np.random.default_rng(i).dirichlet(np.ones(10), family.shape[:-1]) for i, family in enumerate(families)]
-    margins = NetworkMargins(families, [("v59",), ("v3", "v58")])
-    last, far = margins.values(margins.run(tables))
+    marginals = NetworkMarginals(families, [("v59",), ("v3", "v58")])
+    last, far = marginals.values(marginals.run(tables))
     np.testing.assert_allclose(last, np.linalg.multi_dot([tables[0][None], *tables[1:]])[0], atol=1e-12)
     first = np.linalg.multi_dot([tables[0][None], *tables[1:4]])[0]
     np.testing.assert_allclose(far, first[:, None] * np.linalg.multi_dot(tables[4:59]), atol=1e-12)

@@ -10,9 +10,9 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.margins import Family
+from pymc_dirdp.inference.measurements import Family
 
-__all__ = ["MOST_CELLS", "EliminationError", "NetworkMargins"]
+__all__ = ["MOST_CELLS", "EliminationError", "NetworkMarginals"]
 
 MOST_CELLS = 10**7
 """A table that elimination needs on the way holds no more cells than that."""
@@ -33,7 +33,7 @@ class _Step:
 
 
 @final
-class NetworkMargins:
+class NetworkMarginals:
     """How marginals of a network follow from its tables, as products of two tables and sums, planned once.
 
     Parameters
@@ -59,8 +59,8 @@ class NetworkMargins:
     --------
     >>> families = [Family("p_a", ("a",), (2,)), Family("p_b", ("a", "b"), (2, 2))]
     >>> tables = [np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.3, 0.7]])]
-    >>> margins = NetworkMargins(families, [("b",)])
-    >>> margins.values(margins.run(tables))
+    >>> marginals = NetworkMarginals(families, [("b",)])
+    >>> marginals.values(marginals.run(tables))
     [array([0.6, 0.4])]
     """
 
@@ -77,7 +77,7 @@ class NetworkMargins:
         # The largest marginals come first, so that the others are sums of them.
         made: dict[Axes, int] = {}
         for axes in sorted({*wanted}, key=lambda axes: (-len(axes), axes)):
-            made[axes] = self._margin(axes)
+            made[axes] = self._marginal(axes)
         self._wanted = [made[axes] for axes in wanted]
 
     def run(self, tables: Sequence[Array]) -> list[Array]:
@@ -96,10 +96,10 @@ class NetworkMargins:
 
         The changes may have further axes before those of the tables.
         """
-        moved = list(tables)
+        directions = list(tables)
         for step in self._steps:
-            moved.append(self._changed(step, made, moved))
-        return moved
+            directions.append(self._changed(step, made, directions))
+        return directions
 
     def slopes(self, made: Sequence[Array], of_wanted: Sequence[Array]) -> list[Array]:
         """The slope in each cell of each table of :meth:`run`, from the slopes in the cells of the wanted marginals."""
@@ -110,9 +110,9 @@ class NetworkMargins:
         return slopes
 
     def slope_changes(
-        self, made: Sequence[Array], moved: Sequence[Array], slopes: Sequence[Array], of_wanted: Sequence[Array]
+        self, made: Sequence[Array], directions: Sequence[Array], slopes: Sequence[Array], of_wanted: Sequence[Array]
     ) -> list[Array]:
-        """The derivative of :meth:`slopes` along the change `moved`.
+        """The derivative of :meth:`slopes` along the change `directions`.
 
         It follows from that of the slopes in the wanted marginals.
         """
@@ -121,7 +121,7 @@ class NetworkMargins:
             for i, input_ in enumerate(step.inputs):
                 changes[input_] = changes[input_] + self._back(step, i, changes[place], made)
                 if len(step.inputs) == 2:
-                    changes[input_] = changes[input_] + self._back(step, i, slopes[place], moved)
+                    changes[input_] = changes[input_] + self._back(step, i, slopes[place], directions)
         return changes
 
     def _backwards(self) -> list[tuple[int, _Step]]:
@@ -141,13 +141,13 @@ class NetworkMargins:
     def _shape(self, axes: Axes) -> tuple[int, ...]:
         return tuple(self._sizes[axis] for axis in axes)
 
-    def _changed(self, step: _Step, made: Sequence[Array], moved: Sequence[Array]) -> Array:
+    def _changed(self, step: _Step, made: Sequence[Array], directions: Sequence[Array]) -> Array:
         given = [self._axes[i] for i in step.inputs]
         if len(given) == 1:
-            return self._product(step.axes, (moved[step.inputs[0]], given[0]))
+            return self._product(step.axes, (directions[step.inputs[0]], given[0]))
         a, b = step.inputs
-        first = self._product(step.axes, (moved[a], given[0]), (made[b], given[1]))
-        return first + self._product(step.axes, (made[a], given[0]), (moved[b], given[1]))
+        first = self._product(step.axes, (directions[a], given[0]), (made[b], given[1]))
+        return first + self._product(step.axes, (made[a], given[0]), (directions[b], given[1]))
 
     def _back(self, step: _Step, i: int, slope: Array, others: Sequence[Array]) -> Array:
         """The part of one input in the slope of what a step makes."""
@@ -156,9 +156,9 @@ class NetworkMargins:
             other = step.inputs[1 - i]
             return self._product(own, (slope, step.axes), (others[other], self._axes[other]))
         # Every cell that was added up has the slope of the sum.
-        kept = tuple(axis for axis in own if axis in step.axes)
-        turned = self._product(kept, (slope, step.axes))
-        before = turned.ndim - len(kept)
+        rest = tuple(axis for axis in own if axis in step.axes)
+        turned = self._product(rest, (slope, step.axes))
+        before = turned.ndim - len(rest)
         places = tuple(before + place for place, axis in enumerate(own) if axis not in step.axes)
         return np.broadcast_to(np.expand_dims(turned, places), (*turned.shape[:before], *self._shape(own)))
 
@@ -173,7 +173,7 @@ class NetworkMargins:
 
     # What follows makes the plan.
 
-    def _margin(self, axes: Axes) -> int:
+    def _marginal(self, axes: Axes) -> int:
         """The number of the marginal of these variables."""
         around = [number for number, variables in self._joint.items() if variables >= set(axes)]
         if around:
@@ -187,7 +187,7 @@ class NetworkMargins:
         # A family that is wanted whole is its parents' marginal times its own table.
         for family in self._families.values():
             if family.parents and set(family.axes) == set(axes):
-                return self._step((self._margin(family.parents), self._number[family.variable]), axes)
+                return self._step((self._marginal(family.parents), self._number[family.variable]), axes)
         factors = self._factors(set(axes))
         others = {axis for number in factors for axis in self._axes[number]} - set(axes)
         while others:
@@ -223,8 +223,8 @@ class NetworkMargins:
             other = left.pop(0)
             together = tuple(dict.fromkeys((*self._axes[product], *self._axes[other])))
             last = not left
-            kept = tuple(axis for axis in together if not (last and axis == without))
-            product = self._step((product, other), axes if last and axes is not None else kept)
+            rest = tuple(axis for axis in together if not (last and axis == without))
+            product = self._step((product, other), axes if last and axes is not None else rest)
         if axes is not None and self._axes[product] != axes:
             product = self._step((product,), axes)
         if without in self._axes[product]:
