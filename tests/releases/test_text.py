@@ -373,6 +373,17 @@ OUTPUTS = {
     "a formula that is none": ("geometric", ("deterministics", 0, "expression"), [["exec", [], {}]]),
     "a name of the draws": ("geometric", ("deterministics", 0, "name"), "chain"),
     "a name twice": ("geometric", ("deterministics", 0, "name"), "p"),
+    "a choice from nothing": ("draws", ("plan", "tables", 0, "chosen_from"), {"expected_kl": []}),
+    "no earlier choices in other words": ("draws", ("plan", "after"), []),
+    "an earlier choice that is a plan": ("draws", ("plan", "after"), [{"format": "pymc_dirdp plan"}]),
+    "a view of other cells": (
+        "draws",
+        ("plan", "tables", 0, "observed", 0, "view"),
+        {"cells": [[0, 6]], "by_codes": False},
+    ),
+    "several draws of fitted shares": ("marginals", ("plan", "draws"), 2),
+    "two labels that are the same": ("sparse", ("categories", "city"), ["Köln", "Köln"]),
+    "several records of a record": ("sparse", ("contribution",), 2),
 }
 
 
