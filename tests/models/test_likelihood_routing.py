@@ -68,6 +68,13 @@ def complement_by_a_negative():
 
 
 @reads
+def shares_and_what_is_always_1():
+    b = pm.Beta("b", 1, 2, shape=3)
+    one = b + (1 - b)
+    pm.Binomial("y", n=9, p=(one[np.array([2, 0, 1])] - b) * (one + one + -one), observed=[6, 1, 2])
+
+
+@reads
 def both_sides_of_one_share():
     b = pm.Beta("b", 1, 2)
     pm.Bernoulli("y", p=b, observed=YES)

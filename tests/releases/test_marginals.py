@@ -358,11 +358,16 @@ def same_name():
     return model
 
 
-def wide():
+def wide(rows=101):
     with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones((101, 100, 10)))
-        pm.Multinomial("x", n=0, p=p, observed=np.zeros((101, 100, 10), dtype=int))
+        p = pm.Dirichlet("p", np.ones((rows, 100, 10)))
+        pm.Multinomial("x", n=0, p=p, observed=np.zeros((rows, 100, 10), dtype=int))
     return model
+
+
+def test_as_many_cells_as_a_fit_may_have_are_planned():
+    (part,) = dirdp.plan(TARGET, wide(100), **MARGINALS).parts
+    assert part.table.shape == (100, 100, 10)
 
 
 def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
