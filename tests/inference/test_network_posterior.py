@@ -165,9 +165,9 @@ def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance(posterio
     draws = posterior.spread(mode, scales, np.random.default_rng(3), 8000)
     assert len(draws) == 8000
     of_each = posterior._of_each(scales)
-    x, kept = (np.concatenate([one.ravel() for one in tables]) for tables in (mode, [s > 0 for s in of_each]))
-    off = (np.array([np.concatenate([one.ravel() for one in draw]) for draw in draws]) - x)[:, kept]
-    matrix = posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))[np.ix_(kept, kept)]
+    x, free = (np.concatenate([one.ravel() for one in tables]) for tables in (mode, [s > 0 for s in of_each]))
+    off = (np.array([np.concatenate([one.ravel() for one in draw]) for draw in draws]) - x)[:, free]
+    matrix = posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))[np.ix_(free, free)]
     np.testing.assert_allclose(off.mean(axis=0), 0, atol=1e-12)
     values, vectors = np.linalg.eigh(matrix)
     ratios = (off @ vectors).var(axis=0) * values
