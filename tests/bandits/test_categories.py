@@ -106,6 +106,14 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
         assert np.interp(math.asin(math.sqrt(place)), found.grid.angles, found.cdf) == pytest.approx(level, abs=0.02)
 
 
+def test_the_grid_has_the_moments_of_the_samples():
+    found = ShareBelief((1.0, 2.0, 0.5), BatchCounts(1.0, (0.0, 0.25, 1.0)), ((12, (3, 4, 5)),), sweeps=4000)
+    mean = found.weights @ found.grid.means
+    variance = found.weights @ (found.grid.means - mean) ** 2
+    assert mean == pytest.approx(found._means.mean(), rel=1e-3)
+    assert variance == pytest.approx(found._variances.mean() + found._means.var(), rel=0.01)
+
+
 def test_a_batch_outputs_a_tuple_of_integers_that_add_up_to_its_size():
     mechanism = BatchCounts(4.0, (0.0, 0.25, 1.0))
     assert mechanism.fits((3, -2, 19), 20)

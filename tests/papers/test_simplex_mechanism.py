@@ -10,6 +10,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy.special import gammaln
+from scipy.stats import dirichlet
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.papers import p3_problem_14, p3_theorem_1_corrected
@@ -230,3 +231,14 @@ def test_pure_privacy_of_an_urn():
     outputs = mechanism.releases(x, 50, random_seed=4)
     ratio = mechanism.log_likelihood_ratio(outputs, x, y)
     assert np.all(np.abs(ratio) <= mechanism.pure_epsilon)
+
+
+def test_the_likelihood_of_several_vectors_is_that_of_each():
+    """Oracle: the density of a Dirichlet distribution in SciPy, for pairs of an output and a vector."""
+    mechanism = SimplexMechanism(24, domain())
+    vectors, outputs = (
+        [[0.25, 0.05, 0.7], [0.05, 0.25, 0.7], [0.1, 0.1, 0.8]],
+        [[0.2, 0.1, 0.7], [0.1, 0.3, 0.6], [0.2, 0.2, 0.6]],
+    )
+    expected = [dirichlet.logpdf(y, 24 * np.array(p)) for y, p in zip(outputs, vectors, strict=True)]
+    np.testing.assert_allclose(mechanism.log_likelihood(outputs, vectors), expected, rtol=1e-10)

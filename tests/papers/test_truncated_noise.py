@@ -176,3 +176,14 @@ def test_arguments():
         TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).distribution([1000, 0, 0, 0])
     released = TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).release([1000, 0, 0, 0], random_seed=1)
     assert released.sum() == 1000
+
+
+def test_what_is_left_for_the_last_cell_does_not_bound_its_count():
+    """The noise of 2,000 cells goes into the last one, far more than any cell has."""
+    counts = np.full((20, 2000), 50)
+    seen = TruncatedNoiseMechanism(np.ones(2000), 100_000, 2.0).rows_seen(counts, np.random.default_rng(1))
+    assert np.all((seen.low <= counts) & (counts <= seen.high))
+    (z, _, full) = seen.of_cells
+    left = full[:, 0] == 1999
+    assert np.any(np.abs(z - counts)[left, -1] > 60)
+    assert np.all(seen.low[left, -1] == 0)
