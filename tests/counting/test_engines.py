@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from decimal import Decimal
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.counting import engines
 from pymc_dirdp.counting.tables import count
 from pymc_dirdp.errors import ArgumentError, DataError
 
@@ -292,6 +294,24 @@ def test_spark_counts_alike_or_refuses(spark):
                 count(records, ["x"], categories={"x": labels})
         else:
             assert count(records, ["x"], categories={"x": labels}).tolist() == expected, case
+
+
+@pytest.mark.parametrize(("collation", "is_refused"), [("UTF8_LCASE", True), ("UTF8_BINARY", False), (None, False)])
+def test_a_schema_of_spark_is_read_for_collations(collation, is_refused):
+    """With a schema that is made up, so that no Spark is needed."""
+    fields = [SimpleNamespace(name="x", dataType=SimpleNamespace(collation=collation))]
+    native = SimpleNamespace(schema=SimpleNamespace(fields=fields))
+    frame = SimpleNamespace(
+        to_native=lambda: native,
+        implementation=SimpleNamespace(value="pyspark"),
+        select=lambda *columns: columns,
+    )
+    if is_refused:
+        with pytest.raises(ArgumentError, match="'x' has a collation"):
+            engines._renamed(frame, {"x": "v0"}, [])
+        assert len(engines._renamed(frame, {"y": "v0"}, [])) == 1
+    else:
+        assert len(engines._renamed(frame, {"x": "v0"}, [])) == 1
 
 
 @pytest.mark.slow

@@ -80,6 +80,16 @@ def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
     assert set(found.data_vars) == {"records", "share", "estimate", "error_of_estimate"}
 
 
+def test_a_share_is_one_of_its_row():
+    counts = np.array([[1.0, 3.0], [20.0, 20.0], [0.0, 0.0]])
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones((3, 2)))
+        pm.Multinomial("n", n=[4, 40, 0], p=p, observed=counts)
+    (table,) = dirdp.tables(model)
+    found = _cell_errors(Distribution(table, counts, table.prior, 1.0), None, None, counts, Fresh(np.zeros(0)))
+    np.testing.assert_array_equal(found["share"], [[0.25, 0.75], [0.5, 0.5], [np.nan, np.nan]])
+
+
 def test_the_divergence_of_an_estimate_is_that_of_draws_of_the_posterior():
     """Oracle: the mean divergence over draws, and the formula by hand."""
     distribution, estimate = posterior_of(survey()), np.array([0.1, 0.5, 0.2, 0.2])

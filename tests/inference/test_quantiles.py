@@ -15,6 +15,11 @@ from .exact_shares import off, random_output, share_distributions
 
 PRIOR = np.array([[1, 0.5, 2], [0.2, 1, 1]])
 ENDS = np.array([0.025, 0.25, 0.5, 0.975])
+KINKED = (
+    dirdp.mechanisms.GeometricMechanism,
+    dirdp.mechanisms.LaplaceMechanism,
+    dirdp.mechanisms.ZeroSumGeometricMechanism,
+)
 
 
 def mixture(alpha, counts):
@@ -132,8 +137,8 @@ def compared(seeds, **options):
             continue
         rows, records = output.prior.size // output.prior.shape[-1], output.n_records if most is None else most
         known = most is None and rows in (1, len(output.blocks))
-        # Of more counts and totals that belong together, only some are summed.
-        bound = 1e-8 if known or records < 170 else 1e-4
+        # Of more counts and totals that belong together, only some are summed: less well where noise has a kink.
+        bound = 1e-8 if known or records < 170 else 5e-3 if isinstance(output.mechanism, KINKED) else 1e-4
         for cell in rng.permutation(len(mixes))[:4]:
             mix = mixes[*divmod(int(cell), output.prior.shape[-1])]
             ends = found.share_intervals[:, cell]
