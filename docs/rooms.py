@@ -57,7 +57,7 @@ def table() -> str:
             length = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
             rows.append((room, question(room), str(sum(path.stem != "__init__" for path in paths)), str(length)))
     cells = ("".join(f"<td>{html.escape(cell).replace('`', '')}</td>" for cell in row) for row in rows)
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+    return f"<table class='rooms'>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def draw() -> None:

@@ -175,10 +175,11 @@ def checked_counts(
     is_whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "biu"
     if not is_whole and np.any(array != np.floor(array)):
         raise DataError(
-            "Some counts are not integers. The guarantee is for whole records; see dirdp.papers.p1_theorem_1."
+            "Some counts are not integers. Pass unweighted counts of records; survey weights belong to the released "
+            "shares."
         )
     if most > MOST_RECORDS:
-        raise DataError("Some counts are above 2**53 and cannot be held exactly.")
+        raise DataError("Some counts are above 2**53, so a double cannot represent them exactly.")
     if min_count and np.any(array < min_count):
         raise DataError(
             "Some cell holds fewer records than min_count guarantees, so the guarantee would be false. "

@@ -76,7 +76,9 @@ class Tabular(abc.ABC):
     @override
     def __repr__(self) -> str:
         (title, *_), rows, _ = self._parts()
-        return f"<{type(self).__name__}: {clipped(title, _WIDTH)}; {len(rows)} rows, which print() shows>"
+        return (
+            f"<{type(self).__name__}: {clipped(title, _WIDTH)}; {len(rows)} rows: print() shows them, frame() has them>"
+        )
 
     @override
     def __str__(self) -> str:

@@ -129,7 +129,10 @@ def test_what_cannot_be_seen_is_escaped(text, seen):
 
 
 def test_a_repr_is_one_line_whatever_the_result_holds():
-    assert repr(Prices([{"what": "bread", "price": 1}])) == "<Prices: prices; 1 rows, which print() shows>"
+    assert (
+        repr(Prices([{"what": "bread", "price": 1}]))
+        == "<Prices: prices; 1 rows: print() shows them, frame() has them>"
+    )
     assert repr(Letter("dear reader", [("", [("a", "b")])])) == "<Letter: dear reader; print() shows it>"
     for one in (Prices([], EVIL * 200), Letter(EVIL * 200, [])):
         assert repr(one).isprintable()

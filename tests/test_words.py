@@ -13,7 +13,7 @@ WORDS = {
     r"promis(?:e|es|ed|ing)": "guarantee",
     r"put(?:s|ting)? out": "output",
     r"whole (?:numbers?|noise)": "integer",
-    r"margins?": "marginal",
+    r"margins?(?! of error)": "marginal",
     r"knows? (?:about|of) the noise": "credible interval, which accounts for the privacy noise",
     r"conclud(?:e|es|ed|ing)|conclusions?": "infer, inference",
     r"effective records": "effective sample size",
@@ -74,7 +74,9 @@ def test_errors_and_warnings_are_clean():
 
 
 # The safety margin of a computation is no marginal; effective records are an attribute.
-_IN_CODE = {word: field for word, field in WORDS.items() if word not in {"margins?", "effective records"}} | CODE_WORDS
+_IN_CODE = {
+    word: field for word, field in WORDS.items() if word not in {"margins?(?! of error)", "effective records"}
+} | CODE_WORDS
 
 
 def test_names_and_comments_use_the_words_of_the_field():

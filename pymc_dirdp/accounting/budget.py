@@ -132,7 +132,7 @@ def _basic(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] |
 
 
 def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
-    """The least epsilon over the kept orders, at what is left of delta."""
+    """The least epsilon over the tracked orders, at what is left of delta."""
     least = math.inf
     for order in _ORDERS:
         spent, leaked = totals.sum(f"order {order:g}"), totals.sum(f"order {order:g} leak")
@@ -240,7 +240,7 @@ class Bounded(PrivacyCurves):
 
 
 def _orders(limit: Guarantee, *, adaptive: bool) -> dict[str, float]:
-    """The Rényi orders at which divergences are kept for an (epsilon, delta), by the name of their sum."""
+    """The Rényi orders at which divergences are summed for an (epsilon, delta), by the name of their sum."""
     if not adaptive:
         return {f"order {order:g}": order for order in _ORDERS}
     by_order = "divergences" in tracked_rules(limit, adaptive=True)

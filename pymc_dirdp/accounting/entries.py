@@ -223,7 +223,7 @@ class Entry:
     composition_rule : str or None
         How its cost was added to the others; None where the tightest rule is chosen again each time.
     reserved : bool
-        Whether nothing was released yet, and the cost is kept for a release that will be.
+        Whether nothing was released yet, and the cost is reserved for a later release.
     uses : int or None
         The number of the reservation whose cost this release gave back when its own was added.
     """
@@ -420,7 +420,7 @@ class Transaction:
             "UPDATE ledger SET number = ?, hash = ?, totals = ?", (after.number, after.hash, after.sums)
         )
         if self._connection.total_changes != changes + 2:
-            raise self._damaged(entry.number, "the file changes more or less than what is written to it")
+            raise self._damaged(entry.number, "the file changed by something else than this entry")
         self._compare_last(after)
         self.position = after
         self._compare_header()

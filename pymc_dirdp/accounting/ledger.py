@@ -91,8 +91,8 @@ class Ledger(Tabular):
     Notes
     -----
     Under an ApproxDP limit there are two ways of adding up that hold for adaptive choices: epsilons and deltas, or
-    Rényi divergences at one order that the limit decides. The way in which the first release costs less is kept. To
-    choose the better of the two in the end, after seeing what was released, is not known to be valid.
+    Rényi divergences at one order that the limit decides. The rule under which the first release costs less is fixed
+    then. To choose the better of the two in the end, after seeing what was released, is not known to be valid.
 
     To record a release takes the same time after 10 and after 10,000 others. To open, print or verify a ledger takes
     time for each entry. With `adaptive=False` the text and :attr:`left` show the tightest of all rules, and a release
@@ -142,7 +142,7 @@ class Ledger(Tabular):
 
     @property
     def path(self) -> Path | None:
-        """Where the ledger is kept; None for one in memory."""
+        """Where the ledger is stored; None for one in memory."""
         return self._store.path
 
     @property
@@ -217,7 +217,7 @@ class Ledger(Tabular):
         Raises
         ------
         LedgerError
-            If an entry was changed, removed, added or moved; it says from which entry on.
+            If an entry was changed, removed, added or reordered; it says from which entry on.
 
         Notes
         -----

@@ -1,4 +1,4 @@
-"""Where a ledger is kept: one SQLite file, or memory. The store makes entries durable and finds damage."""
+"""Where a ledger is stored: one SQLite file, or memory. The store makes entries durable and finds damage."""
 
 import os
 import secrets

@@ -35,7 +35,7 @@ def audit(
 ) -> Audit:
     """Lower bounds on the privacy loss of a mechanism, from its outputs for two neighbouring data sets.
 
-    For a mechanism of this library the outputs are told apart by their exact likelihood ratio; for a black box by
+    For a mechanism of this library the outputs are distinguished by their exact likelihood ratio; for a black box by
     discriminants that are learned from a quarter of the outputs. For both, exact values that only one data set gives,
     the data themselves, and products of signs are looked for. An eighth of the outputs chooses the event for each
     bound. It is counted in the others, which nothing was learned or chosen from, and exact limits of its two

@@ -64,7 +64,7 @@ def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure)
     normal, laplace = (kind(np.ones(2), 1.0, adjacency="add-remove") for kind in (GaussianMechanism, LaplaceMechanism))
     bounded = not math.isfinite(measure.of_curves(normal))
     name, simple = ("Laplace", laplace) if bounded else ("normal", normal)
-    return Family(f"{name} noise, told apart by its likelihood ratio", partial(_scaled, simple, one, none))
+    return Family(f"{name} noise, distinguished by its likelihood ratio", partial(_scaled, simple, one, none))
 
 
 def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[PrivacyCurves, FiniteDistributions]:

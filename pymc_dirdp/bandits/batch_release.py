@@ -440,7 +440,7 @@ class BatchCounts(CurvesOf):
         object.__setattr__(self, "rewards", integer(1, rewards=self.rewards))
         worths = tuple(float(worth) for worth in self.worths)
         if len(worths) < 2 or worths[0] != 0 or worths[-1] != 1 or not all(map(lt, worths, worths[1:])):
-            raise ArgumentError("Expected worths that ascend from 0 to 1.")
+            raise ArgumentError("Expected the values of the categories in ascending order, from 0 to 1.")
         object.__setattr__(self, "worths", worths)
 
     @cached_property
@@ -471,8 +471,8 @@ class BatchCounts(CurvesOf):
         """
         if not worths:
             raise ArgumentError(
-                "mechanism='counts' is for rewards that are categories of public worth: pass utilities=, such as "
-                '{"left": 0, "bought": 1}.'
+                "Pass utilities=, the public value of each category, such as {'left': 0, 'bought': 1}: "
+                "mechanism='counts' is for categorical rewards."
             )
         return _least_noise(guarantee, lambda scale: cls(scale, worths, rewards))
 

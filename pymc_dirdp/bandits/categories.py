@@ -5,7 +5,7 @@ the batches are dependent given what was released, and no closed form is known. 
 
 1. Integrate the shares out. The true counts `x` have the probability
    `prod_k G(a_k + X_k) / prod_bk x_bk! * exp(-sum_bk |z_bk - x_bk| / scale)`, with the sums `X_k` over the batches `b`.
-2. Start at the noisy counts, moved to where no count is negative.
+2. Start at the noisy counts, shifted to where no count is negative.
 3. Move some rewards of a batch from one cell to another, by Metropolis' rule: four ratios of Gamma functions. Steps are
    of all sizes up to the scale of the noise.
 4. Draw the share of one cell in two given the counts, change it, and let each reward of all batches follow the change

@@ -107,7 +107,9 @@ class Design:
         pulls = 0
         for size, output in batches:
             if size != self.next_size(pulls) or not self.mechanism.fits(output, size):
-                raise ArgumentError("A batch does not follow from the rules.")
+                raise ArgumentError(
+                    "A batch has another size than its settings say, or an output that its mechanism cannot produce."
+                )
             pulls += size
 
     def to_json(self) -> dict[str, Any]:

@@ -237,8 +237,8 @@ class RoundRun:
     def beliefs(self) -> NoReturn:
         """Refused: there are only the draws."""
         raise ArgumentError(
-            "Draws of every round are all made of the same rewards, so they have no likelihoods that multiply, and a "
-            "run with schedule='every-round' has no posterior beside the draws in `released`. Use batches."
+            "Use batches, by leaving schedule= out: with schedule='every-round' all draws come from the same rewards, "
+            "so there is no posterior beside the draws in `released`."
         )
 
     def table(self, arms: Sequence[Hashable], worth: Worth) -> "xr.Dataset":

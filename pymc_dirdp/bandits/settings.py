@@ -118,9 +118,14 @@ def _in_unit_interval(reward: object) -> Fraction:
     try:
         value = float(reward)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise DataError("Expected every reward to be a number in [0, 1].") from None
+        raise DataError(
+            "Expected every reward to be a number in [0, 1], and for a list of rewards a list of as many arms."
+        ) from None
     if math.isnan(value) or not 0 <= value <= 1:
-        raise DataError("Expected every reward to be a number in [0, 1]. A reward that is missing counts as 0.")
+        raise DataError(
+            "Expected every reward to be a number in [0, 1]. Report a missing one as 0, and divide amounts by a public "
+            "maximum."
+        )
     return Fraction(value)
 
 
@@ -171,11 +176,11 @@ class Settings[Rules: Design | EveryRound]:
     def __post_init__(self) -> None:
         # True is 1 in Python, and not the same in a text.
         if [repr(label) for label in self.retired] != [repr(label) for label in self.arms if label in self.retired]:
-            raise ArgumentError("Retired arms are some of the arms, each once, in their order.")
+            raise ArgumentError("Expected the retired arms to be among the arms, each once, in the same order.")
         if len(self.retired) == len(self.arms):
             raise ArgumentError("At least one arm must be left. Add another one first.")
         if isinstance(self.design, Design) and self.design.mechanism.worths not in ((0.0, 1.0), self.worth.levels):
-            raise ArgumentError("The worths of the mechanism are not those of the utilities.")
+            raise ArgumentError("Expected the mechanism to have the same values of categories as utilities.")
 
     @property
     def places(self) -> list[int]:
@@ -241,7 +246,7 @@ class Settings[Rules: Design | EveryRound]:
         """
         facts: dict[str, Any] = json.loads(text)
         if set(facts) != _FACTS or any(not isinstance(facts[name], kind) for name, kind in _KINDS.items()):
-            raise ArgumentError("These are no settings of a bandit.")
+            raise ArgumentError("invalid bandit settings: a key is missing, unknown, or of another type")
         key = bytes.fromhex(facts["key"])
         settings = Settings(
             checked_labels(facts["arms"]),
@@ -255,7 +260,7 @@ class Settings[Rules: Design | EveryRound]:
         )
         # A shorter key could be guessed, and several rewards of somebody are not the guarantee about single ones.
         if len(key) != _KEY_BYTES or (settings.unit == REWARD and settings.rewards > 1):
-            raise ArgumentError("These are no settings of a bandit.")
+            raise ArgumentError("invalid bandit settings: the key for people is too short, or the unit is wrong")
         if not settings.design.privacy.satisfies(settings.guarantee):
             raise ArgumentError(f"The mechanism does not keep {settings.guarantee}.")
         return settings
@@ -286,7 +291,8 @@ def unit_of(contribution: int | None, unit: str | None) -> str:
         return REWARD
     if unit == REWARD:
         raise ArgumentError(
-            "contribution= protects people, so unit='reward' would be a lower guarantee. Name the people."
+            "Pass unit= as a word for the people, such as unit='visitor': with contribution= the guarantee is for "
+            "people, and unit='reward' would state a weaker one."
         )
     return "person" if unit is None else one_line(unit=unit)
 

@@ -216,11 +216,11 @@ class StateFile:
             settings = Settings.from_json(text)
         except _NONSENSE as error:
             said = str(error) if isinstance(error, DirdpError) else type(error).__name__
-            raise ReleaseError(f"{self.path} is damaged: its rules cannot be understood ({said}).") from None
+            raise ReleaseError(f"{self.path} is damaged: its settings cannot be read ({said}).") from None
         try:
             return settings, self._read_state(connection, settings)
         except _NONSENSE as error:
-            raise ReleaseError(f"{self.path} is damaged: its batches cannot be what they say.") from error
+            raise ReleaseError(f"{self.path} is damaged: its batches contradict its settings.") from error
 
     def _read_state(self, connection: sqlite3.Connection, settings: Settings[Design]) -> State:
         """The state, every number of which has to be one that the rules allow."""

@@ -194,7 +194,9 @@ class ThompsonSampler(BanditView):
         if theta is not None:
             values = np.asarray(theta, dtype=np.float64)
             if values.shape != (len(self.arms),) or np.isnan(values).any() or size is not None:
-                raise ArgumentError(f"Expected theta to be one number for each of {len(self.arms)} arms, and no size.")
+                raise ArgumentError(
+                    f"Expected theta to be one number for each of {len(self.arms)} arms. Leave size= out."
+                )
             return self.arms[int(values.argmax())]
         wanted = 1 if size is None else integer(1, size=size)
         with self._lock:
@@ -354,7 +356,7 @@ class ThompsonSampler(BanditView):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ThompsonSampler":
-        """Go on with the run of a file. Anyone who held it before can release nothing more.
+        """Go on with the run of a file. The process that had it before can release nothing more.
 
         Raises
         ------

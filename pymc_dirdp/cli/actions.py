@@ -231,8 +231,8 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool)
     facts = declared(declaration)
     if data is not None and facts.ledger is not None:
         raise ArgumentError(
-            "A plan charges nothing, so with a section [ledger] it does not read the data. Leave the data out, and "
-            "declare records in [data], the public number of records."
+            "Leave the data out, and declare records in [data], the public number of records: with a section [ledger] "
+            "a plan reads no data, because it charges nothing."
         )
     chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
     if out is not None:
@@ -251,7 +251,7 @@ def release(
     budget = _ledger(facts, new=False)
     if reservation is not None:
         if budget is None:
-            raise ArgumentError("A reservation is one of a ledger, and [ledger] declares none.")
+            raise ArgumentError("Declare [ledger], or leave --reservation out: a reservation is an entry of a ledger.")
         budget = budget.using(reservation)
     with new_file(out, force=force) as aside:
         refuse_unreadable(data)
@@ -338,7 +338,7 @@ def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":
             len(columns[next(iter(facts.categories))]) if facts.counts is None else sum(map(int, columns[facts.counts]))
         )
         if counted != number:
-            raise DataError("The data do not hold as many records as [data] or the plan declares.")
+            raise DataError("The data have another number of records than [data] or the plan declares.")
     return model
 
 

@@ -47,7 +47,7 @@ class Declaration:
     delimiter : str
         What separates the fields of a CSV file.
     ledger : Path or None
-        Where the budget is kept.
+        Where the budget is stored.
     limit : Guarantee or None
         The budget.
     """
@@ -96,7 +96,7 @@ def declared(path: Path) -> Declaration:
     for name, facts in variables.items():
         _known(f"[variables.{name}]", facts, _OF_A_VARIABLE)
     if not variables:
-        raise ArgumentError("[variables] declares no variable.")
+        raise ArgumentError("Declare at least one variable, such as [variables.hair] with categories = [...].")
     people = _known("[people]", sections["people"], ("contribution",))
     if "contribution" not in people:
         raise ArgumentError(
@@ -226,9 +226,9 @@ def _parsed(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         # The rest of the message may repeat what stands there, and somebody may have passed the data.
         line = re.search(r"at line \d+", str(error))
-        raise ArgumentError(f"{path} is no TOML{f': see {line[0][3:]}' if line else ''}.") from None
+        raise ArgumentError(f"{path} is not valid TOML{f': see {line[0][3:]}' if line else ''}.") from None
     except (UnicodeDecodeError, RecursionError, ValueError):
-        raise ArgumentError(f"{path} is no TOML, or is not written in UTF-8.") from None
+        raise ArgumentError(f"{path} is not valid TOML, or not in UTF-8.") from None
     return {name: _table(name, section) for name, section in sections.items()}
 
 
@@ -272,5 +272,5 @@ def _names(name: str, given: object) -> list[str]:
 
 def _delimiter(sign: object) -> str:
     if not isinstance(sign, str) or len(sign) != 1 or sign in '"\r\n':
-        raise ArgumentError('Expected delimiter in [data] to be one sign, such as ";".')
+        raise ArgumentError('Expected delimiter in [data] to be one character, such as ";".')
     return sign

@@ -6,6 +6,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn, override
 
@@ -21,7 +22,7 @@ CODES = {
     1: "verify: the guarantee does not follow from the file",
     2: "wrong use: an argument, the declaration, or a file that is missing or is not what it should be",
     3: "the data are not what the declaration says",
-    4: "refused: the guarantee cannot be kept, or the ledger does not allow it",
+    4: "refused: the guarantee is not attainable, or the ledger does not allow it",
     5: "an error of this library",
 }
 _DONE, _FALSE, _WRONG, _DATA, _REFUSED, _OWN = CODES
@@ -121,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"ends with:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"pymc_dirdp {version('pymc-dirdp')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
     def add(name: str, summary: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Which records of each unit are kept."""
+"""Which records of each unit are retained."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Bound:
     unit : str
         The column whose entries are the units.
     records : int
-        How many records of a unit are kept at most.
+        How many records of a unit are retained at most.
     distinct : bool
         Whether equal records of a unit count once; in a sum of tables, once in each of them.
     """
@@ -95,14 +95,15 @@ def bound_for(*, adjacency: str, unit: str | None, contribution: int | None) -> 
 
 
 def retained_rows(units: Any, codes: Sequence[Integers], bound: Bound, key: int) -> Integers:
-    """The rows that are kept of these records, as positions in ascending order. The key has 256 bits.
+    """The rows that are retained of these records, as positions in ascending order. The key has 256 bits.
 
     A hash is that of the key, the unit, the record, and the number of the record among equal ones of the unit. So which
-    records of a unit are kept depends on this unit's records and the key alone, not on their order and not on others.
+    records of a unit are retained depends on this unit's records and the key alone, not on their order and not on
+    others.
     """
     numbers, hashes = _numbered(units, bound, key)
     if any(len(column) != len(numbers) for column in codes):
-        raise DataError(f"The column {bound.unit!r} and the variables are not of one length.")
+        raise DataError(f"The column {bound.unit!r} and the variables have different lengths.")
     words = [np.uint64(key >> 64 * i & (2**64 - 1)) for i in range(4)]
     record = np.full(len(numbers), words[0])
     for column in codes:
@@ -146,7 +147,7 @@ def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
             raise bound.without_unit
         raise DataError(
             f"Expected the column {bound.unit!r} of the units to hold texts or integers, and not both. Cast it: "
-            "another type may hold one person in two ways."
+            "in another type one person may have two values, such as 7 and 7.0."
         )
     found: dict[Any, int] = {}
     numbers = np.array([found.setdefault(value, len(found)) for value in values], dtype=np.int64)
@@ -200,7 +201,8 @@ def retained(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
     """At most `bound.records` records of each entry of the column `u` of a lazy frame of Narwhals, with these columns.
 
     A hash is that of the key, the unit, the record, and the number of the record among equal ones of the unit. So which
-    records of a unit are kept depends on this unit's records and the key alone, not on their order and not on others.
+    records of a unit are retained depends on this unit's records and the key alone, not on their order and not on
+    others.
     """
     import narwhals as nw
 

@@ -50,7 +50,7 @@ Otherwise = Mapping[str, Any]
 def checked_variables(variables: Sequence[str]) -> list[str]:
     """The names of the columns of a table, at least one and each once."""
     if isinstance(variables, str) or not (names := list(variables)):
-        raise ArgumentError("Expected variables to be a list of at least one column name.")
+        raise ArgumentError("Expected variables to be a list of at least one column name, such as ['hair'].")
     if len(set(names)) < len(names):
         raise ArgumentError(f"Expected each variable once, got {', '.join(map(repr, names))}.")
     return names
@@ -59,7 +59,10 @@ def checked_variables(variables: Sequence[str]) -> list[str]:
 def checked_categories(names: Sequence[str], categories: Categories) -> dict[str, list[Any]]:
     """The declared labels of these variables as plain Python values, or an error that says what is wrong with them."""
     if not isinstance(categories, Mapping):
-        raise ArgumentError(f"Expected categories to map names to labels, got {type_name(categories)}.")
+        raise ArgumentError(
+            f"Expected categories to map each variable to its labels, as in {{{names[0]!r}: [...]}}, got "
+            f"{type_name(categories)}."
+        )
     checked = {}
     for name in names:
         if name not in categories:
@@ -133,7 +136,9 @@ def checked_otherwise(otherwise: Otherwise | None, labels: Mapping[str, list[Any
             raise ArgumentError(f"otherwise has {name!r}, which is none of the variables.")
         label = _plain_label(given)
         if label not in labels[name]:
-            raise ArgumentError(f"Expected otherwise[{name!r}] to be one of the labels of categories[{name!r}].")
+            raise ArgumentError(
+                f"Add {label!r} to categories[{name!r}]: otherwise= takes one of the labels that are declared."
+            )
         positions[name] = labels[name].index(label)
     return positions
 
@@ -164,7 +169,7 @@ def encode(
     refuse_other_indexes(columns if beside is None else columns | {beside: column_of(frame, beside)})
     codes = {name: _codes(column, name, labels[name], (otherwise or {}).get(name)) for name, column in columns.items()}
     if len(set(map(len, codes.values()))) > 1:
-        raise DataError(f"The columns {', '.join(names)} are not of one length.")
+        raise DataError(f"The columns {', '.join(names)} have different lengths.")
     return codes
 
 
@@ -192,9 +197,9 @@ def _codes(column: Any, name: str, labels: Sequence[Any], otherwise: int | None)
         codes[codes < 0] = otherwise
     if codes is None or np.any(codes < 0):
         raise DataError(
-            f"The column {name!r} holds missing values or values that were not declared. Drop those records, or "
-            f"declare a category for them, as in otherwise={{{name!r}: 'unknown'}}; do not read the categories off the "
-            "data."
+            f"The column {name!r} holds missing values, or values that categories[{name!r}] does not declare, perhaps "
+            "by a capital letter or a space. Correct them; or declare a label for all of them, as in "
+            f"otherwise={{{name!r}: 'unknown'}}. Do not take the categories from the data."
         )
     return codes
 

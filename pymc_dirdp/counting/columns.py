@@ -48,8 +48,8 @@ def column_of(frame: Any, name: str, *, among: Sequence[str] = ()) -> Any:
     # A list has rows, and so has an array without names; a column of a data frame looks up its rows.
     if frame is None or isinstance(frame, str | bytes | list | tuple | Iterator) or _is_one_array(frame):
         raise ArgumentError(
-            f"Expected records as columns by name, got {type_name(frame)}. Pass a data frame, or a mapping such "
-            f"as {{{name!r}: [...]}}; pandas.DataFrame(rows) makes one of a list of dicts."
+            f"Expected records as columns by name, got {type_name(frame)}. Pass a data frame, such as "
+            f"pandas.read_csv(path) or pandas.DataFrame(rows), or a mapping such as {{{name!r}: [...]}}."
         )
     try:
         column = frame[name]
@@ -223,7 +223,7 @@ _OF_POLARS = {
 
 
 def plain_array(column: Any) -> NDArray[Any] | None:
-    """The column as a one-dimensional array of numbers or texts without missing values; None if it is held otherwise.
+    """The column as a one-dimensional array of numbers or texts without missing values; None if it has another type.
 
     Not-a-number may be among the doubles. It equals no label.
     """

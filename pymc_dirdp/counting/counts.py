@@ -40,7 +40,8 @@ def row_counts(frame: Frame, name: str) -> Integers:
     )
     if not whole or sum(map(int, values)) > MOST_RECORDS:
         raise DataError(
-            f"The column {name!r} holds something other than integers from 0 on, or more records than 2**53."
+            f"Expected the column {name!r} to hold numbers of records, integers from 0 on that add up to at most "
+            "2**53. Leave survey weights out: they belong to the released shares."
         )
     return np.array(values, dtype=np.int64)
 

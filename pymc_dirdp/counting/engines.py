@@ -166,7 +166,7 @@ class EngineRecords:
         return cls(frame.with_columns(**declared) if declared else frame, labels, otherwise)
 
     def bounded(self, bound: Bound, key: int) -> "EngineRecords":
-        """The records that are kept of each unit.
+        """The records that are retained of each unit.
 
         Raises
         ------
@@ -283,15 +283,15 @@ def _check_unit(dtype: Any, unit: str) -> None:
     nw = _narwhals()
     if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum)):
         raise ArgumentError(
-            f"Expected the column {unit!r} of the units to hold texts or integers. Cast it: another type may hold "
-            "one person in two ways."
+            f"Expected the column {unit!r} of the units to hold texts or integers. Cast it: in another type one person "
+            "may have two values, such as 7 and 7.0."
         )
 
 
 def _renamed(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
     """The variables under other names, and the unit as `u`; texts are equal only if all their letters are.
 
-    Some engines can be told that other texts are equal, too.
+    Some engines have an option by which other texts are equal, too.
     """
     nw, native, engine = _narwhals(), frame.to_native(), str(frame.implementation.value)
     if engine == "duckdb":

@@ -1,4 +1,4 @@
-"""From records to the occupied cells of a table that is too large to be held as a whole. **Secret**."""
+"""From records to the occupied cells of a table that is too large for an array. **Secret**."""
 
 import math
 from collections.abc import Mapping, Sequence

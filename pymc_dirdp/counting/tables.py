@@ -85,7 +85,7 @@ def coded_families(
     columns = encode(records, list(labels), labels, otherwise, beside=None if bound is None else bound.unit)
     weights = None if times is None else row_counts(records, times)
     if weights is not None and len(weights) != len(next(iter(columns.values()))):
-        raise DataError(f"The columns {', '.join([*labels, str(times)])} are not of one length.")
+        raise DataError(f"The columns {', '.join([*labels, str(times)])} have different lengths.")
     if bound is not None:
         _refuse_times(times)
         rows = retained_rows(column_of(records, bound.unit), list(columns.values()), bound, randbits(256))
@@ -209,7 +209,7 @@ def count(
     floating-point number that may have been rounded, where labels are integers of that size.
 
     Which records of a unit are counted is decided by a hash of the record and the unit with a key of the operating
-    system's random bits, which is not kept: a call chooses anew. After it the number of records depends on who the
+    system's random bits, which is not stored: a call chooses anew. After it the number of records depends on who the
     units are. It is private, unless one record of each unit is counted: then it is the number of units. See "At most m
     records of a person" on the page "Who is protected?".
 

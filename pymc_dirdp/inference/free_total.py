@@ -147,7 +147,9 @@ class FreeTotal:
                 together = np.concatenate(found)
                 return rng.permutation(together)[:draws], accepted / proposed
             size = min(2 * proposed * (1 + (draws - accepted) // (1 + accepted)), 1 + _AT_ONCE // self._cells.size)
-        raise ArgumentError("The output is too far from what its totals allow for draws to be accepted.")
+        raise ArgumentError(
+            "The output is too unlikely under its totals for rejection sampling. Check the output and n_records."
+        )
 
     def _proposed(self, sizes: Integers, rates: Array, rng: np.random.Generator) -> Integers:
         tables = []

@@ -85,7 +85,7 @@ class JointRows:
         log_shares : array
             Logarithms of the probabilities of all cells, in any shape.
         *published : array
-            The noisy counts of all cells, if they are not held.
+            The noisy counts of all cells, if they are not fixed.
         """
         (noisy,) = published or self.published
         logs, means = np.array(log_shares, dtype=np.float64), np.zeros(np.shape(log_shares))

@@ -226,8 +226,8 @@ class JointPosterior:
         self._is_divided = self.prior.size > len(likelihoods.blocks) * self.prior.shape[-1]
         if beliefs.row_prior is not None:
             raise ArgumentError(
-                f"Under joint noise the rows of {output.name!r} share its records as the sums of their priors say, "
-                "or each holds a number of its own, so there is nothing that row_prior could say. Leave it out."
+                f"Leave row_prior out: under joint noise the prior of {output.name!r} already divides its records "
+                "among rows, or each row has a number of its own."
             )
         self._likelihoods, self._is_private = likelihoods, not likelihoods.blocks[0].ball.zero_sum
         number, log_prior = number_of(output, beliefs.n_prior)
@@ -237,8 +237,8 @@ class JointPosterior:
         if log_prior is None and self._is_private:
             if len(likelihoods.blocks) > 1:
                 raise ArgumentError(
-                    f"Each row of {output.name!r} holds a private number of records, and a public one of all does not "
-                    "say how they divide. Take ZeroSumJointTableMechanism, or add-remove."
+                    f"Take ZeroSumJointTableMechanism, or adjacency='add-remove': only the total of {output.name!r} is "
+                    "public, and how many records each row holds is not."
                 )
             log_prior = lambda totals: np.where(totals == number, 0.0, -np.inf)  # noqa: E731
         self._log_numbers = None if log_prior is None else _up_to(number, log_prior)

@@ -73,7 +73,7 @@ class KnownTotals:
     posteriors: Sequence[RowPosterior]
 
     def _sums(self) -> tuple[Listed, _Transforms]:
-        """The cells, tilted, and transforms of their lists. They are large, and not kept."""
+        """The cells, tilted, and transforms of their lists. They are large, and not cached."""
         rows, d = self.shape
         widths, lows = (
             np.repeat(ends, d)

@@ -1,7 +1,7 @@
 """The posterior of one table given noisy marginals: Hamiltonian draws around Laplace's approximation, without PyMC.
 
 1. Counts of the cells are `mu = N p` and a normal sample; marginals of them have normal noise. With the variance of the
-   sample held, the log-likelihood is the quadratic `h mu - mu W mu / 2`, with one cells-by-cells matrix for all
+   sample fixed, the log-likelihood is the quadratic `h mu - mu W mu / 2`, with one cells-by-cells matrix for all
    marginals.
 2. `p` is the softmax of effects, whose prior is Student's in each group. Gauss-Newton steps find the mode and the
    curvature there: Laplace's approximation.

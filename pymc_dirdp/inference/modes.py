@@ -44,7 +44,7 @@ def minimised(
         It takes a point, and returns the value and the gradient there.
     curvature : callable
         It takes a point, and returns the function that multiplies each row of an array of shape `(..., n)` by the
-        matrix of second derivatives there; or, if told so, by the Gauss-Newton matrix, which is the identity plus a
+        matrix of second derivatives there; or, if asked, by the Gauss-Newton matrix, which is the identity plus a
         positive semidefinite one.
     start : array, shape (n,)
     close : float
@@ -177,7 +177,7 @@ def _directions(n: int, many: int) -> Array:
 def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: float) -> tuple[Array, int]:
     """Solutions of `H x = b` for each row b, by conjugate gradients, and how many steps they took.
 
-    Where a direction has no positive curvature, the solution stays where it is; if it has not moved yet, it is the
+    Where a direction has no positive curvature, the solution stays where it is; if it has not changed yet, it is the
     direction itself.
     """
     x = np.zeros(right.shape)

@@ -64,7 +64,7 @@ _WAVES = 16
 @final
 @dataclass(frozen=True, eq=False)
 class NoisyRows:
-    """The likelihood of noisy counts of some rows. What was published is held, or is an argument of each evaluation.
+    """The likelihood of noisy counts of some rows. What was published is fixed, or is an argument of each evaluation.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ def _pair(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> tupl
 def _tilted(
     normal: bool, b: float, a: Any, z: Any, tables: Any, n: float
 ) -> tuple[float, list[Any], Any, Any, float, float]:
-    """A number t such that the means of the cells with weights a + t add up to n, about: Newton's method, held.
+    """A number t such that the means of the cells with weights a + t add up to n, about: Newton's method, bounded.
 
     The others are the terms of each cell over their sum, their modes, the places of these, and the mean and the
     variance of the sum of the cells.

@@ -59,7 +59,7 @@ def refuse_no_weights(logs: Array) -> None:
     """Raise the error about logarithms of weights that are no numbers, or infinite."""
     if np.isnan(logs).any() or np.isposinf(logs).any():
         raise ArgumentError(
-            "The log-likelihood is no number, or infinite, for some count that is possible. It must be finite or -inf "
+            "The log-likelihood is NaN or +inf for some count that is possible. It must be finite or -inf "
             "for all counts from `least` to the total."
         )
 
@@ -328,7 +328,7 @@ _PART = np.arange(33)[:, None] / 32
 
 @final
 class Listed(Distributions):
-    """Independent distributions of integers with weights `exp(logs + tilt * x)`, of which every number is kept.
+    """Independent distributions of integers with weights `exp(logs + tilt * x)`, of which every number is stored.
 
     They are settled: nodes are all numbers, each a block of its own, and there are no rules to be refined.
 
@@ -492,7 +492,7 @@ class NumberDraws:
     dists : Distributions
         Settled; not changed while this is used.
     narrow : int, optional
-        Up to this width cumulative probabilities are kept; by default what pays for thousands of draws.
+        Up to this width cumulative probabilities are cached; by default what pays for thousands of draws.
     """
 
     def __init__(self, dists: Distributions, narrow: int | None = None) -> None:
@@ -509,7 +509,7 @@ class NumberDraws:
         return float(np.max(self._log_table(dist)))
 
     def log_pmf(self, dist: int, x: Integers) -> Array:
-        """Logarithm of the probability of numbers, which is looked up where cumulative probabilities are kept."""
+        """Logarithm of the probability of numbers, which is looked up where cumulative probabilities are cached."""
         if self._is_wide(dist):
             return self._posteriors.log_pmf(x.astype(np.float64), np.full(len(x), dist))
         low, high = int(self._posteriors.lows[dist]), int(self._posteriors.highs[dist])

@@ -101,11 +101,13 @@ def computing(seen: Seen) -> Iterator[None]:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             yield
     except ArgumentError as error:
-        raise seen.damaged(f"nothing follows from its numbers ({error})") from error
+        raise seen.damaged(f"no posterior can be computed from its numbers ({error})") from error
     except ArithmeticError as error:
         if _computable(seen):
-            raise InternalError(f"What follows from {seen.name!r} could not be computed.") from error
-        raise seen.damaged("nothing follows from its numbers, some of which are far too large or too small") from error
+            raise InternalError(f"The posterior of {seen.name!r} could not be computed. Please report this.") from error
+        raise seen.damaged(
+            "no posterior can be computed from its numbers, some of which are far too large or too small"
+        ) from error
 
 
 def _computable(seen: Seen) -> bool:

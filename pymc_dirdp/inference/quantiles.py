@@ -227,7 +227,7 @@ def _quantiles(mixture: Mixture, levels: Array) -> Array:
     off = value - levels[:, None]
     beyond = np.where(t <= -_FARTHEST, off > 0, (t >= _FARTHEST) & (off < 0))
     if not np.all(beyond | (np.abs(off) < _LARGEST_ERROR)):
-        raise InternalError("Some end of an interval of shares was not found.")
+        raise InternalError("The end of a credible interval of shares was not found. Please report this.")
     shares: Array = np.where(np.abs(t) < _FARTHEST, expit(t), t > 0)
     return shares
 

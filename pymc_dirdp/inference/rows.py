@@ -375,7 +375,7 @@ _TRIAL = 8_192
 
 @dataclass
 class _Tally:
-    """How many tables were proposed and kept where the first cells are drawn."""
+    """How many tables were proposed and accepted where the first cells are drawn."""
 
     proposed: int = 0
     accepted: int = 0
@@ -392,7 +392,7 @@ class _Sampler:
     def fill(self, counts: Integers, first: int, totals: Integers, tally: _Tally | None = None) -> None:
         """Draw the cells `order[first:]` of every row of `counts` given that they add up to `totals`.
 
-        Some cells are drawn from their own distributions. The others have to take the rest; the draw is kept with a
+        Some cells are drawn from their own distributions. The others have to take the rest; the draw is accepted with a
         probability proportional to that of their doing so, and then they are drawn given the rest.
         """
         group = self.order[first:]
@@ -420,7 +420,9 @@ class _Sampler:
             if len(waiting) == 0:
                 self.fill(counts, first + len(free), totals - counts[:, free].sum(axis=1))
                 return
-        raise ArgumentError("The output is too far from what its total allows for draws to be accepted.")
+        raise ArgumentError(
+            "The output is too unlikely under its total for rejection sampling. Check the output and n_records."
+        )
 
     def _taking(self, group: Integers) -> int:
         """How many cells take the rest: the one with most room, or those with half of all room."""

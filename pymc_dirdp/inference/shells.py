@@ -127,12 +127,13 @@ class Shells:
         kind = _PairShells if alpha.size == 2 and zero_sum else cls
         if most > kind.most_norm:
             raise ArgumentError(
-                f"The noise may be as large as {most}, and sums go up to {kind.most_norm}. Ask for a larger epsilon."
+                f"Ask for a larger epsilon: the noise may be as large as {most}, and at most {kind.most_norm} is "
+                "computed."
             )
         if kind is cls and block.ball.log_points(most) > _MOST_LOG_POINTS:
             raise ArgumentError(
-                f"A table of {alpha.size} cells with joint noise up to {most} has too many possible counts for sums. "
-                "Take mechanism='geometric'."
+                f"A table of {alpha.size} cells with joint noise up to {most} has too many possible counts to sum "
+                "over. Take mechanism='geometric'."
             )
         noisy = np.rint(block.noisy).astype(np.int64)
         if not np.array_equal(noisy, block.noisy) or (zero_sum and noisy.sum() < 0):

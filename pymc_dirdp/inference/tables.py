@@ -249,8 +249,7 @@ class TablePosterior:
         row_prior = row_prior_of(output, beliefs.row_prior)
         if row_prior is not None and not rows_are_divided(output):
             raise ArgumentError(
-                f"The output of {output.name!r} tells how many records each row holds, so there is nothing that "
-                "row_prior could say. Leave it out."
+                f"Leave row_prior out: the output of {output.name!r} has the number of records of each row."
             )
         d, likelihoods = self.prior.shape[-1], output.row_likelihoods()
         whole = [(np.arange(len(likelihoods)), most)]
@@ -393,9 +392,9 @@ def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> Ro
     smooth = all(likelihood.smooth for likelihood in each)
     if not smooth and most * output.prior.size > _MOST_LOOKED_AT:
         raise ArgumentError(
-            f"The distribution of {' or '.join(output.mechanism_names)} is known at integers only, and {most} records "
-            f"in {output.prior.size} cells are too many to look at one by one. If it follows a smooth curve between "
-            "them, set smooth_noise = True in its class."
+            f"Set smooth_noise = True in the class {' or '.join(output.mechanism_names)} if its distribution follows a "
+            f"smooth curve between integers: {most} records in {output.prior.size} cells are too many to evaluate one "
+            "by one."
         )
 
     def log_likelihood(counts: Array, cells: Integers) -> Array:

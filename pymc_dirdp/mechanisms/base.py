@@ -363,5 +363,5 @@ class ChoiceMechanism(CurvesOf):
         except (AttributeError, TypeError):
             same = False
         if not same:
-            raise ArgumentError(f"Expected the facts of a {cls.__name__}, as it uses them.")
+            raise ArgumentError(f"Expected valid parameters of a {cls.__name__}, rounded as it rounds them.")
         return found

@@ -323,7 +323,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
 
     @classmethod
     def _least(cls, excess: Callable[[float], float]) -> float:
-        """The least parameter at which a guarantee is kept, that is, `excess` is at most 0."""
+        """The least parameter at which a guarantee holds, that is, `excess` is at most 0."""
         return 1 / largest_safe(lambda inverse: excess(1 / inverse))
 
     @property

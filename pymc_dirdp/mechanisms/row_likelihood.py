@@ -103,7 +103,7 @@ class RowsSeen:
     totals : array, shape (m,)
         What is said of the numbers of records.
     total_sd : float
-        How exactly; 0 if they are told.
+        How exactly; 0 if they are known.
     """
 
     low: Array

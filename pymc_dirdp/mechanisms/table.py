@@ -217,10 +217,10 @@ class TableMechanism(Mechanism):
             )
         if self.rests_on_rows:
             raise ArgumentError(
-                f"The curves of {table!r} rest on the number of records of each row. The guarantee of a release of a "
-                "model is about a record that is replaced, perhaps by one of another row, so these numbers are data. "
-                "Call plan() again; or release the table alone, by output = mechanism.release(counts), and infer "
-                "from dirdp.mechanisms.MechanismOutput(mechanism, output, prior=prior)."
+                f"Call plan() again; or release {table!r} alone, by output = mechanism.release(counts), and infer from "
+                "dirdp.mechanisms.MechanismOutput(mechanism, output, prior=prior). This mechanism takes the number of "
+                "records of each row as public, and in a release of a model it is private: a replaced record may be in "
+                "another row."
             )
         if self.assumed_records is not None and (self.assumed_records != n_records or not public):
             raise ArgumentError(

@@ -61,7 +61,7 @@ class Codes:
     truth: bool = False
 
     def renumbered(self, axes: dict[int, int]) -> "Codes":
-        """The same codes of a tensor whose axes have been moved."""
+        """The same codes of a tensor whose axes have been renumbered."""
         followed = [axis for axis in self.on if axis is not None]
         if any(axis not in axes for axis in followed):
             raise UnreadableError("is cut along an axis whose rows are chosen by codes")

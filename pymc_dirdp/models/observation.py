@@ -91,7 +91,7 @@ class Observation:
     def shown(self) -> frozenset[int]:
         """The batch axes whose entries the rows of the table may show.
 
-        They are the kept axes, and in a table with labels a nameless axis with a single entry at the place of a row.
+        They are the record axes, and in a table with labels a nameless axis with a single entry at the place of a row.
         """
         followed = (axis for axis in self.likelihood.rows if axis is not None and self.table.dims)
         single = (axis for axis in followed if self.lengths[axis] == 1 and not isinstance(self.axes[axis], str))
@@ -137,7 +137,7 @@ class Observation:
         return 1 + sum(shift_axis(array, self.stored) is not None for _, array in self.parents)
 
     def most_in_a_block(self, people: tuple[int, ...]) -> int:
-        """The largest number of records of an entry of the axes `people` in cells that no kept axis separates."""
+        """The largest number of records of an entry of the axes `people` in cells that no record axis separates."""
         together = tuple(axis for axis in self.summed if axis not in people)
         if self.trials is None:
             return math.prod(self.lengths[axis] for axis in together)

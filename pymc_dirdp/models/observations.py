@@ -196,7 +196,11 @@ def records_by_cell(values: Counts, observed: Node, kind: Kind, batch: tuple[int
     if kind.core:
         _check_total(values, observed)
         if np.any(values.sum(axis=-1) != trials):
-            raise _wrong(observed, "do not add up to `n` in every row")
+            raise _wrong(
+                observed,
+                "do not add up to `n` in every row. Pass unweighted counts: PyMC rounds others down, and survey "
+                "weights belong to the released shares",
+            )
         return values
     if np.any(values > trials):
         raise _wrong(observed, "are not all 0 or 1" if kind.trials is None else "are above `n` in some row")
@@ -314,7 +318,9 @@ def integers(values: NDArray[Any], observed: Node, what: str = "observations") -
         missing = "; a missing value, such as the code -1 of pandas, needs a category of its own"
         raise _wrong(observed, f"are not all >= 0{'' if what == 'numbers of trials' else missing}", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
-        raise _wrong(observed, "are not all integers; survey weights belong to the shares that are released", what)
+        raise _wrong(
+            observed, "are not all integers. Pass unweighted counts: survey weights belong to the released shares", what
+        )
     if np.any(values > MOST_RECORDS):
         raise _wrong(observed, "are above 2**53", what)
     if values.dtype.kind == "f" and values.dtype.itemsize < 8:

@@ -160,8 +160,8 @@ def _source(
 def _data(observations: Iterable[Observation], model: pm.Model) -> dict[int, tuple[Node, int]]:
     """The nodes that hold what is observed or parents' codes, by identity, with the place of their first observation.
 
-    Constants of PyTensor with equal values are equal to one another, so identity tells them apart. The nodes are held,
-    so that no other one takes the identity of one of them.
+    Constants of PyTensor with equal values are equal to one another, so identity distinguishes them. The nodes stay
+    alive, so that no other one takes the identity of one of them.
     """
     data: dict[int, tuple[Node, int]] = {}
     for i, observed in enumerate(observations):

@@ -364,7 +364,10 @@ def _check(
 
 def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of each observation among the values; an error that shows none of them."""
-    wrong = DataError(f"Some observation of {name!r} is none of its values, or is missing. Check the data.")
+    wrong = DataError(
+        f"Some observation of {name!r} is missing, or is no value that its distribution can have, which begins at 0 "
+        "for categories. Check the data."
+    )
     if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)):
         raise wrong
     flat, known = values.reshape(len(values), -1), support.reshape(len(support), -1)
@@ -380,7 +383,7 @@ def _codes_below(length: int, array: Node) -> NDArray[np.int64]:
     codes = evaluate(array).astype(np.int64)
     if np.any(codes < 0) or np.any(codes >= length):
         raise DataError(
-            f"Some code of {array.name!r} is not below levels={{{str(array.name)!r}: {length}}}, or is missing. Check "
-            "the data."
+            f"Some code of {array.name!r} is missing, or is none of 0, ..., {length - 1}, as levels= says. Codes that "
+            "begin at 1 have to be lowered by 1."
         )
     return codes

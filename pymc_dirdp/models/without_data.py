@@ -71,8 +71,9 @@ def refuse_free_variables(
             raise refused(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
-                "Give groups of records an effect, chosen by a covariate of codes, as in effect[group]; or say "
-                "unit='trial' if an entry is a group and each trial of it is a person.",
+                "Name the observed variable in counts= if each observation is a number of people, as in a Poisson "
+                "regression, or say unit='trial' if each trial is a person. Otherwise give groups of records an "
+                "effect, chosen by a covariate of codes, as in effect[group].",
             )
         for node in ancestors([rv]):
             if any(node is one for one in secret) or (
@@ -200,9 +201,9 @@ def check_nothing_left(
             continue
         lengths |= set(stored_shape(node))
         if node.type.ndim and any(np.shares_memory(_memory(node), one) for one in memory):
-            raise InternalError("A private model still held an array of its data.")
+            raise InternalError("A private model still contained an array of its data.")
     if lengths & hidden:
-        raise InternalError("A private model still held an array with an entry for each record.")
+        raise InternalError("A private model still contained an array with an entry for each record.")
 
 
 def _memory(node: Any) -> NDArray[Any]:

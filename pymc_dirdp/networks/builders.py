@@ -52,7 +52,7 @@ def naive_bayes(
         it is the name.
     categories : mapping of str to sequence
         All values of the class and of each feature that is used. They are public, so they are not taken from the data.
-        A feature with one value is kept, and costs nothing.
+        A feature with one value stays, and costs nothing.
     target : str, optional
         The name of the class in `categories`; the name of `y` by default, or "class".
     structure : mapping of str to iterable of str, optional
@@ -166,7 +166,7 @@ def bayesian_network(
         If the structure has a cycle or names a variable without categories, or a variable has a name that PyMC or the
         table of another has.
     DataError
-        If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
+        If a record holds a value that was not declared, or a missing one, or the columns have different lengths.
 
     References
     ----------

@@ -66,7 +66,7 @@ def fit(
     -----
     The logits of a variable are sums of effects, one for each subset of its parents. An effect is shrunk to 0 with a
     strength that is learned from the noisy counts (empirical Bayes): what the noise hides is left out, and what it does
-    not hide is kept. The likelihood of a noisy count is normal, with the variance of the noise and that of the sample.
+    not hide stays. The likelihood of a noisy count is normal, with the variance of the noise and that of the sample.
     The estimate is the mode, found by Newton's method to a length of the gradient of 0.001. Where the noise of a cell
     is more than a fifth of all records, it is the mean of the shares over the normal distribution around the mode.
 

@@ -111,9 +111,9 @@ def predict_log_proba(
         If it is no release, or is damaged.
     ArgumentError
         If the release is not that of a network, it is not clear which variable to predict, or the number of records is
-        private, so that only :func:`pymc_dirdp.analyse` can be told your prior of it.
+        private, so that only :func:`pymc_dirdp.analyse` takes your prior of it.
     DataError
-        If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
+        If a record holds a value that was not declared, or a missing one, or the columns have different lengths.
 
     Notes
     -----

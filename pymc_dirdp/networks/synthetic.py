@@ -65,7 +65,7 @@ def synthetic(
         If it is no release, or is damaged.
     ArgumentError
         If the tables do not make up records, or more sets are asked for than an analysis has draws, or the number of
-        records is private, so that only :func:`pymc_dirdp.analyse` can be told your prior of it.
+        records is private, so that only :func:`pymc_dirdp.analyse` takes your prior of it.
 
     Notes
     -----

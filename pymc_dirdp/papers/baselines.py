@@ -85,8 +85,8 @@ def p1_laplace_renyi(*, order: float, scale: float, sensitivity: float = 2.0) ->
     scale : float
         Of the noise, positive.
     sensitivity : float, default 2
-        P1 takes the l1 sensitivity of counts under replace-one, as if one number moved by 2. Two numbers that move by 1
-        lose twice what this function gives for `sensitivity=1`, which is less (ERRATA P1.11).
+        P1 takes the l1 sensitivity of counts under replace-one, as if one number changed by 2. Two numbers that change
+        by 1 lose twice what this function gives for `sensitivity=1`, which is less (ERRATA P1.11).
 
     Examples
     --------

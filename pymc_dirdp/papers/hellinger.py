@@ -366,7 +366,7 @@ def _largest_loss(guarantee: Guarantee) -> float:
 def _distributions(
     prior: tuple[float, ...], n_records: int, sensitivity: str, smoothness: float
 ) -> HellingerDistributions:
-    """The distributions are kept, because the candidates and their sensitivities serve every exponent."""
+    """The distributions are cached, because the candidates and their sensitivities serve every exponent."""
     return HellingerDistributions(np.array(prior), n_records, sensitivity, smoothness)
 
 

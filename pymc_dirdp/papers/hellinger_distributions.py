@@ -111,8 +111,8 @@ def _remainder(z: Array) -> Array:
 class AffinityRows:
     """The loss between `prior + i` and `prior + j`, for integers from 0 to n: a row i at a time.
 
-    What does not depend on the pair is kept, and what is beyond any floating-point difference is not computed, so that
-    all rows of n = 15,000 take seconds.
+    What does not depend on the pair is cached, and what is beyond any floating-point difference is not computed, so
+    that all rows of n = 15,000 take seconds.
 
     Parameters
     ----------
@@ -425,7 +425,7 @@ class HellingerDistributions:
         return self.sensitivities(self.candidates.counts)
 
     def worst(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
-        """The largest privacy loss, and where: two neighbours and a candidate, by index. It is kept."""
+        """The largest privacy loss, and where: two neighbours and a candidate, by index. It is cached."""
         found = self._worst.get(exponent)
         if found is None:
             found = self._compared(exponent)

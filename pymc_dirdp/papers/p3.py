@@ -79,8 +79,8 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | Non
     left = 1 - domain.n_protected * gamma
     if k * left < _LEAST_LEFT:
         raise ArgumentError(
-            f"Expected k (1 - n_protected gamma) of at least {_LEAST_LEFT:g}, which the contour resolves, got "
-            f"gamma={gamma:g}, with which it is {k * left:g}. Lower gamma, or raise k."
+            f"Expected k (1 - n_protected gamma) >= {_LEAST_LEFT:g} for the numerical integration, got {k * left:g} "
+            f"with gamma={gamma:g}. Lower gamma, or raise k."
         )
     nodes = math.ceil(max(_NODES, _NODES_PER_WIDTH * math.sqrt(k), _NODES_FAR_OUT / (k * left)))
     t = np.pi * (np.arange(nodes) + 0.5) / nodes
@@ -242,7 +242,7 @@ def _log_upper(a: float, z: Complex) -> Complex:
     """The logarithm of the regularised upper incomplete gamma function at complex `z`.
 
     By one of two series of the lower one, whichever loses fewer digits; either needs about `3 |z|` terms. Its sum grows
-    like `exp(|z|)`, so it is kept small.
+    like `exp(|z|)`, so it stays small.
     """
     right = z.real >= 0
     ahead, offset = np.where(right, z, -z), np.where(right, a, 0.0)

@@ -164,7 +164,7 @@ class SimplexMechanism(DirichletDraws):
     def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain, *, urn_steps: int | None = None) -> Self:
         """The mechanism with the largest concentration, hence the least noise, that keeps `guarantee`.
 
-        `PureDP`, `ZeroCDP` and `omega=inf` are kept by the counts of an urn alone, so they need `urn_steps`.
+        `PureDP`, `ZeroCDP` and `omega=inf` hold for the counts of an urn alone, so they need `urn_steps`.
 
         Raises
         ------

@@ -262,7 +262,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @property
     def _cell(self) -> TruncatedCell:
-        """The distribution of every cell but the last before the total is kept."""
+        """The distribution of every cell but the last before the total is fixed."""
         return TruncatedCell(self.scale, self.noise_kind == "laplace", self.n_records)
 
     @override

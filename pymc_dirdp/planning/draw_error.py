@@ -307,7 +307,7 @@ _HALVINGS = 50
 
 
 def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: float) -> float | None:
-    """The least share of a row's records that is told from an empty cell, with mistakes of 5 % either way.
+    """The least share of a row's records that is distinguished from an empty cell, with mistakes of 5 % either way.
 
     P1 equation 3 says how far the mean of a draw is from a cell's frequency: as far as the prior counts weigh against
     `r` times the records. A cell of a small share shows mostly the prior. The rows hold equal numbers of records here.
@@ -324,7 +324,7 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
     Returns
     -------
     share : float or None
-        The largest over all cells; 1 if not even a cell with all records of its row is told. For noise the normal
+        The largest over all cells; 1 if not even a cell with all records of its row is. For noise the normal
         approximation is used.
 
     Examples

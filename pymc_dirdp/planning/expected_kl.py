@@ -281,7 +281,7 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
 
 
 def _raised(alpha: Array, prior: Array) -> tuple[float, float, float]:
-    """What was kept of the prior, what was added to it, and the level to which small parameters were raised.
+    """How much of the prior stayed, what was added to it, and the level to which small parameters were raised.
 
     A calibration adds the same number everywhere, raises to a level, or makes the parameters flat.
     """

@@ -229,9 +229,7 @@ def weights_of(
     given = {}
     for names in weights:
         if not isinstance(names, str | tuple):
-            raise ArgumentError(
-                f"Expected weights to name marginals by texts or tuples of them, got {type_name(names)}."
-            )
+            raise ArgumentError(f"Expected the keys of weights to be names or tuples of names, got {type_name(names)}.")
         given[frozenset([names] if isinstance(names, str) else names)] = names
     known = {frozenset(marginal.names): marginal for marginal in marginals}
     for asked, names in given.items():
@@ -440,7 +438,7 @@ def refuse_unlike_network(tables: Mapping[str, Axes]) -> None:
     for name, axes in tables.items():
         if len({axis for axis, _ in axes}) < len(axes):
             raise UnsupportedModelError(
-                f"Two axes of {name!r} have the same name, so its marginals are not told apart. Give each axis its own "
+                f"Two axes of {name!r} have the same name, so its marginals are ambiguous. Give each axis its own "
                 f"dim. {_OTHERWISE}"
             )
         cells = math.prod(length for _, length in axes)

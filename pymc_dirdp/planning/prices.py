@@ -69,7 +69,7 @@ def calibrate(
     Parameters
     ----------
     guarantee : Guarantee
-        The target. `PureDP`, `ZeroCDP` and `omega=inf` are kept by the counts of an urn and by no continuous draw: the
+        The target. `PureDP`, `ZeroCDP` and `omega=inf` hold for the counts of an urn and for no continuous draw: the
         Dirichlet mechanism has `urn_steps` then, a power of 2, and only the exact sampler. They need `n_records`.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
@@ -388,7 +388,7 @@ def privacy_utility(
 
 
 def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions) -> Callable[[Guarantee], float]:
-    """The expected error as a function of the guarantee; `inf` where it cannot be kept."""
+    """The expected error as a function of the guarantee; `inf` where it is not attainable."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
     one_of(("draw", "estimate"), of=of)
 
@@ -401,14 +401,14 @@ def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions
             found = estimate_error(mechanism, parameters, n_records, public=chosen.is_public, draws=chosen.draws)
             if found is None:
                 raise ArgumentError(
-                    f"What is estimated from mechanism={chosen.mechanism!r} has no known error. Take of='draw'."
+                    f"Take of='draw': the error of an estimate is not known for mechanism={chosen.mechanism!r}."
                 )
             return found.kl
         kl = float(getattr(a_priori_kl(mechanism, parameters, n_records), chosen.objective))
         if math.isnan(kl):
             raise ArgumentError(
-                f"Of mechanism={chosen.mechanism!r} the divergence of posteriors is not known. Ask for "
-                "objective='estimate'."
+                f"Take objective='estimate': the KL divergence of posteriors is not known for "
+                f"mechanism={chosen.mechanism!r}."
             )
         return kl
 

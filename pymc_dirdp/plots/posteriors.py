@@ -310,12 +310,12 @@ def _beta(parameters: Array, level: float) -> Array:
 
 
 def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes | None = None) -> Axes:
-    """How often intervals hold the truth, against how often they say they do: on the diagonal they are calibrated.
+    """Coverage of credible intervals against their level: on the diagonal they are calibrated.
 
     Parameters
     ----------
     coverage : mapping from str to mapping from float to float
-        For each reading, by its name, the share of truths that intervals of each probability held.
+        For each reading, by its name, the share of truths that intervals of each probability cover.
     ax : matplotlib Axes or None
         None makes a new figure.
 

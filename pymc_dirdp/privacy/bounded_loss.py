@@ -156,7 +156,7 @@ class ErasedResponse(PrivacyCurves):
 
     Notes
     -----
-    Let `F` be the largest power of a test at each level. For one step it is the least of `exp(u) a`, `a + kept (1 -
+    Let `F` be the largest power of a test at each level. For one step it is the least of `exp(u) a`, `a + truth (1 -
     exp(-u))` and `1 - exp(-u) (1 - a)` at the level a. A test of level a at one data set has a power of at most `F(a)`
     at the next, which is its level for the step after that. So several steps have at most `F` applied as often (Dong,
     Roth and Su 2022, Theorem 2.14). The curves are those of the pair of distributions that has just these powers; by

@@ -80,7 +80,7 @@ class Composition(PrivacyCurves):
 
     @property
     def composed_of(self) -> tuple[tuple[PrivacyCurves, int], ...]:
-        """The parts as they were given. Anyone who composes them with others is told nothing of directions."""
+        """The parts as they were given. Anyone who composes them with others learns nothing of directions."""
         return self.parts
 
     @cached_property

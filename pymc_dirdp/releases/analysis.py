@@ -112,7 +112,7 @@ def analyse(
 
     A draw with `sampler="fast"` is rounded to a grid of about 2**-32, and is read as if it were not.
 
-    What is returned is held in memory: 16 bytes for each cell and draw, and while it is drawn two thirds as much again.
+    What is returned takes memory: 16 bytes for each cell and draw, and while it is drawn two thirds as much again.
     Draws of several calls are independent of each other, so a table that is too large for that can be drawn in parts;
     :func:`pymc_dirdp.estimate` holds no draws where its sums are exact.
 

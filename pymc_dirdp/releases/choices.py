@@ -50,7 +50,7 @@ _RELEASED: set[str] = set()
 
 
 def fingerprint_of(mechanism: ChoiceMechanism, guarantee: Guarantee, unit: str, identity: str) -> str:
-    """What a ledger is told of a choice before it is made."""
+    """What a ledger records of a choice before it is made."""
     facts = {"mechanism": mechanism.facts, "guarantee": guarantee_facts(guarantee), "unit": unit, "identity": identity}
     return digest(facts)
 

@@ -188,14 +188,14 @@ def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float
 def _curve_at(curves: PrivacyCurves, name: str, over: str) -> tuple[float, ...]:
     """The values of a curve at the points of a view.
 
-    They are kept: a plan and its release have the same ones, and a search over counts takes long.
+    They are cached: a plan and its release have the same ones, and a search over counts takes long.
     """
     return _computed(_Keyed(curve_cache_key(curves), curves), name, over)
 
 
 @dataclass(frozen=True)
 class _Keyed:
-    """Curves that are told apart by their key alone."""
+    """Curves that are distinguished by their key alone."""
 
     key: Hashable
     curves: PrivacyCurves = field(compare=False)

@@ -83,7 +83,7 @@ def derived_quantities(
         if wanted is not None and name not in wanted:
             left_out.append(LeftOut(name, "not named"))
         elif problem is not None and wanted is not None:
-            raise ArgumentError(f"{name!r} cannot come along: {problem}.")
+            raise ArgumentError(f"{name!r} cannot be part of the release: {problem}.")
         elif problem is not None:
             left_out.append(problem)
         elif wanted is not None:
@@ -111,7 +111,7 @@ def checked_names(
         if name not in (*released, *names):
             near = difflib.get_close_matches(str(name), [*names, *released], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ArgumentError(f"var_names has {name!r}, which is no Deterministic of the model.{hint}")
+            raise ArgumentError(f"var_names has {name!r}, which is not a Deterministic of the model.{hint}")
     # All tables always come along.
     return frozenset(var_names) - frozenset(released)
 
@@ -197,8 +197,8 @@ def _refuse_arrays_of_data(deterministic: Node, inputs: list[Node], data: _Data,
     for values in constants:
         if (values.dtype.kind in "biuf" and _sorted(values) in secrets) or data.counted_lengths & set(values.shape):
             raise ArgumentError(
-                f"{deterministic.name!r} cannot come along: it holds an array that is data, or has an entry for each "
-                "observation. Compute it from the release."
+                f"{deterministic.name!r} cannot be part of the release: it holds an array that is data, or has an "
+                "entry for each observation. Compute it from the release."
             )
 
 
@@ -225,7 +225,7 @@ def as_formulas(
             found.append(Deterministic(name, None if dims is None else tuple(dims), expression))
             continue
         if named:
-            raise ArgumentError(f"{name!r} cannot come along: {expression}. {AFTERWARDS}.")
+            raise ArgumentError(f"{name!r} cannot be part of the release: {expression}. {AFTERWARDS}.")
         left_out.append(LeftOut(name, "formula"))
     return tuple(found), tuple(left_out)
 

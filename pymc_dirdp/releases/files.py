@@ -121,8 +121,8 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
     content = _read(file, integer(1, most_bytes=most_bytes))
     if content.startswith(_NETCDF):
         raise ReleaseError(
-            f"{file} is a file of netCDF and no text. dirdp.load reads what dirdp.save wrote. A tree that was written "
-            "by its own to_netcdf keeps its text: open it by xarray.open_datatree."
+            f"Open {file} by xarray.open_datatree: it is a netCDF file, as to_netcdf writes it. dirdp.load reads the "
+            "text that dirdp.save writes."
         )
     try:
         found = understood(content)
@@ -135,14 +135,14 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
 
 
 def _read(file: Path, most: int) -> bytes:
-    """The bytes of a file, unpacked; no more of them are held than may be."""
+    """The bytes of a file, unpacked; no more of them are read than may be."""
     try:
         with file.open("rb") as opened:
             packed = opened.read(len(_PACKED)) == _PACKED
             opened.seek(0)
             content = bytes((gzip.GzipFile(fileobj=opened) if packed else opened).read(most + 1))
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise ReleaseError(f"{file} is no file of gzip, or a damaged one.") from None
+        raise ReleaseError(f"{file} is not a gzip file, or is damaged.") from None
     if len(content) > most:
         raise ReleaseError(f"{file} is longer than most_bytes={most}. Pass a larger number if you expect that.")
     return content

@@ -61,7 +61,7 @@ _ROWS = 2**15
 # A version of a package in Python, and no other text.
 _A_VERSION = re.compile(r"\d[\w.+!-]{0,39}", re.ASCII)
 _LONGEST = 500
-_NOTHING = "it says what no such text says, or contradicts itself"
+_NOTHING = "it has unknown fields, or values that contradict one another"
 
 
 class Text(abc.ABC):
@@ -165,7 +165,7 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
         called = facts["format"].removeprefix(_FORMAT)
         kind = _kind(called)
     except (ValueError, RecursionError, LookupError, AttributeError, TypeError):
-        raise ReleaseError(f"This is no {expected}, such as dirdp.save writes, or a damaged one.") from None
+        raise ReleaseError(f"This is not a {expected}, such as dirdp.save writes, or it is damaged.") from None
     if kinds and kind not in kinds:
         raise ReleaseError(f"Expected a {expected}, got a text of the kind {kind.called!r}.")
     if type(facts.get("version")) is not int or facts["version"] != kind.version:
@@ -176,7 +176,7 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
     try:
         with at(called), np.errstate(over="raise", invalid="raise", divide="raise"):
             if facts.pop("digest", None) != digest(facts):
-                raise ReleaseError("it was changed after it was written: its digest is another one")
+                raise ReleaseError("it was changed after it was written: its digest does not match")
             # Numbers may be far too large or too small to be computed with.
             found = kind.from_facts(facts)
             _refuse_more(found.text, content)
@@ -205,7 +205,9 @@ def _refuse_more(again: str, content: bytes) -> None:
         # The second line is the digest, which differs because another one does.
         differing = (i for i, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other and i != 1)
         place = next(differing, min(len(ours), len(theirs)))
-        raise ReleaseError(f"line {place + 1} is not as it is written; {_NOTHING}")
+        raise ReleaseError(
+            f"line {place + 1} is not as dirdp.save writes it, by its layout, its line ending or an unknown fact"
+        )
 
 
 def digest(facts: Mapping[str, Any]) -> str:

@@ -193,7 +193,7 @@ class Inferences:
         if self.classes not in (None, name):
             parts.append(f"as many records in a row as {self.classes} has of that class")
         elif rows_are_divided(seen) and seen.joint_rows is not None:
-            parts.append("rows that share the records as the sums of their priors say")
+            parts.append("a division of the records among rows by the sums of their priors")
         elif rows_are_divided(seen):
             flat = "all divisions of the records among rows as likely as one another"
             parts.append(flat if beliefs.row_prior is None else "your prior of the division among rows")

@@ -56,7 +56,7 @@ class Compiles(Protocol):
 class CountsLogp(Op):
     """Log-probability of noisy counts, and its gradient, as functions of the logarithms of the weights of cells.
 
-    Nothing is kept from one evaluation to the next, so several threads may share one.
+    Nothing is cached from one evaluation to the next, so several threads may share one.
 
     Its inputs are the logarithms, and what was published where the likelihood does not hold that itself.
 
@@ -152,7 +152,7 @@ numba_funcify.register(CountsLogp)(_as_numba)
 
 
 def tell_jax() -> None:
-    """Let JAX call Python, if it is installed. JAX differentiates by itself, so it is told the gradient."""
+    """Let JAX call Python, if it is installed. JAX differentiates by itself, so it gets the gradient."""
     try:
         jax: Any = import_module("jax")
         dispatch: Any = import_module("pytensor.link.jax.dispatch")
@@ -271,7 +271,7 @@ def release_logp(
     derivatives. On the boundary of the simplex the value is right, and the gradient in `p` itself is no number.
 
     JAX (`nuts_sampler="numpyro"` or `"blackjax"`) calls back into Python for each evaluation, on one core at a time.
-    It is told how when JAX is installed, `pip install jax numpyro`, before this function is called.
+    JAX support is registered when JAX is installed, `pip install jax numpyro`, before this function is called.
 
     References
     ----------

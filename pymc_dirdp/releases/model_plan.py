@@ -96,7 +96,7 @@ class ModelPlan(Tabular):
             name, sd = part.table.name, part.mechanism.noise_sd or 0.0
             above.append(f"{name!r}: {self.cells[name]} cells, {part.mechanism.kind} noise of sd {sd:.3g} on each")
         if not self.widening:
-            return above, [{"parameter": "no forecast: simulations=0"}], []
+            return above, [{"parameter": "all", "forecast": "none: simulations=0"}], []
         rows = [{"parameter": name, **each} for name, each in self.widening.items()]
         return above, rows, [f"times the width of an interval without privacy; {self.simulations} data sets"]
 

@@ -220,8 +220,8 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
         labels = tuple(tuple(map(str, part.table.coords[dim] or ())) for dim in laid.dims if dim in part.table.coords)
         if part.table.dims != laid.dims or labels != laid.labels or not has_likelihood(part):
             raise ReleaseError(
-                f"The table {one.name!r} of the release has other rows or outcomes than the model. Say public, levels, "
-                "counts, support and unit as they were said for the release."
+                f"The table {one.name!r} of the release has other rows or outcomes than the model. Pass public, "
+                "levels, counts, support and unit as for the release, with the public covariates of all its records."
             )
         lengths |= {*laid.shape, len(one.rows), len(one.labels)}
         given = n_prior.get(one.name) if isinstance(n_prior, Mapping) else n_prior

@@ -158,8 +158,8 @@ def try_distribution(part: PlannedTable, *, public: bool) -> None:
             refuse_undrawable(_distribution_of_rows(part, planned, rows, total))
         except TooManyNodesError as error:
             raise ArgumentError(
-                f"No posterior could be drawn given the noisy counts of {part.table.name!r}: {prior.size} cells with "
-                f"{part.mechanism.in_short} are too many. Use mechanism='dirichlet', or loosen the guarantee."
+                f"Use mechanism='dirichlet', or loosen the guarantee: {prior.size} cells with "
+                f"{part.mechanism.in_short} in {part.table.name!r} are too many to draw their posterior."
             ) from error
 
 
@@ -182,10 +182,9 @@ def _distribution(part: PlannedTable, prior: Array, published: Array, most: int)
     smooth = all(row.smooth for row in rows)
     if not smooth and most * seen.size > _MOST_LOOKED_AT:
         raise ArgumentError(
-            f"No posterior could be drawn given the noisy counts of {part.table.name!r}. The distribution of "
-            f"{type(mechanism).__name__} is known at integers only, and {most} records in {seen.size} cells are "
-            "too many to look at one by one. If it follows a smooth curve between them, set smooth_noise = True in its "
-            "class."
+            f"No posterior can be drawn given the noisy counts of {part.table.name!r}: {most} records in {seen.size} "
+            "cells are too many to evaluate one by one. Set smooth_noise = True in the class "
+            f"{type(mechanism).__name__} if its distribution follows a smooth curve between integers."
         )
     return RowPosterior(
         alpha=prior.ravel(),

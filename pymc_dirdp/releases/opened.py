@@ -344,9 +344,10 @@ def text_of(tree: Any) -> str:
             "pm.sample(model=model) draws from its posterior."
         )
     if not isinstance(children, Mapping):
+        own = " Call its own report() or posterior()." if hasattr(tree, "report") else ""
         raise ReleaseError(
-            f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got {type_name(tree)}. A file is "
-            'opened first, by pymc_dirdp.load("release.json").'
+            f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got {type_name(tree)}.{own} Open a "
+            'file by pymc_dirdp.load("release.json") first.'
         )
     variables = children[TEXT_GROUP].to_dataset().variables if TEXT_GROUP in children else {}
     text = variables["text"].values if "text" in variables else None
@@ -385,7 +386,7 @@ def shown_tree(release: Release | SparseRelease) -> xr.DataTree:
 
 
 def _cached_view(release: Release | SparseRelease) -> xr.DataTree:
-    """The view of a release, which is kept, so that it is not rebuilt."""
+    """The view of a release, which is cached, so that it is not rebuilt."""
     tree = view(release)
     if isinstance(release, Release) and release.plan.after:
         # Bins that nobody has paid for are known as long as somebody holds them.

@@ -266,7 +266,7 @@ def _distribution(table: ReleasedTable) -> str:
 
 
 def _tables(stored: Opened) -> Lines:
-    """How each table is released, and what it is counted from. What is the same for several is told once."""
+    """How each table is released, and what it is counted from. What is the same for several is said once."""
     observed = {name: ", ".join(table.observed_names) for name, table in stored.tables.items()}
     lines = []
     for text, names in _alike((name, _table(table)) for name, table in stored.tables.items()).items():

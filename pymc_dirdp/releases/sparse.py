@@ -338,7 +338,7 @@ def estimated(release: SparseRelease, prior: Any, prob: Sequence[float]) -> Spar
     """Means, standard deviations and central intervals of the counts of listed cells, and of all others.
 
     They are exact sums, without sampling. A cell that is not listed is known to have a noisy count below the threshold,
-    and is told by that.
+    and is recognised by that.
     """
     _, ends = interval_ends(prob)
     distribution = _distribution(release, prior)

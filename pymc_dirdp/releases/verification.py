@@ -121,7 +121,7 @@ class Verification(Labelled):
         """What follows instead, in one sentence."""
         if self.recomputed is None:
             return "No guarantee of the stated kind follows."
-        return f"What the mechanism, the groups and the draws keep is {self.recomputed}."
+        return f"The mechanism, the groups and the draws guarantee {self.recomputed}."
 
     @property
     def failures(self) -> tuple[tuple[str, str], ...]:
@@ -246,7 +246,7 @@ def _guarantee(stated: Guarantee, keeps: bool, recomputed: Guarantee | None) -> 
 
 
 def _believable(recomputed: Guarantee | None, checks: list[Check]) -> Guarantee | None:
-    """What is kept; nothing by a release that anybody can compute again, or a tree that says other things."""
+    """What is guaranteed; nothing by a release that anybody can compute again, or a tree that says other things."""
     return recomputed if all(check.passed or check.name == "guarantee" for check in checks) else None
 
 

@@ -14,7 +14,7 @@ __all__ = ["ESTIMATE", "NEXT", "NO_NUMBER", "assumed", "records_word", "taken_fo
 
 ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 """What a release says of shares that are fitted."""
-NO_NUMBER = "no a priori KL without n_records, the size to plan for"
+NO_NUMBER = "unknown in advance without n_records=, your guess of the private number"
 """What it says where nobody said how many records to plan for."""
 
 NEXT = {

@@ -88,7 +88,7 @@ def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
 
 
 def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..., Any]) -> Callable[..., Any]:
-    """The function compiled by Numba, and kept on disk for the next process if a folder can be written to.
+    """The function compiled by Numba, and cached on disk for the next process if a folder can be written to.
 
     Parameters
     ----------

@@ -27,9 +27,9 @@ def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
 
     Notes
     -----
-    A position is proposed with equal probabilities, and kept with probability `exp((score - largest score) / scale)`.
-    So the number of proposals, and with it the time, depends on the scores: let nobody time a choice who may not know
-    them.
+    A position is proposed with equal probabilities, and accepted with probability `exp((score - largest score) /
+    scale)`. So the number of proposals, and with it the time, depends on the scores: let nobody time a choice who may
+    not know them.
 
     References
     ----------

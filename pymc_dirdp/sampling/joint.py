@@ -104,7 +104,7 @@ def common_radius(scale: Fraction, blocks: Blocks, bits: Bits) -> int:
 
     Its probability is `exp(-r / (scale unit))` times the numbers of points of all balls, up to a factor. The logarithm
     of a number of points is concave in the radius, so it lies below each of its tangents. A radius is proposed from the
-    geometric distribution that a tangent makes of it, which has no end, and kept with the ratio of both.
+    geometric distribution that a tangent makes of it, which has no end, and accepted with the ratio of both.
     """
     touched, slope = _tangent(scale, blocks)
     unit = math.lcm(*(m for _, m in blocks))

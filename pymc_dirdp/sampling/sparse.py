@@ -44,10 +44,10 @@ def noise_above(n_cells: int, threshold: int, scale: Fraction, bits: Bits) -> tu
     -----
     Candidates are the cells at which a coin of probability `1 - exp(-1 / t)` shows heads, for an integer t. The
     number of cells before the next candidate is geometric with ratio `exp(-1 / t)`, so it is drawn at once. A candidate
-    is kept with probability `p / (1 - exp(-1 / t))`, where `p = exp(-threshold / scale) / (1 + exp(-1 / scale))` is the
-    probability to pass the threshold; t is the largest integer, nearly, for which that is at most 1. So each cell
-    is kept with probability p, independently of all others. The noise above the threshold is geometric again, because
-    it has no memory.
+    is accepted with probability `p / (1 - exp(-1 / t))`, where `p = exp(-threshold / scale) / (1 + exp(-1 / scale))` is
+    the probability to pass the threshold; t is the largest integer, nearly, for which that is at most 1. So each cell
+    is accepted with probability p, independently of all others. The noise above the threshold is geometric again,
+    because it has no memory.
 
     A coin compares uniform bits with bounds on its probability, and asks for more bits and tighter bounds until they
     decide. So no probability is rounded.
@@ -102,7 +102,7 @@ def _mean_distance(threshold: int, scale: Fraction) -> int:
 
 
 def _acceptance_bounds(threshold: int, scale: Fraction, t: int, length: int) -> tuple[int, int]:
-    """Bounds on the probability with which a candidate is kept, times `2**length`."""
+    """Bounds on the probability with which a candidate is accepted, times `2**length`."""
     size = _decimal(threshold / scale)
     digits = length // 3 + _SPARE + 2 * len(str(t)) + len(str(int(size)))
     with localcontext(_context(digits)):

@@ -45,10 +45,10 @@ def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.obje
 
     Notes
     -----
-    One-sided geometric numbers are drawn, and their sum A is kept with a probability proportional to its own, which
-    makes it as likely as two such sums that agree; about 0.7 of them are kept. A second uniform list with the same sum
-    is drawn as a random set of separators (Floyd). The coin is decided by decimal arithmetic whose error is bounded,
-    with as many digits as the coin needs. The time depends on the noise and on no count.
+    One-sided geometric numbers are drawn, and their sum A is accepted with a probability proportional to its own, which
+    makes it as likely as two such sums that agree; about 0.7 of them are accepted. A second uniform list with the same
+    sum is drawn as a random set of separators (Floyd). The coin is decided by decimal arithmetic whose error is
+    bounded, with as many digits as the coin needs. The time depends on the noise and on no count.
 
     References
     ----------

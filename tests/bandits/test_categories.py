@@ -243,7 +243,7 @@ def test_counts_that_a_batch_cannot_have_are_refused(tmp_path, output):
 
 
 def test_what_cannot_be_counted_is_refused():
-    with pytest.raises(dirdp.errors.ArgumentError, match="pass utilities="):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Pass utilities="):
         dirdp.ThompsonSampler(["a"], GUARANTEE, mechanism="counts")
     with pytest.raises(dirdp.errors.ArgumentError, match="5 positive numbers"):
         dirdp.ThompsonSampler(["a"], GUARANTEE, prior=(1, 1), utilities=STARS, mechanism="counts")

@@ -169,7 +169,7 @@ def test_a_guarantee_about_rewards_is_never_booked_as_one_about_people():
     ("options", "message"),
     [
         ({"unit": "visitor"}, "contribution="),
-        ({"unit": "reward", "contribution": 1}, "lower guarantee"),
+        ({"unit": "reward", "contribution": 1}, "weaker one"),
         ({"unit": "a\nb", "contribution": 1}, "printable"),
         ({"unit": 3, "contribution": 1}, "unit to be a text"),
     ],

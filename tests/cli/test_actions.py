@@ -118,7 +118,7 @@ def test_an_edited_plan(alone, run):
 def test_the_declared_number_of_records_is_that_of_the_data(alone, declare, run):
     declare(("records = 592", "records = 593"))
     code, _, error = run("release", "survey.toml", "survey.csv", "--out", "r.json")
-    assert (code, error) == (3, "dirdp: The data do not hold as many records as [data] or the plan declares.\n")
+    assert (code, error) == (3, "dirdp: The data have another number of records than [data] or the plan declares.\n")
     assert not Path("r.json").exists()
 
 
@@ -531,7 +531,7 @@ def test_errors_name_the_declaration_and_no_argument_of_python(alone, run, decla
     declare(('["black", "brown", "red", "blond"]', '["black", "brown", "red"]'))
     code, _, error = run("release", "survey.toml", "survey.csv", "--out", "r.json")
     assert code == 3
-    assert "declare a category for them in the data and in the declaration" in error
+    assert "declare a label for all of them in the data and in the declaration" in error
     assert "otherwise" not in error
     declare(('"geometric"', '"auto"\nadjacency = "add-remove"'), ("records = 592", ""))
     code, _, error = run("plan", "survey.toml")

@@ -73,9 +73,9 @@ def test_what_may_be_left_out(written, block):
         ([('mechanism = "auto"', 'sampler = "fast"')], r"Unknown name in \[options\] 'sampler'"),
         ([('counts = "n"', "counts = 1")], "name of a column"),
         ([('counts = "n"', 'counts = "sex"')], "no variable"),
-        ([('counts = "n"', 'counts = "n"\ndelimiter = ""')], "one sign"),
-        ([('counts = "n"', 'counts = "n"\ndelimiter = ";;"')], "one sign"),
-        ([('counts = "n"', 'counts = "n"\ndelimiter = \'"\'')], "one sign"),
+        ([('counts = "n"', 'counts = "n"\ndelimiter = ""')], "one character"),
+        ([('counts = "n"', 'counts = "n"\ndelimiter = ";;"')], "one character"),
+        ([('counts = "n"', 'counts = "n"\ndelimiter = \'"\'')], "one character"),
         ([("records = 592", "records = -1")], "records"),
         ([('path = "budget.db"', "")], r"path and limit in \[ledger\]"),
         ([('path = "budget.db"', "path = 3")], r"path and limit in \[ledger\]"),
@@ -109,7 +109,7 @@ def test_what_no_declaration_says(written, changes, message, block):
 )
 def test_what_is_no_toml(written, text):
     """The error repeats nothing of the file, because somebody may have passed the data in its place."""
-    with pytest.raises(dirdp.errors.ArgumentError, match="is no TOML") as raised:
+    with pytest.raises(dirdp.errors.ArgumentError, match="is not valid TOML") as raised:
         declared(written(text))
     assert not {"592", "70003"} & set(str(raised.value).replace("_", " ").split())
 
@@ -122,7 +122,7 @@ def test_sections_that_are_none(written, text):
 
 def test_no_variable(written, block):
     text = block("toml").partition("[variables.sex]")[0] + "[variables]"
-    with pytest.raises(dirdp.errors.ArgumentError, match="declares no variable"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="at least one variable"):
         declared(written(text))
 
 

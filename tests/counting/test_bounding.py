@@ -95,7 +95,7 @@ def test_units_and_records_are_matched_by_position_only_without_other_indexes():
     records = {"who": pd.Series(["p", "q"], index=[1, 0]), "x": pd.Series(["a", "b"])}
     with pytest.raises(ArgumentError, match="different indexes"):
         count(records, ["x"], categories=LABELS, unit="who", contribution=1)
-    with pytest.raises(DataError, match="not of one length"):
+    with pytest.raises(DataError, match="different lengths"):
         count({"who": ["p"], "x": ["a", "b"]}, ["x"], categories=LABELS, unit="who", contribution=1)
     with pytest.raises(ArgumentError, match="no column 'who'"):
         count({"x": ["a", "b"]}, ["x"], categories=LABELS, unit="who", contribution=1)

@@ -67,7 +67,7 @@ def test_hostile_records_are_counted_alike_or_refused_by_all(case, in_engine):
     # A column may have a name that the library uses itself.
     categories = {"x": labels, "n": [2, 1]}
     if expected is None:
-        with pytest.raises(DataError, match="'x' holds missing values or values that") as caught:
+        with pytest.raises(DataError, match="'x' holds missing values, or values that") as caught:
             count(records, ["n", "x"], categories=categories)
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None
@@ -290,7 +290,7 @@ def test_spark_counts_alike_or_refuses(spark):
             continue  # Spark has no such columns.
         records = spark.createDataFrame(pa.table({"x": column}))
         if expected is None:
-            with pytest.raises(DataError, match="'x' holds missing values or values that"):
+            with pytest.raises(DataError, match="'x' holds missing values, or values that"):
                 count(records, ["x"], categories={"x": labels})
         else:
             assert count(records, ["x"], categories={"x": labels}).tolist() == expected, case

@@ -27,7 +27,7 @@ def test_records_are_counted_in_each_interval():
     assert count_between({"x": values}, "x", edges, None).tolist() == expected
     assert count_between({"x": [], "who": []}, "x", edges, Bound("who", 1)).tolist() == [0, 0, 0, 0]
     assert count_between({"x": values, "who": [1] * 500}, "x", edges, Bound("who", 3)).sum() == 3
-    with pytest.raises(DataError, match="not of one length"):
+    with pytest.raises(DataError, match="different lengths"):
         count_between({"x": values, "who": [1]}, "x", edges, Bound("who", 1))
 
 

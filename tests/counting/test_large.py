@@ -62,7 +62,7 @@ def counted_alike_or_refused(in_engine):
     declared = {kind: labels for kind, (_, _, labels) in KINDS.items()}
     hostile = in_engine(pa.table({kind: column(kind, found[kind]) for kind in KINDS}))
     for kind, labels in declared.items():
-        with pytest.raises(DataError, match=f"'{kind}' holds missing values or values that"):
+        with pytest.raises(DataError, match=f"'{kind}' holds missing values, or values that"):
             count(hostile, [kind], categories=declared)
         other = "other" if isinstance(labels[0], str) else -7
         seen = count(hostile, [kind], categories={kind: [*labels, other]}, otherwise={kind: other}).tolist()

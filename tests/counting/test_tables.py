@@ -67,7 +67,7 @@ def test_any_frame_with_columns_will_do(frame):
 @pytest.mark.parametrize("value", ["violet", None, np.nan, pd.NA, pd.NaT, "Blue", 3, ["blue"]])
 def test_what_was_not_declared_is_an_error_without_the_value(value):
     columns = {"eye": [*FRAME["eye"][:9], value]}
-    with pytest.raises(DataError, match="'eye' holds missing values or values that were not declared") as caught:
+    with pytest.raises(DataError, match="'eye' holds missing values, or values that categories") as caught:
         count({"eye": np.array([*columns["eye"], None], dtype=object)[:-1]}, ["eye"], categories=CATEGORIES)
     assert "violet" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -95,7 +95,7 @@ def test_numbers_are_equal_as_in_python_and_texts_are_not():
         (["eye"], {"eye": ["a", None]}, "missing value"),
         (["eye"], {"eye": ["a", np.nan]}, "missing value"),
         (["eye"], {"eye": ["a", pd.NA]}, "missing value"),
-        (["eye"], ["eye"], "map names to labels"),
+        (["eye"], ["eye"], "map each variable to its labels"),
         (["eye", "eye"], CATEGORIES, "each variable once"),
         (["nose"], {"nose": ["a", "b"]}, "no column 'nose'"),
         ([], {}, "at least one"),
@@ -109,7 +109,7 @@ def test_wrong_declarations(variables, categories, message):
 
 
 def test_columns_of_another_length_or_dimension():
-    with pytest.raises(DataError, match="not of one length"):
+    with pytest.raises(DataError, match="different lengths"):
         count({"a": [0, 1], "b": [0]}, ["a", "b"], categories={"a": [0, 1], "b": [0, 1]})
     with pytest.raises(DataError, match="one-dimensional"):
         count({"a": [[0, 1]]}, ["a"], categories={"a": [0, 1]})

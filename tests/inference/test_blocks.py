@@ -118,7 +118,7 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
 
 def test_beliefs_are_checked():
     output = output_of(survey(unit="person"))
-    with pytest.raises(ArgumentError, match="nothing that row_prior could say"):
+    with pytest.raises(ArgumentError, match="Leave row_prior out"):
         posterior_of(output, Beliefs(row_prior=[1.0, 2.0]))
     with pytest.raises(ArgumentError, match="shape of the table"):
         posterior_of(output, Beliefs(prior=[1.0, 2.0]))

@@ -248,7 +248,7 @@ def test_public_verbs_read_a_survey_with_private_totals():
     with pytest.raises(ArgumentError, match="row_prior"):
         dirdp.estimate(output, n_prior=MOST, row_prior=[1, 1], progressbar=False)
     replaced = dirdp.mechanisms.MechanismOutput(JointMechanism([3, 3], 0.5), ANSWERS, prior=PRIOR, n_records=10)
-    with pytest.raises(ArgumentError, match="how they divide"):
+    with pytest.raises(ArgumentError, match="how many records each row holds"):
         dirdp.estimate(replaced, progressbar=False)
 
 

@@ -116,7 +116,7 @@ def test_noise_that_is_known_at_integers_only_is_not_summed_over_too_many(monkey
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
     monkeypatch.setattr("pymc_dirdp.mechanisms.geometric.ZeroSumGeometricMechanism.smooth_noise", False)
     assert not NoisyCounts.smooth_noise
-    with pytest.raises(ArgumentError, match="set smooth_noise = True in its class"):
+    with pytest.raises(ArgumentError, match="Set smooth_noise = True in the class"):
         dirdp.analyse(release)
 
 

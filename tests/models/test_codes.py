@@ -182,7 +182,7 @@ def test_a_deterministic_for_each_record_is_left_out():
     assert "contrast" in release["posterior"]
     assert "of_each" not in release["posterior"]
     assert "of_each" in release.attrs["left_out"]
-    with pytest.raises(dirdp.errors.ArgumentError, match="'of_each' cannot come along"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'of_each' cannot be part of the release"):
         dirdp.sample(TARGET, model, contribution=1, var_names=["of_each"])
 
 

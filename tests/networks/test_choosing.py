@@ -201,8 +201,8 @@ def test_a_structure_of_a_file_is_not_believed(structure, tmp_path, text_of_fact
         (text.replace('"record"', '"person"'), "was changed"),
         (text.replace("structure", "plan"), "another version"),
         (text.replace('"version": 2', '"version": 1'), "another version"),
-        ("{" * 10000, "no text"),
-        (text.replace('"entry": null', '"entry": NaN'), "no text"),
+        ("{" * 10000, "not a text"),
+        (text.replace('"entry": null', '"entry": NaN'), "not a text"),
     ):
         assert changed != text
         path.write_text(changed)

@@ -209,7 +209,7 @@ def test_what_cannot_be_predicted():
     assert "giant" not in str(caught.value)
     with pytest.raises(dirdp.errors.DataError, match="'legs'"):
         own_likelihood(release, {**FRAME, "legs": [None] * N})
-    with pytest.raises(dirdp.errors.DataError, match="not of one length"):
+    with pytest.raises(dirdp.errors.DataError, match="different lengths"):
         own_likelihood(release, {**FRAME, "legs": [2]})
     with pytest.raises(dirdp.errors.ArgumentError, match="no column 'size'"):
         own_proba(release, FRAME.drop(columns="size"))

@@ -1,4 +1,4 @@
-"""Which Deterministics come along: each is a way to carry data out of a model."""
+"""Which Deterministics are released: each is a way to carry data out of a model."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_no_array_comes_along_unless_it_is_named(carrier):
 def test_an_array_of_data_does_not_come_along_if_it_is_named(carrier):
     with classes() as model:
         pm.Deterministic("d", carrier(model["p"]))
-    with pytest.raises(dirdp.errors.ArgumentError, match="'d' cannot come along"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'d' cannot be part of the release"):
         dirdp.sample(G, model, var_names=["d"])
 
 
@@ -80,7 +80,7 @@ def test_counts_do_not_come_along_in_any_order_or_shape():
     for array in (HAIR, HAIR[::-1], np.reshape(HAIR, (2, 2)), np.array(HAIR, dtype=float)):
         with hair() as model:
             pm.Deterministic("d", (pt.as_tensor(array) * model["p"].reshape(np.shape(array))).sum())
-        with pytest.raises(dirdp.errors.ArgumentError, match="'d' cannot come along"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="'d' cannot be part of the release"):
             dirdp.sample(G, model, var_names=["d"])
 
 
@@ -138,7 +138,7 @@ def test_each_reason_is_its_own():
     assert "the data 'shared'" in reasons["lift"]
     assert "the variable 'students'" in reasons["residual"]
     assert "does not depend on a released variable" in reasons["constant"]
-    with pytest.raises(dirdp.errors.ArgumentError, match="'lift' cannot come along"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'lift' cannot be part of the release"):
         dirdp.sample(G, model, var_names=["lift"])
 
 
@@ -163,7 +163,7 @@ def test_a_deterministic_that_fails_does_so_before_anything_is_spent():
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2, delta=1e-5))
     with hair() as model:
         pm.Deterministic("bad", Fails()(model["p"]))
-    with pytest.raises(dirdp.errors.ArgumentError, match="'bad' cannot come along"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'bad' cannot be part of the release"):
         dirdp.sample(G, model, ledger=ledger, var_names=["bad"])
     assert ledger.entries() == ()
 
@@ -223,7 +223,7 @@ def test_no_hidden_array_comes_along_unless_it_is_named(carrier):
 def test_a_list_of_data_does_not_come_along_if_it_is_named(carrier):
     with classes() as model:
         pm.Deterministic("d", carrier(model["p"]))
-    with pytest.raises(dirdp.errors.ArgumentError, match="'d' cannot come along"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'d' cannot be part of the release"):
         dirdp.sample(G, model, var_names=["d"])
 
 

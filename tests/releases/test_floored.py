@@ -235,11 +235,11 @@ def test_numbers_of_rows_are_data_of_a_model_so_no_plan_rests_on_them(tmp_path):
     assert mechanism.r > plan.parts[0].mechanism.r
     edited = replace(plan, parts=(replace(plan.parts[0], mechanism=mechanism),))
     ledger = dirdp.Ledger(TARGET)
-    with pytest.raises(ArgumentError, match="rest on the number of records of each row") as raised:
+    with pytest.raises(ArgumentError, match="takes the number of records of each row as public") as raised:
         dirdp.sample(edited, model, ledger=ledger)
     assert not ledger.entries()
     dirdp.save(edited, tmp_path / "plan.json")
-    with pytest.raises(ArgumentError, match="rest on the number of records of each row"):
+    with pytest.raises(ArgumentError, match="takes the number of records of each row as public"):
         dirdp.load(tmp_path / "plan.json")
     # The way out.
     assert "MechanismOutput(mechanism, output, prior=prior)" in str(raised.value)

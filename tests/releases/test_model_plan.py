@@ -67,7 +67,7 @@ def test_a_plan_is_input_of_a_release():
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0), adjacency="add-remove")
     chosen = dirdp.plan(PURE, model, any_model=True, counts=["y"], simulations=0)
     assert chosen.cells == {"y": 3}
-    assert "no forecast" in str(chosen)
+    assert "none: simulations=0" in str(chosen)
     opened = len(ledger.entries())
     private = dirdp.private_model(chosen, model, ledger=ledger)
     assert len(ledger.entries()) == opened + 1

@@ -260,6 +260,6 @@ def test_a_table_of_too_many_rows_is_refused_before_the_charge():
         p = pm.Dirichlet("p", a=np.ones((rows, 5)))
         pm.Multinomial("x", n=20, p=p, observed=data)
     guarantee, ledger = dirdp.PureDP(epsilon=1.0), dirdp.Ledger(dirdp.PureDP(epsilon=10.0))
-    with pytest.raises(ArgumentError, match=r"No posterior could be drawn"):
+    with pytest.raises(ArgumentError, match=r"No posterior can be drawn|to draw their posterior"):
         dirdp.sample(guarantee, model, mechanism="geometric", ledger=ledger)
     assert ledger.entries() == ()

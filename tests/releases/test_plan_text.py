@@ -249,7 +249,7 @@ def test_a_change_without_a_new_digest(facts, tmp_path):
     path = tmp_path / "plan.json"
     for key, value in (("draws", 2), ("statement", "nothing"), ("library_version", "9"), ("new", 1), ("digest", "00")):
         path.write_text(json.dumps({**facts, key: value}), encoding="utf-8")
-        with pytest.raises(dirdp.errors.ArgumentError, match="changed after it was written: its digest is another"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="changed after it was written: its digest does not match"):
             dirdp.load(path)
     path.write_text(json.dumps({key: value for key, value in facts.items() if key != "digest"}), encoding="utf-8")
     with pytest.raises(dirdp.errors.ArgumentError, match="digest"):
@@ -286,7 +286,7 @@ def test_another_version(edited):
 def test_what_is_no_plan_at_all(text, tmp_path):
     (tmp_path / "plan.json").write_bytes(text)
     with pytest.raises(
-        dirdp.errors.ArgumentError, match=r"no text of pymc_dirdp, such as dirdp\.save writes|of netCDF"
+        dirdp.errors.ArgumentError, match=r"not a text of pymc_dirdp, such as dirdp\.save writes|netCDF"
     ):
         dirdp.load(tmp_path / "plan.json")
 

@@ -471,7 +471,7 @@ def test_what_is_left_is_found_before_the_charge(ledger, monkeypatch):
     """The copy is looked at before the charge; an error of our own costs nothing."""
 
     def found(*_):
-        raise InternalError("A private model still held an array of its data.")
+        raise InternalError("A private model still contained an array of its data.")
 
     monkeypatch.setattr(model_terms, "check_nothing_left", found)
     before = ledger.entries()

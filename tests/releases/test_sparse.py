@@ -127,7 +127,7 @@ def test_people_with_several_records():
         (
             {"cells": {"zip": ["c"]}, "n_cells": None, "categories": {"zip": ["a", "b"]}, "threshold": 20},
             DataError,
-            "not declared",
+            "does not declare",
         ),
         ({"cells": {"zip": ["c"]}, "n_cells": None, "categories": {"zip": [1, "b"]}}, UnsupportedModelError, "kinds"),
     ],
