@@ -158,11 +158,6 @@ class ReleasedTable:
         return () if self.shown is None else labels_of(self.shown)
 
     @property
-    def dims(self) -> tuple[str, ...]:
-        """The names of the axes of the draws after `chain` and `draw`."""
-        return tuple(dim for dim, _ in self.share_labels)
-
-    @property
     def cell_labels(self) -> ListedLabels:
         """Axes of the table of counts, with their labels."""
         return labels_of(self.view["prior"])

@@ -38,6 +38,14 @@ def test_ten_counts_that_change_at_once_have_probabilities_below_all_doubles():
     assert check_curve(less, claim=dirdp.RenyiDP(order=4, epsilon=mechanism.renyi(4))).verdict == "refuted"
 
 
+def test_a_rho_that_is_too_low_by_a_per_cent_is_refuted():
+    """Under geometric noise the divergence over its order falls with the order."""
+    mechanism = dirdp.mechanisms.GeometricMechanism(np.ones(2), 2.0)
+    for part, verdict in ((1.0, "consistent"), (0.99, "refuted")):
+        claim = dirdp.TruncatedCDP(rho=part * mechanism.rho(8.0), omega=8.0)
+        assert check_curve(mechanism, claim=claim).verdict == verdict
+
+
 @pytest.mark.parametrize("thing", ["hair.json", None, 3])
 def test_what_is_no_mechanism_is_refused_with_where_those_of_a_release_are(thing):
     for attack in (check_curve, dirdp.audit):

@@ -42,6 +42,10 @@ def test_what_is_read_shows_what_the_bandit_shows(bandit, tmp_path):
     assert found.released.identical(bandit.released)
     assert str(found.report()) == str(bandit.report())
     np.testing.assert_allclose(found.posterior(10)["decision"]["mean"], bandit.posterior(10)["decision"]["mean"])
+    assert (
+        repr(found)
+        == f"Transcript({len(bandit.arms)} arms, {found.released.sizes['batch']} batches, {found.guarantee})"
+    )
     assert not hasattr(found, "update")
     assert not hasattr(found, "select")
 

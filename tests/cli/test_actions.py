@@ -234,6 +234,28 @@ def test_a_ledger_is_made_once_and_never_by_itself(budget, run):
     assert run("ledger", "survey.toml", "--head", "what")[0] == 2
 
 
+def test_a_release_uses_a_reservation(budget, run):
+    run("ledger", "survey.toml", "--new")
+    facts = declared(Path("survey.toml"))
+    (entry,) = actions._ledger(facts, new=False).reserve(facts.guarantee, what="the spring survey", unit="record")
+    assert run("release", "survey.toml", "survey.csv", "--out", "r.json", "--reservation", "7")[0] == 2
+    code, *_ = run("release", "survey.toml", "survey.csv", "--out", "r.json", "--reservation", str(entry.number))
+    assert code == 0
+    ledger = actions._ledger(facts, new=False)
+    assert [(one.reserved, one.uses) for one in ledger.entries()] == [(True, None), (False, entry.number)]
+    assert ledger.spent["epsilon"] <= 1
+
+
+def test_a_reservation_needs_a_ledger_and_a_plan_is_one(alone, run):
+    code, _, error = run("release", "survey.toml", "survey.csv", "--out", "r.json", "--reservation", "1")
+    assert code == 2
+    assert "[ledger] declares none" in error
+    assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 0
+    code, _, error = run("release", "survey.toml", "survey.csv", "--plan", "r.json", "--out", "again.json")
+    assert code == 2
+    assert "r.json holds no plan" in error
+
+
 def lines_with(change):
     """The page's data with a change."""
     lines = Path("survey.csv").read_text(encoding="utf-8").splitlines()
