@@ -14,6 +14,7 @@ from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.settings import Dirichlet
 from pymc_dirdp.papers.privacy import p1_theorem_1
 from pymc_dirdp.privacy.composition import Composition, Parallel
+from pymc_dirdp.privacy.conversion import converted_deltas
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.privacy.unit import (
@@ -140,6 +141,19 @@ def test_the_bound_for_many_records_is_above_every_way_and_close(a):
         bound = gains(order, (a,) * n, n, r, m)
         assert best[m] <= bound * (1 + 1e-12)
         assert bound < 1.03 * best[m]
+
+
+@pytest.mark.parametrize(("cells", "records"), [((0.45, 0.48, 0.48), 3), ((0.499, 0.499), 8), ((0.1, 0.2), 3)])
+def test_hockey_sticks_on_a_grid_are_the_least_of_the_bounds(cells, records):
+    """They lie above the curve of all ways to spread, or of all together, and below each of the two bounds."""
+    spread = SpreadRecords(cells, len(cells), 0.05, records, "replace-one")
+    found, back = spread.hockey_sticks(0.02, 20)
+    assert np.array_equal(found, back)
+    bounds = [weaker.hockey_sticks(0.02, 20)[0] for weaker in spread._weaker]
+    assert all(np.all(found <= bound) for bound in bounds)
+    assert (len(bounds), np.any(found < converted_deltas(spread._renyi, 0.02, 20))) in ((0, False), (1, True))
+    worst = spread._together if records > 6 else spread
+    assert np.all(found * (1 + 1e-9) >= [worst.delta(0.02 * k) for k in range(20)])
 
 
 def test_the_cell_that_loses_is_the_smallest():
