@@ -1,13 +1,14 @@
 """What releases cost against each kind of limit, by every way of adding up."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
 import pytest
 
 from pymc_dirdp.accounting import budget
-from pymc_dirdp.accounting.budget import Bounded, _order, _rounded_up, balances, cost_of, tracked_rules
+from pymc_dirdp.accounting.budget import Bounded, _order, _rounded_up, balances, cost_of, tightest, tracked_rules
 from pymc_dirdp.accounting.entries import Amount, Totals, as_decimal
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError
@@ -299,3 +300,12 @@ def test_rounding_never_lowers_an_epsilon(epsilon):
 
 def test_a_thousand_near_epsilons_become_few():
     assert len({_rounded_up(1 + i / 10**5) for i in range(1000)}) < 15
+
+
+def test_a_rule_by_which_a_limit_of_0_is_exceeded_is_not_the_tightest():
+    def amounts(*values):
+        return [Amount(name, *map(Decimal, pair)) for name, pair in zip(("epsilon", "delta"), values, strict=True)]
+
+    by_rule = {"exceeded": amounts(("0.5", "1"), ("1e-9", "0")), "full": amounts(("1", "1"), ("0", "0"))}
+    assert tightest(by_rule) == "full"
+    assert tightest(dict(reversed(by_rule.items()))) == "full"

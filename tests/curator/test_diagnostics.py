@@ -311,6 +311,10 @@ def test_posteriors_are_compared_by_records(hair):
         for what in ("elpd", "se", "p"):
             assert getattr(result, what) == pytest.approx(float(sums[what].sel(posterior=name)))
     assert set(az.compare(results).index) == set(POSTERIORS)
+    fewer = diagnosis.copy()
+    fewer["elpd_by_cell"].attrs["n_samples"] = 1000
+    # ArviZ's own limit of the shape: 1 - 1 / log10(draws), and 0.7 at most.
+    assert elpd(fewer)["private"].good_k == pytest.approx(2 / 3)
     with pytest.raises(dirdp.errors.ArgumentError, match="elpd_by_cell"):
         elpd(xr.DataTree())
 

@@ -41,6 +41,8 @@ def test_ratios_of_finite_mechanisms_are_those_of_their_distributions():
     _, q = mechanism.distribution(y)
     found = mechanism.log_likelihood_ratio(outcomes.astype(float), x, y)
     np.testing.assert_allclose(found, np.log(p) - np.log(q), rtol=1e-9)
+    # What neither of them can output says nothing.
+    assert mechanism.log_likelihood_ratio(np.array([[9.0, -4.0]]), x, y) == 0
 
 
 def test_outputs_that_no_mechanism_gives_do_no_harm():

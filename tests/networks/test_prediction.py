@@ -11,6 +11,7 @@ import xarray as xr
 from scipy.special import gammaln, logsumexp
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.networks import prediction
 from pymc_dirdp.networks.drawn import DrawnTable
 from pymc_dirdp.networks.prediction import averages
 from pymc_dirdp.sampling.exact import urn_counts
@@ -240,6 +241,19 @@ def with_rates():
         pm.Categorical("seen", p=p_size[of], observed=sizes)
         pm.Bernoulli("laid", p=eggs[of], observed=HATCHED)
     return model
+
+
+def test_a_rate_that_is_1_up_to_rounding_makes_failure_impossible(monkeypatch):
+    release, averages = dirdp.sample(LOOSE, with_rates(), mechanism="geometric", unit=0), prediction.averages
+
+    def sure(tables):
+        shares, weights = averages(tables)
+        shares["eggs"][..., 0, :] = [1, 0]
+        return shares, weights
+
+    monkeypatch.setattr(prediction, "averages", sure)
+    found = dirdp.predict_log_proba(release, {"size": ["small"] * 2, "eggs_outcome": ["success", "failure"]})
+    assert np.isneginf(found).sum() == np.isneginf(found[:, 0]).sum() == 1
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
