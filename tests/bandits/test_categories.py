@@ -119,7 +119,7 @@ def test_worths_ascend_and_a_batch_outputs_integers_that_add_up_to_its_size():
     assert mechanism.fits((3, -2, 19), 20)
     assert mechanism.fits((12000, -12000, 20), 20)
     for worths in ((0.0,), (0.0, 0.5), (0.25, 1.0), (0.0, 0.75, 0.25, 1.0)):
-        with pytest.raises(dirdp.errors.ArgumentError, match="ascend from 0 to 1"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="ascending order, from 0 to 1"):
             BatchCounts(4.0, worths)
     for wrong in ([3, -2, 19], (3, 17), (3, -2, 19, 0), (3.0, -2, 19), (True, 0, 19), (3, -2, 18), (12001, -12001, 20)):
         assert not mechanism.fits(wrong, 20)

@@ -249,7 +249,7 @@ def test_a_release_uses_a_reservation(budget, run):
 def test_a_reservation_needs_a_ledger_and_a_plan_is_one(alone, run):
     code, _, error = run("release", "survey.toml", "survey.csv", "--out", "r.json", "--reservation", "1")
     assert code == 2
-    assert "[ledger] declares none" in error
+    assert "Declare [ledger]" in error
     assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 0
     code, _, error = run("release", "survey.toml", "survey.csv", "--plan", "r.json", "--out", "again.json")
     assert code == 2
