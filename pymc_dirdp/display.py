@@ -92,7 +92,9 @@ class Tabular(abc.ABC):
         cell = f"style='{_LEFT};padding:0.2em 1em 0.2em 0'"
         names, *cells = self._cells(rows)
         table = _row(f"<th {cell}>{_escaped(name)}</th>" for name in names)
-        table += "".join(_row(f"<td {cell}>{_escaped(text)}</td>" for text in row) for row in cells)
+        # An error stays beside its number where a column is narrow.
+        texts = ([_escaped(text).replace(" ± ", "&nbsp;±&nbsp;") for text in row] for row in cells)
+        table += "".join(_row(f"<td {cell}>{text}</td>" for text in row) for row in texts)
         return f"<h4>{_escaped(title)}</h4>{before}{_scrolled(table)}{after}"
 
     def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
