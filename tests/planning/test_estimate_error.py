@@ -270,3 +270,14 @@ def test_the_records_divide_among_rows_with_no_row_before_another(n_rows):
     error = 6 * math.sqrt((n_rows - 1) / (n_rows**2 * (n_rows + 1)) / len(shares))
     assert abs(shares.mean() - 1 / n_rows) < error < 0.3 / n_rows
     assert shares.max() > 0.6
+
+
+def test_totals_are_looked_at_where_the_release_says_that_they_are():
+    """Within 3.5 deviations of what was said, at no number below 0; and as far as the prior goes where it is less."""
+    rows = module._Rows.simulated(np.ones((3, 4)), 900, public=False)
+    said = np.linspace(0.0, 1500.0, len(rows.counts))
+    totals, weights = rows.totals((said, 20.0))
+    assert totals.shape == weights.shape
+    np.testing.assert_allclose(totals.min(axis=0), np.maximum(said - 70, 0))
+    np.testing.assert_allclose(totals.max(axis=0), said + 70)
+    assert np.all(np.diff(totals, axis=0) > 0)
