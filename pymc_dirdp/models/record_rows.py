@@ -370,7 +370,8 @@ def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArr
     )
     if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)):
         raise wrong
-    flat, known = values.reshape(len(values), -1), support.reshape(len(support), -1)
+    # The size is written out, as there may be no record.
+    flat, known = (one.reshape(len(one), math.prod(one.shape[1:])) for one in (values, support))
     codes = np.full(len(flat), -1, dtype=np.int64)
     for k, one in enumerate(known):
         codes[(flat == one).all(axis=1)] = k

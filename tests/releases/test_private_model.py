@@ -215,6 +215,17 @@ def test_private_numbers_of_trials_are_not_in_the_model(make, match, ledger):
         assert read_model(model, ModelOptions(unit="trial", public=["y"])).outcomes
 
 
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_no_record_at_all_is_released_as_any_number_is(adjacency):
+    """Found by a mutant: an error of NumPy, after the charge, said that there was none."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1, shape=2)
+        pm.Bernoulli("y", logit_p=a[pm.Data("x", np.zeros(0, dtype=int))], observed=np.zeros(0, dtype=int))
+    private = {} if adjacency == "replace-one" else {"n_prior": 10.0}
+    found = dirdp.private_model(APPROX, model, levels={"x": 2}, adjacency=adjacency, **private)
+    assert "y_release" in found.named_vars
+
+
 def test_rows_of_trials_are_no_records():
     """An effect of each row is none of single persons, where a row holds the trials of many."""
     with pm.Model() as model:
