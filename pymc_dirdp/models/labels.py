@@ -140,7 +140,7 @@ def plain_labels(labels: Iterable[Any]) -> list[Any]:
 
     Examples
     --------
-    >>> held_labels([datetime(2020, 1, 31), datetime(2020, 2, 29)])[0]
+    >>> plain_labels([datetime(2020, 1, 31), datetime(2020, 2, 29)])[0]
     np.datetime64('2020-01-31T00:00:00.000000000')
     """
     given = list(labels)
