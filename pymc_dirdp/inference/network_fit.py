@@ -9,7 +9,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
@@ -17,11 +17,12 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.family_posterior import FamilyPosterior
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
+from pymc_dirdp.inference.network_marginals import NetworkMarginals
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
 from pymc_dirdp.inference.shrinkage import Shrinkage, probabilities_of
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = ["MOST_ROUNDS", "fit_jointly", "fit_tables", "fitted", "noise_hides"]
+__all__ = ["MOST_ROUNDS", "fit_jointly", "fit_tables", "fitted", "noise_hides", "shares_given_parents"]
 
 MOST_ROUNDS = 20
 """The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
@@ -145,6 +146,32 @@ def fit_jointly(
     else:
         tables = posterior.tables(mode)
     return {family.name: family.as_given(_rows(tables[family.name])) for family in families}
+
+
+def shares_given_parents(
+    families: Sequence[Family], shares: Mapping[str, Array], wanted: Sequence[Family]
+) -> dict[str, Array]:
+    """The shares of each variable given other parents than those of its own table, as marginals of a network.
+
+    Parameters
+    ----------
+    families : sequence of Family
+        Of the network.
+    shares : mapping of str to array
+        By name of the family, in its shape.
+    wanted : sequence of Family
+        Of variables of the network.
+
+    Examples
+    --------
+    >>> families = [Family("p_a", ("a",), (2,)), Family("p_b", ("a", "b"), (2, 2))]
+    >>> shares = {"p_a": np.array([0.5, 0.5]), "p_b": np.array([[0.9, 0.1], [0.3, 0.7]])}
+    >>> shares_given_parents(families, shares, [Family("p_b", ("b",), (2,))])["p_b"]
+    array([0.6, 0.4])
+    """
+    margins = NetworkMarginals(families, [family.axes for family in wanted])
+    values = margins.values(margins.run([shares[family.name] for family in families]))
+    return {family.name: _rows(table) for family, table in zip(wanted, values, strict=True)}
 
 
 def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:

@@ -178,14 +178,16 @@ def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:
 
 def _of_estimate(estimate: xr.DataTree) -> dict[str, DrawnTable]:
     found: dict[str, DrawnTable] = {}
+    tables = estimate["posterior"].to_dataset() if "posterior" in estimate else xr.Dataset()
+    whole = estimate["network"].to_dataset() if "network" in estimate else tables
     try:
         betas = json.loads(estimate.attrs["beta_tables"])
-        known = all(name in estimate["posterior"] for name in betas)
+        known = set(betas) <= set(tables) == set(whole) != set()
     except (LookupError, TypeError, ValueError):
         known = False
     if not known:
         raise ArgumentError("Expected a release, an analysis, or an estimate of dirdp.fit; this estimate is damaged.")
-    for name, draws in estimate["posterior"].to_dataset().data_vars.items():
+    for name, draws in whole.data_vars.items():
         is_beta = name in betas
         found[str(name)] = _table(labels_of(draws), _shares(draws, is_beta=is_beta), str(name), is_beta=is_beta)
     return found

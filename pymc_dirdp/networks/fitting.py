@@ -9,8 +9,8 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
-from pymc_dirdp.inference.network_fit import MOST_ROUNDS, fit_jointly, fit_tables
+from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records, with_co_parents
+from pymc_dirdp.inference.network_fit import MOST_ROUNDS, fit_jointly, fit_tables, shares_given_parents
 from pymc_dirdp.inference.network_marginals import EliminationError
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.grammar import library_version
@@ -53,7 +53,8 @@ def fit(
         Its group `posterior` holds the shares as one draw, with the names, dims and labels of the release. So it can
         stand in the place of the release in :func:`pymc_dirdp.predict_log_proba`, :func:`pymc_dirdp.log_likelihood` and
         :func:`pymc_dirdp.synthetic`. The attribute `n_records` is the number of records, or what the counts say of it
-        if it is private.
+        if it is private. Where parents of one variable depend on each other beyond the structure, the group `network`
+        holds tables that say how, and predictions, likelihoods and synthetic records follow them.
 
     Raises
     ------
@@ -69,6 +70,10 @@ def fit(
     not hide stays. The likelihood of a noisy count is normal, with the variance of the noise and that of the sample.
     The estimate is the mode, found by Newton's method to a length of the gradient of 0.001. Where the noise of a cell
     is more than a fifth of all records, it is the mean of the shares over the normal distribution around the mode.
+
+    A network takes parents of one variable for independent given their own parents, and records are not so. Where two
+    of them were measured together, the joint fit makes the later one depend on the earlier; the tables of the release's
+    structure are marginals of that.
 
     References
     ----------
@@ -94,8 +99,12 @@ def fit(
         network.refuse_parts()
     families, measurements, n_records = network.families, network.measurements, network.n_records
     with computable(), Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
-        shares, done = _fitted(families, measurements, n_records, consistency, bar)
-    tree = tree_of({"/posterior": _posterior(shares, network.drawn)})
+        fitted, shares, done = _fitted(families, measurements, n_records, consistency, bar)
+    groups = {}
+    if any(own.axes != given.axes for own, given in zip(fitted, families, strict=True)):
+        groups["/network"] = _network(fitted, shares, network.drawn)
+        shares = shares_given_parents(fitted, shares, families)
+    tree = tree_of({"/posterior": _posterior(shares, network.drawn), **groups})
     tree.attrs = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),
@@ -112,15 +121,16 @@ def fit(
 
 def _fitted(
     families: Sequence[Family], measurements: tuple[Measurement, ...], n_records: int | None, consistency: str, bar: Bar
-) -> tuple[dict[str, Array], str]:
-    """The shares, and how they were found."""
+) -> tuple[Sequence[Family], dict[str, Array], str]:
+    """The families that were fitted, their shares, and how they were found."""
+    done = "tables"
     if consistency == "joint":
+        joined = with_co_parents(families, measurements)
         try:
-            return fit_jointly(families, measurements, n_records, bar), "joint"
+            return joined, fit_jointly(joined, measurements, n_records, bar), "joint"
         except EliminationError as error:
-            note = f"tables, because the whole network is too large: {error}"
-            return fit_tables(families, measurements, n_records, bar), note
-    return fit_tables(families, measurements, n_records, bar), "tables"
+            done = f"tables, because the whole network is too large: {error}"
+    return families, fit_tables(families, measurements, n_records, bar), done
 
 
 def _posterior(shares: dict[str, Array], drawn: dict[str, ReleasedTable]) -> xr.Dataset:
@@ -132,4 +142,17 @@ def _posterior(shares: dict[str, Array], drawn: dict[str, ReleasedTable]) -> xr.
         coords = {dim: found for dim, found in labels if found is not None}
         values = np.broadcast_to(values, one.draws.shape[1:])[None, None]
         variables[name] = xr.DataArray(values, coords, [dim for dim, _ in labels])
+    return xr.Dataset(variables)
+
+
+def _network(families: Sequence[Family], shares: dict[str, Array], drawn: dict[str, ReleasedTable]) -> xr.Dataset:
+    """The tables that were fitted, one draw, where some have further parents."""
+    known = {dim: labels for one in drawn.values() for dim, labels in one.share_labels if labels is not None}
+    variables = {}
+    for family in families:
+        is_beta = drawn[family.name].family == "beta"
+        values = shares[family.name][..., 0] if is_beta else shares[family.name]
+        dims = family.parents if is_beta else family.axes
+        coords = {"chain": [0], "draw": [0]} | {dim: known[dim] for dim in dims if dim in known}
+        variables[family.name] = xr.DataArray(values[None, None], coords, ("chain", "draw", *dims))
     return xr.Dataset(variables)

@@ -3,7 +3,14 @@ import pytest
 
 from pymc_dirdp.inference.family_posterior import FamilyPosterior
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.inference.network_fit import MOST_ROUNDS, fit_jointly, fit_tables, fitted, noise_hides
+from pymc_dirdp.inference.network_fit import (
+    MOST_ROUNDS,
+    fit_jointly,
+    fit_tables,
+    fitted,
+    noise_hides,
+    shares_given_parents,
+)
 from pymc_dirdp.inference.network_marginals import EliminationError
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
 from pymc_dirdp.progress import QUIET, Bar
@@ -392,3 +399,13 @@ def test_the_joint_fit_ends_where_the_gradient_is_short(monkeypatch):
     fit_jointly(CHAIN, families_measured(truth(1), 10**5, 25.0, np.random.default_rng(0)), 10**5)
     assert len(lengths) == 2
     assert lengths[-1] <= 1e-3
+
+
+def test_shares_given_other_parents_are_those_of_the_joint_distribution():
+    p = joint(np.random.default_rng(9))
+    wanted = [Family("p_b", ("b",), (4,)), Family("p_c", ("b", "c"), (4, 2)), Family("p_a", ("c", "a"), (2, 3))]
+    found = shares_given_parents(FAMILIES, conditional(p), wanted)
+    bc, ca = p.sum(axis=0), p.sum(axis=1).T
+    np.testing.assert_allclose(found["p_b"], bc.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(found["p_c"], bc / bc.sum(axis=1, keepdims=True), rtol=1e-12)
+    np.testing.assert_allclose(found["p_a"], ca / ca.sum(axis=1, keepdims=True), rtol=1e-12)

@@ -212,6 +212,68 @@ def test_a_damaged_estimate_is_refused():
         dirdp.log_likelihood(hostile, data)
 
 
+TWO = {"a": ["x", "y"], "b": [1, 2], "c": ["no", "yes"]}
+
+
+def alike(n, seed=0):
+    """Two parents of one child, which are equal in nine tenths of the records, and which the child compares."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(2, size=n)
+    b = np.where(rng.random(n) < 0.9, a, 1 - a)
+    c = (rng.random(n) < 0.2 + 0.6 * (a == b)).astype(int)
+    return {name: np.asarray(TWO[name])[code] for name, code in {"a": a, "b": b, "c": c}.items()}
+
+
+@pytest.fixture(scope="module")
+def joined():
+    """The joint fit of a network that takes the two parents for independent."""
+    model = dirdp.bayesian_network(alike(4000), {"a": [], "b": [], "c": ["a", "b"]}, categories=TWO)
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
+        release = dirdp.sample(EPSILON, model, mechanism="marginals", random_seed=1)
+    return dirdp.fit(release, progressbar=False)
+
+
+def test_parents_of_one_variable_depend_on_each_other_where_the_records_do(joined):
+    frame = dirdp.synthetic(joined, 20_000, random_seed=0)
+    # Independent parents would be equal in half of the records, and then .5 of them would be "yes" rather than .74.
+    assert np.mean((frame["a"] == "x") == (frame["b"] == 1)) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(frame["c"] == "yes") == pytest.approx(0.74, abs=0.03)
+    tables = {name: table.squeeze(("chain", "draw")) for name, table in joined["network"].data_vars.items()}
+    assert {name: table.dims for name, table in tables.items()} == {
+        "p_a": ("a",),
+        "p_b": ("a", "b"),
+        "p_c": ("a", "b", "c"),
+    }
+    data = alike(100, seed=3)
+    expected = sum(
+        np.log(table.sel({d: xr.DataArray(data[d], dims="r") for d in table.dims})) for table in tables.values()
+    )
+    np.testing.assert_allclose(dirdp.log_likelihood(joined, data), expected, rtol=1e-9)
+
+
+def test_the_tables_of_the_structure_are_marginals_of_what_was_fitted(joined):
+    one = {name: table.squeeze(("chain", "draw")) for name, table in joined["network"].data_vars.items()}
+    found = joined.posterior["p_b"].squeeze(("chain", "draw"))
+    assert found.dims == ("b",)
+    np.testing.assert_allclose(found, (one["p_a"] * one["p_b"]).sum("a"), rtol=1e-12)
+
+
+def test_what_was_fitted_comes_back_from_a_file_and_is_refused_where_tables_are_missing(joined, tmp_path):
+    joined.to_netcdf(tmp_path / "estimate.nc")
+    again = xr.open_datatree(tmp_path / "estimate.nc").load()
+    data = alike(50, seed=5)
+    np.testing.assert_array_equal(dirdp.log_likelihood(again, data), dirdp.log_likelihood(joined, data))
+    again["network"] = xr.DataTree(again["network"].to_dataset().drop_vars("p_a"))
+    with pytest.raises(dirdp.errors.ArgumentError, match="this estimate is damaged"):
+        dirdp.log_likelihood(again, data)
+
+
+def test_where_all_parents_are_joined_there_is_no_further_table():
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
+        estimate = dirdp.fit(released("marginals"), progressbar=False)
+    assert set(estimate.children) == {"posterior"}
+
+
 @pytest.mark.parametrize("value", [1e300, -1e300, 2.0**400])
 def test_noisy_counts_that_no_computation_can_take_are_a_damaged_release(value, edited):
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
