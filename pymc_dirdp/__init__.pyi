@@ -21,8 +21,8 @@ from pymc_dirdp.models.tables import tables as tables
 from pymc_dirdp.networks.builders import bayesian_network as bayesian_network
 from pymc_dirdp.networks.builders import naive_bayes as naive_bayes
 from pymc_dirdp.networks.choosing import choose_structure as choose_structure
+from pymc_dirdp.networks.classifier import Classifier as Classifier
 from pymc_dirdp.networks.fitting import fit as fit
-from pymc_dirdp.networks.prediction import binned_predictions as binned_predictions
 from pymc_dirdp.networks.prediction import log_likelihood as log_likelihood
 from pymc_dirdp.networks.prediction import predict_log_proba as predict_log_proba
 from pymc_dirdp.networks.synthetic import synthetic as synthetic

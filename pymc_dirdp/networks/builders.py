@@ -20,9 +20,10 @@ from pymc_dirdp.models.graph import Purpose, build_for
 from pymc_dirdp.models.labels import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.releases.choices import Structure
 
-__all__ = ["bayesian_network", "naive_bayes", "refuse_labels", "refuse_names"]
+__all__ = ["Alpha", "Parents", "bayesian_network", "class_name", "naive_bayes", "refuse_labels", "refuse_names"]
 
 Alpha = float | Mapping[str, ArrayLike]
+Parents = Mapping[str, Iterable[str]]
 
 _EXPECTED_STRUCTURE = (
     "Expected structure to map each variable to its parents, or to list (parent, child), or to be a directed graph"
@@ -35,7 +36,7 @@ def naive_bayes(
     *,
     categories: Categories,
     target: str | None = None,
-    structure: Mapping[str, Iterable[str]] | None = None,
+    structure: Parents | None = None,
     alpha: Alpha = 1.0,
     unit: str | None = None,
     contribution: int | None = None,
@@ -95,13 +96,7 @@ def naive_bayes(
     >>> model.named_vars_to_dims["p_eggs"]
     ('fur', 'class', 'eggs')
     """
-    named = target or (y if isinstance(y, str) else getattr(y, "name", None)) or "class"
-    if isinstance(y, str) and named != y:
-        raise ArgumentError(f"y={y!r} names the column of the class, and target={target!r} another. Leave target out.")
-    if named not in categories:
-        raise ArgumentError(
-            f"Expected categories[{named!r}] to hold the classes, or target= to say what they are called."
-        )
+    named = class_name(y, target, categories)
     features = [name for name in categories if name != named]
     if not features:
         raise ArgumentError("Expected categories to declare at least one feature.")
@@ -121,9 +116,21 @@ def naive_bayes(
     return model
 
 
+def class_name(y: ArrayLike | str, target: str | None, categories: Categories) -> str:
+    """The name of the class that `y` holds or names, which `categories` has to declare."""
+    named = target or (y if isinstance(y, str) else getattr(y, "name", None)) or "class"
+    if isinstance(y, str) and named != y:
+        raise ArgumentError(f"y={y!r} names the column of the class, and target={target!r} another. Leave target out.")
+    if named not in categories:
+        raise ArgumentError(
+            f"Expected categories[{named!r}] to hold the classes, or target= to say what they are called."
+        )
+    return named
+
+
 def bayesian_network(
     frame: Frame | str | PathLike[str],
-    structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]],
+    structure: Parents | Iterable[tuple[str, str]],
     *,
     categories: Categories,
     alpha: Alpha = 1.0,

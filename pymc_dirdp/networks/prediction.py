@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
@@ -16,11 +16,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.drawn import DrawnTable, given_release, is_analysis, of_release
 from pymc_dirdp.sampling.bits import Seed
 
-__all__ = ["averages", "binned_predictions", "log_likelihood", "predict_log_proba"]
-
-# Noise is added to the counts of each label of a prediction and each class, so there are about so many labels, and two
-# levels a class at least. With log-odds above the largest all predictions are taken as equally sure.
-_LABELS, _SURE = 14, 4.0
+__all__ = ["Predictor", "averages", "log_likelihood", "predict_log_proba"]
 
 # Success and failure by turns, as texts and as the values of a Bernoulli.
 _OUTCOMES = ["success", "failure", 1, 0]
@@ -144,87 +140,72 @@ def predict_log_proba(
     >>> log_proba.dims, log_proba["spam"].values.tolist()
     (('record', 'spam'), ['no', 'yes'])
     """
-    network = _network(release, draws, random_seed)
-    nodes, labels = network.nodes, network.labels
-    target = _target(nodes) if target is None else target
-    if target not in nodes:
-        raise ArgumentError(f"{target!r} is no variable of the release, which holds {', '.join(map(repr, nodes))}.")
-    # The other tables do not depend on the target. What a record says of the draws through them is left out.
-    relevant = [node for node in nodes.values() if target in node.dims]
-    others = sorted({dim for node in relevant for dim in node.dims} - {target})
-    columns = network.codes(X, others)
-    n = len(next(iter(columns.values()))) if columns else _length(X)
-    entries = {dim: column[:, None] for dim, column in columns.items()} | {target: np.arange(len(labels[target]))}
-    joint = network.log_joint(relevant, entries, (n, len(labels[target])))
-    dims = ("record" if target != "record" else "row", target)
-    values = joint - logsumexp(joint, axis=-1, keepdims=True)
-    return xr.DataArray(values, {target: labels[target]}, dims, name="log_proba")
+    predictor = Predictor(release, target, draws, random_seed)
+    return predictor.labelled(predictor.log_proba(X))
 
 
-def binned_predictions(
-    release: xr.DataTree, X: Frame, *, target: str | None = None
-) -> tuple[NDArray[np.str_], list[str]]:
-    """The class that a release predicts for each record, and how sure it is, as a column with declared labels.
-
-    A classifier whose features depend on each other is too sure of itself, with noise and without, and may then be
-    worse than the class alone. A second release of the class and this one column, of the same records, says how often
-    each prediction is right. It has one feature, so it assumes nothing of features, and it falls back on the class
-    alone where the noise hides what the predictions are worth.
+@final
+class Predictor:
+    """The probabilities of the values of one variable, given a release and what else is known of a record.
 
     Parameters
     ----------
-    release : xarray.DataTree
-        The release of a classifier, or an analysis or estimate of it, as for :func:`predict_log_proba`.
-    X : data frame or mapping of str to one-dimensional array
-        Records with the features. The label of a record depends on this record and the release alone. Of confidential
-        records the labels are as confidential as they are.
-    target : str, optional
-        The variable to predict, as for :func:`predict_log_proba`.
+    release, target, draws, random_seed
+        As in :func:`predict_log_proba`.
 
-    Returns
-    -------
-    column : array of str, shape (n,)
-    labels : list of str
-        All labels that there may be: for each class some levels of its probability, 7 for two classes and 2 for five,
-        which divide the log-odds from 0 to 4 equally.
-
-    Raises
-    ------
-    ReleaseError, ArgumentError, DataError
-        The same errors as those of :func:`predict_log_proba`.
-
-    References
+    Attributes
     ----------
-    Zadrozny and Elkan (2001), Obtaining calibrated probability estimates from decision trees and naive Bayesian
-    classifiers, ICML, for histogram binning.
-
-    Examples
-    --------
-    >>> import pymc_dirdp as dirdp
-    >>> kinds = {"spam": ["no", "yes"], "link": ["no", "yes"]}
-    >>> records = {"spam": ["no", "no", "yes", "no"], "link": ["no", "no", "yes", "yes"]}
-    >>> ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
-    >>> model = dirdp.naive_bayes(records, "spam", categories=kinds)
-    >>> first = dirdp.sample(dirdp.ApproxDP(epsilon=0.7, delta=5e-7), model, ledger=ledger)
-    >>> said, labels = dirdp.binned_predictions(first, records, target="spam")
-    >>> len(labels)
-    14
-    >>> both = {"spam": kinds["spam"], "said": labels}
-    >>> again = dirdp.naive_bayes({"said": said}, records["spam"], categories=both, target="spam")
-    >>> second = dirdp.sample(dirdp.ApproxDP(epsilon=0.25, delta=5e-7), again, ledger=ledger)
+    target : str
+    classes : list
+        The labels of the target, in the order of the release.
     """
-    found = predict_log_proba(release, X, target=target)
-    log_proba, dim = found.values, found.dims[-1]
-    classes = [str(label) for label in found[dim].values]
-    best = log_proba.argmax(axis=1)
-    top = np.take_along_axis(log_proba, best[:, None], axis=1)[:, 0]
-    with np.errstate(divide="ignore"):
-        log_odds = top - np.log(-np.expm1(np.minimum(top, 0.0)))
-    levels = max(2, _LABELS // len(classes))
-    edges = _SURE * np.arange(1, levels) / levels
-    # Classes that are 1 and "1" have labels of their own.
-    labels = [f"{i}: {label}, {level} of {levels}" for i, label in enumerate(classes) for level in range(1, levels + 1)]
-    return np.array(labels)[best * levels + np.digitize(log_odds, edges)], labels
+
+    def __init__(
+        self,
+        release: xr.DataTree,
+        target: str | None = None,
+        draws: int | Literal["released"] | None = None,
+        random_seed: Seed = 0,
+    ) -> None:
+        self._network = _network(release, draws, random_seed)
+        nodes = self._network.nodes
+        self.target = _target(nodes) if target is None else target
+        if self.target not in nodes:
+            raise ArgumentError(
+                f"{self.target!r} is no variable of the release, which holds {', '.join(map(repr, nodes))}."
+            )
+        self.classes = self._network.labels[self.target]
+        # The other tables do not depend on the target. What a record says of the draws through them is left out.
+        self._relevant = [node for node in nodes.values() if self.target in node.dims]
+
+    @property
+    def alone(self) -> Array:
+        """The logarithms of the probabilities of the classes where nothing is known of a record, shape (classes,)."""
+        own = self._network.nodes[self.target]
+        if len(own.dims) > 1:
+            raise ArgumentError(f"{self.target!r} has parents in the release, so it is no class of a classifier.")
+        joint = self._network.log_joint([own], {self.target: np.arange(len(self.classes))}, (len(self.classes),))
+        return np.asarray(log_softmax(joint))
+
+    def log_proba(self, X: Frame) -> Array:
+        """Logarithms of probabilities, shape (records, classes), normalised."""
+        others = sorted({dim for node in self._relevant for dim in node.dims} - {self.target})
+        columns = self._network.codes(X, others)
+        n = len(next(iter(columns.values()))) if columns else _length(X)
+        entries = {dim: column[:, None] for dim, column in columns.items()}
+        entries[self.target] = np.arange(len(self.classes))
+        return np.asarray(
+            log_softmax(self._network.log_joint(self._relevant, entries, (n, len(self.classes))), axis=-1)
+        )
+
+    def evidence(self, X: Frame) -> Array:
+        """What the other variables say for each class: how much they raise the logarithm of its probability."""
+        return self.log_proba(X) - self.alone
+
+    def labelled(self, log_proba: Array) -> xr.DataArray:
+        """Logarithms of probabilities, with the name and the labels of the target."""
+        dims = ("record" if self.target != "record" else "row", self.target)
+        return xr.DataArray(log_proba, {self.target: self.classes}, dims, name="log_proba")
 
 
 def log_likelihood(

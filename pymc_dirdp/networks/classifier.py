@@ -1,0 +1,323 @@
+"""A classifier whose predictions are as sure as a second look at the same records allows.
+
+1. Tables of naive Bayes are released with four fifths of the guarantee.
+2. For each record they say for which class its features speak most, and how strongly. With the last fifth, noisy counts
+   of that and of the class that the record has are released.
+3. The likelihood of the features is raised to a power: with 0 the class alone is left, with 1 naive Bayes. What each
+   power makes of the noisy counts weighs it, and predictions are averaged over the powers.
+"""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy.special import log_softmax, logsumexp, softmax
+
+from pymc_dirdp.accounting.budget import check_ledger_type
+from pymc_dirdp.accounting.entries import as_decimal
+from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.counting.codes import Categories, Frame, encode
+from pymc_dirdp.counting.columns import column_of
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
+from pymc_dirdp.networks.prediction import Predictor
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
+from pymc_dirdp.releases.noisy_marginals import measurements_of
+from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.plan import plan
+from pymc_dirdp.releases.release import sample
+from pymc_dirdp.sampling.bits import Seed
+
+if TYPE_CHECKING:
+    from pymc_dirdp.mechanisms.settings import Marginals
+    from pymc_dirdp.releases.choices import PrivateChoice
+
+__all__ = ["Classifier"]
+
+# The share of the guarantee for the tables. The rest measures few numbers, which takes far less.
+_TABLES = 0.8
+# Powers of the likelihood. Features that repeat each other need small ones; above 1 they tell more than was assumed,
+# as where the fit shrinks them. That features say nothing, the power 0, is as probable a priori as all others together.
+_POWERS = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.85, 1.0, 1.25])
+_PRIOR = np.where(_POWERS == 0, 0.5, 0.5 / (len(_POWERS) - 1))
+# Levels of the evidence, in nats: about so many labels, and four levels a class at least, on a logarithmic scale.
+_LABELS, _LEAST_LEVELS, _WEAK, _STRONG = 14, 4, 0.5, 8.0
+# Counts are integers, so a residual is never known more precisely than this.
+_WHOLE = 0.25
+
+
+@final
+class Classifier:
+    """Naive Bayes that knows how far to trust itself: its tables, and a calibration of its predictions.
+
+    Naive Bayes counts features that repeat each other as independent evidence, with privacy and without. Its
+    predictions are then too sure, and often worse than the frequencies of the classes. Here a second release of the
+    same records says what the predictions are worth. Where features say nothing, or the noise hides what they say, the
+    frequencies of the classes remain.
+
+    Parameters
+    ----------
+    tables : xarray.DataTree
+        The release of the tables of a classifier.
+    calibration : xarray.DataTree
+        That of its calibration. :meth:`sample` makes both, and :func:`pymc_dirdp.save` and :func:`pymc_dirdp.load` keep
+        them in files of their own.
+
+    Attributes
+    ----------
+    tables, calibration : xarray.DataTree
+    target : str
+        The name of the class.
+    powers : xarray.DataArray, dims (power,)
+        The probability of each power to which the likelihood of the features is raised, given both releases: 1 is naive
+        Bayes, and 0 the class alone.
+
+    Raises
+    ------
+    ArgumentError
+        If the second release is not the calibration of the first.
+    ReleaseError
+        If one of them is no release, or is damaged.
+
+    Notes
+    -----
+    For a record with features `x` let `p(c | x)` be the prediction of the tables and `p(c)` that without features. The
+    evidence for a class `c` is `log p(c | x) - log p(c)`, and a prediction with the power `t` is proportional to
+    `p(c) exp(t * evidence)`. The calibration holds noisy counts of records by their class, by the class that they have
+    the most evidence for, and by levels of how much more that is than for the second. Given their number, counts in
+    one level have a multinomial distribution with the probabilities of the prediction in the middle of the level. Its
+    normal approximation, with the variance of the noise, is the likelihood of a power. A priori the class alone is as
+    probable as all other powers together.
+
+    References
+    ----------
+    Platt (1999), Probabilistic outputs for support vector machines. Guo, Pleiss, Sun and Weinberger (2017), On
+    calibration of modern neural networks, https://doi.org/10.48550/arXiv.1706.04599, for one number that scales the
+    evidence. P1 section 5.1 for naive Bayes.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> kinds = {"spam": ["no", "yes"], "link": ["no", "yes"]}
+    >>> records = {"spam": ["no", "no", "yes", "no"] * 100, "link": ["no", "no", "yes", "yes"] * 100}
+    >>> guarantee = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    >>> classifier = dirdp.Classifier.sample(guarantee, records, "spam", categories=kinds)
+    >>> classifier.predict_log_proba({"link": ["yes", "no"]}).dims
+    ('record', 'spam')
+    >>> again = dirdp.Classifier(classifier.tables, classifier.calibration)
+    """
+
+    def __init__(self, tables: xr.DataTree, calibration: xr.DataTree) -> None:
+        self.tables, self.calibration = tables, calibration
+        self._predictor = Predictor(tables)
+        self.target = self._predictor.target
+        _, measured, _ = measurements_of(calibration)
+        levels = _levels(len(self._classes))
+        cells = len(self._classes) ** 2 * levels
+        if [(one.axes, one.noisy.size) for one in measured] != [((_cell_name(tables),), cells)]:
+            raise ArgumentError(
+                "The second release is not the calibration of the first. Classifier.sample makes both of the same "
+                "records; pass classifier.tables and classifier.calibration, or what was saved of them."
+            )
+        counts = measured[0].noisy.reshape(len(self._classes), -1)
+        weights = _weights(counts, measured[0].variance, self._predictor.alone, levels)
+        self.powers = xr.DataArray(weights, {"power": _POWERS}, ["power"], name="probability")
+
+    @classmethod
+    def sample(
+        cls,
+        guarantee: Guarantee,
+        X: Frame,
+        y: ArrayLike | str,
+        *,
+        categories: Categories,
+        target: str | None = None,
+        structure: Parents | None = None,
+        alpha: Alpha = 1.0,
+        unit: str | None = None,
+        contribution: int | None = None,
+        adjacency: str = "replace-one",
+        n_records: int | None = None,
+        mechanism: "str | Marginals" = "marginals",
+        after: "PrivateChoice | list[PrivateChoice] | None" = None,
+        ledger: Ledger | None = None,
+        random_seed: Seed = None,
+        progressbar: bool = True,
+    ) -> "Classifier":
+        """Release the tables and their calibration, which keep one guarantee together.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Of both releases, and of what was chosen before.
+        X : data frame or mapping of str to one-dimensional array
+            The features.
+        y, categories, target, structure, alpha, unit, contribution
+            As in :func:`pymc_dirdp.naive_bayes`.
+        adjacency, n_records, after
+            As in :func:`pymc_dirdp.sample`.
+        mechanism : str or Marginals, default "marginals"
+            That of the tables. The calibration is by geometric noise.
+        ledger : Ledger, optional
+            The guarantee is reserved in it before a record is used, and both releases are recorded.
+        random_seed : int, SeedSequence, Generator or None, default None
+            As in :func:`pymc_dirdp.sample`: a seed makes both releases reproducible, hence **not private**.
+        progressbar : bool, default True
+
+        Returns
+        -------
+        classifier : Classifier
+
+        Raises
+        ------
+        BudgetError, LedgerError
+            If the guarantee does not fit into the ledger. Nothing was released then.
+        ArgumentError, DataError, UnattainableError
+            The same errors as those of :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.sample`.
+        """
+        guarantee = Guarantee.checked(guarantee=guarantee)
+        check_ledger_type(ledger)
+        first, second = _divided(guarantee)
+        named = class_name(y, target, categories)
+        if len(categories[named]) < 2:
+            raise ArgumentError(f"Expected categories[{named!r}] to hold two classes or more: one needs no classifier.")
+        model = naive_bayes(
+            X,
+            y,
+            categories=categories,
+            target=named,
+            structure=structure,
+            alpha=alpha,
+            unit=unit,
+            contribution=contribution,
+        )
+        planned = plan(
+            first,
+            model,
+            mechanism=mechanism,
+            adjacency=adjacency,
+            n_records=n_records,
+            after=after,
+            progressbar=progressbar,
+        )
+        ledger = Ledger(guarantee, adjacency=adjacency) if ledger is None else ledger
+        (reserved,) = ledger.reserve(
+            guarantee, what=f"a classifier of {named}", adjacency=planned.adjacency, unit=planned.unit_label
+        )
+        using = ledger.using(reserved.number)
+        tables = sample(planned, model, ledger=using, random_seed=random_seed, progressbar=progressbar)
+        predictor = Predictor(tables)
+        cell, classes = _cell_name(tables), predictor.classes
+        levels = _levels(len(classes))
+        labels = [
+            f"{i}, most for {j}, {level + 1} of {levels}" for i, j, level in np.ndindex(*[len(classes)] * 2, levels)
+        ]
+        right = encode({named: column_of(X, y) if isinstance(y, str) else y}, [named], {named: classes})[named]
+        place = right * len(classes) * levels + _said(predictor.evidence(X), levels)
+        columns = {cell: np.array(labels)[place]} | ({} if unit is None else {unit: column_of(X, unit)})
+        again = bayesian_network(columns, {cell: []}, categories={cell: labels}, unit=unit, contribution=contribution)
+        calibration = sample(
+            second,
+            again,
+            mechanism="geometric",
+            ledger=ledger,
+            random_seed=random_seed,
+            progressbar=progressbar,
+            adjacency=adjacency,
+            n_records=n_records,
+        )
+        return cls(tables, calibration)
+
+    @property
+    def _classes(self) -> list[object]:
+        return self._predictor.classes
+
+    def predict_log_proba(self, X: Frame) -> xr.DataArray:
+        """Logarithms of class probabilities, averaged over the powers.
+
+        Parameters
+        ----------
+        X : data frame or mapping of str to one-dimensional array
+            The records, with all features.
+
+        Returns
+        -------
+        log_proba : xarray.DataArray, dims (record, target)
+            In nats, normalised, as those of :func:`pymc_dirdp.predict_log_proba`.
+
+        Raises
+        ------
+        DataError
+            If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
+        """
+        evidence = self._predictor.evidence(X)
+        each = log_softmax(self._predictor.alone + _POWERS[:, None, None] * evidence, axis=-1)
+        with np.errstate(divide="ignore"):
+            averaged = logsumexp(each + np.log(self.powers.values)[:, None, None], axis=0)
+        return self._predictor.labelled(averaged)
+
+    def __repr__(self) -> str:
+        mean = float(self.powers.values @ _POWERS)
+        return f"Classifier({self.target!r}, {len(self._classes)} classes, likelihood to the power {mean:.2g})"
+
+
+def _divided(guarantee: Guarantee) -> tuple[Guarantee, Guarantee]:
+    """Guarantees of the tables and the calibration, which add up to no more than this one."""
+    parts: list[Any] = [guarantee.with_budget(budget) for budget in _split(guarantee.budget, _TABLES)]
+    if isinstance(guarantee, ApproxDP):
+        parts = [replace(part, delta=delta) for part, delta in zip(parts, _split(guarantee.delta, 0.5), strict=True)]
+    return parts[0], parts[1]
+
+
+def _split(whole: float, share: float) -> tuple[float, float]:
+    """A share of a number, and the largest rest with which it is no more, as doubles and as a ledger writes them."""
+    first = share * whole
+    second = whole - first
+    for exact in (Fraction, lambda value: Fraction(as_decimal(value))):
+        while exact(first) + exact(second) > exact(whole):
+            second = math.nextafter(second, 0.0)
+    return first, second
+
+
+def _cell_name(tables: xr.DataTree) -> str:
+    """The variable of the calibration, which names the release that it is of."""
+    release = opened(tables).release
+    if release is None:
+        raise ArgumentError("Expected the release of a classifier's tables, got a plan.")
+    return f"calibration_of_{release.identity[:12]}"
+
+
+def _levels(classes: int) -> int:
+    return max(_LEAST_LEVELS, _LABELS // classes)
+
+
+def _edges(levels: int) -> Array:
+    return np.geomspace(_WEAK, _STRONG, levels - 1)
+
+
+def _said(evidence: Array, levels: int) -> Integers:
+    """For each record the class with the most evidence, and the level of how much more it has than the second."""
+    most = evidence.argmax(axis=1)
+    second, first = np.partition(evidence, -2, axis=1)[:, -2:].T
+    return np.asarray(most * levels + np.digitize(first - second, _edges(levels)))
+
+
+def _weights(counts: Array, variance: float, alone: Array, levels: int) -> Array:
+    """The probability of each power given noisy counts by class and by what was said, of shape (classes, said)."""
+    edges = _edges(levels)
+    # The middle of each level; the last one has no upper end.
+    middles = np.array([edges[0] / 2, *np.sqrt(edges[1:] * edges[:-1]), 1.5 * edges[-1]])
+    classes = len(counts)
+    evidence = np.kron(np.eye(classes), middles[:, None])
+    p = np.exp(log_softmax(alone + _POWERS[:, None, None] * evidence, axis=-1)).swapaxes(1, 2)
+    expected = p * np.maximum(counts.sum(axis=0), 0.0)
+    # A count less its share of the noisy sum over classes, in which its own noise is one of several.
+    spread = variance * ((1 - p) ** 2 + (classes - 1) * p**2) + expected * (1 - p) + _WHOLE
+    # These residuals add up to 0 over the classes, so one of them tells nothing more.
+    fits = -0.5 * (1 - 1 / classes) * np.sum((counts - expected) ** 2 / spread + np.log(spread), axis=(1, 2))
+    return np.asarray(softmax(fits + np.log(_PRIOR)))

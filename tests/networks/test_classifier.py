@@ -1,0 +1,230 @@
+"""Naive Bayes with a calibration of its own."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import multinomial
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.networks import classifier as module
+from pymc_dirdp.networks.classifier import _POWERS, _PRIOR, _divided, _levels, _said, _weights
+from tests.networks.test_prediction import made
+
+GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+YES_NO = ["no", "yes"]
+
+pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+
+
+def repeated(n, rng):
+    """A class, and twelve features that are all the same noisy measurement of one trait."""
+    trait = rng.normal(size=n)
+    features = {f"q{i}": (rng.random(n) < 1 / (1 + np.exp(-3 * trait))).astype(int) for i in range(12)}
+    return features | {"y": (rng.random(n) < 1 / (1 + np.exp(1 - trait))).astype(int)}
+
+
+def independent(n, rng):
+    """A class of three, and four features that are independent given the class."""
+    y = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    features = {f"q{i}": (rng.random(n) < np.array([0.2, 0.5, 0.9])[(y + i) % 3]).astype(int) for i in range(4)}
+    return features | {"y": y}
+
+
+def noise(n, rng):
+    """A class of two, and eight features that say nothing of it."""
+    return {f"q{i}": rng.integers(4, size=n) for i in range(8)} | {"y": (rng.random(n) < 0.2).astype(int)}
+
+
+def kinds(records):
+    return {name: sorted(set(values.tolist())) for name, values in records.items()}
+
+
+def loss(log_proba, records):
+    return -np.mean(log_proba.values[np.arange(len(records["y"])), records["y"]])
+
+
+def losses(make, n=4000, guarantee=GUARANTEE):
+    """Of a classifier, of naive Bayes with the whole guarantee, and of the class alone without any privacy."""
+    rng = np.random.default_rng(8)
+    train, test = make(n, rng), make(4000, rng)
+    found = dirdp.Classifier.sample(guarantee, train, "y", categories=kinds(train), random_seed=1)
+    model = dirdp.naive_bayes(train, "y", categories=kinds(train))
+    bayes = dirdp.sample(guarantee, model, mechanism="marginals", random_seed=1)
+    shares = np.bincount(test["y"]) / 4000
+    return (
+        loss(found.predict_log_proba(test), test),
+        loss(dirdp.predict_log_proba(bayes, test, target="y"), test),
+        -np.sum(shares * np.log(shares)),
+    )
+
+
+def test_features_that_repeat_each_other_are_trusted_less():
+    classifier, bayes, alone = losses(repeated)
+    assert bayes > alone + 0.3
+    assert classifier < alone - 0.04
+
+
+def test_independent_features_are_trusted():
+    classifier, bayes, alone = losses(independent)
+    assert bayes < alone - 0.3
+    assert classifier < bayes + 0.01
+
+
+def test_features_that_say_nothing_do_no_harm():
+    classifier, _, alone = losses(noise)
+    assert classifier < alone + 0.005
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (dirdp.PureDP, {}),
+        (dirdp.ZeroCDP, {}),
+        (dirdp.RenyiDP, {"order": 5}),
+        (dirdp.TruncatedCDP, {"omega": 10}),
+        (dirdp.ApproxDP, {"delta": 1.1e-7}),
+    ],
+)
+def test_the_two_guarantees_add_up_to_the_whole_and_no_more(kind, fields):
+    name = "rho" if kind in (dirdp.ZeroCDP, dirdp.TruncatedCDP) else "epsilon"
+    for budget in (*np.random.default_rng(2).exponential(size=200), 1.0, 0.1, 5e-300, 1e300):
+        whole = kind(**fields, **{name: float(budget)})
+        first, second = _divided(whole)
+        for exact in (Fraction, lambda value: Fraction(repr(value))):
+            assert exact(whole.budget) * (1 - Fraction(1, 10**14)) <= exact(first.budget) + exact(second.budget)
+            assert exact(first.budget) + exact(second.budget) <= exact(whole.budget)
+        assert first.fixed.keys() == whole.fixed.keys()
+        if kind is dirdp.ApproxDP:
+            assert Fraction(first.delta) + Fraction(second.delta) <= Fraction(whole.delta)
+            assert Fraction(repr(first.delta)) + Fraction(repr(second.delta)) <= Fraction(repr(whole.delta))
+        assert first.budget == pytest.approx(0.8 * whole.budget)
+
+
+def test_a_ledger_reserves_the_guarantee_before_a_record_is_used_and_holds_both_releases():
+    records = independent(300, np.random.default_rng(1))
+    ledger = dirdp.Ledger(GUARANTEE)
+    dirdp.Classifier.sample(GUARANTEE, records, "y", categories=kinds(records), ledger=ledger, random_seed=1)
+    assert next(iter(ledger.entries())).what == "a classifier of y"
+    assert len(ledger.entries()) == 3
+    small = dirdp.Ledger(dirdp.ApproxDP(epsilon=0.9, delta=1e-6))
+    with pytest.raises(dirdp.errors.BudgetError):
+        dirdp.Classifier.sample(GUARANTEE, records, "y", categories=kinds(records), ledger=small)
+    assert small.entries() == ()
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        dirdp.PureDP(epsilon=2.0),
+        dirdp.ZeroCDP(rho=0.3),
+        dirdp.RenyiDP(order=5, epsilon=0.5),
+        dirdp.TruncatedCDP(rho=0.3, omega=20),
+    ],
+)
+def test_every_kind_of_guarantee_is_kept(guarantee):
+    records = independent(400, np.random.default_rng(1))
+    ledger = dirdp.Ledger(guarantee)
+    found = dirdp.Classifier.sample(guarantee, records, "y", categories=kinds(records), ledger=ledger, random_seed=1)
+    assert dirdp.verify(found.tables)
+    assert dirdp.verify(found.calibration)
+    np.testing.assert_allclose(np.exp(found.predict_log_proba(records)).sum("y"), 1, rtol=1e-12)
+
+
+def test_people_with_several_records_and_a_private_number_of_records():
+    records = independent(600, np.random.default_rng(1)) | {"who": np.arange(600) // 2}
+    categories = {name: labels for name, labels in kinds(records).items() if name != "who"}
+    found = dirdp.Classifier.sample(
+        dirdp.ApproxDP(epsilon=3.0, delta=1e-6),
+        records,
+        "y",
+        categories=categories,
+        unit="who",
+        contribution=2,
+        adjacency="add-remove",
+        n_records=600,
+        random_seed=1,
+    )
+    assert "who" in dirdp.statement(found.calibration)
+    assert found.predict_log_proba(records).shape == (600, 3)
+
+
+def test_what_was_saved_predicts_the_same_and_other_releases_are_refused(tmp_path):
+    records = independent(500, np.random.default_rng(3))
+    one, other = (
+        dirdp.Classifier.sample(GUARANTEE, records, "y", categories=kinds(records), random_seed=seed) for seed in (1, 2)
+    )
+    paths = [tmp_path / "tables.json", tmp_path / "calibration.json"]
+    for release, path in zip((one.tables, one.calibration), paths, strict=True):
+        dirdp.save(release, path)
+    again = dirdp.Classifier(*map(dirdp.load, paths))
+    np.testing.assert_array_equal(again.predict_log_proba(records), one.predict_log_proba(records))
+    for wrong in ((one.tables, other.calibration), (one.tables, one.tables)):
+        with pytest.raises(dirdp.errors.ArgumentError, match="not the calibration of the first"):
+            dirdp.Classifier(*wrong)
+
+
+def test_one_class_and_what_is_no_release_are_refused():
+    records = independent(50, np.random.default_rng(3))
+    with pytest.raises(dirdp.errors.ArgumentError, match="two classes or more"):
+        dirdp.Classifier.sample(GUARANTEE, records, np.zeros(50, int), categories=kinds(records) | {"class": [0]})
+    release = made({"y": [], "q": ["y"]}, categories={"y": [0, 1], "q": [0, 1]})
+    with pytest.raises(dirdp.errors.DirdpError):
+        dirdp.Classifier(release, release)
+
+
+def test_predictions_are_the_average_over_powers():
+    records = independent(300, np.random.default_rng(4))
+    found = dirdp.Classifier.sample(GUARANTEE, records, "y", categories=kinds(records), random_seed=1)
+    p = np.exp(dirdp.predict_log_proba(found.tables, records, target="y").values)
+    alone = dirdp.fit(found.tables, progressbar=False).posterior["p_y"].values.ravel()
+    average = 0.0
+    for power, weight in zip(found.powers["power"].values, found.powers.values, strict=True):
+        q = alone * (p / alone) ** power
+        average = average + weight * q / q.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.exp(found.predict_log_proba(records)), average, rtol=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_the_power_that_made_the_counts_is_found(classes):
+    """Against the exact multinomial likelihood where there is hardly any noise."""
+    rng = np.random.default_rng(classes)
+    levels = _levels(classes)
+    alone = np.log(rng.dirichlet(np.full(classes, 5.0)))
+    edges = np.geomspace(0.5, 8.0, levels - 1)
+    middles = [0.25, *np.sqrt(edges[1:] * edges[:-1]), 12.0]
+    evidence = np.zeros((classes * levels, classes))
+    for place in range(classes * levels):
+        evidence[place, place // levels] = middles[place % levels]
+    for true in (0.0, 0.2, 0.45, 1.0):
+        p = np.exp(alone + true * evidence)
+        counts = np.array([rng.multinomial(3000, row / row.sum()) for row in p])
+        exact = []
+        for power in _POWERS:
+            q = np.exp(alone + power * evidence)
+            exact.append(multinomial.logpmf(counts, 3000, q / q.sum(axis=1, keepdims=True)).sum())
+        weights = _weights(counts.T.astype(float), 1e-6, alone, levels)
+        assert _POWERS[np.argmax(weights)] == _POWERS[np.argmax(exact)] == true
+        assert weights.max() > 0.99
+
+
+def test_noise_that_hides_all_counts_leaves_the_class_alone_at_least_as_probable_as_before():
+    rng = np.random.default_rng(0)
+    for classes in (2, 3, 5):
+        levels = _levels(classes)
+        counts = rng.normal(50, 1e7, (100, classes, classes * levels))
+        weights = np.array([_weights(one, 1e14, np.log(np.full(classes, 1 / classes)), levels) for one in counts])
+        assert weights[:, 0].mean() > _PRIOR[0]
+        assert weights[:, -1].mean() < 0.2
+
+
+def test_what_is_said_is_the_class_with_the_most_evidence_and_its_level():
+    evidence = np.array([[0.1, 0.0, -3.0], [-1.0, -0.4, 8.0], [-20.0, 0.0, -1.0], [-20.0, 0.0, -0.49]])
+    assert _said(evidence, 4).tolist() == [0, 8 + 3, 4 + 1, 4]
+    assert module._LABELS // 2 == _levels(2) == 7
+
+
+def test_noise_does_not_make_a_classifier_worse_than_the_class_alone():
+    """With next to no budget half of the records would be predicted wrongly by naive Bayes."""
+    classifier, _, alone = losses(repeated, n=400, guarantee=dirdp.ApproxDP(epsilon=0.05, delta=1e-6))
+    assert classifier < alone + 0.06
