@@ -169,8 +169,8 @@ def shares_given_parents(
     >>> shares_given_parents(families, shares, [Family("p_b", ("b",), (2,))])["p_b"]
     array([0.6, 0.4])
     """
-    margins = NetworkMarginals(families, [family.axes for family in wanted])
-    values = margins.values(margins.run([shares[family.name] for family in families]))
+    marginals = NetworkMarginals(families, [family.axes for family in wanted])
+    values = marginals.values(marginals.run([shares[family.name] for family in families]))
     return {family.name: _rows(table) for family, table in zip(wanted, values, strict=True)}
 
 

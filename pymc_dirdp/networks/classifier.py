@@ -7,10 +7,7 @@
    power makes of the noisy counts weighs it, and predictions are averaged over the powers.
 """
 
-import math
-from dataclasses import replace
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import xarray as xr
@@ -18,7 +15,6 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp, softmax
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.accounting.entries import as_decimal
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.codes import Categories, Frame, encode
@@ -26,7 +22,7 @@ from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
 from pymc_dirdp.networks.prediction import Predictor
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.noisy_marginals import measurements_of
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.plan import plan
@@ -182,7 +178,7 @@ class Classifier:
         """
         guarantee = Guarantee.checked(guarantee=guarantee)
         check_ledger_type(ledger)
-        first, second = _divided(guarantee)
+        first, second = guarantee.divided(_TABLES)
         named = class_name(y, target, categories)
         if len(categories[named]) < 2:
             raise ArgumentError(f"Expected categories[{named!r}] to hold two classes or more: one needs no classifier.")
@@ -264,24 +260,6 @@ class Classifier:
     def __repr__(self) -> str:
         mean = float(self.powers.values @ _POWERS)
         return f"Classifier({self.target!r}, {len(self._classes)} classes, likelihood to the power {mean:.2g})"
-
-
-def _divided(guarantee: Guarantee) -> tuple[Guarantee, Guarantee]:
-    """Guarantees of the tables and the calibration, which add up to no more than this one."""
-    parts: list[Any] = [guarantee.with_budget(budget) for budget in _split(guarantee.budget, _TABLES)]
-    if isinstance(guarantee, ApproxDP):
-        parts = [replace(part, delta=delta) for part, delta in zip(parts, _split(guarantee.delta, 0.5), strict=True)]
-    return parts[0], parts[1]
-
-
-def _split(whole: float, share: float) -> tuple[float, float]:
-    """A share of a number, and the largest rest with which it is no more, as doubles and as a ledger writes them."""
-    first = share * whole
-    second = whole - first
-    for exact in (Fraction, lambda value: Fraction(as_decimal(value))):
-        while exact(first) + exact(second) > exact(whole):
-            second = math.nextafter(second, 0.0)
-    return first, second
 
 
 def _cell_name(tables: xr.DataTree) -> str:

@@ -4,6 +4,7 @@ import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, final, override
 
@@ -95,6 +96,21 @@ class Guarantee(abc.ABC):
         changes: dict[str, Any] = {self.budget_name: budget}
         return replace(self, **changes)
 
+    def divided(self, share: float) -> tuple[Self, Self]:
+        """Two guarantees for releases that keep this one together: a share of the budget, and the rest.
+
+        Budgets add up under basic composition. Their sum is not above this one, as doubles and as they are written,
+        which is how a ledger adds them.
+
+        Examples
+        --------
+        >>> first, second = PureDP(epsilon=0.1).divided(0.8)
+        >>> first.epsilon + second.epsilon <= 0.1
+        True
+        """
+        first, second = _split(self.budget, share)
+        return self.with_budget(first), self.with_budget(second)
+
     @property
     def measure(self) -> str:
         """What the budget bounds, in words."""
@@ -152,6 +168,16 @@ class Guarantee(abc.ABC):
             that of a Gaussian loss which just keeps this guarantee.
         """
         return None
+
+
+def _split(whole: float, share: float) -> tuple[float, float]:
+    """A share of a number, and about the largest rest with which the sum is no more than the number."""
+    first = share * whole
+    second = whole - first
+    for exact in (Fraction, lambda value: Fraction(repr(value))):
+        while exact(first) + exact(second) > exact(whole):
+            second = math.nextafter(second, 0.0)
+    return first, second
 
 
 # The five kinds of guarantees. Each class holds whatever depends on its kind.
@@ -300,6 +326,13 @@ class ApproxDP(Guarantee):
 
     def __str__(self) -> str:
         return f"({up(self.epsilon):g}, {up(self.delta):g})-differential privacy"
+
+    @override
+    def divided(self, share: float) -> tuple[Self, Self]:
+        """Two guarantees with a share of epsilon and of delta, and with the rest of both."""
+        first, second = super().divided(share)
+        of_first, of_second = _split(self.delta, share)
+        return replace(first, delta=of_first), replace(second, delta=of_second)
 
     @override
     def loss[Loss](self, of: Losses[Loss]) -> Loss:

@@ -3,7 +3,9 @@
 import math
 import subprocess
 import sys
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, papers
@@ -102,3 +104,28 @@ def test_the_text_of_a_guarantee_follows_from_the_guarantee(value):
     assert omega <= 1 + value
     assert epsilon == pytest.approx(value, rel=1.1e-5)
     assert str(PureDP(epsilon=0.1)) == "0.1-differential privacy"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (PureDP, {}),
+        (ZeroCDP, {}),
+        (RenyiDP, {"order": 5}),
+        (TruncatedCDP, {"omega": 10}),
+        (ApproxDP, {"delta": 1.1e-7}),
+    ],
+)
+def test_the_two_guarantees_add_up_to_the_whole_and_no_more(kind, fields):
+    name = "rho" if kind in (ZeroCDP, TruncatedCDP) else "epsilon"
+    for budget in (*np.random.default_rng(2).exponential(size=200), 1.0, 0.1, 5e-300, 1e300):
+        whole = kind(**fields, **{name: float(budget)})
+        first, second = whole.divided(0.8)
+        for exact in (Fraction, lambda value: Fraction(repr(value))):
+            assert exact(whole.budget) * (1 - Fraction(1, 10**14)) <= exact(first.budget) + exact(second.budget)
+            assert exact(first.budget) + exact(second.budget) <= exact(whole.budget)
+        assert first.fixed.keys() == whole.fixed.keys()
+        if kind is ApproxDP:
+            assert Fraction(first.delta) + Fraction(second.delta) <= Fraction(whole.delta)
+            assert Fraction(repr(first.delta)) + Fraction(repr(second.delta)) <= Fraction(repr(whole.delta))
+        assert first.budget == pytest.approx(0.8 * whole.budget)
