@@ -117,19 +117,22 @@ def number_of_records(measurements: Sequence[Measurement]) -> float:
     return max(1.0, float(np.dot(precisions, totals) / np.sum(precisions)))
 
 
-def with_co_parents(families: Sequence[Family], measurements: Sequence[Measurement]) -> list[Family]:
+def with_co_parents(families: Sequence[Family], measurements: Sequence[Measurement], n_records: float) -> list[Family]:
     """Families of the same variables, in which parents of one variable may depend on each other, too.
 
     In a network, parents of one variable that no arc joins are independent given their own parents. The records'
     parents are not, and a marginal that holds both says so. So from the last variable to the first, of any two of its
     parents that were measured together the later one is given the earlier as a parent. The network then holds what was
-    measured, and what it says of a variable given its own parents follows as a marginal.
+    measured, and what it says of a variable given its own parents follows as a marginal. Where the noise of a count of
+    both has a standard deviation above the average count, it hides how they depend on each other, and they stay as they
+    are.
 
     Parameters
     ----------
     families : sequence of Family
         Of a network: each variable has one family, and parents have theirs.
     measurements : sequence of Measurement
+    n_records : float
 
     Returns
     -------
@@ -145,7 +148,7 @@ def with_co_parents(families: Sequence[Family], measurements: Sequence[Measureme
     --------
     >>> families = [Family("p_a", ("a",), (2,)), Family("p_b", ("b",), (2,)), Family("p_c", ("a", "b", "c"), (2, 2, 2))]
     >>> measured = [Measurement(("a", "b", "c"), np.ones((2, 2, 2)), 1.0)]
-    >>> [family.axes for family in with_co_parents(families, measured)]
+    >>> [family.axes for family in with_co_parents(families, measured, n_records=8)]
     [('a',), ('a', 'b'), ('a', 'b', 'c')]
     """
     sizes = {axis: size for family in families for axis, size in zip(family.axes, family.shape, strict=True)}
@@ -158,7 +161,9 @@ def with_co_parents(families: Sequence[Family], measurements: Sequence[Measureme
                 cells = math.prod(sizes[axis] for axis in (earlier, later, *parents[later]))
                 if earlier in parents[later] or cells > _MOST_CELLS or 1 in (sizes[earlier], sizes[later]):
                     continue
-                if any({earlier, later} <= set(one.axes) for one in measurements):
+                noise = [one.onto((earlier, later)) for one in measurements if {earlier, later} <= set(one.axes)]
+                average = n_records / (sizes[earlier] * sizes[later])
+                if any(one is not None and one.variance <= average**2 for one in noise):
                     parents[later].append(earlier)
     every = {family.name: (*parents[family.variable], family.variable) for family in families}
     return [Family(name, axes, tuple(sizes[axis] for axis in axes)) for name, axes in every.items()]

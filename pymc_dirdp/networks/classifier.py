@@ -139,7 +139,7 @@ class Classifier:
         contribution: int | None = None,
         adjacency: str = "replace-one",
         n_records: int | None = None,
-        mechanism: "str | Marginals" = "marginals",
+        mechanism: "str | Marginals" = "auto",
         after: "PrivateChoice | list[PrivateChoice] | None" = None,
         ledger: Ledger | None = None,
         random_seed: Seed = None,
@@ -157,8 +157,9 @@ class Classifier:
             As in :func:`pymc_dirdp.naive_bayes`.
         adjacency, n_records, after
             As in :func:`pymc_dirdp.sample`.
-        mechanism : str or Marginals, default "marginals"
-            That of the tables. The calibration is by geometric noise.
+        mechanism : str or Marginals, default "auto"
+            That of the tables; `"auto"` measures the class alone where the budget is small. The calibration is by
+            geometric noise.
         ledger : Ledger, optional
             The guarantee is reserved in it before a record is used, and both releases are recorded.
         random_seed : int, SeedSequence, Generator or None, default None

@@ -72,8 +72,8 @@ def fit(
     is more than a fifth of all records, it is the mean of the shares over the normal distribution around the mode.
 
     A network takes parents of one variable for independent given their own parents, and records are not so. Where two
-    of them were measured together, the joint fit makes the later one depend on the earlier; the tables of the release's
-    structure are marginals of that.
+    of them were measured together, and the noise does not hide it, the joint fit makes the later one depend on the
+    earlier; the tables of the release's structure are marginals of that.
 
     References
     ----------
@@ -125,7 +125,8 @@ def _fitted(
     """The families that were fitted, their shares, and how they were found."""
     done = "tables"
     if consistency == "joint":
-        joined = with_co_parents(families, measurements)
+        known = number_of_records(measurements) if n_records is None else n_records
+        joined = with_co_parents(families, measurements, known)
         try:
             return joined, fit_jointly(joined, measurements, n_records, bar), "joint"
         except EliminationError as error:

@@ -66,14 +66,14 @@ def measured(axes, size=2):
 def test_parents_of_one_variable_that_were_measured_together_are_joined():
     """Joining c and d for e makes a and c parents of d, and these are joined next."""
     families = [family(axes) for axes in ("a", "b", "c", "ad", "cde")]
-    joined = with_co_parents(families, [measured("cde"), measured("acd")])
+    joined = with_co_parents(families, [measured("cde"), measured("acd")], 100)
     assert [one.axes for one in joined] == [("a",), ("b",), ("a", "c"), ("a", "c", "d"), ("c", "d", "e")]
     assert joined[3].shape == (2, 2, 2)
 
 
 def test_parents_that_no_marginal_holds_together_are_not_joined():
     families = [family("a"), family("b"), family("abc")]
-    assert [one.axes for one in with_co_parents(families, [measured("ac"), measured("bc")])] == [
+    assert [one.axes for one in with_co_parents(families, [measured("ac"), measured("bc")], 100)] == [
         ("a",),
         ("b",),
         ("a", "b", "c"),
@@ -82,13 +82,23 @@ def test_parents_that_no_marginal_holds_together_are_not_joined():
 
 def test_joining_makes_no_table_too_large_and_leaves_variables_of_one_value():
     for size, many in ((100, 1), (101, 0)):
-        large = with_co_parents([family("a", size), family("b", size), family("abc", size)], [measured("ab")])
+        large = with_co_parents(
+            [family("a", size), family("b", size), family("abc", size)], [measured("ab", size)], 1e9
+        )
         assert len(large[1].parents) == many
     alone = [family("a"), Family("p_b", ("b",), (1,)), Family("p_c", ("a", "b", "c"), (2, 1, 2))]
-    assert [one.axes for one in with_co_parents(alone, [measured("ab")])] == [one.axes for one in alone]
+    assert [one.axes for one in with_co_parents(alone, [measured("ab")], 100)] == [one.axes for one in alone]
 
 
 def test_joined_families_do_not_depend_on_the_order_of_the_families():
     families = [family(axes) for axes in ("a", "b", "c", "abd", "bcde")]
-    orders = [with_co_parents(order, [measured("abcde")]) for order in permutations(families)]
+    orders = [with_co_parents(order, [measured("abcde")], 100) for order in permutations(families)]
     assert len({frozenset((one.name, frozenset(one.axes)) for one in order) for order in orders}) == 1
+
+
+def test_parents_stay_apart_where_noise_hides_how_they_depend_on_each_other():
+    """The sum over c has twice the variance: with 40 records and 10 in each of four cells, 100 is the most."""
+    families = [family("a"), family("b"), family("abc")]
+    for variance, many in ((50.0, 1), (50.5, 0)):
+        noisy = Measurement(("a", "b", "c"), np.ones((2, 2, 2)), variance)
+        assert len(with_co_parents(families, [noisy], 40)[1].parents) == many
