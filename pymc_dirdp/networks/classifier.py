@@ -38,9 +38,10 @@ __all__ = ["Classifier"]
 # The share of the guarantee for the tables. The rest measures few numbers, which takes far less.
 _TABLES = 0.8
 # Powers of the likelihood. Features that repeat each other need small ones; above 1 they tell more than was assumed,
-# as where the fit shrinks them. That features say nothing, the power 0, is as probable a priori as all others together.
+# as where the fit shrinks them. That features say nothing, the power 0, has nine tenths of the prior probability, as
+# for a feature in `inference/shrinkage.py`: a calibration of noise alone then leaves the class alone.
 _POWERS = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.85, 1.0, 1.25])
-_PRIOR = np.where(_POWERS == 0, 0.5, 0.5 / (len(_POWERS) - 1))
+_PRIOR = np.where(_POWERS == 0, 0.9, 0.1 / (len(_POWERS) - 1))
 # Levels of the evidence, in nats: about so many labels, and four levels a class at least, on a logarithmic scale.
 _LABELS, _LEAST_LEVELS, _WEAK, _STRONG = 14, 4, 0.5, 8.0
 # Counts are integers, so a residual is never known more precisely than this.
@@ -87,8 +88,8 @@ class Classifier:
     `p(c) exp(t * evidence)`. The calibration holds noisy counts of records by their class, by the class that they have
     the most evidence for, and by levels of how much more that is than for the second. Given their number, counts in
     one level have a multinomial distribution with the probabilities of the prediction in the middle of the level. Its
-    normal approximation, with the variance of the noise, is the likelihood of a power. A priori the class alone is as
-    probable as all other powers together.
+    normal approximation, with the variance of the noise, is the likelihood of a power. A priori the class alone has
+    a probability of 0.9, so that it remains where noise hides everything.
 
     References
     ----------
