@@ -198,8 +198,9 @@ def records_by_cell(values: Counts, observed: Node, kind: Kind, batch: tuple[int
         if np.any(values.sum(axis=-1) != trials):
             raise _wrong(
                 observed,
-                "do not add up to `n` in every row. Pass unweighted counts: PyMC rounds others down, and survey "
-                "weights belong to the released shares",
+                "do not add up to `n` in every row. For shares within rows say n=counts.sum(axis=-1); for the shares "
+                "of all cells of a table, observed=counts.ravel() and one Dirichlet of as many. Counts have to be "
+                "unweighted: PyMC rounds others down, and survey weights belong to the released shares",
             )
         return values
     if np.any(values > trials):

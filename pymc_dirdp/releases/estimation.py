@@ -90,7 +90,11 @@ class Estimates(Tabular):
         return (
             ("What the release says",),
             rows,
-            (f"Typical error: {typical:.2g} of a share.", *(f"Given {one}." for one in self.conditions)),
+            (
+                f"Typical error: {typical:.2g} of a share.",
+                "± is one standard deviation: of records by the noise, of a share by the sample, too.",
+                *(f"Given {one}." for one in self.conditions),
+            ),
         )
 
 

@@ -137,7 +137,7 @@ class Verification(Labelled):
         if self.is_full:
             return self.headline, [("", [*lines, *(("to believe", sentence) for sentence in self.believed)])]
         passed = ", ".join(check.name for check in self.checks if check.passed)
-        more = "what each check found, and what no file can show: print(dirdp.verify(release).full)"
+        more = "no file shows that its numbers came from data; what was found: print(dirdp.verify(release).full)"
         return self.headline, [("", [*lines, ("ok", passed), ("more", more)])]
 
 
