@@ -89,7 +89,8 @@ class Classifier:
     the most evidence for, and by levels of how much more that is than for the second. Given their number, counts in
     one level have a multinomial distribution with the probabilities of the prediction in the middle of the level. Its
     normal approximation, with the variance of the noise, is the likelihood of a power. A priori the class alone has
-    a probability of 0.9, so that it remains where noise hides everything.
+    a probability of 0.9, so that it remains where noise hides everything. One power for all evidence is what is
+    assumed: where that is wrong, single levels of a prediction may still be off.
 
     References
     ----------
