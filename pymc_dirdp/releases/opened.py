@@ -340,6 +340,7 @@ def text_of(tree: Any) -> str:
         )
     if not isinstance(children, Mapping):
         own = " Call its own report() or posterior()." if hasattr(tree, "report") else ""
+        own = " Pass what it holds: its tables, or its calibration." if hasattr(tree, "tables") else own
         raise ReleaseError(
             f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got {type_name(tree)}.{own} Open a "
             'file by pymc_dirdp.load("release.json") first.'

@@ -135,6 +135,9 @@ def test_what_was_saved_predicts_the_same_and_other_releases_are_refused(tmp_pat
     for wrong in ((one.tables, other.calibration), (one.tables, one.tables)):
         with pytest.raises(dirdp.errors.ArgumentError, match="not the calibration of the first"):
             dirdp.Classifier(*wrong)
+    for verb in (dirdp.verify, dirdp.report, dirdp.statement):
+        with pytest.raises(dirdp.errors.ReleaseError, match="Pass what it holds: its tables, or its calibration"):
+            verb(one)
 
 
 def test_one_class_and_what_is_no_release_are_refused():
