@@ -2,7 +2,7 @@
 
 1. Tables of naive Bayes are released with four fifths of the guarantee.
 2. For each record they say for which class its features speak most, and how strongly. With the last fifth, noisy counts
-   of that and of the class that the record has are released.
+   of that, and of whether the record has this class, are released.
 3. The likelihood of the features is raised to a power: with 0 the class alone is left, with 1 naive Bayes. What each
    power makes of the noisy counts weighs it, and predictions are averaged over the powers.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import expit, log_softmax, logsumexp, softmax
 
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.ledger import Ledger
@@ -85,9 +85,9 @@ class Classifier:
     -----
     For a record with features `x` let `p(c | x)` be the prediction of the tables and `p(c)` that without features. The
     evidence for a class `c` is `log p(c | x) - log p(c)`, and a prediction with the power `t` is proportional to
-    `p(c) exp(t * evidence)`. The calibration holds noisy counts of records by their class, by the class that they have
-    the most evidence for, and by levels of how much more that is than for the second. Given their number, counts in
-    one level have a multinomial distribution with the probabilities of the prediction in the middle of the level. Its
+    `p(c) exp(t * evidence)`. The calibration holds noisy counts of records by the class `c` that they have the most
+    evidence for, by levels of how far this raises the log-odds of `c`, and by whether they have this class. Given their
+    number, the records of one level that have it are binomial, with the probability of the middle of the level. The
     normal approximation, with the variance of the noise, is the likelihood of a power. A priori the class alone has
     a probability of 0.9, so that it remains where noise hides everything. One power for all evidence is what is
     assumed: where that is wrong, single levels of a prediction may still be off.
@@ -116,13 +116,13 @@ class Classifier:
         self.target = self._predictor.target
         _, measured, _ = measurements_of(calibration)
         levels = _levels(len(self._classes))
-        cells = len(self._classes) ** 2 * levels
+        cells = 2 * len(self._classes) * levels
         if [(one.axes, one.noisy.size) for one in measured] != [((_cell_name(tables),), cells)]:
             raise ArgumentError(
                 "The second release is not the calibration of the first. Classifier.sample makes both of the same "
                 "records; pass classifier.tables and classifier.calibration, or what was saved of them."
             )
-        counts = measured[0].noisy.reshape(len(self._classes), -1)
+        counts = measured[0].noisy.reshape(2, -1)
         weights = _weights(counts, measured[0].variance, self._predictor.alone, levels)
         self.powers = xr.DataArray(weights, {"power": _POWERS}, ["power"], name="probability")
 
@@ -214,10 +214,13 @@ class Classifier:
         cell, classes = _cell_name(tables), predictor.classes
         levels = _levels(len(classes))
         labels = [
-            f"{i}, most for {j}, {level + 1} of {levels}" for i, j, level in np.ndindex(*[len(classes)] * 2, levels)
+            f"{truth}: {i}, {level + 1} of {levels}"
+            for truth in ("right", "wrong")
+            for i, level in np.ndindex(len(classes), levels)
         ]
-        right = encode({named: column_of(X, y) if isinstance(y, str) else y}, [named], {named: classes})[named]
-        place = right * len(classes) * levels + _said(predictor.evidence(X), levels)
+        true = encode({named: column_of(X, y) if isinstance(y, str) else y}, [named], {named: classes})[named]
+        said = _said(predictor.log_proba(X), predictor.alone, levels)
+        place = said + np.where(said // levels == true, 0, len(classes) * levels)
         columns = {cell: np.array(labels)[place]} | ({} if unit is None else {unit: column_of(X, unit)})
         again = bayesian_network(columns, {cell: []}, categories={cell: labels}, unit=unit, contribution=contribution)
         calibration = sample(
@@ -281,24 +284,27 @@ def _edges(levels: int) -> Array:
     return np.geomspace(_WEAK, _STRONG, levels - 1)
 
 
-def _said(evidence: Array, levels: int) -> Integers:
-    """For each record the class with the most evidence, and the level of how much more it has than the second."""
-    most = evidence.argmax(axis=1)
-    second, first = np.partition(evidence, -2, axis=1)[:, -2:].T
-    return np.asarray(most * levels + np.digitize(first - second, _edges(levels)))
+def _said(log_proba: Array, alone: Array, levels: int) -> Integers:
+    """For each record the class with the most evidence, and the level of how far this raises its log-odds."""
+    most = (log_proba - alone).argmax(axis=1)
+    own = np.take_along_axis(log_proba, most[:, None], axis=1)[:, 0]
+    with np.errstate(divide="ignore"):
+        raised = own - np.log(-np.expm1(np.minimum(own, 0.0))) - _log_odds(alone)[most]
+    return np.asarray(most * levels + np.digitize(raised, _edges(levels)))
+
+
+def _log_odds(log_p: Array) -> Array:
+    return np.asarray(log_p - np.log(-np.expm1(log_p)))
 
 
 def _weights(counts: Array, variance: float, alone: Array, levels: int) -> Array:
-    """The probability of each power given noisy counts by class and by what was said, of shape (classes, said)."""
+    """The probability of each power given noisy counts of what was right and wrong, of shape (2, said)."""
     edges = _edges(levels)
     # The middle of each level; the last one has no upper end.
     middles = np.array([edges[0] / 2, *np.sqrt(edges[1:] * edges[:-1]), 1.5 * edges[-1]])
-    classes = len(counts)
-    evidence = np.kron(np.eye(classes), middles[:, None])
-    p = np.exp(log_softmax(alone + _POWERS[:, None, None] * evidence, axis=-1)).swapaxes(1, 2)
+    p = expit(np.repeat(_log_odds(alone), levels) + _POWERS[:, None] * np.tile(middles, len(alone)))
     expected = p * np.maximum(counts.sum(axis=0), 0.0)
-    # A count less its share of the noisy sum over classes, in which its own noise is one of several.
-    spread = variance * ((1 - p) ** 2 + (classes - 1) * p**2) + expected * (1 - p) + _WHOLE
-    # These residuals add up to 0 over the classes, so one of them tells nothing more.
-    fits = -0.5 * (1 - 1 / classes) * np.sum((counts - expected) ** 2 / spread + np.log(spread), axis=(1, 2))
+    # What is right less its share of the noisy sum, in which its own noise is one of two.
+    spread = variance * ((1 - p) ** 2 + p**2) + expected * (1 - p) + _WHOLE
+    fits = -0.5 * np.sum((counts[0] - expected) ** 2 / spread + np.log(spread), axis=1)
     return np.asarray(softmax(fits + np.log(_PRIOR)))
