@@ -456,7 +456,7 @@ def test_tables_of_all_kinds_in_one_noise():
     assert dirdp.verify(release)
     found = dirdp.estimate(release)
     assert found.tables["f"].count_means.sum() == pytest.approx(people)
-    assert "already divides its records" in str(found)
+    assert "a division of the records among rows by the sums of their priors" in str(found)
     drawn = dirdp.analyse(release, random_seed=1)
     np.testing.assert_allclose(drawn["posterior"]["f"].values[0].sum(axis=-1), 1)
     with pytest.raises(ArgumentError, match="row_prior"):
