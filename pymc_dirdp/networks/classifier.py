@@ -20,6 +20,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.codes import Categories, Frame, encode
 from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
 from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -204,6 +205,15 @@ class Classifier:
             after=after,
             progressbar=progressbar,
         )
+        if planned.publishing(Draws) and not planned.reading.sizes_are_public:
+            raise ArgumentError(
+                "Use mechanism='auto' or other noise on counts: draws alone predict nothing where the number of "
+                "records is private."
+            )
+        # What cannot be predicted later is found before the charge, as an engine's table, whose rows have no order.
+        own = {name: column_of(X, name) for name in categories if name != named}
+        own[named] = column_of(X, y) if isinstance(y, str) else y
+        true = encode(own, list(categories), categories)[named]
         ledger = Ledger(guarantee, adjacency=adjacency) if ledger is None else ledger
         (reserved,) = ledger.reserve(
             guarantee, what=f"a classifier of {named}", adjacency=planned.adjacency, unit=planned.unit_label
@@ -218,8 +228,7 @@ class Classifier:
             for truth in ("right", "wrong")
             for i, level in np.ndindex(len(classes), levels)
         ]
-        true = encode({named: column_of(X, y) if isinstance(y, str) else y}, [named], {named: classes})[named]
-        said = _said(predictor.log_proba(X), predictor.alone, levels)
+        said = _said(predictor.log_proba(own), predictor.alone, levels)
         place = said + np.where(said // levels == true, 0, len(classes) * levels)
         columns = {cell: np.array(labels)[place]} | ({} if unit is None else {unit: column_of(X, unit)})
         again = bayesian_network(columns, {cell: []}, categories={cell: labels}, unit=unit, contribution=contribution)
@@ -288,13 +297,14 @@ def _said(log_proba: Array, alone: Array, levels: int) -> Integers:
     """For each record the class with the most evidence, and the level of how far this raises its log-odds."""
     most = (log_proba - alone).argmax(axis=1)
     own = np.take_along_axis(log_proba, most[:, None], axis=1)[:, 0]
-    with np.errstate(divide="ignore"):
-        raised = own - np.log(-np.expm1(np.minimum(own, 0.0))) - _log_odds(alone)[most]
+    raised = _log_odds(own) - _log_odds(alone)[most]
     return np.asarray(most * levels + np.digitize(raised, _edges(levels)))
 
 
 def _log_odds(log_p: Array) -> Array:
-    return np.asarray(log_p - np.log(-np.expm1(log_p)))
+    """Log-odds of probabilities; one that is 1 as a double counts as the largest double below it."""
+    below = np.minimum(log_p, np.log1p(-np.finfo(np.float64).epsneg))
+    return np.asarray(below - np.log(-np.expm1(below)))
 
 
 def _weights(counts: Array, variance: float, alone: Array, levels: int) -> Array:

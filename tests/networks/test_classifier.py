@@ -1,12 +1,13 @@
 """Naive Bayes with a calibration of its own."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks import classifier as module
-from pymc_dirdp.networks.classifier import _POWERS, _levels, _said, _weights
+from pymc_dirdp.networks.classifier import _POWERS, _levels, _log_odds, _said, _weights
 from tests.networks.test_prediction import made
 
 GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -84,6 +85,30 @@ def test_a_ledger_reserves_the_guarantee_before_a_record_is_used_and_holds_both_
     with pytest.raises(dirdp.errors.BudgetError):
         dirdp.Classifier.sample(GUARANTEE, records, "y", categories=kinds(records), ledger=small)
     assert small.entries() == ()
+
+
+def test_what_cannot_be_predicted_is_refused_before_the_charge():
+    """Found by attack: the first release was paid for, and lost with the error that came after it."""
+    duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    records = independent(100, np.random.default_rng(1))
+    frame = pd.DataFrame(records)
+    lazy = polars.DataFrame(records).lazy()
+    engine = duckdb.from_df(frame)
+    ledger = dirdp.Ledger(GUARANTEE)
+    for given in (lazy, engine):
+        with pytest.raises(dirdp.errors.DirdpError):
+            dirdp.Classifier.sample(GUARANTEE, given, "y", categories=kinds(records), ledger=ledger)
+    assert ledger.entries() == ()
+
+
+def test_draws_of_a_private_number_of_records_are_refused_before_the_charge():
+    """Found by attack, as above: they ask for a prior of the number, which only `analyse` takes."""
+    records = independent(100, np.random.default_rng(1))
+    ledger = dirdp.Ledger(GUARANTEE, adjacency="add-remove")
+    options = {"categories": kinds(records), "adjacency": "add-remove", "n_records": 100, "ledger": ledger}
+    with pytest.raises(dirdp.errors.ArgumentError, match="Use mechanism='auto' or other noise on counts"):
+        dirdp.Classifier.sample(GUARANTEE, records, "y", mechanism="dirichlet", **options)
+    assert ledger.entries() == ()
 
 
 @pytest.mark.parametrize(
@@ -196,6 +221,7 @@ def test_what_is_said_is_the_class_with_the_most_evidence_and_the_level_of_its_l
     p = np.array([[0.52, 0.3, 0.18], [0.4, 0.35, 0.25], [0.0001, 0.0001, 0.9998], [0.1, 0.8, 0.1], [0.5, 0.5, 0.0]])
     with np.errstate(divide="ignore"):
         found = _said(np.log(p), np.log(alone), 4)
+    assert np.isfinite(_log_odds(np.array([0.0, -1e-300, -1e-16, -800.0]))).all()
     # The log-odds rise by 0.08, 0.29, 9.9, 2.2 and 0.85; the levels end at 0.5, 2 and 8.
     assert found.tolist() == [0, 8, 8 + 3, 4 + 2, 4 + 1]
     assert module._LABELS // 2 == _levels(2) == 7
