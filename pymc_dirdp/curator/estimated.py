@@ -12,9 +12,8 @@ from scipy.special import digamma, gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.labels import DIAGNOSIS_NAMES, dim_beside, dim_name, outcome_dim
 from pymc_dirdp.models.observations import read_counts
-from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.table import DIAGNOSIS_NAMES, Table, dim_beside, dim_name, outcome_dim
 from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
 from pymc_dirdp.releases.description import labels
 from pymc_dirdp.releases.estimation import estimate

@@ -17,10 +17,9 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.estimated import Distribution, simplex
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.labels import dim_name
-from pymc_dirdp.models.likelihoods import Kind, stored_observations
-from pymc_dirdp.models.observations import evaluated_input, integers, records_by_cell, resolve_likelihood, rows_of
-from pymc_dirdp.models.table import Likelihood, Table, View
+from pymc_dirdp.models.likelihoods import Kind
+from pymc_dirdp.models.observations import observed_records
+from pymc_dirdp.models.table import Likelihood, Table, View, dim_name
 from pymc_dirdp.progress import Bar
 
 __all__ = ["Observed", "elpd", "elpd_by_cell", "elpd_by_table", "nuts", "observations", "tempered_model"]
@@ -155,8 +154,7 @@ def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Ob
 
 def _observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
     """The single observations that `read_counts` has counted and checked."""
-    rv, kind, batch = resolve_likelihood(likelihood, table, model)
-    values = integers(evaluated_input(stored_observations(rv, model), rv), rv)
+    kind, values, row, records = observed_records(likelihood, table, model)
     axes = model.named_vars_to_dims.get(likelihood.name) or (None,) * values.ndim
     dims = tuple(dim_name(likelihood.name, axis, dim) for axis, dim in enumerate(axes))
     labels = {dim: model.coords.get(dim) for dim in dims}
@@ -164,9 +162,9 @@ def _observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed
         name=likelihood.name,
         kind=kind,
         values=values,
-        row=rows_of(values, rv, likelihood, table, model),
+        row=np.broadcast_to(row, values.shape[: values.ndim - kind.core]),
         view=likelihood.view,
-        records=None if kind.name == "categorical" else records_by_cell(values, rv, kind, batch),
+        records=records,
         dims=dims,
         coords={dim: list(given) for dim, given in labels.items() if given is not None},
     )

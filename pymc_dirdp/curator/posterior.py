@@ -18,8 +18,7 @@ from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.estimated import Distribution, own_distribution, variable
 from pymc_dirdp.curator.leave_one_out import Observed, observations
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.labels import dim_name
-from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.description import labels
 from pymc_dirdp.releases.deterministics import checked_names, evaluated

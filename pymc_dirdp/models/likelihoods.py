@@ -1,5 +1,6 @@
-"""Priors and likelihoods that are read, and what is said of others."""
+"""Priors and likelihoods that are read, chains as likelihoods of their steps, and what is said of others."""
 
+import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,17 +13,20 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
+from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.graph import (
     Node,
     evaluate,
     is_random,
     operation,
+    origin,
     parameters,
+    replaced,
     stored_array,
     stored_shape,
     values_read,
 )
-from pymc_dirdp.models.refusals import refusal
+from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.table import Family, KindName
 
 __all__ = [
@@ -38,6 +42,7 @@ __all__ = [
     "refuse_uncertain_prior",
     "stored_observations",
     "trials_parameter",
+    "unrolled",
 ]
 
 # The released variables of a model: which family each has, and the numbers of its prior. Both are public.
@@ -114,7 +119,7 @@ def _other_variable(rv: Node, model: pm.Model) -> Exception:
     if of_priors or (children and not released and not rv.type.dtype.startswith(("int", "bool"))):
         return _parameter(rv, model)
     if children:
-        return refusal("hidden parent", rv.name, operation=kind, children=_listed(children))
+        return refusal("hidden parent", rv.name, operation=kind, children=listed(children))
     return refusal("other variable", rv.name, operation=kind)
 
 
@@ -127,7 +132,7 @@ def _parameter(rv: Node, model: pm.Model) -> Exception:
         return refusal("other variable", rv.name, operation=operation(rv))
     key = "hyperparameter" if priors else "other parameter"
     names = [str(other.name) for other in priors or observed]
-    return refusal(key, rv.name, operation=operation(rv), children=_listed(names))
+    return refusal(key, rv.name, operation=operation(rv), children=listed(names))
 
 
 def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: Collection[str]) -> None:
@@ -167,10 +172,6 @@ def broadcast_prior(
     except ValueError:
         raise refusal("prior shape", name) from None
     return prior
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(map(repr, names))
 
 
 # The likelihoods that are conjugate to a Dirichlet or Beta prior, and how the released variables reach one.
@@ -275,3 +276,83 @@ def trials_parameter(observed: Node, kind: Kind) -> Node:
     """The parameter of an observed variable that is its number of trials; `kind` has one."""
     assert kind.trials is not None
     return parameters(observed)[1][kind.trials]
+
+
+# What of a chain is not read, and what to write instead.
+_WAYS = {
+    "another matrix for every step": "each step t as pm.Categorical with p=P[t][x[:, t]], observed=x[:, t + 1]",
+    "several matrices": "its steps as pm.Categorical with p=P[which, x[:, :-1]], observed=x[:, 1:], where `which` has "
+    "the number of the matrix for each step of each chain",
+    "first states that are not from one row of probabilities": "its steps as pm.Categorical with p=P[x[:, :-1]], "
+    "observed=x[:, 1:], and its first states as a variable of their own",
+}
+_MODULE, _CLASS = "pymc_extras.distributions.timeseries", "DiscreteMarkovChainRV"
+
+
+def unrolled(model: pm.Model) -> pm.Model:
+    """The same model with each observed `DiscreteMarkovChain` as `pm.Categorical(name, p=P[x[..., :-1]])` of its steps.
+
+    The first states are a variable of their own if their probabilities are random, and are left out if not: a constant
+    factor changes no posterior. The model itself is returned if it has no such chain.
+    """
+    # Who has not imported the package has no chain of it.
+    kind = getattr(sys.modules.get(_MODULE), _CLASS, None)
+    chains = [rv for rv in model.observed_RVs if type(rv.owner.op) is kind]
+    if not chains:
+        return model
+    new: dict[Node, Node] = {}
+    values: dict[Node, Node] = {}
+    starts: dict[Node, tuple[Node, Node]] = {}
+    for chain in chains:
+        op: Any = chain.owner.op
+        parts: tuple[Any, ...] = (*parameters(chain)[1], stored_observations(chain, model), op.n_lags)
+        transitions, _, first, states, lags = parts
+        if getattr(op, "time_varying_P", False):
+            raise _refused(chain, "another matrix for every step")
+        if transitions.type.ndim != lags + 1:
+            raise _refused(chain, "several matrices")
+        before = tuple(_whole(states[..., lag : lag - lags]) for lag in range(lags))
+        new[chain] = pm.Categorical.dist(p=transitions[before])
+        values[chain] = _whole(states[..., lags:])
+        if not set(values_read(first)).isdisjoint(model.basic_RVs):
+            starts[chain] = _start(chain, first), _first(states, lags)
+    copy = replaced(model, new, values)
+    for chain in chains:
+        # The dim of the states has more labels than there are steps.
+        if dims := copy.named_vars_to_dims.get(str(chain.name)):
+            copy.named_vars_to_dims[str(chain.name)] = (*dims[:-1], None)
+    for chain, (start, value) in starts.items():
+        start.name = f"{chain.name}_start"
+        while start.name in copy.named_vars:
+            start.name += "_"
+        copy.named_vars[start.name] = start
+        if dims := copy.named_vars_to_dims.get(str(chain.name)):
+            copy.named_vars_to_dims[start.name] = dims[: value.type.ndim]
+        copy.observed_RVs.append(start)
+        copy.rvs_to_values[start], copy.values_to_rvs[value] = value, start
+        copy.rvs_to_transforms[start] = None
+    return copy
+
+
+def _whole(part: Any) -> Any:
+    """Some of the states, as integers."""
+    return part if part.type.dtype.startswith(("int", "uint")) else part.astype("int64")
+
+
+def _first(states: Any, lags: int) -> Any:
+    """The states before the first step; without an axis for them, where each chain has one."""
+    return _whole(states[..., 0] if lags == 1 and states.type.ndim > 1 else states[..., :lags])
+
+
+def _start(chain: Node, first: Node) -> Any:
+    """The distribution of the first states, which are independent draws from one row of probabilities."""
+    categorical = is_random(first) and type(first.owner.op) is pm.Categorical.rv_type
+    # The distribution adds axes of length 1 to one row.
+    probability = origin(parameters(first)[1][0])[0] if categorical else first
+    if not categorical or probability.type.ndim != 1:
+        raise _refused(chain, "first states that are not from one row of probabilities")
+    return pm.Categorical.dist(p=probability)
+
+
+def _refused(chain: Node, what: str) -> UnsupportedModelError:
+    return refusal("chain", chain.name, what=what, ways=_WAYS[what])

@@ -1,9 +1,13 @@
-"""The only file that reads observed values. What it returns is secret; what it raises never holds a value."""
+"""The one door to observed values, and the facts about an observed variable that matter for people.
+
+Counts are secret; no error holds a value.
+"""
 
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -12,28 +16,13 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.models.codes import Parent
-from pymc_dirdp.models.graph import Node, evaluate, parameters, stored_shape
-from pymc_dirdp.models.likelihood_routing import parents_of
+from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, root_of, same_data, shift_axis, stored_shape
 from pymc_dirdp.models.likelihoods import KINDS, Kind, stored_observations, trials_parameter
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Likelihood, Table
-from pymc_dirdp.models.tables import root_model
+from pymc_dirdp.models.tables import Parent, parents_of
 
-__all__ = [
-    "checked_parents",
-    "counts_of",
-    "evaluated_input",
-    "integers",
-    "read_counts",
-    "records_by_cell",
-    "records_of",
-    "resolve_likelihood",
-    "rows_of",
-    "total_records",
-    "totals_of",
-    "trials_of",
-]
+__all__ = ["Observation", "Records", "observation", "observed_records", "read_counts", "total_records", "totals_of"]
 
 Counts = NDArray[np.int64]
 
@@ -41,7 +30,7 @@ Counts = NDArray[np.int64]
 _MOST_IN_SHORT = 2 ** (np.finfo(np.float32).nmant + 1)
 
 
-def total_records(table: Table, model: pm.Model | None = None) -> int:
+def total_records(table: Table, model: pm.Model) -> int:
     """How many records a table counts: public under replace-one, private under add-remove.
 
     It follows from the number of trials, or from the shape of raw records; observed values are not read.
@@ -50,8 +39,8 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
     ----------
     table : Table
         A table that `tables` found in this model.
-    model : pymc.Model, optional
-        The model on the context stack by default.
+    model : pymc.Model
+        What `root_model` has returned.
 
     Returns
     -------
@@ -63,11 +52,6 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
         If the number of trials is not made of integers >= 0 that fit the shape of the observations, or the
         total is above 2**53.
     """
-    return records_of(table, root_model(model))
-
-
-def records_of(table: Table, model: pm.Model) -> int:
-    """The :func:`total_records` of a model that `root_model` has returned, which goes through all its variables."""
     return int(totals_of(table, model, ()))
 
 
@@ -79,14 +63,14 @@ def totals_of(table: Table, model: pm.Model, axes: Sequence[int]) -> Counts:
     lengths = [table.shape[axis] for axis in axes]
     totals = np.zeros(math.prod(lengths), dtype=np.int64)
     for likelihood in table.likelihoods:
-        observed, kind, batch = resolve_likelihood(likelihood, table, model)
+        observed, kind, batch = _resolved(likelihood, table, model)
         entries = _entries(likelihood, table, axes)
         by_codes = tuple(k for k, axis in enumerate(likelihood.rows) if axis is None)
         if np.any(entries.max(axis=by_codes) != entries.min(axis=by_codes)):
             raise refusal("tables by codes", observed.name, names="its tables", parent=" and ".join(likelihood.parents))
         # Any entry along the axes that codes decide will do.
         placed = _spread(entries.max(axis=by_codes), [a for a in likelihood.rows if a is not None], batch)
-        trials = np.ones((1,) * len(batch), np.int64) if kind.trials is None else _trials(observed, kind, batch)
+        trials = _trials(observed, kind, batch)
         # Axes along which neither the row nor the number of trials differs are many observations, and are not gone
         # through.
         shape = np.broadcast_shapes(placed.shape, trials.shape)
@@ -117,7 +101,7 @@ def _spread(values: NDArray[Any], on: Sequence[int], batch: tuple[int, ...]) -> 
     return values.transpose(np.argsort(on)).reshape(lengths)
 
 
-def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
+def read_counts(table: Table, model: pm.Model) -> Counts:
     """The secret counts: how many records fell into each cell.
 
     PyMC converts the observations before this function sees them. It cuts a plain array to integers: `observed=[1.5,
@@ -129,8 +113,8 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     ----------
     table : Table
         A table that `tables` found in this model.
-    model : pymc.Model, optional
-        The model on the context stack by default.
+    model : pymc.Model
+        What `root_model` has returned.
 
     Returns
     -------
@@ -144,31 +128,83 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
         it, codes outside the categories, shapes that do not fit the rows, a total above 2**53. It says which variable
         and what is wrong, never a value, a position or how many.
     """
-    return counts_of(table, root_model(model))
-
-
-def counts_of(table: Table, model: pm.Model) -> Counts:
-    """The counts that :func:`read_counts` returns, of a model that `root_model` has returned."""
     counts = np.zeros(table.shape, dtype=np.int64)
     for likelihood in table.likelihoods:
-        observed, kind, batch = resolve_likelihood(likelihood, table, model)
-        values = integers(evaluated_input(stored_observations(observed, model), observed), observed)
-        if np.any(values >= _MOST_IN_SHORT) and _is_short(model):
-            # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer shows the cast.
-            _check_precision(values, np.finfo(np.float32), observed)
         shape = likelihood.shape(table.shape)
-        row = rows_of(values, observed, likelihood, table, model)
-        if kind.name == "categorical":
-            seen = _tally(values, row, observed, shape)
-        elif list(likelihood.rows) == sorted(axis for axis in likelihood.rows if axis is not None):
-            seen = _summed(records_by_cell(values, observed, kind, batch), likelihood, shape)
+        seen = observed_records(likelihood, table, model)
+        if seen.records is None:
+            # How often each category occurs in each row, without an indicator for each record and category.
+            cells = np.bincount((seen.row * shape[-1] + seen.values).ravel(), minlength=math.prod(shape))
         else:
-            seen = _gathered(records_by_cell(values, observed, kind, batch), row, shape)
-        counts += seen if likelihood.view is None else likelihood.view.carried(seen, table.shape)
+            # Records are added up along the axes that no row follows, and then by the row that they feed.
+            together = tuple(axis for axis, length in enumerate(seen.row.shape) if length == 1)
+            records = seen.records.sum(axis=together, keepdims=True)
+            cells = np.zeros((math.prod(shape[:-1]), shape[-1]), dtype=np.int64)
+            np.add.at(cells, seen.row.ravel(), records.reshape(-1, shape[-1]))
+        cells = cells.reshape(shape)
+        counts += cells if likelihood.view is None else likelihood.view.carried(cells, table.shape)
     return counts
 
 
-def resolve_likelihood(likelihood: Likelihood, table: Table, model: pm.Model) -> tuple[Node, Kind, tuple[int, ...]]:
+class Records(NamedTuple):
+    """What one likelihood observes of a table, checked. It is secret.
+
+    Attributes
+    ----------
+    kind : Kind
+        The kind of its distribution.
+    values : ndarray of int64
+        The observations.
+    row : ndarray of int64
+        The number of the row that each feeds, among those that the likelihood sees; of length 1 along each batch axis
+        on which it does not depend.
+    records : ndarray of int64, shape (*batch, d), or None
+        The observations as counts of categories; None for a Categorical, whose values are their numbers.
+    """
+
+    kind: Kind
+    values: Counts
+    row: Counts
+    records: Counts | None
+
+
+def observed_records(likelihood: Likelihood, table: Table, model: pm.Model) -> Records:
+    """The records of a likelihood, or the errors of :func:`read_counts`."""
+    observed, kind, batch = _resolved(likelihood, table, model)
+    values = _integers(_evaluated_input(stored_observations(observed, model), observed), observed)
+    if np.any(values >= _MOST_IN_SHORT) and _is_short(model):
+        # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer shows the cast.
+        _check_precision(values, np.finfo(np.float32), observed)
+    lengths = likelihood.shape(table.shape)
+    parents = iter(_checked_parents(observed, kind, batch, model) if None in likelihood.rows else ())
+    row = np.zeros((1,) * len(batch), dtype=np.int64)
+    for axis, length in zip(likelihood.rows, lengths[:-1], strict=True):
+        if axis is None:
+            entry = _codes(next(parents), length, observed, batch)
+        else:
+            entry = _spread(np.arange(length), [axis], batch)
+        row = row * length + entry
+    if kind.name == "categorical":
+        if np.any(values >= lengths[-1]):
+            raise _wrong(observed, f"are not all codes from 0 to {lengths[-1] - 1}")
+        return Records(kind, values, row, None)
+    trials = _trials(observed, kind, batch)
+    if kind.core:
+        _check_total(values, observed)
+        if np.any(values.sum(axis=-1) != trials):
+            raise _wrong(
+                observed,
+                "do not add up to `n` in every row. For shares within rows say n=counts.sum(axis=-1); for the shares "
+                "of all cells of a table, observed=counts.ravel() and one Dirichlet of as many. Counts have to be "
+                "unweighted: PyMC rounds others down, and survey weights belong to the released shares",
+            )
+        return Records(kind, values, row, values)
+    if np.any(values > trials):
+        raise _wrong(observed, "are not all 0 or 1" if kind.trials is None else "are above `n` in some row")
+    return Records(kind, values, row, np.stack([values, trials - values], axis=-1))
+
+
+def _resolved(likelihood: Likelihood, table: Table, model: pm.Model) -> tuple[Node, Kind, tuple[int, ...]]:
     """The observed variable, its kind, and the batch shape of its observations, which has to fit the table."""
     observed = model.named_vars.get(likelihood.name)
     if observed is None:
@@ -185,71 +221,12 @@ def resolve_likelihood(likelihood: Likelihood, table: Table, model: pm.Model) ->
             raise _wrong(observed, f"do not have the {length} rows of the prior along axis {axis}")
     size, _ = parameters(observed)
     # PyMC repeats the likelihood up to `shape=`, so the same record would count many times.
-    if size is not None and tuple(evaluated_input(size, observed)) != batch:
+    if size is not None and tuple(_evaluated_input(size, observed)) != batch:
         raise _wrong(observed, "do not have the shape that the variable declares")
     return observed, kind, batch
 
 
-def records_by_cell(values: Counts, observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts:
-    """The observations as counts of categories: shape (*batch, d)."""
-    trials = np.ones(batch, dtype=np.int64) if kind.trials is None else _trials(observed, kind, batch)
-    if kind.core:
-        _check_total(values, observed)
-        if np.any(values.sum(axis=-1) != trials):
-            raise _wrong(
-                observed,
-                "do not add up to `n` in every row. For shares within rows say n=counts.sum(axis=-1); for the shares "
-                "of all cells of a table, observed=counts.ravel() and one Dirichlet of as many. Counts have to be "
-                "unweighted: PyMC rounds others down, and survey weights belong to the released shares",
-            )
-        return values
-    if np.any(values > trials):
-        raise _wrong(observed, "are not all 0 or 1" if kind.trials is None else "are above `n` in some row")
-    return np.stack([values, trials - values], axis=-1)
-
-
-def _summed(records: Counts, likelihood: Likelihood, shape: tuple[int, ...]) -> Counts:
-    """Records of the same row added up: (*batch, k) to (*rows, k)."""
-    lengths = dict(zip(likelihood.rows, shape[:-1], strict=True))
-    # The rows keep their order, so the axes that are left after the sums are those of the table.
-    shared = tuple(axis for axis, length in lengths.items() if length == 1 and axis is not None)
-    repeated = tuple(axis for axis in range(records.ndim - 1) if axis not in lengths)
-    summed: Counts = records.sum(axis=shared, keepdims=True).sum(axis=repeated)
-    return summed
-
-
-def _tally(codes: Counts, row: Counts, observed: Node, shape: tuple[int, ...]) -> Counts:
-    """How often each category occurs in each row, without an indicator for each record and category."""
-    if np.any(codes >= shape[-1]):
-        raise _wrong(observed, f"are not all codes from 0 to {shape[-1] - 1}")
-    cells = np.bincount((row * shape[-1] + codes).ravel(), minlength=math.prod(shape))
-    return cells.reshape(shape)
-
-
-def _gathered(records: Counts, row: Counts, shape: tuple[int, ...]) -> Counts:
-    """Records added up by the row that they feed: (*batch, k) to (*rows, k)."""
-    counts = np.zeros((math.prod(shape[:-1]), shape[-1]), dtype=np.int64)
-    np.add.at(counts, row.ravel(), records.reshape(-1, shape[-1]))
-    return counts.reshape(shape)
-
-
-def rows_of(values: Counts, observed: Node, likelihood: Likelihood, table: Table, model: pm.Model) -> Counts:
-    """The number of the row that each observation feeds, among those that the likelihood sees, in the batch shape."""
-    kind = KINDS[likelihood.kind]
-    batch = values.shape[: values.ndim - kind.core]
-    lengths = likelihood.shape(table.shape)[:-1]
-    parents = iter(checked_parents(observed, kind, batch, model) if None in likelihood.rows else ())
-    row = np.zeros((1,) * len(batch), dtype=np.int64)
-    for axis, length in zip(likelihood.rows, lengths, strict=True):
-        if axis is None:
-            entry = _codes(next(parents), length, observed, batch)
-        else:
-            entry = _spread(np.arange(length), [axis], batch)
-        row = row * length + entry
-    return np.broadcast_to(row, batch)
-
-
-def checked_parents(observed: Node, kind: Kind, batch: tuple[int, ...], model: pm.Model) -> tuple[Parent, ...]:
+def _checked_parents(observed: Node, kind: Kind, batch: tuple[int, ...], model: pm.Model) -> tuple[Parent, ...]:
     """The parents of an observed variable, each with one code for each observation. No code is read."""
     parents = parents_of(observed, kind, model)
     # PyMC would repeat an array of another shape, and one person's parents would move many records.
@@ -265,26 +242,26 @@ def checked_parents(observed: Node, kind: Kind, batch: tuple[int, ...], model: p
 
 def _codes(parent: Parent, length: int, observed: Node, batch: tuple[int, ...]) -> Counts:
     """The codes of each observation, all from 0 to `length` - 1."""
-    given = evaluated_input(parent.index, observed)
+    given = _evaluated_input(parent.index, observed)
     wanted = parent.lengths(batch)
     if given.size != math.prod(wanted) or tuple(given.shape[axis] for axis in parent.places) != wanted:
         raise _wrong(observed, "do not have one code for each observation", "parents")
     given = (given != 0).astype(np.int64) if parent.truth else given
-    code = integers(given.reshape([batch[axis] for axis in parent.axes]), observed, "parents")
+    code = _integers(given.reshape([batch[axis] for axis in parent.axes]), observed, "parents")
     if np.any(code >= length):
         raise _wrong(observed, f"are not all codes from 0 to {length - 1}", "parents")
     return _spread(code, parent.axes, batch)
 
 
-def trials_of(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | None:
+def _trials_of(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | None:
     """`n` as the model gives it, with an axis for each batch axis, of length 1 where it is the same along it.
 
     None for a likelihood without trials.
     """
     if kind.trials is None:
         return None
-    given = evaluated_input(trials_parameter(observed, kind), observed)
-    trials = integers(given, observed, "numbers of trials")
+    given = _evaluated_input(trials_parameter(observed, kind), observed)
+    trials = _integers(given, observed, "numbers of trials")
     # PyTensor may have more axes of length 1 than there are observations.
     aligned = (1,) * (len(batch) - trials.ndim) + trials.shape
     if len(aligned) != len(batch) or any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
@@ -293,15 +270,15 @@ def trials_of(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | No
 
 
 def _trials(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts:
-    """`n` for every observation."""
-    given = trials_of(observed, kind, batch)
-    assert given is not None
-    trials = np.broadcast_to(given, batch)
-    _check_total(trials, observed)
-    return trials
+    """The number of trials of every observation, 1 where it is one record, with axes of length 1 as `_trials_of`."""
+    given = _trials_of(observed, kind, batch)
+    if given is None:
+        return np.ones((1,) * len(batch), dtype=np.int64)
+    _check_total(np.broadcast_to(given, batch), observed)
+    return given
 
 
-def evaluated_input(variable: Node, observed: Node) -> NDArray[Any]:
+def _evaluated_input(variable: Node, observed: Node) -> NDArray[Any]:
     """The value of an input of a likelihood; no error shows it."""
     with suppress(Exception):
         return evaluate(variable)
@@ -309,7 +286,7 @@ def evaluated_input(variable: Node, observed: Node) -> NDArray[Any]:
     raise _wrong(observed, "or their number of trials cannot be computed")
 
 
-def integers(values: NDArray[Any], observed: Node, what: str = "observations") -> Counts:
+def _integers(values: NDArray[Any], observed: Node, what: str = "observations") -> Counts:
     """The same values as integers, or an error that says what is wrong with them and does not show them."""
     if values.dtype.kind not in "biuf":
         raise _wrong(observed, "are not a dense array of numbers", what)
@@ -361,3 +338,180 @@ def _check_total(values: Counts, observed: Node) -> None:
 
 def _wrong(observed: Node, problem: str, what: str = "observations") -> DataError:
     return DataError(f"The {what} of {observed.name!r} {problem}.")
+
+
+# This many numbers of two categories agree by chance in one of 4096 cases.
+_NO_CHANCE = 12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Observation:
+    """The facts about one likelihood of one table. A plan does not keep them, only what follows from them.
+
+    Attributes
+    ----------
+    name : str
+        The observed variable.
+    table : Table
+        The table in which its records are counted.
+    likelihood : Likelihood
+        What it sees of the table.
+    kind : Kind
+        The kind of its distribution.
+    axes : tuple of str or int
+        Its batch axes: a dim's name, or the number of an axis without a dim.
+    core : tuple of str
+        The dims of its categories.
+    lengths : tuple of int
+        The lengths of the batch axes. Under add-remove the number of people is private, and so is the length of the
+        axis that holds them.
+    rows : tuple of int or None
+        For every row axis of what it sees of the table: the batch axis that decides it by position. None where codes
+        of parents decide it, and where there is one row along it, unless both have the same dim.
+    trials : ndarray or None
+        The number of trials, with one axis for each batch axis (of length 1 where it is the same along it); None where
+        each observation is one record.
+    numbered : tuple of int
+        The batch axes along which the model gives a number of trials for each entry.
+    parents : tuple of (str, Variable)
+        The names and stored arrays of its parents.
+    followed : tuple of (str, tuple of int)
+        The names of its parents and the batch axes along which each has its entries.
+    stored : Variable
+        The array of its observations.
+    """
+
+    name: str
+    table: Table
+    likelihood: Likelihood
+    kind: Kind
+    axes: tuple[str | int, ...]
+    core: tuple[str, ...]
+    lengths: tuple[int, ...]
+    rows: tuple[int | None, ...]
+    trials: NDArray[np.int64] | None
+    numbered: tuple[int, ...]
+    parents: tuple[tuple[str, Node], ...]
+    followed: tuple[tuple[str, tuple[int, ...]], ...]
+    stored: Node
+
+    @property
+    def arrays(self) -> tuple[Node, ...]:
+        """The arrays of its observations and of its parents' codes, and the whole arrays of which they are parts."""
+        own = (self.stored, *(codes for _, codes in self.parents))
+        whole = (root for root in map(root_of, own) if root is not None)
+        return tuple(dict.fromkeys((*own, *whole)))
+
+    @property
+    def record_axes(self) -> tuple[int, ...]:
+        """The batch axes along which every entry has a row of its own."""
+        return tuple(axis for axis in self.rows if axis is not None)
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """The other batch axes, also those of length 1: a length may be a private number of records."""
+        return tuple(axis for axis in range(len(self.lengths)) if axis not in self.record_axes)
+
+    @property
+    def shown(self) -> frozenset[int]:
+        """The batch axes whose entries the rows of the table may show.
+
+        They are the record axes, and in a table with labels a nameless axis with a single entry at the place of a row.
+        """
+        followed = (axis for axis in self.likelihood.rows if axis is not None and self.table.dims)
+        single = (axis for axis in followed if self.lengths[axis] == 1 and not isinstance(self.axes[axis], str))
+        return frozenset((*self.record_axes, *single))
+
+    @property
+    def integrated(self) -> bool:
+        """Whether each observation has a row of its own that the likelihood has integrated out."""
+        return self.kind.probability is None
+
+    @property
+    def most_trials(self) -> int:
+        """The largest number of trials of one observation."""
+        return 1 if self.trials is None else int(self.trials.max(initial=0))
+
+    @property
+    def one_number_of_trials(self) -> int | None:
+        """The number of trials where the model says a single one, None where it says several."""
+        if self.trials is None:
+            return 1
+        return int(self.trials.flat[0]) if self.trials.size == 1 else None
+
+    def trials_differ_along(self, axes: tuple[int, ...]) -> bool:
+        """Whether the number of trials differs along these batch axes."""
+        if self.trials is None or not self.trials.size or not axes:
+            return False
+        return bool(np.any(self.trials.max(axis=axes) != self.trials.min(axis=axes)))
+
+    def step_axis(self, other: "Observation", *, surely: bool = False) -> int | None:
+        """The axis along which a parent is what is observed in `other` some steps later, as in a Markov chain.
+
+        With `surely`, so many numbers have to agree that it can hardly be chance. A parent that is `other` itself is no
+        sequence, although data that repeat themselves are the same some steps later.
+        """
+        least = _NO_CHANCE if surely else 2
+        apart = (array for _, array in self.parents if not same_data(array, other.stored))
+        axes = (shift_axis(array, other.stored, least=least) for array in apart)
+        return next((axis for axis in axes if axis is not None), None)
+
+    @property
+    def records_of_a_step(self) -> int:
+        """The number of records that hold an entry of a chain: its own, and one for each parent that it becomes."""
+        return 1 + sum(shift_axis(array, self.stored) is not None for _, array in self.parents)
+
+    def most_in_a_block(self, people: tuple[int, ...]) -> int:
+        """The largest number of records of an entry of the axes `people` in cells that no record axis separates."""
+        together = tuple(axis for axis in self.summed if axis not in people)
+        if self.trials is None:
+            return math.prod(self.lengths[axis] for axis in together)
+        lengths = [self.lengths[axis] if axis in together else n for axis, n in enumerate(self.trials.shape)]
+        return int(np.broadcast_to(self.trials, lengths).sum(axis=together).max(initial=0))
+
+    def records_of(self, people: tuple[int, ...]) -> NDArray[np.int64]:
+        """How many records each entry of the axes `people` holds."""
+        trials = np.ones((1,) * len(self.lengths), dtype=np.int64) if self.trials is None else self.trials
+        others = tuple(axis for axis in range(len(self.lengths)) if axis not in people)
+        return np.asarray(np.broadcast_to(trials, self.lengths).sum(axis=others))
+
+
+def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observation:
+    """The facts about a likelihood of a table. It reads the number of trials, and no observed value."""
+    # Before a ledger is charged, all shapes are found to fit.
+    rv, kind, lengths = _resolved(likelihood, table, model)
+    dims = model.named_vars_to_dims.get(likelihood.name) or (None,) * (len(lengths) + kind.core)
+    names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
+    # Where the prior is integrated out, each observation has its own row, also if there is only one observation.
+    alone = kind.probability is None
+    row_lengths = likelihood.shape(table.shape)[:-1]
+    row_dims = table.dims[: len(row_lengths)] if likelihood.view is None and table.dims else (None,) * len(row_lengths)
+    by_axis = zip(likelihood.rows, row_lengths, row_dims, strict=True)
+    parents = _checked_parents(rv, kind, lengths, model) if likelihood.parents else ()
+    trials = _trials_of(rv, kind, lengths)
+    return Observation(
+        name=likelihood.name,
+        table=table,
+        likelihood=likelihood,
+        kind=kind,
+        axes=names[: len(lengths)],
+        core=tuple(name for name in names[len(lengths) :] if isinstance(name, str)),
+        lengths=lengths,
+        rows=tuple(
+            axis if length > 1 or alone or (axis is not None and names[axis] == dim) else None
+            for axis, length, dim in by_axis
+        ),
+        trials=trials,
+        numbered=() if trials is None else _numbered(trials, trials_parameter(rv, kind), lengths),
+        parents=tuple((parent.name, array) for parent in parents for array in parent.stored),
+        followed=tuple((parent.name, parent.axes) for parent in parents),
+        stored=stored_observations(rv, model),
+    )
+
+
+def _numbered(trials: NDArray[np.int64], given: Node, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """The batch axes for each of whose entries there is a number of trials, also where that is a single entry."""
+    # PyMC gives a number that is written for all of them axes of length 1, which are none of its own.
+    own = {axis + len(lengths) - given.type.ndim for axis in origin(given, through_rounding=True)[1]}
+    each = (axis for axis, length in enumerate(lengths) if trials.shape[axis] == length)
+    return tuple(axis for axis in each if lengths[axis] > 1 or axis in own)

@@ -14,7 +14,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, stored_shape
+from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, same_data, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcomes import (
     Inputs,
@@ -23,12 +23,11 @@ from pymc_dirdp.models.outcomes import (
     core_of,
     log_probability,
     n_row_arrays,
+    read_records,
     refuse_observed_elsewhere,
     refused,
     too_many,
 )
-from pymc_dirdp.models.record_rows import read_records
-from pymc_dirdp.models.shared_data import same_data
 
 __all__ = ["private_trials", "read_outcomes", "with_shares"]
 

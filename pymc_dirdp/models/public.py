@@ -14,15 +14,13 @@ from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, values_read
+from pymc_dirdp.models.contributions import contribution_of_record, people_axes
+from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, same_data, same_numbers, values_read
 from pymc_dirdp.models.likelihoods import trials_parameter
-from pymc_dirdp.models.observation import Observation
-from pymc_dirdp.models.observations import counts_of, integers, records_by_cell
-from pymc_dirdp.models.privacy_unit_args import Stated, as_code
+from pymc_dirdp.models.observations import Observation, observed_records, read_counts
+from pymc_dirdp.models.privacy_unit import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
-from pymc_dirdp.models.shared_data import same_data, same_numbers
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.models.unit import contribution_of_record, people_axes
 from pymc_dirdp.privacy.people import Adjacency
 
 __all__ = ["check_public"]
@@ -209,12 +207,12 @@ def _holds(other: Observation, array: Node, counts: Callable[[], Iterable[NDArra
 
 def _counts(other: Observation, model: pm.Model) -> Iterator[NDArray[np.int64]]:
     """The counts of its table, and those of each observation of several records; none if the data are wrong."""
-    rv = model.named_vars[other.name]
     try:
-        yield counts_of(other.table, model)
+        yield read_counts(other.table, model)
         if other.kind.trials is not None:
-            values = integers(evaluate(other.stored), rv)
-            yield records_by_cell(values, rv, other.kind, other.lengths)
+            records = observed_records(other.likelihood, other.table, model).records
+            assert records is not None
+            yield records
     except DataError:
         # The error is raised again where the counts are read, after the charge.
         return

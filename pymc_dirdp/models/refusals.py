@@ -3,12 +3,13 @@
 Each has a test that applies its way out and draws a release: `tests/models/test_refusals.py`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from pymc_dirdp.errors import UnsupportedModelError
 
-__all__ = ["REFUSALS", "Refusal", "refusal"]
+__all__ = ["REFUSALS", "Refusal", "listed", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,11 @@ REFUSALS = MappingProxyType(
         ),
     }
 )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as errors write them."""
+    return " and ".join(map(repr, names))
 
 
 def refusal(key: str, name: str | None, **facts: object) -> UnsupportedModelError:

@@ -1,16 +1,31 @@
-"""The conjugate tables that a model holds. No observed value is read in this file."""
+"""The conjugate tables that a model holds, and which of their cells each record feeds. No observed value is read."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
+from pytensor.graph.basic import Constant
+from pytensor.graph.replace import clone_replace
+from pytensor.tensor.elemwise import Elemwise
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.models.chains import unrolled
-from pymc_dirdp.models.graph import Node, evaluate, is_random, lowered, parameters, values_read
-from pymc_dirdp.models.likelihood_routing import route
+from pymc_dirdp.models.cells import CellMap, Cells, Codes, Numbering, UnreadableError
+from pymc_dirdp.models.graph import (
+    Node,
+    evaluate,
+    is_random,
+    lowered,
+    operation,
+    origin,
+    parameters,
+    root_of,
+    stored_array,
+    values_read,
+)
 from pymc_dirdp.models.likelihoods import (
     Kind,
     batch_shape,
@@ -19,15 +34,18 @@ from pymc_dirdp.models.likelihoods import (
     family_of,
     kind_of,
     prior_of,
+    probability_of,
     refuse_uncertain_prior,
     stored_observations,
     trials_parameter,
+    unrolled,
 )
-from pymc_dirdp.models.refusals import refusal
-from pymc_dirdp.models.table import Family, Likelihood, Table
+from pymc_dirdp.models.refusals import listed, refusal
+from pymc_dirdp.models.shares import reading_of
+from pymc_dirdp.models.table import Family, Likelihood, Table, View
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["root_model", "tables"]
+__all__ = ["Parent", "parents_of", "root_model", "tables"]
 
 
 def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ()) -> tuple[Table, ...]:
@@ -71,37 +89,42 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
     for rv in model.observed_RVs:
         if family_of(rv) is not None:
             raise refusal("observed parameter", rv.name)
-    # This comes before the priors, because a missing value is a free variable whose own message would mislead.
-    _refuse_missing_values(model)
+    # PyMC replaces a masked variable by *_observed, *_unobserved and a Deterministic of the variable's own name. This
+    # comes before the priors, because a missing value is a free variable whose own message would mislead.
+    computed = {deterministic.name for deterministic in model.deterministics}
+    for rv in model.free_RVs:
+        whole = str(rv.name).removesuffix("_unobserved")
+        if whole != rv.name and whole in computed:
+            raise refusal("missing values", whole)
     for name in public_prior:
         one_of([str(data.name) for data in model.data_vars], **{"pm.Data in public_prior": name})
-    families = {rv: checked_family(rv, model, public_prior) for rv in model.free_RVs}
-    followers: dict[Node, list[Likelihood]] = {rv: [] for rv in families}
-    integrated: dict[Node, Kind] = {}
+    families = {str(rv.name): checked_family(rv, model, public_prior) for rv in model.free_RVs}
+    followers: dict[str, list[Likelihood]] = {name: [] for name in families}
+    integrated: dict[str, Kind] = {}
     for rv in model.observed_RVs:
         kind = kind_of(rv)
         stored_observations(rv, model)
-        _refuse_random_trials(rv, kind)
+        if kind.trials is not None and any(map(is_random, values_read(trials_parameter(rv, kind)))):
+            raise refusal("random trials", rv.name)
         if kind.probability is None:
-            integrated[rv] = kind
+            integrated[str(rv.name)] = kind
             continue
-        for parameter, likelihood in route(rv, kind, families, model).likelihoods:
-            followers[parameter].append(likelihood)
-    for rv, likelihoods in followers.items():
+        for name, likelihood in _route(rv, kind, model)[0].items():
+            followers[name].append(likelihood)
+    for name, likelihoods in followers.items():
         if not likelihoods:
-            raise refusal("no child", rv.name)
-    occupied = [
-        _integrated_table(rv, integrated[rv], model, public_prior)
-        if rv in integrated
-        else _table(rv, families[rv], followers[rv], model)
-        for rv in model.named_vars.values()
-        if rv in integrated or rv in families
-    ]
-    if not occupied:
+            raise refusal("no child", name)
+    found = []
+    for name, rv in model.named_vars.items():
+        if name in integrated:
+            found.append(_integrated_table(rv, integrated[name], model, public_prior))
+        elif name in families:
+            found.append(_table(name, families[name], prior_of(rv), name, followers[name], model))
+    if not found:
         raise refusal("nothing", model.name or "model")
-    if all(table.n_categories == 1 for table in occupied):
-        raise refusal("one category", occupied[0].name)
-    return tuple(occupied)
+    if all(table.n_categories == 1 for table in found):
+        raise refusal("one category", found[0].name)
+    return tuple(found)
 
 
 def root_model(model: pm.Model | None) -> pm.Model:
@@ -125,24 +148,6 @@ def root_model(model: pm.Model | None) -> pm.Model:
     return unrolled(lowered(found.root))
 
 
-def _refuse_missing_values(model: pm.Model) -> None:
-    # PyMC replaces a masked variable by *_observed, *_unobserved and a Deterministic of the variable's own name.
-    names = {deterministic.name for deterministic in model.deterministics}
-    for rv in model.free_RVs:
-        whole = str(rv.name).removesuffix("_unobserved")
-        if whole != rv.name and whole in names:
-            raise refusal("missing values", whole)
-
-
-def _refuse_random_trials(observed: Node, kind: Kind) -> None:
-    if kind.trials is not None and any(map(is_random, values_read(trials_parameter(observed, kind)))):
-        raise refusal("random trials", observed.name)
-
-
-def _table(rv: Node, family: Family, likelihoods: Iterable[Likelihood], model: pm.Model) -> Table:
-    return _checked_table(str(rv.name), family, prior_of(rv), str(rv.name), likelihoods, model)
-
-
 def _integrated_table(observed: Node, kind: Kind, model: pm.Model, public_prior: Collection[str]) -> Table:
     """The table of a likelihood whose parameter is integrated out: every observation has its own row."""
     name = f"{observed.name}_p"
@@ -154,10 +159,10 @@ def _integrated_table(observed: Node, kind: Kind, model: pm.Model, public_prior:
     batch = batch_shape(observed, kind, model)
     prior = broadcast_prior(str(observed.name), kind.family, map(evaluate, arguments), batch)
     likelihood = Likelihood(str(observed.name), kind.name, tuple(range(len(batch))))
-    return _checked_table(name, kind.family, prior, str(observed.name), [likelihood], model)
+    return _table(name, kind.family, prior, str(observed.name), [likelihood], model)
 
 
-def _checked_table(
+def _table(
     name: str, family: Family, prior: NDArray[Any], labelled_by: str, likelihoods: Iterable[Likelihood], model: pm.Model
 ) -> Table:
     """The table, with the dims and coords of the variable `labelled_by`."""
@@ -170,3 +175,204 @@ def _checked_table(
         if labels is not None and len(labels) != length:
             raise refusal("labels", labelled_by, dim=dim)
     return Table(name, family, prior, dims, coords, tuple(likelihoods))
+
+
+@dataclass(frozen=True, eq=False)
+class Parent:
+    """An array of codes, and the data that it is computed from, record by record.
+
+    Attributes
+    ----------
+    name : str
+        The name of the array, or what it is if it has no name.
+    index : Variable
+        The codes, or truth values, as a formula of stored arrays.
+    stored : tuple of Variable
+        These arrays. Each entry of one decides one code.
+    places : tuple of int
+        For each axis of these arrays, the axis of `index` that it follows. Other axes of `index` have length 1.
+    on : tuple of (int or None)
+        For each axis of these arrays, the axis of the observations that it follows; None for an axis of length 1.
+    truth : bool
+        Whether `index` holds truth values.
+    """
+
+    name: str
+    index: Node
+    stored: tuple[Node, ...]
+    places: tuple[int, ...]
+    on: tuple[int | None, ...]
+    truth: bool
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes of the observations that it follows."""
+        return tuple(axis for axis in self.on if axis is not None)
+
+    def lengths(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of one of these arrays where the observations have this batch shape."""
+        return tuple(1 if axis is None else shape[axis] for axis in self.on)
+
+
+# How released variables reach a likelihood: which cell of which table each of its records feeds.
+
+
+def parents_of(observed: Node, kind: Kind, model: pm.Model) -> tuple[Parent, ...]:
+    """The codes that choose the rows of an observed variable of a model whose tables have been found."""
+    return () if kind.probability is None else _route(observed, kind, model)[1]
+
+
+def _route(observed: Node, kind: Kind, model: pm.Model) -> tuple[dict[str, Likelihood], tuple[Parent, ...]]:
+    """How a variable's records feed each table, by name, and the codes that choose rows.
+
+    There is a parent for each None in the `rows` of a likelihood. The `kind` has a probability, which is read as an
+    index map of released variables.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the posterior is not known to be a product of Dirichlet or Beta distributions.
+    """
+    probability = probability_of(observed, kind)
+    reached = set(values_read(probability))
+    used = {str(rv.name): rv for rv in model.free_RVs if rv in reached and family_of(rv) is not None}
+    if not used:
+        but = f" but {operation(origin(probability)[0])}" if is_random(origin(probability)[0]) else ""
+        raise refusal("no parameter", observed.name, but=but)
+    numbering = Numbering(tuple(used), tuple(prior_of(rv).shape for rv in used.values()))
+    maps = {}
+    for name, rv in used.items():
+        cells = numbering.of_table(name)
+        # A Beta variable is the probability of success, the first of its two cells.
+        cells = cells[..., 0] if family_of(rv) == "beta" else cells
+        maps[rv] = CellMap(cells, tuple(range(cells.ndim)), cells.ndim)
+    try:
+        read = reading_of(probability, maps, numbering)
+        cells, axes = _counted(read, observed, kind, numbering, used)
+    except UnreadableError as error:
+        raise refusal("formula", observed.name, names=listed(sorted(used)), why=str(error)) from None
+    fed = numbering.names_in(cells)
+    same = len(fed) == 1 and np.array_equal(cells, numbering.of_table(fed[0]))
+    if not same:
+        for place in reversed(range(len(axes))):
+            # Every entry along this axis may be the same cell.
+            first = cells.take([0], axis=place)
+            if np.all(cells == first):
+                cells, axes = np.take(first, 0, axis=place), (*axes[:place], *axes[place + 1 :])
+        _refuse_repeated_rows(cells, axes, observed, numbering)
+    # The axes of the probability are the last batch axes of the observations.
+    before = observed.type.ndim - kind.core - (probability.type.ndim - (kind.family == "dirichlet"))
+    renumbered = {axis: axis + before for axis in range(probability.type.ndim)}
+    parents = []
+    for codes in (axis for axis in axes if isinstance(axis, Codes)):
+        parent = _parent_of(codes.renumbered(renumbered), model)
+        if parent is None:
+            called = codes.index.name or ("an array" if codes.index.owner is None else "a formula")
+            raise refusal("computed codes", observed.name, names=listed(fed), parent=called)
+        parents.append(parent)
+    rows = tuple(None if isinstance(axis, Codes) else renumbered[axis] for axis in axes)
+    names = tuple(parent.name for parent in parents)
+    likelihoods = {}
+    for name, start, stop in numbering.ranges():
+        if name in fed:
+            inside = (cells >= start) & (cells < stop)
+            view = None if same else View(np.where(inside, cells - start, -1), _by_codes(inside[..., 0], axes))
+            likelihoods[name] = Likelihood(str(observed.name), kind.name, rows, names, view)
+    return likelihoods, tuple(parents)
+
+
+def _counted(
+    read: CellMap, observed: Node, kind: Kind, numbering: Numbering, used: Mapping[str, Node]
+) -> tuple[Cells, tuple[int | Codes, ...]]:
+    """The cells in which a likelihood counts, outcomes last, and what decides all other axes."""
+    names, called = listed(numbering.names_in(read.cells)), operation(observed)
+    d = numbering.categories(read.cells)
+    if kind.family == "beta":
+        if np.any(d != 2):
+            raise refusal("one of many", observed.name, names=names, categories=int(d.max()), operation=called)
+        return np.stack([read.cells, numbering.others(read.cells)], axis=-1), read.axes
+    last = read.ndim - 1
+    family = family_of(used[numbering.names_in(read.cells)[0]])
+    mixed = refusal("mixed rows", observed.name, names=names, family=str(family).capitalize(), operation=called)
+    if read.place(last) is None or read.chosen_along(last):
+        raise mixed if family == "beta" else refusal("last axis", observed.name, names=names)
+    lines = read.last(last)
+    if not numbering.are_rows(lines):
+        first = numbering.row_of(lines)
+        taken, categories = lines.shape[-1], int(d.flat[0])
+        distinct = all(len(set(line)) == taken for line in lines.reshape(-1, taken).tolist())
+        if np.all(first == first[..., :1]) and distinct:
+            facts = {"names": names, "taken": taken, "categories": categories}
+            raise refusal("some categories", observed.name, **facts)
+        raise mixed
+    return lines, tuple(axis for axis in read.axes if axis != last)
+
+
+def _refuse_repeated_rows(cells: Cells, axes: tuple[int | Codes, ...], observed: Node, numbering: Numbering) -> None:
+    """Refuse rows that some positions share and others do not. The model itself would then say who is in which row."""
+    rows = numbering.row_of(cells[..., 0])
+    by_position = [k for k, axis in enumerate(axes) if not isinstance(axis, Codes)]
+    lengths = [rows.shape[k] for k in by_position]
+    position = np.arange(int(np.prod(lengths))).reshape(
+        [n if k in by_position else 1 for k, n in enumerate(rows.shape)]
+    )
+    pairs = np.stack([rows.ravel(), np.broadcast_to(position, rows.shape).ravel()])
+    if np.unique(pairs, axis=1).shape[1] > np.unique(rows).size:
+        raise refusal("repeated rows", observed.name, names=listed(numbering.names_in(cells)))
+
+
+def _by_codes(inside: NDArray[np.bool_], axes: tuple[int | Codes, ...]) -> bool:
+    """Whether codes decide if a record belongs to this table."""
+    chosen = [k for k, axis in enumerate(axes) if isinstance(axis, Codes)]
+    return any(bool(np.any(inside != inside.take([0], axis=k))) for k in chosen)
+
+
+def _parent_of(codes: Codes, model: pm.Model) -> Parent | None:
+    """The parent behind codes; None if they are computed from anything but data, or from several records each."""
+    index = codes.index
+    observed = index in model.observed_RVs
+    known = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    given = known.get(index, index)
+    # PyMC casts a `pm.Data` of floats that is observed; elsewhere a cast may change the codes.
+    array = stored_array(given, through_rounding=observed)
+    if array is not None:
+        formula, leaves = array, [(array, tuple(range(array.type.ndim)))]
+    else:
+        (formula,) = clone_replace([given], known)
+        found = list(_leaves(formula, tuple(range(formula.type.ndim))))
+        leaves = [leaf for leaf in found if leaf is not None]
+        if len(leaves) < len(found):
+            return None
+    places = {place for _, place in leaves}
+    if len(places) != 1 or places == {()}:
+        return None
+    (place,) = places
+    on = tuple(codes.on[k] for k in place)
+    if all(axis is None for axis in on):
+        return None
+    stored = tuple(dict.fromkeys(leaf for leaf, _ in leaves))
+    return Parent(_name(index, stored), formula, stored, place, on, codes.truth)
+
+
+def _leaves(node: Node, place: tuple[int, ...]) -> Iterator[tuple[Node, tuple[int, ...]] | None]:
+    """The stored arrays behind a formula and the axes on which they lie; None for what is not computed entry by entry.
+
+    `place` has the axis of the formula on which each axis of the node lies.
+    """
+    source, axes = origin(node)
+    place = tuple(place[axis] for axis in axes)
+    if isinstance(source, Constant) and np.size(source.data) == 1:
+        return
+    if root_of(source) is not None:
+        yield source, place
+    elif source.owner is not None and isinstance(source.owner.op, Elemwise):
+        for part in source.owner.inputs:
+            yield from _leaves(part, place)
+    else:
+        yield None
+
+
+def _name(index: Node, stored: Sequence[Node]) -> str:
+    """The name of the codes, or of the data behind them."""
+    named = [root.name for array in stored if (root := root_of(array)) is not None and root.name]
+    return str(index.name or " and ".join(dict.fromkeys(map(str, named))) or "an array")

@@ -17,7 +17,7 @@ from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.counting.tables import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.graph import Purpose, build_for
-from pymc_dirdp.models.labels import PYMC_NAMES, is_one_line, is_path_name
+from pymc_dirdp.models.table import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.releases.choices import Structure
 
 __all__ = ["Alpha", "Parents", "bayesian_network", "class_name", "naive_bayes", "refuse_labels", "refuse_names"]

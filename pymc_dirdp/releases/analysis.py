@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import integer
 from pymc_dirdp.inference.observed_table import Labels, Seen
 from pymc_dirdp.inference.sparse_cells import SparsePrior
-from pymc_dirdp.models.labels import dim_name
+from pymc_dirdp.models.table import dim_name
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences

@@ -14,7 +14,7 @@ import xarray as xr
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
-from pymc_dirdp.models.labels import dim_beside, dim_name, outcome_dim, plain_labels
+from pymc_dirdp.models.table import dim_beside, dim_name, outcome_dim, plain_labels
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records

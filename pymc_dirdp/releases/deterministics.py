@@ -20,10 +20,9 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.expressions import Expression
 from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random
-from pymc_dirdp.models.labels import is_path_name, is_variable_name
-from pymc_dirdp.models.likelihood_routing import parents_of
 from pymc_dirdp.models.likelihoods import KINDS, batch_shape, kind_of, stored_observations, trials_parameter
-from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.table import Table, is_path_name, is_variable_name
+from pymc_dirdp.models.tables import parents_of
 from pymc_dirdp.models.translation import translated
 from pymc_dirdp.releases.text import AFTERWARDS, Deterministic, LeftOut
 

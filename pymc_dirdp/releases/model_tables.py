@@ -12,12 +12,11 @@ from pytensor.graph.traversal import ancestors
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.inference.joint_rows import multiplications
-from pymc_dirdp.models.counts_metadata import known_bound
 from pymc_dirdp.models.graph import Node, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
-from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, n_row_arrays, refused
-from pymc_dirdp.models.record_rows import jointly_observed
+from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, n_row_arrays, refused
+from pymc_dirdp.models.whose_records import known_bound
 from pymc_dirdp.models.without_data import refuse_free_variables, refuse_unnamed_data
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.plan import plan

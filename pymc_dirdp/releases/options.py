@@ -8,7 +8,7 @@ from typing import Any, Literal, Required, TypedDict
 
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.settings import Marginals
-from pymc_dirdp.models.privacy_unit_args import Stated, Unit, stated
+from pymc_dirdp.models.privacy_unit import Stated, Unit, stated
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import PrivateChoice

@@ -11,14 +11,12 @@ import pymc as pm
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.counts_metadata import with_counted
 from pymc_dirdp.models.graph import built_for
-from pymc_dirdp.models.labels import check_names, plain_labels
-from pymc_dirdp.models.observations import records_of
+from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import Reading
-from pymc_dirdp.models.resolve_privacy_unit import public_totals, read
-from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.table import Table, check_names, plain_labels
 from pymc_dirdp.models.tables import root_model, tables
+from pymc_dirdp.models.whose_records import public_totals, read, with_counted
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
 from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
@@ -260,7 +258,7 @@ def _sizes(
                 "n_records is for adjacency='add-remove', or unit= with contribution=. Under replace-one the number of "
                 "records is public and the model states it."
             )
-        return {name: records_of(table, model) for name, table in tables.items()}
+        return {name: total_records(table, model) for name, table in tables.items()}
     if not isinstance(n_records, Mapping):
         return dict.fromkeys(tables, n_records)
     for name in n_records:
@@ -307,7 +305,7 @@ def of_model(chosen: Plan, model: pm.Model) -> Plan:
     )
     public = reading.sizes_are_public
     if not same or any(
-        (public and records_of(part.table, model) != part.n_records)
+        (public and total_records(part.table, model) != part.n_records)
         or public_totals(reading, part.table, model) != part.totals
         for part in chosen.parts
     ):

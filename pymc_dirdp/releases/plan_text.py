@@ -11,10 +11,8 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.labels import check_names, plain_labels
-from pymc_dirdp.models.privacy_unit import Reading
-from pymc_dirdp.models.privacy_unit_args import stated
-from pymc_dirdp.models.table import KindName, Likelihood, Table, View
+from pymc_dirdp.models.privacy_unit import Reading, stated
+from pymc_dirdp.models.table import KindName, Likelihood, Table, View, check_names, plain_labels
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.planning.options import MOST_DRAWS
 from pymc_dirdp.privacy.people import Contribution, adjacency_named

@@ -15,8 +15,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.labels import dim_name, outcome_dim
-from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.table import Table, dim_name, outcome_dim
 from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.measured_marginals import Axes
 from pymc_dirdp.releases.view import fitted_shares

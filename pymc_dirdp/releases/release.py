@@ -15,9 +15,9 @@ from pymc_dirdp.errors import (
     UnattainableError,
 )
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
-from pymc_dirdp.models.observations import counts_of
-from pymc_dirdp.models.resolve_privacy_unit import check_people
+from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.tables import root_model
+from pymc_dirdp.models.whose_records import check_people
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -257,7 +257,7 @@ def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:
 
 def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
     """The checked counts of all tables."""
-    counts = {part.table.name: counts_of(part.table, model) for part in chosen.parts}
+    counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
     check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
     for part in chosen.parts:
         part.mechanism.check(counts[part.table.name])

@@ -22,7 +22,7 @@ from pymc_dirdp.inference.quantiles import count_quantiles
 from pymc_dirdp.inference.sparse_cells import SparsePosterior, SparsePrior, occupied
 from pymc_dirdp.mechanisms.outputs import Cells
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
-from pymc_dirdp.models.labels import check_labels, plain_labels
+from pymc_dirdp.models.table import check_labels, plain_labels
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import refuse_unpaid_bins
 from pymc_dirdp.releases.grammar import library_version

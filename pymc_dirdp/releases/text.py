@@ -21,7 +21,7 @@ from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Cells, Output
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.expressions import Expression
-from pymc_dirdp.models.labels import is_path_name, is_variable_name
+from pymc_dirdp.models.table import is_path_name, is_variable_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.grammar import (
     Text,

@@ -17,8 +17,7 @@ from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.network_fit import fit_tables
 from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.labels import dim_name
-from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.releases.description import cell_dims, described, labels, sparse_described
 from pymc_dirdp.releases.grammar import digest
 from pymc_dirdp.releases.noise_posterior import draws_given, draws_together, number_prior

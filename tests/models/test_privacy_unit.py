@@ -2,8 +2,7 @@
 
 import pytest
 
-from pymc_dirdp.models.privacy_unit import Reading
-from pymc_dirdp.models.privacy_unit_args import Stated
+from pymc_dirdp.models.privacy_unit import Reading, Stated
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 REPLACED, REMOVED = adjacency_named("replace-one"), adjacency_named("add-remove")

@@ -15,13 +15,13 @@ TARGET = ApproxDP(epsilon=100, delta=1e-6)
 def test_the_counts_of_a_table_are_looked_at_once(rows, monkeypatch):
     """Not once for each other table, as before: 500 tables took two minutes."""
     looked_at = []
-    read = public.counts_of
+    read = public.read_counts
 
     def counting(table, model):
         looked_at.append(table.name)
         return read(table, model)
 
-    monkeypatch.setattr(public, "counts_of", counting)
+    monkeypatch.setattr(public, "read_counts", counting)
     with pm.Model() as model:
         for i in range(12):
             p = pm.Dirichlet(f"p{i}", a=np.ones(3) if not rows else np.ones((2, 3)))

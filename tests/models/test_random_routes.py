@@ -18,9 +18,9 @@ from scipy.special import gammaln
 from pymc_dirdp.errors import DirdpError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.models.observations import read_counts
-from pymc_dirdp.models.privacy_unit_args import stated
-from pymc_dirdp.models.resolve_privacy_unit import read
+from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import tables
+from pymc_dirdp.models.whose_records import read
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 ORDERS = (1.5, 2.0, 4.0)

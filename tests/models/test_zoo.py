@@ -16,9 +16,9 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import total_records
-from pymc_dirdp.models.privacy_unit_args import stated
-from pymc_dirdp.models.resolve_privacy_unit import read
+from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import root_model, tables
+from pymc_dirdp.models.whose_records import read
 from pymc_dirdp.privacy.people import adjacency_named
 
 RNG = np.random.default_rng(11)

@@ -122,8 +122,8 @@ def test_sample_counts_no_observation_before_the_charge(monkeypatch):
     with pm.Model() as model:
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("x", n=60, p=p, observed=[10, 20, 30])
-    seen, real = [], releasing.counts_of
-    monkeypatch.setattr(releasing, "counts_of", lambda *args: seen.append(len(ledger.entries())) or real(*args))
+    seen, real = [], releasing.read_counts
+    monkeypatch.setattr(releasing, "read_counts", lambda *args: seen.append(len(ledger.entries())) or real(*args))
     for limit, entries in ((0.1, []), (1.0, [1])):
         ledger = dirdp.Ledger(dirdp.PureDP(epsilon=limit), unit="record")
         if entries:

@@ -42,7 +42,7 @@ def release(network):
 
 
 def test_a_plan_reads_no_count_and_shows_what_will_be_measured(network, monkeypatch):
-    monkeypatch.setattr(release_module, "counts_of", None)
+    monkeypatch.setattr(release_module, "read_counts", None)
     plan = dirdp.plan(TARGET, network, **MARGINALS)
     assert {part.table.name: part.mechanism.marginals for part in plan.parts} == {
         "p_a": ((0,),),
@@ -255,7 +255,7 @@ def test_noise_is_never_shared(network):
         again = dirdp.sample(TARGET, network, **MARGINALS, random_seed=1)
     assert seeded["mechanism/p_c"].to_dataset().identical(again["mechanism/p_c"].to_dataset())
     table = dirdp.tables(network)[-1]
-    true = release_module.counts_of(table, network)
+    true = release_module.read_counts(table, network)
     noise = [
         (seeded["mechanism/p_c"]["noisy_counts_2"].values - true.sum(axis=(0, 1))),
         (seeded["mechanism/p_a"]["noisy_counts_0"].values - true.sum(axis=(1, 2))),
@@ -439,7 +439,7 @@ def test_a_family_of_too_many_cells_is_named_before_anything_is_read_or_charged(
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories={"a": range(400), "b": range(300)})
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-4))
     head = ledger.head
-    monkeypatch.setattr(release_module, "counts_of", None)
+    monkeypatch.setattr(release_module, "read_counts", None)
     with pytest.raises(ArgumentError, match=r"'p_b' has 120000 cells.* at most 100000\. Give 'b' fewer parents"):
         dirdp.sample(TARGET, model, ledger=ledger, **MARGINALS)
     assert ledger.head == head

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.models.labels import check_labels, plain_labels
+from pymc_dirdp.models.table import check_labels, plain_labels
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 

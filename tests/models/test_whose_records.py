@@ -8,12 +8,12 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.models.contributions import added, largest
+from pymc_dirdp.models.graph import same_data, shift_axis
 from pymc_dirdp.models.observations import read_counts
-from pymc_dirdp.models.privacy_unit_args import as_code, stated
-from pymc_dirdp.models.resolve_privacy_unit import check_people, read
-from pymc_dirdp.models.shared_data import same_data, shift_axis
+from pymc_dirdp.models.privacy_unit import as_code, stated
 from pymc_dirdp.models.tables import tables
-from pymc_dirdp.models.unit import added, largest
+from pymc_dirdp.models.whose_records import check_people, read
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 RNG = np.random.default_rng(5)
@@ -317,3 +317,35 @@ def test_a_chain_of_as_many_numbers_as_are_asked_for_is_one(least):
     x = np.array([2, 0, 1, 5])
     found = shift_axis(pt.as_tensor(x), pt.as_tensor(np.append(x[1:], 9)), least=least)
     assert found == (0 if least <= 3 else None)
+
+
+# Groups of disjoint people
+
+
+def three_tables():
+    with pm.Model() as model:
+        for name, counts in {"a": [1, 2], "b": [3, 1], "c": [2, 6]}.items():
+            pm.Multinomial(f"y_{name}", n=sum(counts), p=pm.Dirichlet(name, np.ones(2)), observed=counts)
+    return model
+
+
+@pytest.mark.parametrize("disjoint", [[["a"], ["b", "a"]], [["a", "b"], ["y_b"]]])
+def test_a_table_in_two_groups_is_refused_by_either_name(disjoint):
+    with pytest.raises(ArgumentError, match="stands in two groups of disjoint"):
+        reading(three_tables(), disjoint=disjoint)
+
+
+@pytest.mark.parametrize("relation", ["add-remove"])
+def test_a_refusal_under_add_remove_says_nothing_of_the_private_number_of_trials(relation):
+    """Two likelihoods of one parameter are refused with a number to start from, which must not be that of the data."""
+
+    def refused(trials):
+        with pm.Model() as model:
+            p = pm.Dirichlet("p", np.ones(2))
+            for name in ("first", "second"):
+                pm.Multinomial(name, n=trials, p=p, observed=[trials, 0])
+        with pytest.raises(Exception, match="is used twice") as caught:
+            reading(model, relation)
+        return str(caught.value)
+
+    assert refused(7) == refused(1234)

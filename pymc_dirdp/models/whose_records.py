@@ -1,0 +1,541 @@
+"""Whose records a model holds: what one person adds to each table, and what is asked where the model leaves it open."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pymc as pm
+
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.counting.counts import Counts
+from pymc_dirdp.display import aligned
+from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.models.contributions import (
+    contribution_of_record,
+    contribution_to,
+    lacking,
+    largest,
+    overlapping,
+    people_axes,
+    refuse_steps,
+    refuse_unknown_axes,
+)
+from pymc_dirdp.models.graph import root_of, same_data
+from pymc_dirdp.models.likelihoods import stored_observations
+from pymc_dirdp.models.observations import Observation, observation, totals_of
+from pymc_dirdp.models.privacy_unit import Reading, Stated, as_code, axis_text, check_stated
+from pymc_dirdp.models.public import check_public
+from pymc_dirdp.models.refusals import refusal
+from pymc_dirdp.models.table import Table
+from pymc_dirdp.privacy.people import Adjacency, Contribution
+
+__all__ = ["Group", "check_people", "known_bound", "public_totals", "question", "read", "with_counted"]
+
+
+def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
+    """Find out from a model whose records it holds.
+
+    With `ask`, the error for an open question offers answers, each of which is tried by another call.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the model leaves open whose records it holds, with lines to choose from; or if something would be published
+        that is not public.
+    ArgumentError
+        If what was said does not fit the model.
+
+    References
+    ----------
+    Theory, sections 6 and 7.
+    """
+    # This comes before the data are looked at, so that a misspelt name is reported first.
+    check_stated(stated)
+    groups, anybody = _groups_of_people(tables, stated.disjoint)
+    public = relation.records_are_public and not stated.is_bounded
+
+    def works(said: Stated) -> bool:
+        # A statement that leaves something else open is no answer. To ask again about it would never end.
+        if not ask:
+            return False
+        try:
+            read(tables, model, said, relation, ask=False)
+        except (UnsupportedModelError, ArgumentError):
+            return False
+        return True
+
+    observations = _observations(tables, model)
+    refuse_unknown_axes(observations, stated)
+    _refuse_shared_data(groups, observations)
+    check_public(observations, model, stated, relation)
+    parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
+    others = False
+    for group in groups:
+        together = [observed for observed in observations if observed.name in group | anybody]
+        of_group = _of_group(together, stated, relation, works)
+        if of_group is None:
+            of_group = _single_records(together, stated, relation)
+            if (asked := question(together, stated, public, works)) is not None:
+                raise UnsupportedModelError(asked)
+            others = bool(stated.unit)
+        for name, contribution in of_group.items():
+            parts[name].append(contribution)
+    fed = tuple(_tables_of(tables, group | anybody) for group in groups)
+    shapes = tuple((table.name, table.shape) for table in tables)
+    contributions = tuple((name, largest(parts[name], shape).fitted(shape)) for name, shape in shapes)
+    n_units = _number_of_units(observations, stated) if relation.records_are_public else None
+    return Reading(stated, relation, shapes, contributions, fed, n_units, others)
+
+
+def public_totals(reading: Reading, table: Table, model: pm.Model) -> tuple[int, ...]:
+    """The public numbers of records of the entries of a table's `public_axes`; empty if there are no such axes."""
+    axes = reading.public_axes(table.name)
+    return tuple(totals_of(table, model, axes).ravel().tolist()) if axes else ()
+
+
+def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> None:
+    """Refuse data in which a person holds more records than `contribution` with a `unit`.
+
+    Raises
+    ------
+    DataError
+        It names the observed variable, and not the person or the number of records, which are secret.
+    """
+    if not stated.unit or (most := stated.contribution) is None:
+        return
+    for observed in _observations(tables, model):
+        people = people_axes(observed, stated)
+        if people is not None and np.any(observed.records_of(people) > most):
+            raise DataError(
+                f"Some entry of {stated.unit_text} holds more than contribution={most} records of "
+                f"{observed.name!r}. Leave records out, or plan for more."
+            )
+
+
+def _observations(tables: Sequence[Table], model: pm.Model) -> list[Observation]:
+    return [observation(table, likelihood, model) for table in tables for likelihood in table.likelihoods]
+
+
+def _of_group(
+    together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
+) -> Mapping[str, Contribution] | None:
+    """What a person of this group adds to each table; None where nothing was said about the group."""
+    tables = {observed.table.name: observed.table for observed in together}
+    if stated.contribution is not None and not stated.unit:
+        _refuse_many(together, stated.contribution, stated, relation, works)
+        _refuse_few(together, stated.contribution)
+        if stated.contribution == 1 and stated.counted is None:
+            return _single_records(together, stated, relation)
+        return dict.fromkeys(tables, Contribution(stated.contribution))
+    having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
+    if not having:
+        # Nothing was said, or this group is fed by people who are no entries of the unit.
+        _refuse_many(together, 1, stated, relation, works)
+        return None
+    for observed in together:
+        if observed not in having:
+            raise lacking(observed, together, stated, works)
+        refuse_steps(observed, together, stated)
+    return {
+        name: contribution_to(table, [one for one in together if one.table.name == name], stated, relation)
+        for name, table in tables.items()
+    }
+
+
+def _refuse_many(
+    together: Sequence[Observation],
+    contribution: int,
+    stated: Stated,
+    relation: Adjacency,
+    works: Callable[[Stated], bool],
+) -> None:
+    """Refuse a table that has more likelihoods than a person holds records."""
+    for name in dict.fromkeys(observed.table.name for observed in together):
+        fed = [observed for observed in together if observed.table.name == name]
+        # Likelihoods of different rows are like those of different tables, unless a number for the table was said.
+        anywhere = stated.contribution is not None and not stated.unit
+        sharing = fed if anywhere else max((overlapping(observed, fed) for observed in fed), key=len)
+        if len(sharing) <= contribution:
+            continue
+        names = [observed.name for observed in sharing]
+        ways = ["Give each its own parameter", "observe the summed counts once"]
+        apart = replace(stated, disjoint=(*(stated.disjoint or ()), *((one,) for one in names)))
+        if stated.disjoint is None and works(apart):
+            groups = as_code([[one] for one in names])
+            ways.append(f"say with disjoint={groups} that different people feed them")
+        axes = [axis for axis in sharing[0].axes if all(axis in observed.axes for observed in sharing)][:1]
+        if axes and works(replace(stated, unit=tuple(axes), contribution=None)):
+            ways.append(f"say with unit={as_code(axes[0])} that its entries are the people")
+        public = relation.records_are_public and not stated.is_bounded
+        records = sum(_records_of_one(observed, public) for observed in sharing)
+        bound = f"contribution={max(records, len(names))} (or your bound) that one person holds so many records in it."
+        ways.append(f"or with {bound}")
+        raise refusal("used twice", name, first=names[0], second=names[1], ways=", ".join(ways))
+
+
+def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
+    """Refuse a bound on a person's records below the number of records whose row one entry of the codes decides."""
+    for observed in together:
+        for name, axes in observed.followed:
+            records = math.prod(n for axis, n in enumerate(observed.lengths) if axis not in axes)
+            if records > contribution:
+                entries = " x ".join(axis_text(observed.axes[axis]) for axis in axes)
+                said = f"contribution={contribution}"
+                raise refusal("few records", observed.name, records=records, parent=name, said=said, axes=entries)
+
+
+def _single_records(together: Sequence[Observation], stated: Stated, relation: Adjacency) -> dict[str, Contribution]:
+    """What a person adds who holds a record in each observed variable. No two of them feed the same row."""
+    names = dict.fromkeys(observed.table.name for observed in together)
+    fed = {name: [observed for observed in together if observed.table.name == name] for name in names}
+    return {name: contribution_of_record(by, stated, relation) for name, by in fed.items()}
+
+
+def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:
+    """The number of people where all observed variables agree on it."""
+    having = [(one, people_axes(one, stated)) for one in observations if stated.unit]
+    numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+# The observed variables that one person may feed together.
+Group = frozenset[str]
+
+
+def _groups_of_people(
+    tables: Sequence[Table], disjoint: tuple[tuple[str, ...], ...] | None
+) -> tuple[tuple[Group, ...], Group]:
+    """The groups of observed variables that are fed by different people, and the variables that anybody may feed.
+
+    Each group of `disjoint` holds names of tables or observed variables, and nobody has records in two groups. There is
+    one empty group if nothing was said. Anybody may have records in the variables that were not named.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown or stands in two groups.
+    """
+    meant = {table.name: {likelihood.name for likelihood in table.likelihoods} for table in tables}
+    meant |= {likelihood.name: {likelihood.name} for table in tables for likelihood in table.likelihoods}
+    stated: list[Group] = []
+    for group in disjoint or ():
+        observed: set[str] = set()
+        for name in group:
+            observed |= meant[one_of(meant, **{"variable in disjoint": name})]
+        for other in stated:
+            if twice := sorted(observed & other):
+                raise ArgumentError(f"{twice[0]!r} stands in two groups of disjoint; nobody has records in both.")
+        stated.append(frozenset(observed))
+    everything = frozenset(likelihood.name for table in tables for likelihood in table.likelihoods)
+    return tuple(stated) or (frozenset(),), everything - frozenset().union(*stated)
+
+
+def _tables_of(tables: Sequence[Table], group: Group) -> tuple[str, ...]:
+    """The names of the tables that a group feeds."""
+    return tuple(table.name for table in tables if any(likelihood.name in group for likelihood in table.likelihoods))
+
+
+def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observation]) -> None:
+    """Refuse groups that are fed by the same people: they share data, or one decides the rows of the other."""
+    for first, second in combinations(groups, 2):
+        for one in observations:
+            for other in observations:
+                if one.name in first and other.name in second and (problem := _shared(one, other)):
+                    raise refusal("shared data", one.name, problem=problem)
+
+
+def _shared(one: Observation, other: Observation) -> str | None:
+    """What the two observed variables share, as a part of a sentence; None if nothing."""
+    for child, parent in ((one, other), (other, one)):
+        for _, codes in child.parents:
+            if same_data(codes, parent.stored):
+                return f"and {other.name!r} are parent and child"
+    if any(same_data(mine, theirs) for mine in one.arrays for theirs in other.arrays):
+        return f"and {other.name!r} hold the same data"
+    return None
+
+
+# The bound that is offered where the model's own number is private.
+_BOUND = 10
+
+# An answer to a question about one observed variable or about two: a statement and its meaning.
+_Answer = tuple[Stated, str]
+
+
+def question(
+    together: Sequence[Observation], stated: Stated, public: bool, works: Callable[[Stated], bool]
+) -> str | None:
+    """The question to ask before these variables, which one person may feed, are released; None if nothing is open.
+
+    Numbers of records may be named if they are `public`. The question has a line for each answer, written as arguments
+    of `plan` or `sample`. Only answers are offered for which `works` is true: they leave nothing else open.
+    """
+    for opening, answers in _open(together, stated, public):
+        lines = [
+            (_written(said), why)
+            for said, why in ((_completed(said, together, works), why) for said, why in answers)
+            if said is not None
+        ]
+        choices = aligned([(line, f"# {why}") for line, why in dict(lines).items()])
+        offered = "\n".join(f"    {choice}" for choice in choices)
+        instead = "" if stated == Stated() else " in place of what was said"
+        return f"Cannot say whom this release would protect: {opening} Say which{instead}, by one of\n{offered}"
+    return None
+
+
+def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iterator[tuple[str, list[_Answer]]]:
+    """Everything that is open, with the answers to try."""
+    for observed in together:
+        asked = _of_one(observed, stated, public)
+        if asked is not None:
+            yield asked
+    for one, other in combinations(together, 2):
+        # An observed variable that feeds two tables is here twice. Without parents nothing links two variables, which
+        # is looked at first because there are many pairs.
+        linked = (one.parents or other.parents) and one.name != other.name
+        link = _link(one, other) if linked else None
+        if link is not None:
+            yield f"{link}, so what one person can change is in both.", _answers_for_both(one, other, stated, public)
+
+
+def _answers_for_both(one: Observation, other: Observation, stated: Stated, public: bool) -> list[_Answer]:
+    steps = next((axis for axis in (one.step_axis(other), other.step_axis(one)) if axis is not None), None)
+    axes = [axis for axis in one.axes if axis in other.axes and (steps is None or one.axes.index(axis) != steps)]
+    answers: list[_Answer] = [
+        *((replace(stated, unit=(axis,)), _people(axis, "one record in each")) for axis in axes[:1]),
+        (_holding(stated, 1), "a person holds one record of each table at most"),
+        (_holding(stated, 2), "a person holds 2 records of each table at most, anywhere"),
+    ]
+    if steps is not None:
+        bound = max(2, one.lengths[steps]) if public else _BOUND
+        answers.insert(-2, (_holding(stated, bound), "a person holds a whole sequence (or put your bound)"))
+    return answers
+
+
+def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, list[_Answer]] | None:
+    """What is open about one observed variable alone, with the answers to try; None if nothing is."""
+    name = repr(observed.name)
+    several = observed.most_trials > 1
+    first = _first(observed)
+    if (chain := observed.step_axis(observed)) is not None:
+        people = [axis for axis in range(len(observed.axes)) if axis != chain]
+        bound = observed.lengths[chain] if public else _BOUND
+        step = observed.records_of_a_step
+        return (
+            f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
+            "may stand behind a whole sequence of records.",
+            [
+                *(
+                    (_unit(stated, observed, (axis,)), _people(observed.axes[axis], "a sequence"))
+                    for axis in people[:1]
+                ),
+                (_holding(stated, max(step, bound)), "a person holds a whole sequence (or put your bound)"),
+                (_holding(stated, step), f"each entry of a sequence is another person's: it is in {step} records"),
+            ],
+        )
+    if several and observed.parents:
+        parents = " and ".join(repr(parent) for parent, _ in observed.parents)
+        return (
+            f"{name} holds {_trials(observed, public)} behind the observed parent {parents}: anyone who moves there "
+            "takes all of them along.",
+            _trial_answers(observed, first, stated, public),
+        )
+    if several and observed.integrated and observed.lengths:
+        return (
+            f"{name} holds {_trials(observed, public)} in each row of {observed.table.name!r}, and a row may be one "
+            "person or many.",
+            _trial_answers(observed, first, stated, public),
+        )
+    if observed.summed and (observed.record_axes or len(observed.summed) > 1):
+        shape = " x ".join(map(str, observed.lengths))
+        how_many = f"{shape} observations" if public else "observations"
+        others = [axis_text(axis) for axis in observed.axes if axis != observed.axes[first[0]]]
+        each = f"each has a record for every entry of {' x '.join(others)}"
+        return (
+            f"{name} has {how_many} over the axes ({', '.join(map(repr, observed.axes))}), and a person may stand "
+            "behind several of them.",
+            [
+                (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
+                (_holding(stated, _records_of_one(observed, public)), _anywhere(observed, public)),
+                (_unit(stated, observed, tuple(range(len(observed.axes)))), "every observation is another person"),
+                *([(_holding(stated, 1), "every record is another person")] * several),
+            ],
+        )
+    if observed.summed and several:
+        return (
+            f"{name} holds {_trials(observed, public)} in each entry of {axis_text(observed.axes[first[0]])}, and a "
+            "person may stand behind several of them.",
+            _trial_answers(observed, first, stated, public),
+        )
+    return None
+
+
+def _trial_answers(observed: Observation, first: tuple[int, ...], stated: Stated, public: bool) -> list[_Answer]:
+    most = _records_of_one(observed, public)
+    return [
+        *((_unit(stated, observed, (axis,)), _people(observed.axes[axis], "all its trials")) for axis in first),
+        (_holding(stated, most), _anywhere(observed, public)),
+        (_holding(stated, 1), "every trial is another person"),
+        *([] if first else [(_holding(stated, 2), "a person holds 2 trials at most")]),
+    ]
+
+
+def _link(one: Observation, other: Observation) -> str | None:
+    """The relation of two observed variables by the codes of their parents, as a sentence; None if there is none."""
+    for child, parent in ((one, other), (other, one)):
+        for name, codes in child.parents:
+            if same_data(codes, parent.stored):
+                called = "" if name == parent.name else f" ({name})"
+                return f"{child.name!r} takes its rows from what is observed in {parent.name!r}{called}"
+        if child.step_axis(parent) is not None:
+            return f"{child.name!r} takes its rows from what is observed in {parent.name!r} some steps earlier or later"
+    for name, codes in one.parents:
+        if any(same_data(codes, others) for _, others in other.parents):
+            return f"{one.name!r} and {other.name!r} take their rows from the same parent ({name})"
+    return None
+
+
+def _first(observed: Observation) -> tuple[int, ...]:
+    """The axis that is offered as the axis of the people; empty where there is no axis."""
+    return (*observed.summed, *observed.record_axes)[:1]
+
+
+def _unit(stated: Stated, observed: Observation, axes: tuple[int, ...]) -> Stated:
+    return replace(stated, unit=tuple(observed.axes[axis] for axis in axes))
+
+
+def _holding(stated: Stated, records: int) -> Stated:
+    """The statement with a bound on the records of each table in place of a unit."""
+    return replace(stated, unit=(), contribution=records)
+
+
+def _completed(said: Stated, together: Sequence[Observation], works: Callable[[Stated], bool]) -> Stated | None:
+    """The answer with everything else that has to be said for it; None if it is no answer here."""
+    if not said.unit and said.contribution is None:
+        return None
+    counted = [observed for observed in together if observed.trials is not None]
+    candidates = [said]
+    if said.unit:
+        differing = [one for one in counted if one.trials_differ_along(people_axes(one, said) or ())]
+        candidates += [replace(said, public_n=(one.name,)) for one in counted]
+        candidates += [replace(said, public_n=tuple(one.name for one in some)) for some in (differing, counted)]
+        candidates += [replace(said, contribution=_BOUND)]
+    return next((candidate for candidate in candidates if works(candidate)), None)
+
+
+def _written(said: Stated) -> str:
+    """A statement as arguments of `plan` and `sample`."""
+    given = {
+        "unit": said.unit[0] if len(said.unit) == 1 else said.unit or None,
+        "contribution": said.contribution,
+        "public_n": list(said.public_n) or None,
+        "disjoint": None if said.disjoint is None else [list(group) for group in said.disjoint],
+    }
+    return ", ".join(f"{name}={as_code(value)}" for name, value in given.items() if value is not None)
+
+
+def _records_of_one(observed: Observation, public: bool) -> int:
+    """How many records an entry of the offered axis holds, if that is public; otherwise a bound to start from."""
+    people = _first(observed)
+    trials = observed.one_number_of_trials
+    others = [axis for axis in range(len(observed.axes)) if axis not in people]
+    # The lengths of rows are those of the prior, so they are always public.
+    known = public or (observed.trials is None and set(others) <= set(observed.record_axes))
+    if trials is None or not known:
+        return _BOUND
+    return max(1, trials * math.prod(observed.lengths[axis] for axis in others))
+
+
+def _anywhere(observed: Observation, public: bool) -> str:
+    return f"a person holds {_records_of_one(observed, public)} records at most, anywhere (or put your bound)"
+
+
+def _trials(observed: Observation, public: bool) -> str:
+    n = observed.one_number_of_trials
+    return "several trials" if n is None or not public else f"n={n} trials"
+
+
+def _people(axis: str | int, each: str) -> str:
+    hint = "" if isinstance(axis, str) else " (name it with dims=)"
+    return f"{axis_text(axis)} holds the people: {each}{hint}"
+
+
+_Known = tuple[Counts, Bound]
+
+
+def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model, relation: Adjacency) -> Stated:
+    """What was said about people, with what :func:`pymc_dirdp.count` knows of them. No count is looked at.
+
+    Raises
+    ------
+    ArgumentError
+        If that contradicts what was said, or the number of records would be public although it depends on who the
+        units are.
+    """
+    said = replace(said, counted=None)
+    names = {likelihood.name for table in tables for likelihood in table.likelihoods}
+    bounded = {name: known for name in sorted(names) if (known := known_bound(name, model)) is not None}
+    if not bounded:
+        return said
+    name = next(iter(bounded))
+    unit = bounded[name][1].unit
+    _refuse_contradictions(said, bounded, unit)
+    # A unit has its records in each array that feeds a table.
+    most = max(
+        sum(bounded[one.name][1].records for one in table.likelihoods if one.name in bounded) for table in tables
+    )
+    if said.contribution is None:
+        _refuse_other_observations(tables, bounded, name, unit)
+    elif said.contribution < most:
+        raise ArgumentError(
+            f"contribution={said.contribution} is less than the {most} records of each {unit!r} that were counted. "
+            "Leave it out: the counts know it."
+        )
+    if relation.records_are_public and most > 1:
+        raise ArgumentError(
+            f"{name!r} counts at most {most} records of each {unit!r}, so the number of records depends on who these "
+            'are, and replace-one would make it public. Add adjacency="add-remove" (and n_records= for planning), or '
+            "count with contribution=1, where it is the number of units."
+        )
+    return replace(said, contribution=max(most, said.contribution or 1), counted=unit)
+
+
+def known_bound(name: str, model: pm.Model) -> _Known | None:
+    """The counts that are observed, with their bound; None if they are another kind of array, or have none."""
+    data = getattr(root_of(stored_observations(model[name], model)), "data", None)
+    return (data, data.bound) if isinstance(data, Counts) and data.bound is not None else None
+
+
+def _refuse_contradictions(said: Stated, bounded: dict[str, _Known], unit: str) -> None:
+    for name, (counts, bound) in bounded.items():
+        if counts.is_computed:
+            raise ArgumentError(
+                f"{name!r} observes numbers that were computed from counts of at most {bound.records} records of each "
+                f"{unit!r}, so it is unknown what one of them changes. Observe the counts as count() returned them, or "
+                "np.asarray(...) of the numbers, and say contribution=."
+            )
+        if bound.unit != unit:
+            raise ArgumentError(
+                f"{next(iter(bounded))!r} counts records of each {unit!r}, and {name!r} of each {bound.unit!r}. A "
+                "release protects one kind of unit: count all for the same one."
+            )
+    if said.unit:
+        raise ArgumentError(
+            f"{said.unit_text} and the counts of {next(iter(bounded))!r}, of at most so many records of each {unit!r}, "
+            "both say who is protected. Leave unit= out."
+        )
+
+
+def _refuse_other_observations(tables: Sequence[Table], bounded: dict[str, _Known], name: str, unit: str) -> None:
+    """Refuse observations of which it is unknown how many records of a unit they hold."""
+    for table in tables:
+        for likelihood in table.likelihoods:
+            if likelihood.name not in bounded:
+                raise ArgumentError(
+                    f"{name!r} counts at most so many records of each {unit!r}, and it is unknown how many of them "
+                    f"{likelihood.name!r} holds. Count both with unit={unit!r}, or say with contribution= how many "
+                    "records of each table a person holds at most."
+                )
