@@ -16,7 +16,6 @@ FOLDERS = {
 # Source files of more than 80 lines that no test file of their room is named after or imports: where they are tested.
 TESTED_BY = {
     "bandits/view.py": ("bandits/test_thompson.py", "what a run shows, and that no reward is in it"),
-    "counting/codes.py": ("counting/test_engines.py", "every kind of column of every engine"),
     "inference/multiple_releases.py": ("releases/test_sources.py", "several releases against brute force"),
     "inference/observed_table.py": (
         "releases/test_inference_setup.py",

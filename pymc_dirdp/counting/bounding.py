@@ -13,24 +13,12 @@ from pymc_dirdp.counting.columns import NOTHING, dictionary_of, is_missing, plai
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.people import adjacency_named
 
-__all__ = [
-    "Bound",
-    "Declared",
-    "bound_for",
-    "bound_of_sum",
-    "checked_bound",
-    "refuse_engine",
-    "refuse_other_declaration",
-    "retained",
-    "retained_rows",
-]
+__all__ = ["Bound", "bound_for", "checked_bound", "refuse_engine", "retained", "retained_rows"]
 
 # At most so many records of each unit: which ones are retained, in memory. **Secret**.
 
 
 _Words = NDArray[np.uint64]
-# The variables of a table with their labels, axis by axis.
-Declared = tuple[tuple[str, tuple[Any, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -162,32 +150,6 @@ def _sorted_out(units: Any) -> tuple[Integers, list[Any]] | None:
         return None
     values, codes = np.unique(array, return_inverse=True)
     return codes.astype(np.int64), values.tolist()
-
-
-def refuse_other_declaration(mine: Declared, its: Declared) -> None:
-    """Refuse to add tables that were not declared in the same way."""
-    if mine != its:
-        raise ArgumentError("The tables have different variables or categories. Count all with the same ones.")
-
-
-def bound_of_sum(mine: Bound | None, its: Bound | None, *, others: bool) -> Bound | None:
-    """What one unit contributes to the sum of two tables, of other units or of units that may be in both.
-
-    Raises
-    ------
-    ArgumentError
-        If the tables were counted for different units, or only one of them for a unit.
-    """
-    if mine is None or its is None:
-        if mine is not its:
-            raise ArgumentError("One table was counted with unit= and the other without. Count both with it.")
-        return None
-    if (mine.unit, mine.distinct) != (its.unit, its.distinct):
-        raise ArgumentError("The tables were counted for different units, or one with distinct=True. Count again.")
-    if others:
-        return Bound(mine.unit, max(mine.records, its.records), mine.distinct)
-    # A unit may be in both, and have a record in the same cell of both.
-    return Bound(mine.unit, mine.records + its.records, mine.distinct)
 
 
 # Which records of a unit an engine keeps: the first ones in the order of a keyed hash. **Secret**.

@@ -1,19 +1,19 @@
-"""Counts of records by cell, and how they add up."""
+"""Counts of records by cell, which know whose records they hold, and how they add up."""
 
 import math
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, final
 
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import MOST_RECORDS
-from pymc_dirdp.counting.bounding import Bound, Declared, bound_of_sum, refuse_other_declaration
-from pymc_dirdp.counting.codes import Frame
-from pymc_dirdp.counting.columns import column_of, values_of
+from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.counting.columns import Frame, column_of, values_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
-__all__ = ["Counts", "row_counts", "tabulate"]
+__all__ = ["Counts", "SparseCounts", "occupied", "row_counts", "tabulate"]
 
 # Codes of records to counts of cells. **Secret**.
 
@@ -23,6 +23,14 @@ def tabulate(columns: Sequence[Integers], shape: tuple[int, ...], times: Integer
     cells = np.ravel_multi_index(tuple(columns), shape)
     # With weights NumPy adds in doubles, which are exact for as many records as `row_counts` allows.
     return np.bincount(cells, times, minlength=math.prod(shape)).astype(np.int64).reshape(shape)
+
+
+def occupied(cells: Integers, times: Integers | None = None) -> tuple[Integers, Integers]:
+    """The different cells in ascending order, and how many records lie in each. **Secret**."""
+    found, where = np.unique(cells, return_inverse=True)
+    counts = np.zeros(len(found), dtype=np.int64)
+    np.add.at(counts, where, 1 if times is None else times)
+    return found, counts
 
 
 def row_counts(frame: Frame, name: str) -> Integers:
@@ -49,6 +57,8 @@ def row_counts(frame: Frame, name: str) -> Integers:
 # Counts that remember whose records they hold, so that a plan protects these people.
 
 
+# The variables of a table with their labels, axis by axis.
+_Declared = tuple[tuple[str, tuple[Any, ...]], ...]
 # Functions of NumPy whose result is a table of the same records, in new memory.
 _KEEP = (np.sum, np.copy)
 
@@ -89,10 +99,10 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
 
     bound: Bound | None
     is_computed: bool
-    _declared: Declared | None
+    _declared: _Declared | None
 
     @classmethod
-    def of(cls, table: Integers, declared: Declared | None = None, bound: Bound | None = None) -> Self:
+    def of(cls, table: Integers, declared: _Declared | None = None, bound: Bound | None = None) -> Self:
         """Return the counts with what was declared."""
         counts = table.view(cls)
         counts._declared, counts.bound = declared, bound
@@ -217,10 +227,139 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
                 "Only whole tables as count() returned them can be added, not parts or copies: which variables those "
                 "have is not known. Add first, or add np.asarray(...) of each and say contribution= to plan()."
             )
-        refuse_other_declaration(self._declared, other._declared)
-        bound = bound_of_sum(self.bound, other.bound, others=others)
+        _refuse_other_declaration(self._declared, other._declared)
+        bound = _bound_of_sum(self.bound, other.bound, others=others)
         return type(self).of(np.asarray(self) + np.asarray(other), self._declared, bound)
 
 
 def _plain(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, Counts) else value
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class SparseCounts:
+    """The occupied cells of a huge table and their counts, as :func:`count_sparse` finds them. They are **secret**.
+
+    Pass it to :func:`release_sparse` in the place of cells and counts. Its text shows the declaration alone.
+
+    `first + second` adds tables of the same variables, categories and unit. A unit may have records in both, so what
+    it contributes adds up; :meth:`with_other_people` is for tables of different units.
+
+    Attributes
+    ----------
+    cells : array of int64, shape (n,)
+        The numbers of the cells that hold records, in ascending order.
+    counts : array of int64, shape (n,)
+        How many records each of them holds, at least 1.
+    categories : mapping of str to tuple
+        The variables, in the order of the table's axes, with their labels. The last one varies fastest with the number
+        of a cell. Public.
+    bound : Bound or None
+        The unit, and how many of its records were counted at most; None if each record was counted. Public.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> visits = {"postcode": [10115, 80331, 80331], "illness": ["flu", "flu", "cold"]}
+    >>> declared = {"postcode": range(10_000, 100_000), "illness": ["cold", "flu"]}
+    >>> found = dirdp.sparse.count_sparse(visits, ["postcode", "illness"], categories=declared)
+    >>> found
+    SparseCounts(postcode, illness: 180000 cells)
+    >>> found.labels()["postcode"]
+    [10115, 80331, 80331]
+    >>> (found + found).counts.tolist()
+    [2, 2, 2]
+    """
+
+    # NumPy would add it to each number of an array.
+    __array_ufunc__ = None
+
+    cells: Integers
+    counts: Integers
+    categories: Mapping[str, tuple[Any, ...]]
+    bound: Bound | None = None
+
+    def __post_init__(self) -> None:
+        for numbers in (self.cells, self.counts):
+            numbers.flags.writeable = False
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells the whole table has."""
+        return math.prod(map(len, self.categories.values()))
+
+    def labels(self) -> dict[str, list[Any]]:
+        """For each variable the labels of the occupied cells. **Secret**."""
+        codes = np.unravel_index(self.cells, tuple(map(len, self.categories.values())))
+        return {
+            name: [labels[code] for code in column.tolist()]
+            for (name, labels), column in zip(self.categories.items(), codes, strict=True)
+        }
+
+    def __add__(self, other: Any) -> "SparseCounts":
+        return self._sum(other, others=False) if isinstance(other, SparseCounts) else NotImplemented
+
+    def __radd__(self, other: Any) -> "SparseCounts":
+        # `sum` starts with 0.
+        return self if type(other) is int and other == 0 else NotImplemented
+
+    def with_other_people(self, other: "SparseCounts") -> "SparseCounts":
+        """Add counts of other units: nobody has records in both. What a unit contributes stays the same.
+
+        That nobody is in both cannot be seen in counts. It holds, for example, if the records were divided by unit.
+
+        Parameters
+        ----------
+        other : SparseCounts
+            Of the same variables, categories and unit.
+
+        Returns
+        -------
+        SparseCounts
+
+        Raises
+        ------
+        ArgumentError
+            If the declarations differ.
+        """
+        if not isinstance(other, SparseCounts):
+            raise ArgumentError(f"Expected counts as count_sparse() returns them, got {type_name(other)}.")
+        return self._sum(other, others=True)
+
+    def _sum(self, other: "SparseCounts", *, others: bool) -> "SparseCounts":
+        _refuse_other_declaration(tuple(self.categories.items()), tuple(other.categories.items()))
+        bound = _bound_of_sum(self.bound, other.bound, others=others)
+        both = np.concatenate([self.cells, other.cells])
+        cells, counts = occupied(both, np.concatenate([self.counts, other.counts]))
+        return SparseCounts(cells, counts, self.categories, bound)
+
+    def __repr__(self) -> str:
+        whose = "" if self.bound is None else f", unit={self.bound.unit!r}, contribution={self.bound.records}"
+        return f"SparseCounts({', '.join(self.categories)}: {self.n_cells} cells{whose})"
+
+
+def _refuse_other_declaration(mine: _Declared, its: _Declared) -> None:
+    """Refuse to add tables that were not declared in the same way."""
+    if mine != its:
+        raise ArgumentError("The tables have different variables or categories. Count all with the same ones.")
+
+
+def _bound_of_sum(mine: Bound | None, its: Bound | None, *, others: bool) -> Bound | None:
+    """What one unit contributes to the sum of two tables, of other units or of units that may be in both.
+
+    Raises
+    ------
+    ArgumentError
+        If the tables were counted for different units, or only one of them for a unit.
+    """
+    if mine is None or its is None:
+        if mine is not its:
+            raise ArgumentError("One table was counted with unit= and the other without. Count both with it.")
+        return None
+    if (mine.unit, mine.distinct) != (its.unit, its.distinct):
+        raise ArgumentError("The tables were counted for different units, or one with distinct=True. Count again.")
+    if others:
+        return Bound(mine.unit, max(mine.records, its.records), mine.distinct)
+    # A unit may be in both, and have a record in the same cell of both.
+    return Bound(mine.unit, mine.records + its.records, mine.distinct)

@@ -13,13 +13,13 @@ import numpy as np
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.counting.bounding import Bound, refuse_engine, retained
-from pymc_dirdp.counting.codes import Categories, encode
+from pymc_dirdp.counting.columns import Categories, encode
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-__all__ = ["Coded", "EngineRecords", "in_engine", "is_parquet", "relation"]
+__all__ = ["EngineRecords", "in_engine", "is_parquet", "relation"]
 
 # Parquet files through DuckDB, which counts what is larger than memory.
 

@@ -1,145 +1,47 @@
-"""Records to tables of counts: one table, or those of a network."""
+"""From records to counts over a declared domain: the user declares the cells, and the data never decide them."""
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from secrets import randbits
 from typing import Any
 
-from pymc_dirdp.arrays import Integers
+import numpy as np
+
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.bounding import Bound, checked_bound, retained_rows
-from pymc_dirdp.counting.codes import (
+from pymc_dirdp.counting.columns import (
     Categories,
     Frame,
     Otherwise,
     checked_categories,
     checked_otherwise,
     checked_variables,
+    column_of,
     encode,
+    plain_array,
+    refuse_other_indexes,
+    values_of,
 )
-from pymc_dirdp.counting.columns import column_of
-from pymc_dirdp.counting.counts import Counts, row_counts, tabulate
+from pymc_dirdp.counting.counts import Counts, SparseCounts, occupied, row_counts, tabulate
 from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, relation
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
-__all__ = ["coded_families", "count", "count_families", "refuse_absent", "table_shape"]
-
-# Several tables of the same records, such as those of a network. **Secret**.
-
+__all__ = [
+    "SparseCounts",
+    "count",
+    "count_between",
+    "count_families",
+    "count_sparse",
+    "interval_of",
+    "refuse_absent",
+    "table_shape",
+]
 
 # A table of doubles of this size takes 400 MB, and the release several of them.
 _MOST_CELLS = 50_000_000
-
-
-def count_families(
-    records: Any,
-    families: Sequence[Sequence[str]],
-    labels: Categories,
-    *,
-    otherwise: Mapping[str, int],
-    bound: Bound | None,
-    times: str | None = None,
-) -> list[Integers]:
-    """Count several tables of the same records, each column of which is read once. **Secret**.
-
-    Parameters
-    ----------
-    records : data frame, mapping, table of an engine, or path
-    families : sequence of sequence of str
-        The variables of each table.
-    labels : mapping of str to list
-        The checked labels of all these variables, and of no others.
-    otherwise : mapping of str to int
-        The position of the label for values that are missing or not declared.
-    bound : Bound, optional
-        The same records of a unit are counted in all tables.
-    times : str, optional
-        A column that says how many records each row stands for.
-    """
-    shapes = [table_shape(family, labels) for family in families]
-    # A zero has two signs, and a missing value may be among the others. With more rows, some value is undeclared.
-    most = [math.prod(2 * (length + 1) for length in shape) for shape in shapes]
-    found = coded_families(records, families, labels, otherwise=otherwise, bound=bound, times=times, most=most)
-    return [tabulate(columns, shape, n) for (columns, n), shape in zip(found, shapes, strict=True)]
-
-
-def coded_families(
-    records: Any,
-    families: Sequence[Sequence[str]],
-    labels: Categories,
-    *,
-    otherwise: Mapping[str, int],
-    bound: Bound | None,
-    most: Sequence[int | None],
-    times: str | None = None,
-) -> Sequence[tuple[Sequence[Integers], Integers | None]]:
-    """Rows of each family as positions of labels, and how many records each stands for; None if it is one. **Secret**.
-
-    The parameters are those of :func:`count_families`; `most` is the number of different rows that a family can have at
-    most, if there is a limit.
-    """
-    if (engine := _in_engine(records, labels, otherwise, bound, times)) is not None:
-        found = engine.coded(families, most)
-        # By now every record has been looked at, so which ones are chosen decides no error.
-        return found if bound is None else engine.bounded(bound, randbits(256)).coded(families, most)
-    columns = encode(records, list(labels), labels, otherwise, beside=None if bound is None else bound.unit)
-    weights = None if times is None else row_counts(records, times)
-    if weights is not None and len(weights) != len(next(iter(columns.values()))):
-        raise DataError(f"The columns {', '.join([*labels, str(times)])} have different lengths.")
-    if bound is not None:
-        _refuse_times(times)
-        rows = retained_rows(column_of(records, bound.unit), list(columns.values()), bound, randbits(256))
-        columns = {name: codes[rows] for name, codes in columns.items()}
-    return [([columns[name] for name in family], weights) for family in families]
-
-
-def refuse_absent(records: Any, labels: Categories, *, bound: Bound | None, times: str | None = None) -> None:
-    """Refuse records that cannot be counted because of what they are, before anything is spent. No value is looked at.
-
-    Raises
-    ------
-    ArgumentError
-        If they are no columns by name, a column is missing, or a column of numbers is given where there can be none.
-    """
-    if _in_engine(records, labels, {}, bound, times) is not None:
-        return
-    for name in (*labels, *([] if bound is None else [bound.unit]), *([] if times is None else [times])):
-        column_of(records, name)
-    if bound is not None:
-        _refuse_times(times)
-
-
-def _in_engine(
-    records: Any, labels: Categories, otherwise: Mapping[str, int], bound: Bound | None, times: str | None
-) -> EngineRecords | None:
-    """Records that are in an engine or in files, of which the schema is read; None if they are in memory."""
-    if is_parquet(records):
-        records = relation(records, [*labels, *([] if bound is None else [bound.unit])])
-    if not in_engine(records):
-        return None
-    if times is not None:
-        raise ArgumentError(f"Expected each row of {type_name(records)} to be one record. Leave counts= out.")
-    return EngineRecords.of(records, labels, otherwise, bound)
-
-
-def _refuse_times(times: str | None) -> None:
-    if times is not None:
-        raise ArgumentError("Expected one record in each row where unit= says whose it is. Leave counts= out.")
-
-
-def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
-    """The shape of a table with these axes, or an error if it is too large to be released."""
-    shape = tuple(len(labels[name]) for name in names)
-    if math.prod(shape) > _MOST_CELLS:
-        raise ArgumentError(
-            f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {_MOST_CELLS}. "
-            "Count fewer variables together, or merge categories; count_sparse is for tables of which few cells hold "
-            "records."
-        )
-    return shape
-
-
-# From records to counts over a declared domain: the user declares the cells, and the data never decide them.
+_MOST_NUMBERED = 2**63 - 1
 
 
 def count(
@@ -234,3 +136,244 @@ def count(
         records, [names], labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, times=counts
     )
     return Counts.of(table, tuple((name, tuple(labels[name])) for name in names), bound)
+
+
+def count_sparse(
+    records: Frame | str | PathLike[str],
+    variables: Sequence[str],
+    *,
+    categories: Categories,
+    unit: str | None = None,
+    contribution: int | None = None,
+    distinct: bool = False,
+    otherwise: Otherwise | None = None,
+) -> SparseCounts:
+    """Find the cells of a huge declared table that hold records, and how many these are. The result is **secret**.
+
+    It is :func:`count` for tables of up to 2**63 - 1 cells, and asks the same engines. Only the occupied cells come
+    back.
+
+    Parameters
+    ----------
+    records, variables, categories, unit, contribution, distinct, otherwise
+        Same as in :func:`count`.
+
+    Returns
+    -------
+    counts : SparseCounts
+
+    Warns
+    -----
+    CategoriesFromDataWarning
+        If categories are an object of pandas, polars or Arrow, which may have been made from data.
+
+    Raises
+    ------
+    ArgumentError, DataError, ImportError
+        The same errors as those of :func:`count`, where the declared table has more than 2**63 - 1 cells, too.
+
+    Notes
+    -----
+    Which cells are occupied is as secret as the counts: see :func:`release_sparse`.
+
+    Examples
+    --------
+    >>> visits = {"zip": [10_115, 10_115, 80_331], "ill": ["flu", "flu", "cold"]}
+    >>> declared = {"zip": range(100_000), "ill": ["flu", "cold", "measles"]}
+    >>> found = count_sparse(visits, ["zip", "ill"], categories=declared)
+    >>> found
+    SparseCounts(zip, ill: 300000 cells)
+    >>> found.cells.tolist(), found.counts.tolist()
+    ([30345, 240994], [2, 1])
+    """
+    names = checked_variables(variables)
+    labels = checked_categories(names, categories)
+    shape = tuple(len(labels[name]) for name in names)
+    if math.prod(shape) > _MOST_NUMBERED:
+        raise ArgumentError(
+            f"The table of {', '.join(names)} has {math.prod(shape)} cells, and their numbers have to be below 2**63. "
+            "Count fewer variables together, or merge categories."
+        )
+    bound = checked_bound(unit, contribution, distinct=distinct)
+    stands_for = checked_otherwise(otherwise, labels)
+    ((columns, times),) = _coded_families(records, [names], labels, otherwise=stands_for, bound=bound, most=[None])
+    # Rows that an engine tells apart may lie in one cell.
+    cells, counts = occupied(np.ravel_multi_index(tuple(columns), shape).astype(np.int64), times)
+    return SparseCounts(cells, counts, {name: tuple(labels[name]) for name in names}, bound)
+
+
+# Several tables of the same records, such as those of a network. **Secret**.
+
+
+def count_families(
+    records: Any,
+    families: Sequence[Sequence[str]],
+    labels: Categories,
+    *,
+    otherwise: Mapping[str, int],
+    bound: Bound | None,
+    times: str | None = None,
+) -> list[Integers]:
+    """Count several tables of the same records, each column of which is read once. **Secret**.
+
+    Parameters
+    ----------
+    records : data frame, mapping, table of an engine, or path
+    families : sequence of sequence of str
+        The variables of each table.
+    labels : mapping of str to list
+        The checked labels of all these variables, and of no others.
+    otherwise : mapping of str to int
+        The position of the label for values that are missing or not declared.
+    bound : Bound, optional
+        The same records of a unit are counted in all tables.
+    times : str, optional
+        A column that says how many records each row stands for.
+    """
+    shapes = [table_shape(family, labels) for family in families]
+    # A zero has two signs, and a missing value may be among the others. With more rows, some value is undeclared.
+    most = [math.prod(2 * (length + 1) for length in shape) for shape in shapes]
+    found = _coded_families(records, families, labels, otherwise=otherwise, bound=bound, times=times, most=most)
+    return [tabulate(columns, shape, n) for (columns, n), shape in zip(found, shapes, strict=True)]
+
+
+def _coded_families(
+    records: Any,
+    families: Sequence[Sequence[str]],
+    labels: Categories,
+    *,
+    otherwise: Mapping[str, int],
+    bound: Bound | None,
+    most: Sequence[int | None],
+    times: str | None = None,
+) -> Sequence[tuple[Sequence[Integers], Integers | None]]:
+    """Rows of each family as positions of labels, and how many records each stands for; None if it is one. **Secret**.
+
+    The parameters are those of :func:`count_families`; `most` is the number of different rows that a family can have at
+    most, if there is a limit.
+    """
+    if (engine := _in_engine(records, labels, otherwise, bound, times)) is not None:
+        found = engine.coded(families, most)
+        # By now every record has been looked at, so which ones are chosen decides no error.
+        return found if bound is None else engine.bounded(bound, randbits(256)).coded(families, most)
+    columns = encode(records, list(labels), labels, otherwise, beside=None if bound is None else bound.unit)
+    weights = None if times is None else row_counts(records, times)
+    if weights is not None and len(weights) != len(next(iter(columns.values()))):
+        raise DataError(f"The columns {', '.join([*labels, str(times)])} have different lengths.")
+    if bound is not None:
+        _refuse_times(times)
+        rows = retained_rows(column_of(records, bound.unit), list(columns.values()), bound, randbits(256))
+        columns = {name: codes[rows] for name, codes in columns.items()}
+    return [([columns[name] for name in family], weights) for family in families]
+
+
+def refuse_absent(records: Any, labels: Categories, *, bound: Bound | None, times: str | None = None) -> None:
+    """Refuse records that cannot be counted because of what they are, before anything is spent. No value is looked at.
+
+    Raises
+    ------
+    ArgumentError
+        If they are no columns by name, a column is missing, or a column of numbers is given where there can be none.
+    """
+    if _in_engine(records, labels, {}, bound, times) is not None:
+        return
+    for name in (*labels, *([] if bound is None else [bound.unit]), *([] if times is None else [times])):
+        column_of(records, name)
+    if bound is not None:
+        _refuse_times(times)
+
+
+def _in_engine(
+    records: Any, labels: Categories, otherwise: Mapping[str, int], bound: Bound | None, times: str | None
+) -> EngineRecords | None:
+    """Records that are in an engine or in files, of which the schema is read; None if they are in memory."""
+    if is_parquet(records):
+        records = relation(records, [*labels, *([] if bound is None else [bound.unit])])
+    if not in_engine(records):
+        return None
+    if times is not None:
+        raise ArgumentError(f"Expected each row of {type_name(records)} to be one record. Leave counts= out.")
+    return EngineRecords.of(records, labels, otherwise, bound)
+
+
+def _refuse_times(times: str | None) -> None:
+    if times is not None:
+        raise ArgumentError("Expected one record in each row where unit= says whose it is. Leave counts= out.")
+
+
+def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
+    """The shape of a table with these axes, or an error if it is too large to be released."""
+    shape = tuple(len(labels[name]) for name in names)
+    if math.prod(shape) > _MOST_CELLS:
+        raise ArgumentError(
+            f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {_MOST_CELLS}. "
+            "Count fewer variables together, or merge categories; count_sparse is for tables of which few cells hold "
+            "records."
+        )
+    return shape
+
+
+# Columns of numbers as the interval in which each number lies. **Secret**.
+
+
+def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> Integers:
+    """How many edges each number has reached: 0 below the first one. **Secret.**
+
+    Raises
+    ------
+    DataError
+        If a value is missing or is no number. The message shows no value.
+    """
+    return np.searchsorted(np.asarray(edges, dtype=float), _numbers(column, name), side="right").astype(np.int64)
+
+
+def count_between(records: Frame, column: str, edges: Sequence[float], bound: Bound | None) -> Integers:
+    """How many records lie below the first edge, between each edge and the next, and from the last one on. **Secret**.
+
+    Parameters
+    ----------
+    records : data frame, mapping of str to one-dimensional array, table of an engine, or path
+        An engine groups the records by their numbers, and each number comes back once.
+    column : str
+    edges : sequence of float
+        In rising order.
+    bound : Bound, optional
+        At most so many records of each unit.
+    """
+    engine = _in_engine(records, {column: []}, {}, bound, None)
+    if engine is not None:
+        lie, times = _grouped(engine, edges, column)
+        if bound is not None:
+            # By now every record has been looked at, so which ones are chosen decides no error.
+            lie, times = _grouped(engine.bounded(bound, randbits(256)), edges, column)
+        return tabulate([lie], (len(edges) + 1,), times)
+    columns = {name: column_of(records, name) for name in (column, *([] if bound is None else [bound.unit]))}
+    # A column of codes would not show that the index is another one.
+    refuse_other_indexes(columns)
+    frame = columns | {column: interval_of(columns[column], edges, column)}
+    (table,) = count_families(frame, [[column]], {column: list(range(len(edges) + 1))}, otherwise={}, bound=bound)
+    return table
+
+
+def _grouped(engine: EngineRecords, edges: Sequence[float], column: str) -> tuple[Integers, Integers]:
+    values, times = engine.values()
+    return interval_of(values, edges, column), times
+
+
+def _numbers(column: Any, name: str) -> Array:
+    array = plain_array(column)
+    numbers = None
+    if array is not None and array.dtype.kind in "iuf":
+        numbers = np.asarray(array, dtype=float)
+    else:
+        values = values_of(column, name)
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            # An integer may be larger than any double.
+            with suppress(OverflowError):
+                numbers = np.array(values, dtype=float)
+    if numbers is None or np.isnan(numbers).any():
+        raise DataError(
+            f"The column {name!r} holds missing values, or values that are no numbers. Drop those records, or count "
+            "them in a category of their own and choose bins for the others."
+        )
+    return numbers

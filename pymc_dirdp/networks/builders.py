@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.counting.bounding import checked_bound
-from pymc_dirdp.counting.codes import Categories, Frame, checked_categories
-from pymc_dirdp.counting.columns import column_of
+from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of
 from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.counting.tables import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name

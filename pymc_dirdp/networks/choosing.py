@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.checks import at_least, one_of
 from pymc_dirdp.counting.bounding import bound_for
-from pymc_dirdp.counting.codes import Categories, Frame, checked_categories
+from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
 from pymc_dirdp.counting.tables import count_families, refuse_absent
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.tree import TreeMechanism

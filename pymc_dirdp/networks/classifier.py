@@ -17,8 +17,7 @@ from scipy.special import expit, log_softmax, logsumexp, softmax
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.counting.codes import Categories, Frame, encode
-from pymc_dirdp.counting.columns import column_of
+from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes

@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.counting.codes import Frame, encode
+from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.drawn import DrawnTable, given_release, is_analysis, of_release
 from pymc_dirdp.sampling.bits import Seed

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.counting.bounding import bound_for
-from pymc_dirdp.counting.codes import Frame, checked_categories
-from pymc_dirdp.counting.intervals import count_between, refuse_missing
+from pymc_dirdp.counting.columns import Frame, checked_categories
+from pymc_dirdp.counting.tables import count_between, refuse_absent
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -129,7 +129,7 @@ def choose_bins(
     mechanism = QuantilesMechanism.for_guarantee(
         guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=people[1]
     )
-    refuse_missing(records, name, bound)
+    refuse_absent(records, {name: []}, bound=bound)
     sealed = Sealed(records, ledger)
     del records
     warn_if_seeded("set of bins", random_seed=random_seed)

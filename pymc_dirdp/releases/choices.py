@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.entries import Receipt, one_line
-from pymc_dirdp.counting.intervals import interval_of
+from pymc_dirdp.counting.tables import interval_of
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.mechanisms.base import ChoiceMechanism

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer
-from pymc_dirdp.counting.codes import Categories, Frame, checked_categories, encode
-from pymc_dirdp.counting.columns import column_of, index_of
-from pymc_dirdp.counting.sparse import SparseCounts
+from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of, encode, index_of
+from pymc_dirdp.counting.counts import SparseCounts
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, type_name
 from pymc_dirdp.inference.estimates import interval_ends
