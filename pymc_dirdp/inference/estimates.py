@@ -9,6 +9,7 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import CUT, Distributions, Listed
@@ -28,8 +29,6 @@ __all__ = [
     "summarised",
 ]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Counts and totals beyond which there is less probability are left out of a mixture.
 _NEGLIGIBLE = 1e-13

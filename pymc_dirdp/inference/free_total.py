@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import loggamma
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Distributions, NumberDraws
 from pymc_dirdp.inference.rows import RowPosterior
@@ -14,8 +15,6 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = ["FreeTotal", "exponential_mixture"]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Relative error of the sum of exponentials, on the logarithmic scale, and what is left out at its ends.
 _ERROR = -21.0

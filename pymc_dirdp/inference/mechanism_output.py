@@ -8,6 +8,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.inference.observed_table import Labels
@@ -16,8 +17,6 @@ from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 
 __all__ = ["MechanismOutput"]
-
-Array = NDArray[np.float64]
 
 
 @final

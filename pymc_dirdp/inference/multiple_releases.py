@@ -8,14 +8,13 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.observed_table import Labels, Seen
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 
 __all__ = ["Pooled", "pooled"]
-
-Array = NDArray[np.float64]
 
 
 @final

@@ -14,6 +14,7 @@ from typing import final, override
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import _block_rule
 
@@ -31,8 +32,6 @@ __all__ = [
     "refuse_no_weights",
 ]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 LogWeight = Callable[[Array, Integers], Array]
 

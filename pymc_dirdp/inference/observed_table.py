@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, InternalError
 from pymc_dirdp.inference.measurements import Measurement
@@ -15,7 +16,6 @@ from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 
 __all__ = ["Labels", "Seen", "computing"]
 
-Array = NDArray[np.float64]
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
 # Smaller priors are nobody's, and to larger ones a double cannot add a record.

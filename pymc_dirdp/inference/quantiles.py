@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expit, logit, ndtr
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import InternalError
 from pymc_dirdp.inference.numbers import Distributions
 
 __all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles"]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 # A distribution function, its density, and the slope of that.
 type _Values = tuple[Array, Array, Array]
 

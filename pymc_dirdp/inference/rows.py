@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, log_ndtr
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import CUT, Distributions, ImpossibleError, LogWeight, NumberDraws
@@ -43,8 +44,6 @@ __all__ = [
     "tilt_for",
 ]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # With fewer products every sum is taken number by number; that takes some 10 milliseconds.
 LITTLE_WORK = 5e6

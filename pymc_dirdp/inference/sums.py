@@ -12,6 +12,7 @@ import numpy as np
 import scipy  # which loads scipy.fft where it is used, and not before
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Distributions, Listed
 
@@ -29,8 +30,6 @@ __all__ = [
     "refuse_too_many",
 ]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Complex = NDArray[np.complex128]
 
 # So many doubles are cached at most; 32 megabytes.

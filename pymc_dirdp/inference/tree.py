@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.inference.numbers import ROUGH_CUT, Distributions, Listed, refuse_no_weights
 from pymc_dirdp.inference.rows import (
     LITTLE_CACHED,
@@ -32,8 +33,6 @@ from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 
 __all__ = ["Cells", "Group", "Node", "Root", "Spread"]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # A number with less than exp(-50) of the largest weight is left out.
 CUT = 50.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.joint import JointLikelihoods
 
 __all__ = ["CellNoise", "ReadsOutputs", "RowLikelihood", "RowsSeen"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @final
