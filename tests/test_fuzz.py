@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.registry import noises
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
 

@@ -16,11 +16,6 @@ FOLDERS = {
 # Source files of more than 80 lines that no test file of their room is named after or imports: where they are tested.
 TESTED_BY = {
     "bandits/view.py": ("bandits/test_thompson.py", "what a run shows, and that no reward is in it"),
-    "inference/multiple_releases.py": ("releases/test_sources.py", "several releases against brute force"),
-    "inference/observed_table.py": (
-        "releases/test_inference_setup.py",
-        "what is damage, and what is our own error",
-    ),
     "models/outcome_kinds.py": ("releases/test_private_model.py", "forty-two models, accepted or refused"),
     "models/outcomes.py": ("releases/test_private_model.py", "rows of covariates, against sums over all data sets"),
     "models/shares.py": ("models/test_routes.py", "formulas against the values of PyTensor"),

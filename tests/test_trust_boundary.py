@@ -22,7 +22,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.description import described
 
 # Four bytes are not all zeros, no size or offset in a file is so large, and sums stay below the 2**31 of PyMC.

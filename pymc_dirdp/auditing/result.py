@@ -16,7 +16,8 @@ from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions

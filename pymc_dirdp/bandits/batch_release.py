@@ -22,8 +22,8 @@ from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.integer_noise import geometric_noise, round_scale_up
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.noisy_counts import geometric_noise, round_scale_up
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
@@ -32,7 +32,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.exact import exact_dirichlet, urn_counts
-from pymc_dirdp.sampling.zero_sum import fast_zero_sum_laplace, zero_sum_laplace
+from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplace
 
 __all__ = ["BatchCounts", "BatchDraw", "BatchNoise", "BatchNumber", "Output", "coin", "log_probability", "slope"]
 

@@ -10,7 +10,7 @@ from pymc_dirdp.bandits.design import checked_prior
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.allocation import allocate, composed
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.curves import PrivacyCurves

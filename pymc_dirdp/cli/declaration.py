@@ -10,7 +10,7 @@ from typing import Any, final
 
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.settings import SETTINGS, Dirichlet, Marginals
+from pymc_dirdp.mechanisms.registry import SETTINGS, Dirichlet, Marginals
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 

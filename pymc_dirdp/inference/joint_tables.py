@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import Beliefs, OfTotal, number_of, prior_of
 from pymc_dirdp.inference.estimates import (
     Draws,
     Estimate,
@@ -27,7 +26,7 @@ from pymc_dirdp.inference.estimates import (
     summarised,
 )
 from pymc_dirdp.inference.numbers import ImpossibleError
-from pymc_dirdp.inference.observed_table import Seen
+from pymc_dirdp.inference.observed_table import Beliefs, OfTotal, Seen, number_of, prior_of
 from pymc_dirdp.inference.shells import IMPOSSIBLE, Shells
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism

@@ -21,12 +21,10 @@ from scipy.special import softmax
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import Beliefs
-from pymc_dirdp.inference.effects import Effects
+from pymc_dirdp.inference.effects import SCALES, Effects
 from pymc_dirdp.inference.estimates import Draws, Estimate, summarised
 from pymc_dirdp.inference.measurements import number_of_records
-from pymc_dirdp.inference.observed_table import Seen
-from pymc_dirdp.inference.shrinkage import SCALES
+from pymc_dirdp.inference.observed_table import Beliefs, Seen
 
 __all__ = ["MOST_CELLS", "MarginalPosterior"]
 

@@ -46,9 +46,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.inference.analyst_priors import Beliefs, number_of, row_prior_of
 from pymc_dirdp.inference.joint_rows import JointRows
-from pymc_dirdp.inference.observed_table import Seen
+from pymc_dirdp.inference.observed_table import Beliefs, Seen, number_of, row_prior_of
 from pymc_dirdp.sampling.discrete_noise import compiled
 
 __all__ = ["NoisyRows", "noisy_rows"]

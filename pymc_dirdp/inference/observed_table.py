@@ -1,20 +1,43 @@
-"""What inference has to know of one table, wherever it comes from."""
+"""What is known of one table: what was published of it, whatever hands it over, and the analyst's own priors.
 
-from collections.abc import Iterator, Sequence
+1. `Seen` is what inference has to know of a table. A release makes one in :mod:`pymc_dirdp.releases.opened`.
+2. A `MechanismOutput` is the output of a mechanism without a release.
+3. Several releases of the same records are `pooled`: their likelihoods multiply.
+4. `Beliefs` are the analyst's, and the priors of shares, rows and numbers of records follow from them, checked.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, Protocol, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS
-from pymc_dirdp.errors import ArgumentError, InternalError
+from pymc_dirdp.checks import MOST_RECORDS, integer, numbers_or_none, positive_array
+from pymc_dirdp.errors import ArgumentError, InternalError, type_name
 from pymc_dirdp.inference.measurements import Measurement
+from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
-from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import CellNoise, RowLikelihood
 
-__all__ = ["Labels", "Seen", "computing"]
+__all__ = [
+    "Beliefs",
+    "Labels",
+    "MechanismOutput",
+    "OfTotal",
+    "Pooled",
+    "Seen",
+    "computing",
+    "number_of",
+    "pooled",
+    "prior_of",
+    "row_prior_of",
+]
 
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
@@ -114,3 +137,410 @@ def _computable(seen: Seen) -> bool:
     """Whether all numbers are such that what follows from them must be computable."""
     small = all(np.all(np.abs(values) <= MOST_RECORDS) for values, _ in seen.observed)
     return small and bool(np.all((seen.prior >= _LEAST_PRIOR) & (seen.prior <= _MOST_PRIOR)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MechanismOutput:
+    """The output of a mechanism, by its own `release` or `sample`, to be passed to `analyse` or `estimate`.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What drew it. Its distribution is a product over cells for all mechanisms here, except a
+        :class:`~pymc_dirdp.papers.HellingerMechanism` with more than two categories. Of a
+        :class:`~pymc_dirdp.mechanisms.ZeroSumJointMechanism`, one output of tables of equal size, one in each row.
+    values : array_like, shape `(..., d)` or `(k, ..., d)`
+        One output, or k independent ones of the same counts: what the guarantee is about, such as noisy counts or
+        draws of a Dirichlet distribution. Draws that were made *from* noisy counts are not.
+    prior : array_like, shape `(..., d)`
+        Of the shares, positive; in the shape of the table. It is yours, and costs no privacy.
+    n_records : int, optional
+        The number of records, where it is public and the mechanism does not hold it.
+    sampler : {"exact", "fast"}, optional
+        What drew it; by default the mechanism's own default, as in `sample` and `release`.
+    steps : int, optional
+        Of the urn that drew it, if they were chosen; by default those that `sample` takes.
+    name : str, default "p"
+        What the shares are called.
+
+    Notes
+    -----
+    The input of a :class:`~pymc_dirdp.papers.SimplexMechanism` is taken to be counts by `n_records`, none of them
+    0. Floors of its domain that are higher are not used.
+
+    References
+    ----------
+    Theory, section 16.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> mechanism = dirdp.papers.TruncatedNoiseMechanism([1, 1, 1], n_records=60, scale=2.0)
+    >>> noisy = mechanism.release([30, 20, 10])
+    >>> output = dirdp.mechanisms.MechanismOutput(mechanism, noisy, prior=[1, 1, 1])
+    >>> round(float(dirdp.estimate(output).frame()["count"].sum()), 6)
+    60.0
+    """
+
+    mechanism: Mechanism
+    values: Array
+    _: KW_ONLY
+    prior: Array
+    n_records: int | None = None
+    sampler: str | None = None
+    steps: int | None = None
+    name: str = "p"
+
+    @classmethod
+    def of(cls, thing: object) -> Self | None:
+        """The thing if it is the output of a mechanism, and None if it is anything else."""
+        return thing if isinstance(thing, cls) else None
+
+    def __post_init__(self) -> None:
+        known = Mechanism.of(self.mechanism)
+        if known is None:
+            raise ArgumentError(f"Expected a mechanism, got {type_name(self.mechanism)}.")
+        if not isinstance(self.name, str) or not self.name or "/" in self.name:
+            raise ArgumentError("Expected name to be a text without '/'.")
+        prior, given = positive_array(prior=self.prior), numbers_or_none(self.values)
+        if given is None or not np.all(np.isfinite(given)):
+            raise ArgumentError("Expected values to be an array of finite numbers.")
+        values = given[None] if given.ndim == prior.ndim else given.copy()
+        if values.shape[1:] != prior.shape or len(values) == 0:
+            raise ArgumentError(
+                f"Expected values to have the shape of the prior, {prior.shape}, or several outputs of it, got "
+                f"{given.shape}."
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "prior", prior)
+        object.__setattr__(self, "n_records", self.mechanism.public_records(self.n_records))
+        object.__setattr__(self, "sampler", self.mechanism.checked_sampler(self.sampler))
+        object.__setattr__(self, "steps", self.mechanism.checked_steps(self.steps, str(self.sampler)))
+        # Anyone who hands over what cannot be read learns of it here.
+        if self.joint_rows is None:
+            self.row_likelihoods()
+
+    @property
+    def possible_records(self) -> None:
+        """Nothing is taken for granted of a private number of records."""
+
+    @property
+    def blocks(self) -> list[tuple[NDArray[np.intp], int]]:
+        """The rows whose records the output tells to add up to a number, and that number."""
+        return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.values[0])]
+
+    @property
+    def least(self) -> int:
+        """What every cell is guaranteed to hold."""
+        return math.ceil(self.mechanism.min_count or 0)
+
+    @property
+    def family(self) -> str:
+        """Shares of all categories are shown."""
+        return "dirichlet"
+
+    @property
+    def cell_labels(self) -> Labels:
+        """Axes of the table, named as PyMC names them."""
+        return tuple((f"{self.name}_dim_{axis}", None) for axis in range(self.prior.ndim))
+
+    @property
+    def share_labels(self) -> Labels:
+        """Axes of the shares, which are those of the table."""
+        return self.cell_labels
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """The class of the mechanism."""
+        return (type(self.mechanism).__name__,)
+
+    @property
+    def observed(self) -> list[tuple[Array, Labels]]:
+        """The outputs."""
+        return [(self.values, (("output", None), *self.cell_labels))]
+
+    @property
+    def cell_noise(self) -> CellNoise | None:
+        """The noise on each cell, of one output; None for several, or another mechanism."""
+        return self.mechanism.cell_noise if len(self.values) == 1 else None
+
+    @cached_property
+    def joint_rows(self) -> JointLikelihoods | None:
+        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
+        found = self.mechanism.joint_rows(self.values[0])
+        if found is not None and len(self.values) > 1:
+            raise ArgumentError("Expected one output of a joint mechanism: several are not read together.")
+        return found
+
+    @property
+    def measurements(self) -> tuple[()]:
+        """Marginals are read from releases, which name their variables."""
+        return ()
+
+    def row_likelihoods(self) -> list[list[RowLikelihood]]:
+        """For each row, the likelihoods of all outputs.
+
+        Raises
+        ------
+        ArgumentError
+            If this cannot come from the mechanism, or its distribution is no product.
+        """
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> list[list[RowLikelihood]]:
+        each = [
+            self.mechanism.likelihoods_of_rows(
+                output, n_records=self.n_records, sampler=str(self.sampler), steps=self.steps
+            )
+            for output in self.values
+        ]
+        return [list(row) for row in zip(*each, strict=True)]
+
+    def damaged(self, problem: str) -> ArgumentError:
+        """The error about numbers that cannot come from any mechanism."""
+        return ArgumentError(f"{problem[:1].upper()}{problem[1:]}. Check the output, the mechanism and n_records.")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """One table that several releases tell of. Whatever is not theirs to add up is that of the first.
+
+    Attributes
+    ----------
+    parts : tuple of Seen
+        The table in each of them, at least one.
+    """
+
+    parts: tuple[Seen, ...]
+
+    @property
+    def name(self) -> str:
+        """That of the table."""
+        return self.parts[0].name
+
+    @property
+    def prior(self) -> Array:
+        """The prior of the shares."""
+        return self.parts[0].prior
+
+    @property
+    def n_records(self) -> int | None:
+        """How many records the table holds; all inferences are conditional on it once."""
+        return self.parts[0].n_records
+
+    @property
+    def possible_records(self) -> range | None:
+        """The numbers that all releases which name some have in common; None if there are none."""
+        named = [part.possible_records for part in self.parts]
+        ranges = [numbers for numbers in named if numbers is not None]
+        if not ranges:
+            return None
+        common = range(max(numbers[0] for numbers in ranges), min(numbers[-1] for numbers in ranges) + 1)
+        return common if len(common) else None
+
+    @property
+    def blocks(self) -> Sequence[tuple[NDArray[np.intp], int]]:
+        """What that output tells of numbers of records which tells most; the others do not contradict it."""
+        return max((part.blocks for part in self.parts), key=len)
+
+    @property
+    def least(self) -> int:
+        """All guarantees hold, so the largest does."""
+        return max(part.least for part in self.parts)
+
+    @property
+    def family(self) -> str:
+        """`"dirichlet"` or `"beta"`."""
+        return self.parts[0].family
+
+    @property
+    def share_labels(self) -> Labels:
+        """Axes of the shares."""
+        return self.parts[0].share_labels
+
+    @property
+    def cell_labels(self) -> Labels:
+        """Axes of the table of counts."""
+        return self.parts[0].cell_labels
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """The classes of all mechanisms."""
+        return tuple(dict.fromkeys(chain.from_iterable(part.mechanism_names for part in self.parts)))
+
+    @property
+    def observed(self) -> list[tuple[Array, Labels]]:
+        """What each of them published."""
+        return [one for part in self.parts for one in part.observed]
+
+    @property
+    def cell_noise(self) -> None:
+        """Several noisy tables are no single one."""
+        return None
+
+    @property
+    def joint_rows(self) -> None:
+        """A joint release is read by itself."""
+        return None
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """The noisy marginals of all of them."""
+        return [one for part in self.parts for one in part.measurements]
+
+    def row_likelihoods(self) -> list[list[RowLikelihood]]:
+        """For each row, the likelihoods of all outputs of all releases."""
+        return [list(chain.from_iterable(row)) for row in zip(*(p.row_likelihoods() for p in self.parts), strict=True)]
+
+    def damaged(self, problem: str) -> Exception:
+        """The error about numbers that no mechanism can release."""
+        return self.parts[0].damaged(problem)
+
+
+def pooled(tables: Sequence[Seen], *, own_prior: bool) -> Seen:
+    """One table that several releases tell of, checked.
+
+    Parameters
+    ----------
+    tables : sequence of Seen
+        The table of each release.
+    own_prior : bool
+        Whether the analyst has a prior of their own; otherwise all models must have the same.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not the same table of the same records.
+    """
+    first, *others = tables
+    if others and any(table.joint_rows is not None for table in tables):
+        raise ArgumentError(
+            f"The rows of {first.name!r} share the noise of a joint release, which is not read together with others. "
+            "Analyse each by itself."
+        )
+    if len({len(table.measurements) > 0 for table in tables}) > 1:
+        raise ArgumentError(
+            f"{first.name!r} was released by marginals, and in another release it was not, so they are not read "
+            "together. Analyse each by itself."
+        )
+    for other in others:
+        for what, one, two in (
+            ("shape", first.prior.shape, other.prior.shape),
+            ("family", first.family, other.family),
+            ("labels", first.share_labels, other.share_labels),
+            ("number of records", first.n_records, other.n_records),
+        ):
+            if one != two:
+                raise ArgumentError(
+                    f"The table {first.name!r} has another {what} in another release, so they do not tell of the same "
+                    "records. Analyse each by itself."
+                )
+        totals = [[(rows.tolist(), total) for rows, total in one.blocks] for one in (first, other)]
+        if min(map(len, totals)) > 1 and totals[0] != totals[1]:
+            raise ArgumentError(
+                f"The outputs of {first.name!r} tell of different numbers of records in its rows, so they are not "
+                "about the same records. Analyse each by itself."
+            )
+        if not own_prior and not np.array_equal(first.prior, other.prior):
+            raise ArgumentError(
+                f"The models of the releases have different priors of {first.name!r}. Say which you hold, as prior=."
+            )
+    return Pooled(tuple(tables)) if others else first
+
+
+type OfTotal = Callable[[Array], Array]
+"""Logarithms of weights of totals."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Beliefs:
+    """What the analyst takes for granted about one table. Their own, and free: no privacy is spent.
+
+    Attributes
+    ----------
+    prior : array_like, optional
+        Of the shares, in the shape of the table; by default that of the model.
+    n_prior : int or array_like, optional
+        Of a private number of records. An integer n makes 0 to n as likely as one another, a `range` each number in
+        it; an array holds the weights of 0, 1, 2, ....
+    row_prior : array_like, optional
+        Dirichlet prior of the shares of the rows, in their shape; 1 for each row by default.
+    """
+
+    prior: ArrayLike | None = None
+    n_prior: int | range | ArrayLike | None = None
+    row_prior: ArrayLike | None = None
+
+
+def prior_of(output: Seen, prior: ArrayLike | None) -> Array:
+    """The prior of the shares: that of the analyst, or the model's own."""
+    if prior is None:
+        return output.prior
+    given = positive_array(prior=prior, fewest=1)
+    if given.shape != output.prior.shape:
+        raise ArgumentError(
+            f"Expected the prior of {output.name!r} to have the shape of the table, {output.prior.shape}, got "
+            f"{given.shape}."
+        )
+    return given
+
+
+def row_prior_of(output: Seen, row_prior: ArrayLike | None) -> Array | None:
+    """The prior of the shares of rows, if there is one."""
+    if row_prior is None:
+        return None
+    shape = output.prior.shape[:-1]
+    if not shape or output.prior.size == output.prior.shape[-1]:
+        raise ArgumentError(f"row_prior is for tables of several rows, and {output.name!r} has one.")
+    given = positive_array(row_prior=row_prior)
+    if given.shape != shape:
+        raise ArgumentError(f"Expected row_prior of {output.name!r} to have the shape {shape}, got {given.shape}.")
+    return given.ravel()
+
+
+def number_of(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[int, OfTotal | None]:
+    """The largest number of records that is possible, and the prior of a private one."""
+    if output.n_records is not None:
+        if n_prior is not None:
+            raise ArgumentError(
+                f"n_prior is for a private number of records, and {output.name!r} has {output.n_records}, which is "
+                "public. Leave it out."
+            )
+        return output.n_records, None
+    if n_prior is None:
+        raise ArgumentError(
+            f"The number of records of {output.name!r} is private, so an inference needs your own prior for it. Pass "
+            "n_prior=n, for 0 to n being as likely as one another, or the weights of 0, 1, 2, ... as an array."
+        )
+    if isinstance(n_prior, range):
+        return _in_range(n_prior)
+    weights = numbers_or_none(n_prior)
+    if weights is None or weights.ndim == 0:
+        most = integer(1, n_prior=n_prior)
+        return most, lambda totals: np.full(np.shape(totals), -np.log(most + 1.0))
+    if weights.ndim != 1 or len(weights) < 2 or not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
+        raise ArgumentError("Expected n_prior to be an integer or a list of weights, at least 0 and not all 0.")
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights / weights.sum())
+
+    def log_prior(totals: Array) -> Array:
+        below = np.floor(totals).astype(np.int64)
+        part = totals - below
+        # Where a weight is 0 nothing between it and its neighbour is possible; 0 times infinity must not be.
+        with np.errstate(invalid="ignore"):
+            between = (1 - part) * logs[below] + part * logs[np.minimum(below + 1, len(logs) - 1)]
+        return np.asarray(np.where(part == 0, logs[below], between))
+
+    return int(np.flatnonzero(weights)[-1]), log_prior
+
+
+def _in_range(numbers: range) -> tuple[int, OfTotal]:
+    """The largest of some numbers of records that are as likely as one another, and their prior."""
+    if len(numbers) == 0 or numbers.step != 1 or numbers[0] < 0:
+        raise ArgumentError("Expected the range of n_prior to hold integers from 0 on, in steps of 1.")
+    least, weight = numbers[0], -float(np.log(len(numbers)))
+    return numbers[-1], lambda totals: np.where(totals >= least, weight, -np.inf)

@@ -1,22 +1,30 @@
-"""Rows of counts given an output: independent cells, tilted so that they add up to the total, and exact draws of them.
+"""Rows of counts given an output: independent cells, tilted so that they add up to the total.
 
-A row has a Dirichlet-multinomial prior and one likelihood for each cell, so its counts are independent numbers given
-their total. Their weights are tilted so that the total is what they add up to on average; then the distribution of the
-sum is known best where it is asked for. A draw proposes all cells but one, which takes what the others leave, and is
-accepted with the probability that it does; where that is rare, cells are drawn one after the other.
+1. A row has a Dirichlet-multinomial prior and one likelihood for each cell, so its counts are independent numbers given
+   their total. Their weights are tilted so that the total is what they add up to on average; then the distribution of
+   the sum is known best where it is asked for.
+2. Many rows with known totals are summed at once. The numbers of all cells are listed; each row has a tilt, found by
+   Newton's method for all rows. Products of Fourier transforms of the lists of all cells of a row, of all but one, and
+   of the first few, give the distributions of sums.
+3. What all other cells say of a count, times its own probability, is its distribution given the total. A draw takes the
+   last cell given the total, the one before given what is left, and so on.
+4. Errors are 1e-16 of the largest probability of a sum, so a row whose total has little of it is summed alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike
+import scipy
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, log_ndtr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import CUT, Distributions, ImpossibleError, LogWeight, NumberDraws
+from pymc_dirdp.inference.numbers import CUT, Distributions, ImpossibleError, Listed, LogWeight
 from pymc_dirdp.inference.sums import (
     MOST_CACHED,
     Convolution,
@@ -24,23 +32,22 @@ from pymc_dirdp.inference.sums import (
     Inversion,
     Pair,
     TooManyNodesError,
+    drawn_of_sums,
     numbers_of,
     reach_of_sum,
-    refuse_too_many,
 )
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = [
     "LITTLE_CACHED",
     "LITTLE_WORK",
+    "KnownTotals",
     "RowPosterior",
     "TiltedCells",
-    "draw_counts",
-    "draw_row",
     "impossible",
-    "refuse_undrawable",
     "solved",
     "summed",
+    "summed_at_once",
     "tilt_for",
 ]
 
@@ -359,193 +366,182 @@ class RowPosterior:
         return self.tilted.marginals.variances
 
 
-# One cell takes what the others leave if it has this share of the room; it is then accepted often enough.
-_SHARE = 0.02
-# So few proposals may be accepted before sums are taken number by number.
-_RARE = 2e-3
-# At least so many tables are proposed at a time, because every cell of a round takes some time of its own.
-_AT_LEAST = 512
-_MOST_ROUNDS = 5_000
-# What takes more work than can be done is found out from so many cells.
-_SOME = 64
-# So many tables are proposed to see how many are accepted.
-_TRIAL = 8_192
+# So many rows are summed at once, if they hold fewer records than this; so many numbers together.
+_AT_LEAST_ROWS, _MOST_RECORDS, _AT_ONCE = 4, 2**11, 2**21
+
+# Steps to the tilts of all rows, and the longest.
+_MOST_STEPS, _LONGEST = 60, 4.0
+# Totals are left to others whose probability is lower than the largest by a factor of more than this.
+_LEAST_SHARE = 1e-4
+
+Complex = NDArray[np.complex128]
 
 
-@dataclass
-class _Tally:
-    """How many tables were proposed and accepted where the first cells are drawn."""
+@final
+@dataclass(frozen=True, eq=False)
+class _Transforms:
+    """Of the lists of rows of cells.
 
-    proposed: int = 0
-    accepted: int = 0
+    Attributes
+    ----------
+    lists, before : array of complex, shape (rows, d, frequencies)
+        Those of the lists, and the products of those of the cells before each.
+    length : int
+    totals : array of int, shape (rows,)
+        By how much each total is above the least sum that is listed.
+    tilts : array, shape (rows,)
+    """
+
+    lists: Complex
+    before: Complex
+    length: int
+    totals: Integers
+    tilts: Array
 
 
-@dataclass(frozen=True)
-class _Sampler:
-    tilted: TiltedCells
-    numbers: NumberDraws
-    order: Integers
-    rng: np.random.Generator
-    inversions: dict[int, Inversion] = field(default_factory=dict)
+@final
+@dataclass(frozen=True, eq=False)
+class KnownTotals:
+    """The counts of some rows of d cells given an output.
 
-    def fill(self, counts: Integers, first: int, totals: Integers, tally: _Tally | None = None) -> None:
-        """Draw the cells `order[first:]` of every row of `counts` given that they add up to `totals`.
+    Attributes
+    ----------
+    posteriors : sequence of RowPosterior
+        One for each row.
+    """
 
-        Some cells are drawn from their own distributions. The others have to take the rest; the draw is accepted with a
-        probability proportional to that of their doing so, and then they are drawn given the rest.
-        """
-        group = self.order[first:]
-        if len(group) == 1:
-            counts[:, group[0]] = totals
-            return
-        taking = self._taking(group)
-        free = group[: len(group) - taking]
-        waiting = np.arange(len(totals))
-        for _ in range(_MOST_ROUNDS):
-            # The first accepted one of several proposals counts; a few more than are needed spare rounds.
-            repeats = 1 + _AT_LEAST // len(waiting)
-            rows = np.repeat(waiting, repeats)
-            proposed = np.stack([self.numbers.draw(int(cell), len(rows), self.rng) for cell in free], axis=1)
-            rest = totals[rows] - proposed.sum(axis=1)
-            accepted = np.log1p(-self.rng.random(len(rows))) <= self._log_share(first + len(free), rest)
-            if tally is not None:
-                tally.proposed += len(rows)
-                tally.accepted += int(accepted.sum())
-            took = accepted.reshape(-1, repeats)
-            settled = took.any(axis=1)
-            place = np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)
-            counts[waiting[settled][:, None], free] = proposed[place]
-            waiting = waiting[~settled]
-            if len(waiting) == 0:
-                self.fill(counts, first + len(free), totals - counts[:, free].sum(axis=1))
-                return
-        raise ArgumentError(
-            "The output is too unlikely under its total for rejection sampling. Check the output and n_records."
+    posteriors: Sequence[RowPosterior]
+
+    def _sums(self) -> tuple[Listed, _Transforms]:
+        """The cells, tilted, and transforms of their lists. They are large, and not cached."""
+        rows, d = self.shape
+        widths, lows = (
+            np.repeat(ends, d)
+            for ends in np.transpose([(row.most - row.least + 1, row.least) for row in self.posteriors])
+        )
+        cells = np.arange(d)[:, None]
+        logs = [row.log_weight(np.arange(row.least, row.most + 1.0), cells).ravel() for row in self.posteriors]
+        listed, tilts = _tilted(lows, widths, np.concatenate(logs), self.totals)
+        spans = (listed.highs - listed.lows).reshape(rows, d)
+        length = int(scipy.fft.next_fast_len(int(spans.sum(axis=1).max()) + 1, real=True))
+        folded = np.zeros((listed.size, length))
+        folded[listed.node_distribution, listed.block_start - listed.lows[listed.node_distribution]] = listed.masses
+        lists = scipy.fft.rfft(folded.reshape(rows, d, length))
+        ones = np.ones((rows, 1, lists.shape[-1]))
+        return listed, _Transforms(
+            lists,
+            np.cumprod(np.concatenate([ones, lists[:, :-1]], axis=1), axis=1),
+            length,
+            self.totals - listed.lows.reshape(rows, d).sum(axis=1),
+            tilts,
         )
 
-    def _taking(self, group: Integers) -> int:
-        """How many cells take the rest: the one with most room, or those with half of all room."""
-        room = _room(self.tilted.cells)[group]
-        if room[-1] >= _SHARE * room.sum():
-            return 1
-        return int(np.searchsorted(np.cumsum(room[::-1]), room.sum() / 2)) + 1
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Rows and cells."""
+        return len(self.posteriors), len(self.posteriors[0].alpha)
 
-    def _log_share(self, first: int, rest: Integers) -> Array:
-        """Logarithm of the probability that `order[first:]` add up to `rest`, by a bound of all such probabilities."""
-        cells, taking = self.tilted.cells, self.order[first:]
-        if len(taking) == 1:
-            pivot = int(taking[0])
-            return self.numbers.log_pmf(pivot, rest) - self.numbers.log_bound(pivot)
-        if first not in self.inversions:
-            self.inversions[first] = Inversion(cells, self.tilted.total, of=taking)
-        inversion = self.inversions[first]
-        return inversion.log_sum(rest) - inversion.log_bound
+    @cached_property
+    def alpha(self) -> Array:
+        """Priors of the shares, shape (rows, d)."""
+        return np.stack([row.alpha for row in self.posteriors])
 
+    @cached_property
+    def totals(self) -> Integers:
+        """Numbers of records, shape (rows,)."""
+        return np.array([row.total for row in self.posteriors])
 
-def _room(cells: Distributions) -> Array:
-    """The variance of a normal distribution with the same largest probability.
+    @cached_property
+    def _solved(self) -> tuple[NDArray[np.bool_], Array, Listed | None]:
+        listed, of = self._sums()
+        rows, d = self.shape
+        sums = scipy.fft.irfft(of.before[:, -1] * of.lists[:, -1], of.length)
+        inside = (of.totals >= 0) & (of.totals < of.length)
+        found = np.where(inside, sums[np.arange(rows), np.where(inside, of.totals, 0)], 0.0)
+        known = found > _LEAST_SHARE * sums.max(axis=1)
+        logs = listed.log_totals.reshape(rows, d).sum(axis=1) + np.log(np.where(known, found, 1.0))
+        logs -= of.tilts * self.totals
+        if not known.all():
+            return known, logs, None
+        ones = np.ones((rows, 1, of.lists.shape[-1]))
+        after = np.cumprod(np.concatenate([ones, of.lists[:, :0:-1]], axis=1), axis=1)[:, ::-1]
+        others = scipy.fft.irfft(of.before * after, of.length).reshape(listed.size, of.length)
+        place = listed.node_distribution
+        rest = of.totals[place // d] - (listed.block_start - listed.lows[place])
+        inside = (rest >= 0) & (rest < of.length)
+        masses = listed.masses * np.where(inside, others[place, np.where(inside, rest, 0)], 0.0)
+        with np.errstate(divide="ignore"):
+            logs_given = np.log(np.maximum(masses, 0.0))
+        return known, logs, Listed(listed.lows, listed.highs - listed.lows + 1, logs_given, 0.0, CUT).trimmed(CUT)
 
-    It says how well a cell can take what others leave.
+    @property
+    def are_known(self) -> NDArray[np.bool_]:
+        """The rows of which this is accurate, shape (rows,). If there are others, nothing else is to be asked for."""
+        return self._solved[0]
 
-    A cell that is probably empty may have a large variance, and yet nearly always refuse. It is rounded, so that the
-    first of several cells with the same noise is taken on every machine, and a seed gives the same draws.
-    """
-    return np.exp(np.round(-2 * cells.peaks, 6)) / (2 * np.pi)
+    @property
+    def log_evidence(self) -> float:
+        """Logarithm of the probability of the output, counts and shares of all rows summed out."""
+        priors = sum(float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors)
+        return float(self._solved[1].sum() + priors)
 
+    @property
+    def marginals(self) -> Listed:
+        """The distributions of all counts, row by row."""
+        _, _, found = self._solved
+        assert found is not None
+        return found
 
-def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
-    """One table for each of some totals, and the share of the proposals that was accepted.
-
-    Parameters
-    ----------
-    tilted : TiltedCells
-        The cells; the totals are near theirs.
-    totals : array of int, shape (draws,)
-        What each table adds up to.
-    rng : numpy.random.Generator
-        The source of randomness.
-
-    Returns
-    -------
-    counts : array of int, shape (draws, d)
-        Independent draws from the distribution of the cells given their total.
-    acceptance : float
-        In (0, 1]; 1 where no draw is ever refused.
-    """
-    cells = tilted.cells
-    numbers = NumberDraws(cells)
-    order = np.argsort(_room(cells), kind="stable")
-    sampler = _Sampler(tilted, numbers, order, rng)
-    counts = np.empty((len(totals), cells.size), dtype=np.int64)
-    expected = tilted.log_sum_of_products - cells.log_totals.sum() + cells.tilt * tilted.total
-    is_rare = expected - numbers.log_bound(int(order[-1])) < np.log(_RARE)
-    if is_rare and isinstance(tilted.sums, Convolution):
-        return tilted.sums.draw(totals, rng), 1.0
-    if is_rare and isinstance(tilted.sums, Pair) and np.all(totals == tilted.total):
-        counts[:, 0] = NumberDraws(tilted.marginals).draw(0, len(totals), rng)
-        counts[:, 1] = totals - counts[:, 0]
-        return counts, 1.0
-    tally = _Tally()
-    sampler.fill(counts, 0, totals, tally)
-    # A row of one cell holds all of its records, and nothing is proposed.
-    return counts, tally.accepted / tally.proposed if tally.proposed else 1.0
-
-
-def draw_row(row: RowPosterior, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
-    """Independent draws of the counts of a row with a known total, and the share of the proposals that was accepted.
-
-    Sums of cells, which take long for wide noise on very many records, are looked at only if they are needed: if no
-    single cell takes what the others leave often enough.
-
-    Parameters
-    ----------
-    row : RowPosterior
-        The row.
-    draws : int
-        How many.
-    rng : numpy.random.Generator
-        The source of randomness.
-    """
-    cells = row.cells()
-    cells.settle(tilt_for(cells, row.total))
-    room = _room(cells)
-    pivot = int(np.argmax(room))
-    if room[pivot] >= _SHARE * room.sum():
-        numbers = NumberDraws(cells)
-        accepted = _by_pivot(cells, numbers, pivot, row.total, rng)
-        if len(accepted) >= _RARE * _TRIAL:
-            found, proposed, size = [accepted], _TRIAL, len(accepted)
-            while size < draws:
-                found.append(_by_pivot(cells, numbers, pivot, row.total, rng))
-                proposed, size = proposed + _TRIAL, size + len(found[-1])
-            return np.concatenate(found)[:draws], size / proposed
-    return draw_counts(row.tilted, np.full(draws, row.total), rng)
+    def draw(self, draws: int, rng: np.random.Generator) -> Integers:
+        """Independent draws of the counts, shape `(draws, rows, d)`."""
+        listed, of = self._sums()
+        rows, d = self.shape
+        widths = (listed.highs - listed.lows + 1).reshape(rows, d)
+        counts = np.empty((draws, rows, d), dtype=np.int64)
+        left = np.tile(of.totals, (draws, 1))
+        for k in range(d - 1, 0, -1):
+            own = scipy.fft.irfft(of.lists[:, k], of.length)[:, : widths[:, k].max()]
+            counts[..., k] = drawn_of_sums(own, scipy.fft.irfft(of.before[:, k], of.length), left, rng)
+            left -= counts[..., k]
+        counts[..., 0] = left
+        counts += listed.lows.reshape(rows, d)
+        return counts
 
 
-def refuse_undrawable(row: RowPosterior) -> None:
-    """Raise an error about a row of so many cells, or with noise so wide, that :func:`draw_row` could not draw it.
+def summed_at_once(posteriors: Sequence[RowPosterior]) -> list[tuple[Integers, KnownTotals]]:
+    """Rows whose sums are taken at once, by their places among some, and the sums; the other rows are in none."""
+    room, found = np.array([row.most for row in posteriors], dtype=np.int64), []
+    short = np.flatnonzero(room < _MOST_RECORDS)
+    if len(short) < _AT_LEAST_ROWS:
+        return []
+    # Rows of about the same length together.
+    short = short[np.argsort(room[short], kind="stable")]
+    numbers = np.cumsum(len(posteriors[0].alpha) ** 2 * (room[short] + 1)) // _AT_ONCE
+    for some in np.split(short, np.flatnonzero(np.diff(numbers)) + 1):
+        known = KnownTotals([posteriors[i] for i in some.tolist()])
+        if known.are_known.any():
+            rest = some[known.are_known]
+            found.append(
+                (rest, known if len(rest) == len(some) else KnownTotals([posteriors[i] for i in rest.tolist()]))
+            )
+    return found
 
-    It looks at some of its cells, evenly spaced, so it takes no time.
 
-    Raises
-    ------
-    TooManyNodesError
-    """
-    d = len(row.alpha)
-    some = np.unique(np.linspace(0, d - 1, min(d, _SOME)).astype(np.int64))
-    part = replace(
-        row, alpha=row.alpha[some], log_likelihood=lambda counts, cells: row.log_likelihood(counts, some[cells])
-    )
-    cells = part.cells()
-    cells.settle(tilt_for(cells, row.total * len(some) // d))
-    refuse_too_many(cells, d)
-
-
-def _by_pivot(cells: Distributions, numbers: NumberDraws, pivot: int, total: int, rng: np.random.Generator) -> Integers:
-    """The accepted ones of some proposals: one cell takes what the others leave."""
-    counts = np.zeros((_TRIAL, cells.size), dtype=np.int64)
-    for cell in np.delete(np.arange(cells.size), pivot).tolist():
-        counts[:, cell] = numbers.draw(cell, _TRIAL, rng)
-    counts[:, pivot] = total - counts.sum(axis=1)
-    log_share = numbers.log_pmf(pivot, counts[:, pivot]) - numbers.log_bound(pivot)
-    return counts[np.log1p(-rng.random(_TRIAL)) <= log_share]
+def _tilted(lows: Integers, widths: Integers, logs: Array, totals: Integers) -> tuple[Listed, Array]:
+    """Cells at the tilts at which those of each row add up to its total, without what is improbable then; the tilts."""
+    rows, d = len(totals), len(lows) // len(totals)
+    tilts, low, high = np.zeros(rows), np.full(rows, -np.inf), np.full(rows, np.inf)
+    listed = Listed(lows, widths, logs, 0.0, CUT)
+    for _ in range(_MOST_STEPS):
+        variances = listed.variances.reshape(rows, d).sum(axis=1)
+        off = totals - listed.means.reshape(rows, d).sum(axis=1)
+        near = off**2 <= _NEAR**2 * variances + 1e-18 * (1 + totals) ** 2
+        if near.all():
+            break
+        low, high = np.where(off > 0, tilts, low), np.where(off > 0, high, tilts)
+        step = np.clip(off / np.maximum(variances, 1e-12), -_LONGEST, _LONGEST)
+        inside = (tilts + step > low) & (tilts + step < high)
+        # Both ends are known where a step leaves what is between them.
+        tilts = np.where(near, tilts, np.where(inside, tilts + step, (low + high) / 2))
+        listed = Listed(lows, widths, logs + tilts[listed.node_distribution // d] * listed.nodes, 0.0, CUT)
+    return listed.trimmed(CUT), tilts

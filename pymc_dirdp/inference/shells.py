@@ -18,8 +18,8 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import OfTotal
 from pymc_dirdp.inference.numbers import ImpossibleError
+from pymc_dirdp.inference.observed_table import OfTotal
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.joint import BlockLikelihood
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio

@@ -17,17 +17,15 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import Beliefs, OfTotal, number_of, prior_of, row_prior_of
 from pymc_dirdp.inference.estimates import Draws, Estimate, KnownRows, RowGiven, draw_shares, estimate_of_rows
 from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.known_shares import KnownShares
-from pymc_dirdp.inference.known_totals import KnownTotals, summed_at_once
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
-from pymc_dirdp.inference.observed_table import Seen, computing
-from pymc_dirdp.inference.rows import RowPosterior
+from pymc_dirdp.inference.observed_table import Beliefs, OfTotal, Seen, computing, number_of, prior_of, row_prior_of
+from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, summed_at_once
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
 
 __all__ = ["Posteriors", "TablePosterior", "class_table", "posterior_of", "rows_are_divided"]

@@ -19,16 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.numbers import ROUGH_CUT, Distributions, Listed, refuse_no_weights
-from pymc_dirdp.inference.rows import (
-    LITTLE_CACHED,
-    LITTLE_WORK,
-    RowPosterior,
-    TiltedCells,
-    draw_counts,
-    impossible,
-    summed,
-)
+from pymc_dirdp.inference.rows import LITTLE_CACHED, LITTLE_WORK, RowPosterior, TiltedCells, impossible, summed
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 
 __all__ = ["Cells", "Group", "Node", "Root", "Spread"]

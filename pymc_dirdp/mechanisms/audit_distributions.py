@@ -19,8 +19,6 @@ __all__ = [
     "urn_distributions",
 ]
 
-# Densities on the line as probabilities of cells: what audits need of continuous distributions.
-
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 # A distribution is cut into about so many cells, and into so many times fewer if several parts of the output change,
@@ -95,9 +93,6 @@ def _logit_edges(a: float, b: float, u: tuple[float, float], v: tuple[float, flo
     return np.asarray(centre + spread * np.sinh(np.linspace(-math.asinh(left), math.asinh(right), cells)))
 
 
-# Probabilities of the counts of urns at two data sets: what audits need of them.
-
-
 # For more steps the counts of two cells are not listed together.
 _MOST_STEPS = 256
 
@@ -138,9 +133,6 @@ def _distribution(parameters: Array, listed: Integers, steps: int) -> Array:
     seen = np.column_stack([counts, steps - counts.sum(axis=-1)])
     logs = (gammaln(cells + seen) - gammaln(cells) - gammaln(seen + 1.0)).sum(axis=-1)
     return np.asarray(logs - np.logaddexp.reduce(logs))
-
-
-# The distributions of the privacy loss of zero-sum noise between two given tables, for audits.
 
 
 # The characteristic function is taken at so many points for each standard deviation of a sum, and so many in all.

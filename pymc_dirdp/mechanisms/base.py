@@ -2,9 +2,8 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.outputs import Draws, Output
-from pymc_dirdp.mechanisms.row_likelihood import ReadsOutputs
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.mechanisms.outputs import Draws, Output, ReadsOutputs
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.sampling.fast import dirichlet
@@ -22,9 +20,7 @@ from pymc_dirdp.sampling.fast import dirichlet
 if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.joint import JointMechanism
 
-__all__ = ["SAMPLERS", "ChoiceMechanism", "Fact", "Mechanism", "Tempered"]
-
-# A public number or word of a mechanism, as a file of a release holds it.
+__all__ = ["SAMPLERS", "Fact", "Mechanism", "Tempered"]
 
 
 @final
@@ -57,9 +53,6 @@ class Fact:
     def is_variable(self) -> bool:
         """Whether it is a variable of the group, and not an attribute."""
         return self.kind in ("table", "scalar")
-
-
-# The parameters of a draw from `Dirichlet(r * counts + alpha)`, and of an urn that draws it.
 
 
 @final
@@ -332,36 +325,3 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """A draw where that is the release, else the frequencies of the released counts; as :meth:`draws_of_shares`."""
         return self.draws_of_shares(data, rng)
-
-
-# Mechanisms that choose something from the records and release no number.
-
-
-class ChoiceMechanism(CurvesOf):
-    """A dataclass of public numbers and words that are all that is known of a choice, besides what was chosen."""
-
-    adjacency: str
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a file holds: the arguments of the class."""
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]  # a dataclass
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """The mechanism that a file names; everything is checked.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no such mechanism.
-        """
-        try:
-            found = cls(**facts)
-            same = found.facts == {n: list(value) if isinstance(value, tuple) else value for n, value in facts.items()}
-        except (AttributeError, TypeError):
-            same = False
-        if not same:
-            raise ArgumentError(f"Expected valid parameters of a {cls.__name__}, rounded as it rounds them.")
-        return found

@@ -16,8 +16,7 @@ from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, p
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import CELLS, dirichlet_distributions, urn_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
-from pymc_dirdp.mechanisms.outputs import DRAWS, ONE_DRAW, Draws, Output
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.outputs import DRAWS, ONE_DRAW, Draws, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, smallest_two, worst_neighbours
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
@@ -31,9 +30,6 @@ from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_ste
 from pymc_dirdp.sampling.fast import fast_dirichlet
 
 __all__ = ["DirichletDraws", "DirichletMechanism"]
-
-# What mechanisms share whose release is a draw from a Dirichlet distribution: its likelihood, a product over cells and
-# rows.
 
 
 # Outputs of each data set that an audit draws from an urn.
@@ -163,9 +159,6 @@ def _terms(u: Array, seen: Array, steps: int | None) -> Array:
     if steps is None:
         return np.asarray((u - 1) * seen - gammaln(u))
     return np.asarray(gammaln(u + seen) - gammaln(u) - gammaln(seen + 1.0))
-
-
-# The Dirichlet mechanism: one draw from a tempered and smoothed posterior.
 
 
 # More steps of the exact sampler for a table would take a minute; the second number is for private numbers of records.

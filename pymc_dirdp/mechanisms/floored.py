@@ -14,8 +14,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.outputs import ONE_DRAW, Draws, Output
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.outputs import ONE_DRAW, Draws, Output, RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism, blocks, worst_neighbours
 from pymc_dirdp.numerics.gamma import log_mass
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -25,8 +24,6 @@ from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, fast_floored, flint, intensities
 
 __all__ = ["FlooredDirichletMechanism", "FlooredDistribution", "floored_pair"]
-
-# The distribution of an intensity above a floor, as a function of the count: what inference from a floored draw needs.
 
 
 # What an intensity says of a count is looked at in so many places, so many standard deviations far.
@@ -89,9 +86,6 @@ class FlooredDistribution:
         return RowsSeen(low, high, self._log_likelihood, (g, alpha), mean.sum(axis=-1), spread)
 
 
-# Made-up counts at which a floored draw loses most, or close to it: for audits.
-
-
 def floored_pair(
     alpha: Array, r: float, floor: float, moving: Sequence[NDArray[np.intp]], numbers: Sequence[int]
 ) -> tuple[Array, list[tuple[int, int]]]:
@@ -139,9 +133,6 @@ def _worst_cells(cells: NDArray[np.intp], together: float, numbers: Sequence[int
         return None
     a, b = min(rows, key=lambda row: abs(math.log(numbers[row[0] // 2] / together)))
     return a, b
-
-
-# The floored Dirichlet mechanism: a draw whose intensities stay above a public floor.
 
 
 # Between these the curves, the distribution and the grid can be computed.

@@ -16,8 +16,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import checked_counts, integer, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.integer_noise import adds_up_to_0, round_scale_up
-from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST
+from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, adds_up_to_0, round_scale_up
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.table import worst_neighbours
 from pymc_dirdp.numerics.balls import Ball, JointBalls
@@ -27,7 +26,7 @@ from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
-from pymc_dirdp.sampling.joint import fast_joint_noise, joint_noise
+from pymc_dirdp.sampling.geometric import fast_joint_noise, joint_noise
 
 __all__ = ["BlockLikelihood", "JointLikelihoods", "JointMechanism", "ZeroSumJointMechanism"]
 

@@ -15,11 +15,9 @@ from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.integer_noise import round_scale_up
 from pymc_dirdp.mechanisms.joint import JointLikelihoods, JointMechanism, ZeroSumJointMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts, round_scale_up
+from pymc_dirdp.mechanisms.outputs import NoisyTable, Output, RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.roots import safe_root
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves

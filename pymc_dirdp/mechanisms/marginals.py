@@ -13,7 +13,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import Marginals, Output

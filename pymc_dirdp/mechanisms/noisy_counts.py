@@ -15,19 +15,28 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
-from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
-from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.outputs import CellNoise, NoisyTable, Output, RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism, blocks, worst_neighbours
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.sampling.discrete_noise import dyadic_above
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["LEAST", "MOST", "POSTPROCESSES", "NoisyCounts", "ReleasedCounts", "frequencies", "postprocessed"]
-
-# Post-processing of noisy counts before they are used. It costs no privacy, and it decides the accuracy.
+__all__ = [
+    "LEAST",
+    "MOST",
+    "POSTPROCESSES",
+    "NoisyCounts",
+    "ReleasedCounts",
+    "adds_up_to_0",
+    "frequencies",
+    "geometric_noise",
+    "postprocessed",
+    "round_scale_up",
+]
 
 
 POSTPROCESSES = ("clip-and-smooth", "clip", "project")
@@ -73,9 +82,6 @@ def _projected(noisy: Array) -> Array:
     thresholds = (np.cumsum(falling, axis=-1) - total) / np.arange(1, noisy.shape[-1] + 1)
     n_positive = np.maximum((falling > thresholds).sum(axis=-1, keepdims=True), 1)
     return np.maximum(noisy - np.take_along_axis(thresholds, n_positive - 1, axis=-1), 0.0)
-
-
-# What mechanisms share that release one table of counts: draws and frequencies from it are post-processing.
 
 
 Table = NDArray[Any]
@@ -184,7 +190,31 @@ class ReleasedCounts(Mechanism):
         return frequencies(self.postprocessed(self.release(counts, sampler=sampler, random_seed=random_seed)))
 
 
-# What mechanisms that add noise to counts share: one noisy table, and draws and estimates from it.
+# A double cannot hold noise of a larger scale; with a scale below the inverse all noise is 0.
+_LARGEST_SCALE = 2.0**1000
+# Numbers that add up to 0 do so up to this share of their sizes if they are rounded.
+_ROUNDING = 2.0**-50
+
+
+def round_scale_up(scale: float) -> float:
+    """A scale rounded up to the rational number that the exact sampler uses."""
+    if not 1 / _LARGEST_SCALE <= positive(scale=scale) <= _LARGEST_SCALE:
+        raise ArgumentError(
+            f"Expected scale between 2**-1000 and 2**1000, got scale={scale:g}. Ask for a larger epsilon, or a smaller "
+            "one: noise of this size is never, or always, more than a double can hold."
+        )
+    return float(dyadic_above(float(scale)))
+
+
+def adds_up_to_0(noise: Array) -> NDArray[np.bool_]:
+    """Whether numbers along the last axis do. Very large noise is rounded to a double, cell by cell."""
+    return np.asarray(np.abs(noise.sum(axis=-1)) <= _ROUNDING * np.abs(noise).sum(axis=-1))
+
+
+def geometric_noise(scale: float, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """The difference of two geometric variables, which are exponential ones rounded down, as doubles."""
+    first, second = scale * rng.standard_exponential((2, *shape))
+    return np.asarray(np.floor(first) - np.floor(second))
 
 
 Whole = NDArray[Any]

@@ -17,7 +17,7 @@ from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
-from pymc_dirdp.sampling.sparse import noise_above
+from pymc_dirdp.sampling.geometric import noise_above
 
 __all__ = ["SparseGeometricMechanism", "least_threshold"]
 

@@ -12,15 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
-from pymc_dirdp.mechanisms.outputs import DRAWS, NoisyTable, Output
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.outputs import DRAWS, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
 
 __all__ = ["TableMechanism", "blocks", "fill_row", "smallest_two", "worst_neighbours"]
-
-# Made-up neighbouring tables, for a person whose records lie in blocks of cells.
 
 
 # The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
@@ -77,9 +74,6 @@ def fill_row(base: Array, cell: int, d: int) -> None:
     """Put many records into another cell of the row of this cell, beside which a record that joins shows most."""
     row, column = divmod(cell, d)
     base.flat[row * d + (column + 1) % d] += _GROUP
-
-
-# What a mechanism for a table of counts says of itself: what it publishes, how it is drawn, what a file holds.
 
 
 class TableMechanism(Mechanism):

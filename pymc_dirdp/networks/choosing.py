@@ -12,7 +12,7 @@ from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
 from pymc_dirdp.counting.tables import count_families, refuse_absent
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.tree import TreeMechanism
+from pymc_dirdp.mechanisms.choices import TreeMechanism
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -99,7 +99,7 @@ def choose_structure(
     Pairs of variables that depend on each other strongly are joined first. The choice ends when no pair is left that
     stands out of the noise, so with few records or a tight guarantee there may be few edges or none. Marginals of
     single variables are measured for the choice, and are not published. The number of records is not used, so it may be
-    private. See :class:`~pymc_dirdp.mechanisms.tree.TreeMechanism`.
+    private. See :class:`~pymc_dirdp.mechanisms.choices.TreeMechanism`.
 
     A structure that was chosen from the records in any other way, such as by a search that looks at them, is not
     covered by any guarantee, and no function of this library can notice that.
@@ -222,7 +222,7 @@ def tree_within(
     guarantee : Guarantee
         What the structure alone has to keep, of any kind.
     lengths, adjacency, contribution
-        As for :class:`~pymc_dirdp.mechanisms.tree.TreeMechanism`.
+        As for :class:`~pymc_dirdp.mechanisms.choices.TreeMechanism`.
 
     Returns
     -------

@@ -30,7 +30,7 @@ from pymc_dirdp.releases.release import sample
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.settings import Marginals
+    from pymc_dirdp.mechanisms.registry import Marginals
     from pymc_dirdp.releases.choices import PrivateChoice
 
 __all__ = ["Classifier"]
@@ -39,7 +39,7 @@ __all__ = ["Classifier"]
 _TABLES = 0.8
 # Powers of the likelihood. Features that repeat each other need small ones; above 1 they tell more than was assumed,
 # as where the fit shrinks them. That features say nothing, the power 0, has nine tenths of the prior probability, as
-# for a feature in `inference/shrinkage.py`: a calibration of noise alone then leaves the class alone.
+# for a feature in `inference/effects.py`: a calibration of noise alone then leaves the class alone.
 _POWERS = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.85, 1.0, 1.25])
 _PRIOR = np.where(_POWERS == 0, 0.9, 0.1 / (len(_POWERS) - 1))
 # Levels of the evidence, in nats: about so many labels, and four levels a class at least, on a logarithmic scale.

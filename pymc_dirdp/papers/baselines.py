@@ -11,7 +11,7 @@ from scipy.stats import t
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
+from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import frequencies, postprocessed
 from pymc_dirdp.numerics.roots import last_safe, log_excess
 

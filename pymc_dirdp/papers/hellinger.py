@@ -14,7 +14,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.outputs import RowLikelihood, RowsSeen
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions, number_of_tables
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior

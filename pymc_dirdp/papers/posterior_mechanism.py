@@ -15,8 +15,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
-from pymc_dirdp.mechanisms.outputs import NoisyTable
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.outputs import NoisyTable, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_distance, number_of_tables
 from pymc_dirdp.privacy.guarantees import Guarantee

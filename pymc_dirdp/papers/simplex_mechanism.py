@@ -14,7 +14,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_name
 from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import PrivacyCurves

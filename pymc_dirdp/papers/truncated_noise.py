@@ -14,8 +14,8 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.integer_noise import geometric_noise, round_scale_up
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.noisy_counts import geometric_noise, round_scale_up
+from pymc_dirdp.mechanisms.outputs import RowLikelihood, RowsSeen
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse

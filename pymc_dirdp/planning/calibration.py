@@ -14,7 +14,7 @@ from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_arra
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Tempered
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.settings import STRATEGIES
+from pymc_dirdp.mechanisms.registry import STRATEGIES
 from pymc_dirdp.numerics.roots import largest_safe, last_safe, log_excess
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse

@@ -15,8 +15,7 @@ from typing import Any, final
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
-from pymc_dirdp.mechanisms.registry import by_kind, noises
-from pymc_dirdp.mechanisms.settings import MEASURES, Marginals
+from pymc_dirdp.mechanisms.registry import MEASURES, Marginals, by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate_dirichlet

@@ -17,8 +17,7 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
 from pymc_dirdp.mechanisms.outputs import Draws
-from pymc_dirdp.mechanisms.registry import by_kind, kinds, noises
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet, by_kind, kinds, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.expected_kl import ExpectedKL, a_priori_kl, predicted_data, simulated_kl
 from pymc_dirdp.planning.options import TableOptions, TablePlanning

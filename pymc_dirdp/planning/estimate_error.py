@@ -17,7 +17,7 @@ from scipy.special import digamma, gammaln, logsumexp
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.base import Mechanism, Tempered
-from pymc_dirdp.mechanisms.row_likelihood import RowsSeen
+from pymc_dirdp.mechanisms.outputs import RowsSeen
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 __all__ = ["EstimateError", "error_of", "estimate_error", "estimated_shares", "estimates_of"]

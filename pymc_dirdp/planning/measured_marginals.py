@@ -11,7 +11,7 @@ from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError, type_name
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
-from pymc_dirdp.mechanisms.settings import MEASURES, Marginals, Measure
+from pymc_dirdp.mechanisms.registry import MEASURES, Marginals, Measure
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves

@@ -5,8 +5,7 @@ from typing import TypedDict
 
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.registry import kinds
-from pymc_dirdp.mechanisms.settings import Dirichlet, Marginals, kind_of
+from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals, kind_of, kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 

@@ -16,7 +16,7 @@ from pymc_dirdp.checks import integer, one_of, positive, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.roots import last_safe
 from pymc_dirdp.planning.choosing import TableFacts, Terms, choose

@@ -11,7 +11,7 @@ from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Frame, checked_categories
 from pymc_dirdp.counting.tables import count_between, refuse_absent
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.mechanisms.choices import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import Bins
 from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of

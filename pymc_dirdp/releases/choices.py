@@ -20,9 +20,7 @@ from pymc_dirdp.accounting.entries import Receipt, one_line
 from pymc_dirdp.counting.tables import interval_of
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
-from pymc_dirdp.mechanisms.base import ChoiceMechanism
-from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
-from pymc_dirdp.mechanisms.tree import TreeMechanism
+from pymc_dirdp.mechanisms.choices import ChoiceMechanism, QuantilesMechanism, TreeMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee

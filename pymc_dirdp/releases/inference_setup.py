@@ -10,10 +10,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.analyst_priors import Beliefs
-from pymc_dirdp.inference.mechanism_output import MechanismOutput
-from pymc_dirdp.inference.multiple_releases import pooled
-from pymc_dirdp.inference.observed_table import Seen
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, Seen, pooled
 from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.releases.opened import Opened, opened

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.errors import DirdpError, LedgerError, UnattainableError
-from pymc_dirdp.mechanisms.base import ChoiceMechanism
+from pymc_dirdp.mechanisms.choices import ChoiceMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import fingerprint_of
 from pymc_dirdp.releases.grammar import library_version

@@ -17,9 +17,8 @@ from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_fun
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.noisy_rows import noisy_rows
-from pymc_dirdp.inference.observed_table import Seen
+from pymc_dirdp.inference.observed_table import Beliefs, Seen
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.releases.inference_setup import Source, inferences
 

@@ -21,7 +21,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
-from pymc_dirdp.mechanisms.row_likelihood import CellNoise
+from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.outcomes import NOISES, ModelOptions, Outcomes
 from pymc_dirdp.privacy.guarantees import Guarantee

@@ -21,7 +21,7 @@ from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.joint_rows import JointRows
 from pymc_dirdp.inference.noisy_rows import NoisyRows
-from pymc_dirdp.mechanisms.row_likelihood import CellNoise
+from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
 from pymc_dirdp.models.without_data import check_nothing_left, public_deterministics, without_data
 from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.inference.drawing import FreeTotal, draw_row, refuse_undrawable
 from pymc_dirdp.inference.estimates import draw_shares
-from pymc_dirdp.inference.free_total import FreeTotal
 from pymc_dirdp.inference.joint_tables import JointTables, SharedNoise, of_blocks
-from pymc_dirdp.inference.known_totals import summed_at_once
-from pymc_dirdp.inference.rows import RowPosterior, draw_row, refuse_undrawable
+from pymc_dirdp.inference.rows import RowPosterior, summed_at_once
 from pymc_dirdp.inference.sums import TooManyNodesError
 from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable

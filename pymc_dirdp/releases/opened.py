@@ -23,8 +23,7 @@ from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.observed_table import Labels
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
-from pymc_dirdp.mechanisms.outputs import Marginals, Output
-from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import CellNoise, Marginals, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, Required, TypedDict
 
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.settings import Marginals
+from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.models.privacy_unit import Stated, Unit, stated
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 from pymc_dirdp.privacy.guarantees import Guarantee

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, override
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
-from pymc_dirdp.mechanisms.settings import STRATEGIES
+from pymc_dirdp.mechanisms.registry import STRATEGIES
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.planning.allocation import composed

@@ -13,8 +13,6 @@ from pymc_dirdp.arrays import Integers
 
 __all__ = ["SOURCES", "Bits", "Seed", "Words", "children", "generator", "randomness"]
 
-# The source of all randomness, and the words in which a release names it.
-
 
 # The sources of random bits without a seed, by sampler.
 _SYSTEM, _AES = "operating system", "AES-128-CTR keyed by the operating system"
@@ -112,9 +110,6 @@ def randomness(random_seed: Seed, *, sampler: str) -> str:
 @cache
 def _has_aes() -> bool:
     return importlib.util.find_spec("randomgen") is not None
-
-
-# Random bits for the exact samplers: whole 64-bit words, and uniform integers of any size.
 
 
 Words = NDArray[np.uint64]

@@ -1,4 +1,8 @@
-"""Integer noise from bits: exact in rationals, and compiled for many numbers."""
+"""Integers drawn exactly from bits: discrete Laplace and Gaussian noise, and choices by the exponential mechanism.
+
+All are drawn with integers and random bits alone (Canonne, Kamath and Steinke 2020), in Python for numbers of any size,
+and compiled for many numbers, from the same words.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,9 +17,7 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import Bits, Words
 
-__all__ = ["compiled", "discrete_gaussian", "discrete_laplace", "dyadic_above", "fill", "over_one_power"]
-
-# Real parameters as the rational numbers that the exact samplers use.
+__all__ = ["chosen", "compiled", "discrete_gaussian", "discrete_laplace", "dyadic_above", "fill", "over_one_power"]
 
 
 # Rounding to 41 digits changes a number by at most 2**-40 of it, and leaves numerators that fit into compiled code.
@@ -84,9 +86,6 @@ def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
     return [numerator << digits + 1 - denominator.bit_length() for numerator, denominator in ratios], digits
 
 
-# Compiled code for large tables, also where no directory can be written to.
-
-
 def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..., Any]) -> Callable[..., Any]:
     """The function compiled by Numba, and cached on disk for the next process if a folder can be written to.
 
@@ -113,9 +112,6 @@ def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..
             raise
         code = njit(signature, nogil=True)(function)
     return code
-
-
-# Compiled draws for large tables: the same noise from the same words as in `discrete_noise`.
 
 
 # All numbers stay below this limit, so that no sum of two 64-bit integers overflows.
@@ -282,9 +278,6 @@ def compiled_draws() -> Callable[..., tuple[int, int, int]]:
     )
 
 
-# Discrete Laplace and discrete Gaussian noise, drawn exactly with integers and random bits alone.
-
-
 Uniform = Callable[[int], int]
 Draw = Callable[[Uniform], int]
 
@@ -431,3 +424,49 @@ def _drawn(draw: Draw, numbers: tuple[int, int, int, int], shape: tuple[int, ...
     else:
         fill(noise, numbers, draw, bits)
     return noise.reshape(shape)
+
+
+def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
+    """A position with a probability in proportion to `exp(scores[position] / scale)`, exactly.
+
+    Parameters
+    ----------
+    scores : sequence of int
+        Integers of any size and sign, at least one. Secret.
+    scale : Fraction
+        Positive. For a real scale take :func:`pymc_dirdp.sampling.discrete_noise.dyadic_above` of it.
+    bits : Bits
+        The source of randomness.
+
+    Returns
+    -------
+    position : int
+
+    Notes
+    -----
+    A position is proposed with equal probabilities, and accepted with probability `exp((score - largest score) /
+    scale)`. So the number of proposals, and with it the time, depends on the scores: let nobody time a choice who may
+    not know them.
+
+    References
+    ----------
+    McSherry and Talwar (2007), Mechanism design via differential privacy, https://doi.org/10.1109/FOCS.2007.66.
+    Canonne, Kamath and Steinke (2020), Algorithm 1, for the coin.
+
+    Examples
+    --------
+    >>> chosen([0, 10**6, 3], Fraction(1), Bits())
+    1
+    """
+    t, s = scale.numerator, scale.denominator
+    largest = max(scores)
+    while True:
+        position = bits.uniform(len(scores))
+        if _accepted(bits.uniform, (largest - scores[position]) * s, t):
+            return position
+
+
+def _accepted(uniform: Uniform, a: int, b: int) -> bool:
+    """True with probability `exp(-a / b)`, for any `a` of at least 0."""
+    whole, rest = divmod(a, b)
+    return all(exponential_coin(uniform, 1, 1) for _ in range(whole)) and exponential_coin(uniform, rest, b)

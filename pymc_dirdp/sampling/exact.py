@@ -27,8 +27,6 @@ __all__ = [
     "urn_counts",
 ]
 
-# The Pólya urn: Dirichlet-multinomial counts from integers and random bits alone.
-
 
 # So many steps are drawn at once, in urns that hold so many records together. Their arrays take a few megabytes.
 _AT_ONCE, _IN_MEMORY = 2**16, 2**20
@@ -264,9 +262,6 @@ def _block(
         todo = todo[differ]
     found[copies] = found[origin[copies]]
     return found.reshape(urns, length)
-
-
-# Dirichlet draws on a grid, whose distribution is exact.
 
 
 # With so many steps the grid adds 1 % to the variance of the draw, and 1 % of the weight to the uniform distribution.

@@ -13,8 +13,6 @@ from pymc_dirdp.sampling.bits import children
 
 __all__ = ["dirichlet", "fast_dirichlet", "on_grid", "on_public_grid"]
 
-# Noise on a grid, so that the last bits of a sum do not show which count the noise was added to.
-
 
 # Steps of the grid in a standard deviation of the noise. Rounding adds less than 1e-10 of the variance.
 _STEPS = 2.0**16
@@ -43,9 +41,6 @@ def on_grid(noise: Array, sd: float) -> Array:
     step = min(1.0, 2.0 ** math.floor(math.log2(sd / _STEPS)))
     # Dividing and multiplying by a power of two is exact.
     return np.round(noise / step) * step
-
-
-# Dirichlet draws in floating point: for simulation, and on a public grid for those who ask for a fast release.
 
 
 # A grid finer than about 2**-45 would keep bits of the floating-point arithmetic.

@@ -28,8 +28,6 @@ __all__ = [
     "intensities",
 ]
 
-# Where the intensities of uniform numbers lie, in floating point: the guesses from which exact draws start.
-
 
 # A probability below it is too close to the smallest double to be inverted.
 _TINY = 1e-280
@@ -96,9 +94,6 @@ def _far_out(u: Array, a: Array, floor: float, ceiling: float) -> Array:
         y = np.maximum(y + (log_tail(y) - wanted) * (floor + y) / f(floor + y), 0)
     logs: Array = np.log1p(y / floor)
     return logs
-
-
-# Intensities above a public floor: exact draws of truncated Gamma distributions on a public grid.
 
 
 # Cells of the public grid in a factor of 2: each is 1e-11 of an intensity wide.
@@ -370,9 +365,6 @@ def flint() -> Any:
         raise ImportError(
             "Exact draws of intensities above a floor need python-flint: pip install python-flint"
         ) from error
-
-
-# Intensities above a public floor in floating point: for simulation, and for those who ask for a fast release.
 
 
 def fast_floored(

@@ -11,7 +11,7 @@ from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_check import check_curve
 from pymc_dirdp.auditing.outputs import Seen
 from pymc_dirdp.auditing.result import chance_to_refute
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 
 FLAT = np.ones(4)

@@ -5,7 +5,7 @@ import time
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_check import check_curve
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-3)
 DOMAIN = dirdp.papers.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)

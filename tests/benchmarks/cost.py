@@ -21,7 +21,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.description import _computed
 
 TABLE = Path(__file__).with_suffix(".csv")

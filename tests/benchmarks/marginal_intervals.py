@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
+from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.releases.predicting import simulated_network
 from pymc_dirdp.releases.view import measurements_of_table
 

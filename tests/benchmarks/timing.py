@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 # Ratios beyond it are what somebody with a stopwatch of 1 % sees.

@@ -21,7 +21,7 @@ from pymc_dirdp.curator.diagnostics import diagnose
 from pymc_dirdp.curator.estimated import Distribution, simplex
 from pymc_dirdp.curator.leave_one_out import elpd, tempered_model
 from pymc_dirdp.curator.realised import realised_kl
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.models.graph import PLAIN, evaluate
 from pymc_dirdp.models.observations import read_counts
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pymc_dirdp.inference.analyst_priors import Beliefs
-from pymc_dirdp.inference.mechanism_output import MechanismOutput
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
 from pymc_dirdp.inference.tables import Posteriors
 from pymc_dirdp.mechanisms import (
     DirichletMechanism,

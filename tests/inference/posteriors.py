@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln, logsumexp
 
+from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.estimates import Draws, KnownRows, draw_shares, estimate_of_rows
-from pymc_dirdp.inference.rows import RowPosterior, draw_counts
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root
 
 ALPHA = np.array([1.0, 0.5, 0.01])

@@ -12,8 +12,7 @@ from scipy.stats import chi2
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference import known_shares
-from pymc_dirdp.inference.analyst_priors import Beliefs
-from pymc_dirdp.inference.mechanism_output import MechanismOutput
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
 from pymc_dirdp.inference.tables import TablePosterior, posterior_of, rows_are_divided
 from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism

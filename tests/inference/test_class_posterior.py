@@ -8,8 +8,7 @@ from scipy.special import betainc, gammaln, logsumexp
 from scipy.stats import chi2
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import Beliefs
-from pymc_dirdp.inference.mechanism_output import MechanismOutput
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
 from pymc_dirdp.inference.tables import Posteriors, class_table
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from pymc_dirdp.inference.drawing import draw_counts, draw_row
 from pymc_dirdp.inference.numbers import NumberDraws
-from pymc_dirdp.inference.rows import RowPosterior, draw_counts, draw_row
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.sums import Inversion
 
 from .posteriors import ALPHA, LIKELIHOODS, brute_force, dirichlet, draw, geometric, row, simulated, tabulated

@@ -8,7 +8,7 @@ from scipy.special import betaln, gammaln, logsumexp
 from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.free_total import FreeTotal, exponential_mixture
+from pymc_dirdp.inference.drawing import FreeTotal, exponential_mixture
 from pymc_dirdp.inference.rows import RowPosterior
 
 from .posteriors import of_private_total
@@ -143,7 +143,7 @@ def test_draws_stand_in_no_order():
 
 
 def test_a_range_of_totals_that_contradicts_the_output_is_an_error(monkeypatch):
-    monkeypatch.setattr("pymc_dirdp.inference.free_total._MOST_ROUNDS", 3)
+    monkeypatch.setattr("pymc_dirdp.inference.drawing._MOST_ROUNDS", 3)
     posterior = RowPosterior(alpha=np.ones(2), total=10**4, log_likelihood=geometric([1.0, 2.0], 1.0))
     with pytest.raises(ArgumentError, match="too unlikely"):
         FreeTotal(posterior, 9000).draw(10, np.random.default_rng(1))

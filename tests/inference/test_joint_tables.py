@@ -11,8 +11,8 @@ from scipy.stats import chisquare, multinomial
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.joint_tables import JointPosterior, JointTables, SharedNoise
+from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms import ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism

@@ -10,11 +10,10 @@ from scipy.stats import binom, multivariate_normal
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference import marginal_posterior
-from pymc_dirdp.inference.analyst_priors import Beliefs
-from pymc_dirdp.inference.effects import Effects
+from pymc_dirdp.inference.effects import SCALES, Effects
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
-from pymc_dirdp.inference.shrinkage import SCALES
+from pymc_dirdp.inference.observed_table import Beliefs
 
 
 def seen(shape, measurements, n_records):

@@ -7,10 +7,10 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp import mechanisms
-from pymc_dirdp.inference.analyst_priors import Beliefs
 from pymc_dirdp.inference.noisy_rows import NoisyRows, noisy_rows
+from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import posterior_of
-from pymc_dirdp.mechanisms.row_likelihood import CellNoise
+from pymc_dirdp.mechanisms.outputs import CellNoise
 
 from . import goldens
 

@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import Beliefs
+from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import TablePosterior
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.releases.opened import opened

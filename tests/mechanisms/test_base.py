@@ -12,13 +12,11 @@ from scipy.stats import chi2, kstest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
+from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.registry import by_class_name, kinds, noises, registered
-from pymc_dirdp.mechanisms.tree import TreeMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism

@@ -17,14 +17,13 @@ from scipy.stats import binom, laplace, norm
 
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.floored import largest_floored_r

@@ -12,9 +12,8 @@ import pytest
 from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms import discrete_gaussian as curve
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms import gaussian as curve
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.posterior_mechanism import drawn_from, whole_weights

@@ -4,7 +4,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 20.0, 1e5])

@@ -6,8 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 

@@ -9,13 +9,13 @@ from scipy.optimize import brentq
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.sampling.joint import uniform_point
+from pymc_dirdp.sampling.geometric import uniform_point
 
 EPSILONS, ORDERS = (0.0, 0.2, 0.7), (1.01, 2.0, 9.0)
 

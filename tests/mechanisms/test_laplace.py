@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
+from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
 from pymc_dirdp.privacy.guarantees import PureDP
 
 

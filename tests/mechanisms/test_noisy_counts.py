@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution

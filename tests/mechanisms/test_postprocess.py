@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.noisy_counts import postprocessed
 
 

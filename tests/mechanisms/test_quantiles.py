@@ -9,8 +9,8 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.mechanisms import quantiles
-from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.mechanisms import choices
+from pymc_dirdp.mechanisms.choices import QuantilesMechanism
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
@@ -155,7 +155,7 @@ def test_what_is_drawn_is_that_distribution(monkeypatch):
         asked.append(np.array(scores, dtype=float) / float(scale))
         return len(asked) % 2
 
-    monkeypatch.setattr(quantiles, "chosen", scripted)
+    monkeypatch.setattr(choices, "chosen", scripted)
     assert mechanism.release([4, 0, 9]) == (0, 1)
     logs = np.array(asked) - np.logaddexp.reduce(asked, axis=1, keepdims=True)
     assert logs == pytest.approx(edge_distributions(mechanism, [0] * 4 + [2] * 9))

@@ -17,7 +17,7 @@ from scipy.stats import chi2, ncx2
 
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism, least_threshold
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP

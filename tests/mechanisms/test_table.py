@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
 
 MECHANISMS = [
     GeometricMechanism(np.ones(2), 1.3),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms import tree
-from pymc_dirdp.mechanisms.tree import TreeMechanism
+from pymc_dirdp.mechanisms import choices
+from pymc_dirdp.mechanisms.choices import TreeMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
@@ -55,7 +55,7 @@ def distribution(mechanism, noisy, data, monkeypatch):
         while open_:
             script, log = open_.pop()
             follow = Scripted(script)
-            patched.setattr(tree, "chosen", follow)
+            patched.setattr(choices, "chosen", follow)
             try:
                 mechanism.joined(noisy, pairs, None)
             except EOFError:
@@ -228,12 +228,12 @@ def test_dependent_pairs_are_joined_and_others_are_not():
 def test_an_end_is_offered_last_and_ends_the_choices(monkeypatch):
     marginals, pairs = counted([(0, 0, 0)] * 4)
     follow = Scripted([0, 1])
-    monkeypatch.setattr(tree, "chosen", follow)
+    monkeypatch.setattr(choices, "chosen", follow)
     mechanism = TreeMechanism(LENGTHS, 4.0, 1.0)
     assert mechanism.joined([m.astype(float) for m in marginals], pairs, None) == ((0, 1), (1, 2))
     assert [len(scores) for scores, _ in follow.offered] == [4, 3]
     assert [scores[-1] for scores, _ in follow.offered] == [mechanism.end(3), mechanism.end(2)]
-    monkeypatch.setattr(tree, "chosen", Scripted([3]))
+    monkeypatch.setattr(choices, "chosen", Scripted([3]))
     assert mechanism.joined([m.astype(float) for m in marginals], pairs, None) == ()
 
 

@@ -8,7 +8,7 @@ from mpmath import mp
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.papers import p2_lemma_1, p2_theorem_1, p2_theorem_1_prior, p2_theorem_2
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.allocation import allocate, composed
 
 PRIORS = {"a": np.ones(3), "b": np.full(4, 0.5)}

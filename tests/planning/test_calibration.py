@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pymc_dirdp import ApproxDP, DirdpError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, calibrate
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, a_priori_kl
 
 TARGETS = [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pymc_dirdp import ApproxDP, DirdpError, RenyiDP, TruncatedCDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.calibration import Boundary
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.privacy.people import Contribution

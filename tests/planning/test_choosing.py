@@ -13,8 +13,7 @@ from scipy.special import digamma
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.mechanisms.registry import noises, registered
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet, noises, registered
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, _Plans, choose, noise_instead
 from pymc_dirdp.planning.estimate_error import estimate_error

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.comparison import compare
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 

@@ -9,10 +9,9 @@ from scipy.special import digamma, gammaln
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.mechanisms.continuous_noise import LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.measured_marginals import Protected, by_table, chosen_noise, marginals_of, weights_of

@@ -9,7 +9,7 @@ from scipy.special import digamma, gammaln, xlogy
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.planning.prices import expected_error, least_guarantee, least_records, privacy_utility
 

@@ -10,7 +10,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp import PureDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.calibration import _downhill, needs_urn
 from pymc_dirdp.planning.expected_kl import a_priori_kl, predicted_data, simulated_draw_kl
 from pymc_dirdp.planning.prices import calibrate

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln, loggamma
 
 from pymc_dirdp import RenyiDP
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair

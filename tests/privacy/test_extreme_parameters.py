@@ -13,10 +13,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition

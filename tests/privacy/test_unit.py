@@ -11,7 +11,7 @@ from scipy.special import digamma, gammaln
 
 from pymc_dirdp import ApproxDP, RenyiDP, TruncatedCDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.papers.privacy import p1_theorem_1
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.conversion import converted_deltas

@@ -9,7 +9,7 @@ from scipy.special import betaln, digamma, gammaln
 
 from pymc_dirdp import ApproxDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
 

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.description import cell_dims, renamed
 
 TARGET = dirdp.RenyiDP(order=3, epsilon=0.2)

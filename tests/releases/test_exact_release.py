@@ -11,7 +11,7 @@ from scipy.stats import betabinom, chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.sampling.exact import urn_counts
 
 COUNTS = np.array([108, 286, 71, 127])

@@ -11,7 +11,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 FRAME = pd.DataFrame({"class": ["cat", "hen", "owl"] * 20, "legs": [4, 2, 2] * 20})

@@ -8,7 +8,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, LedgerError
-from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.mechanisms.choices import QuantilesMechanism
 from pymc_dirdp.releases import release as releasing
 from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of
 

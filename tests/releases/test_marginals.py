@@ -13,7 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
-from pymc_dirdp.mechanisms.settings import Marginals
+from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.releases import release as release_module
 from tests.mechanisms.test_marginals import exact_delta, moves

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import NoLoss
 

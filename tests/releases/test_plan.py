@@ -10,7 +10,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.allocation import shares
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.options import Options

@@ -15,7 +15,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 

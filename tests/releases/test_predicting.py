@@ -9,7 +9,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
-from pymc_dirdp.mechanisms.settings import MEASURES, Marginals
+from pymc_dirdp.mechanisms.registry import MEASURES, Marginals
 from pymc_dirdp.releases import predicting
 from pymc_dirdp.releases import release as release_module
 from pymc_dirdp.releases.predicting import _shares, axes_of, fit_errors, judge_of, simulated_network

@@ -16,7 +16,7 @@ import xarray as xr
 from scipy import stats
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.options import Options, Planning
 from pymc_dirdp.releases.statement import odds_factor
 

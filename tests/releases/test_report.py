@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.registry import noises
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.releases.statement import odds_factor

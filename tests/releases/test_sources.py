@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.multiple_releases import Pooled
+from pymc_dirdp.inference.observed_table import Pooled
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import opened, text_of
 

@@ -24,7 +24,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 
 # The counts of the eyes descend in the order in which the data have always been printed.
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.CategoriesFromDataWarning")

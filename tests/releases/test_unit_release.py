@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.settings import Dirichlet
+from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
 

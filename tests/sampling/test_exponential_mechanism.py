@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from pymc_dirdp.sampling import exponential_mechanism
+from pymc_dirdp.sampling import discrete_noise
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.exponential_mechanism import chosen
+from pymc_dirdp.sampling.discrete_noise import chosen
 
 CASES = [
     ([0, 1, 3], Fraction(2)),
@@ -44,7 +44,7 @@ class Followed:
 
         self.mass, self.left = Counter(), Fraction(0)
         with monkeypatch.context() as patched:
-            patched.setattr(exponential_mechanism, "_accepted", or_again)
+            patched.setattr(discrete_noise, "_accepted", or_again)
             paths = [((), Fraction(1))]
             while paths:
                 self.path, weight = paths.pop()
@@ -82,12 +82,12 @@ def agrees(scores, scale, monkeypatch, accept):
 
 @pytest.mark.parametrize(("scores", "scale"), CASES)
 def test_every_outcome_has_its_probability(scores, scale, monkeypatch):
-    assert agrees(scores, scale, monkeypatch, exponential_mechanism._accepted)
+    assert agrees(scores, scale, monkeypatch, discrete_noise._accepted)
 
 
 @pytest.mark.parametrize("mutant", ["another sign", "another scale"])
 def test_another_distribution_is_found(mutant, monkeypatch):
-    accept = exponential_mechanism._accepted
+    accept = discrete_noise._accepted
     wrong = {
         "another sign": lambda uniform, a, b: not accept(uniform, a, b) if a else True,
         "another scale": lambda uniform, a, b: accept(uniform, 2 * a, b),

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.joint import _tangent, common_radius, fast_joint_noise, joint_noise, uniform_point
+from pymc_dirdp.sampling.geometric import _tangent, common_radius, fast_joint_noise, joint_noise, uniform_point
 
 LEVEL = 1e-6
 BLOCKS = {

@@ -3,7 +3,9 @@
 import inspect
 import math
 from collections import Counter
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import mpmath
@@ -11,9 +13,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest, ncx2
 
-from pymc_dirdp.sampling import sparse
+from pymc_dirdp.sampling import geometric
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.sparse import coin, noise_above
+from pymc_dirdp.sampling.geometric import _context, decimal_coin, noise_above
 from tests.sampling.test_discrete_noise import Tree, contains, exponential
 
 # Noise beyond this is put together.
@@ -32,8 +34,15 @@ class Given(Bits):
         return self.words.pop(0)
 
 
+def bounds(share, digits, length):
+    """Two integers between which the probability of a coin lies, times `2**length`."""
+    with localcontext(_context(digits)):
+        about, error = share(digits)
+        return math.floor(about * (1 - error) * 2**length), math.ceil(about * (1 + error) * 2**length)
+
+
 def source(**changed):
-    text = inspect.getsource(sparse)
+    text = inspect.getsource(geometric)
     for old, new in changed.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
@@ -52,11 +61,11 @@ def tree_of(text, n_cells, threshold, scale):
             shares = [(x, exponential(Fraction(x * s, t)) * least) for x in range(MOST)]
             return tree.choose([*shares, (MOST, exponential(Fraction(MOST * s, t)))])
 
-        def coin(ends, bits):
-            low, high = ends(192)
+        def coin(share, digits, bits):
+            low, high = bounds(share, 100, 192)
             return tree.choose([(True, Fraction(low, 2**192)), (False, 1 - Fraction(high, 2**192))])
 
-        space.update(geometric=geometric, coin=coin)
+        space.update(geometric=geometric, decimal_coin=coin)
         places, noise = space["noise_above"](n_cells, threshold, scale, Bits(0))
         return tuple(places.tolist()), tuple(noise)
 
@@ -108,7 +117,7 @@ def test_all_outputs_of_small_tables_have_the_distribution_of_the_dense_one(n_ce
     [
         {"place + 1 + geometric(uniform, t, 1)": "place + 1 + geometric(uniform, t, 1) + (place >= 0)"},
         {"place, places, noise = bits.uniform, -1, [], []": "place, places, noise = bits.uniform, 0, [], []"},
-        {"if coin(ends, bits):": "if True:"},
+        {"if decimal_coin(share, more, bits):": "if True:"},
         {"threshold + geometric(": "threshold + 1 + geometric("},
         {"/ (1 - (-1 / Decimal(t)).exp())": "* t"},
         {"(1 + (-_decimal(1 / scale)).exp())": "2"},
@@ -135,8 +144,9 @@ def test_a_wrong_draw_is_found(change):
 @pytest.mark.parametrize("length", [64, 128, 1024])
 def test_bounds_on_the_acceptance_probability(threshold, scale, length):
     """With 60 more digits than they have, and they leave at most two numbers open."""
-    t = sparse._mean_distance(threshold, scale)
-    low, high = sparse._acceptance_bounds(threshold, scale, t, length)
+    t = geometric._mean_distance(threshold, scale)
+    digits = 30 + length // 3 + 2 * len(str(t)) + len(str(math.ceil(threshold / scale)))
+    low, high = bounds(partial(geometric._acceptance, threshold, scale, t), digits, length)
     with mpmath.workdps(length // 3 + 250):
         u = mpmath.mpf(scale.denominator) / scale.numerator
         passing = mpmath.exp(-threshold * u) / (1 + mpmath.exp(-u))
@@ -151,19 +161,21 @@ def test_bounds_on_the_acceptance_probability(threshold, scale, length):
 def test_the_coin_compares_all_digits():
     """With the digits of 1 / e as words: a number below it is heads, one above is tails, and the same one asks on."""
 
-    def ends(length):
-        with mpmath.workdps(200):
-            low = int(mpmath.floor(mpmath.exp(-1) * mpmath.mpf(2) ** length))
-        return low, low + 1
+    def share(digits):
+        return Decimal(-1).exp(), Decimal(10) ** (2 - digits)
 
-    digits = [ends(length)[0] % 2**64 for length in (64, 128, 192)]
+    def words(length):
+        with mpmath.workdps(200):
+            return int(mpmath.floor(mpmath.exp(-1) * mpmath.mpf(2) ** length)) % 2**64
+
+    digits = [words(length) for length in (64, 128, 192)]
     for known in range(3):
-        assert coin(ends, Given([*digits[:known], digits[known] - 1])) is True
-        assert coin(ends, Given([*digits[:known], digits[known] + 1])) is False
+        assert decimal_coin(share, 0, Given([*digits[:known], digits[known] - 1])) is True
+        assert decimal_coin(share, 0, Given([*digits[:known], digits[known] + 1])) is False
     with pytest.raises(IndexError):
-        coin(ends, Given(digits))
-    assert coin(lambda length: (2**length, 2**length), Given([2**64 - 1])) is True
-    assert coin(lambda length: (0, 0), Given([0])) is False
+        decimal_coin(share, 0, Given(digits))
+    assert decimal_coin(lambda digits: (Decimal(1), Decimal(0)), 0, Given([2**64 - 1])) is True
+    assert decimal_coin(lambda digits: (Decimal(0), Decimal(0)), 0, Given([0])) is False
 
 
 @pytest.mark.parametrize(("threshold", "scale"), [(5, Fraction(2)), (1, Fraction(9))])

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from pymc_dirdp.sampling import zero_sum
+from pymc_dirdp.sampling import geometric
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.zero_sum import _accepted, _mode, fast_zero_sum_laplace, uniform_list, zero_sum_laplace
+from pymc_dirdp.sampling.geometric import _accepted, _mode, fast_zero_sum_laplace, uniform_list, zero_sum_laplace
 
 LEVEL = 1e-6
 
@@ -48,7 +48,7 @@ def test_the_distribution_is_that_of_the_weights(cells, scale):
 
 
 def test_a_coin_that_always_lands_heads_is_found_out(monkeypatch):
-    monkeypatch.setattr(zero_sum, "_accepted", lambda *_: True)
+    monkeypatch.setattr(geometric, "_accepted", lambda *_: True)
     bits = Bits(5)
     draws = [zero_sum_laplace(Fraction(2), 3, bits) for _ in range(12_000)]
     assert p_value(draws, distribution(3, 2.0, 30)) < LEVEL

@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise: its exact curves, and the mechanism."""
+"""Gaussian noise on counts: discrete, with exact curves; and continuous, for sampler='fast' alone."""
 
 import math
 import sys
@@ -10,11 +10,11 @@ from typing import Any, ClassVar, final, override
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms import discrete_gaussian as curve
-from pymc_dirdp.mechanisms.integer_noise import gaussian_deviation, gaussian_noise
+from pymc_dirdp.mechanisms.audit_distributions import CELLS, normal_distributions
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.numerics.quadrature import bulk_breaks, nodes
 from pymc_dirdp.numerics.roots import largest_safe, round_up
@@ -22,10 +22,19 @@ from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, dyadic_above
+from pymc_dirdp.sampling.fast import on_grid
 
-__all__ = ["DiscreteGaussianMechanism", "converted", "delta", "gaussian_excess", "log_theta_ratio", "renyi"]
-
-# The integral behind every hockey-stick divergence of Gaussian noise, without cancellation.
+__all__ = [
+    "DiscreteGaussianMechanism",
+    "GaussianMechanism",
+    "converted",
+    "delta",
+    "gaussian_deviation",
+    "gaussian_excess",
+    "gaussian_noise",
+    "log_theta_ratio",
+    "renyi",
+]
 
 
 # Further than this below 0, in standard deviations, the probability is 1e-33; it is added.
@@ -218,9 +227,6 @@ def log_theta_ratio(variance: float, x: float) -> float:
     return math.log1p(-less / (1 + 2 * float(weights.sum())))
 
 
-# Discrete Gaussian noise on counts: integers, drawn and accounted without rounding on the secret's path.
-
-
 # Up to this variance the normaliser is a sum of so many terms.
 _WIDE, _TERMS = 2.0, 80
 # Audits sum over so many sigmas, over so many cells at most, and take smaller probabilities for this one.
@@ -304,7 +310,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
     @override
     def _renyi(self, order: float) -> float:
         if self._records == 1 or order == math.inf:
-            return curve.renyi(self.variance, self._groups, order)
+            return renyi(self.variance, self._groups, order)
         return round_up(Fraction(order) * self._slope)
 
     @override
@@ -318,12 +324,12 @@ class DiscreteGaussianMechanism(NoisyCounts):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        together = curve.delta(float(self.variance), self._groups, self._records, epsilon)
+        together = delta(float(self.variance), self._groups, self._records, epsilon)
         if self._records == 1 or together == 1:
             return together
         # If the m records of some group are not all in one cell, its squares add up to (m - 1)**2 + 1 at most.
         spread = self._slope - (self._records - 1) / self.variance
-        return max(together, curve.converted(round_up(spread), epsilon))
+        return max(together, converted(round_up(spread), epsilon))
 
     @classmethod
     @override
@@ -382,3 +388,123 @@ def _log_normaliser(variance: float) -> float:
         # This is Poisson's summation formula; the next term is below 1e-60.
         return math.log(2 * math.pi * variance) / 2 + math.log1p(2 * math.exp(-2 * math.pi**2 * variance))
     return math.log1p(2 * math.fsum(math.exp(-(k**2) / (2 * variance)) for k in range(1, _TERMS)))
+
+
+# Above this variance a discrete Gaussian variable is a rounded normal one up to 1e-7 of the variance.
+_MOST_LISTED = 1e6
+
+
+def gaussian_noise(variance: float, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Discrete Gaussian noise as doubles, by the inverse of its distribution function."""
+    if variance > _MOST_LISTED:
+        return np.rint(rng.normal(0.0, math.sqrt(variance), size=shape))
+    k, distribution = _listed(variance)
+    return np.asarray(
+        k[np.minimum(np.searchsorted(np.cumsum(distribution), rng.random(shape), side="right"), len(k) - 1)]
+    )
+
+
+def gaussian_deviation(variance: float) -> float:
+    """The true standard deviation of discrete Gaussian noise; nearly the root of its parameter if that is above 1."""
+    if variance > 100:
+        return math.sqrt(variance)
+    k, distribution = _listed(variance)
+    return math.sqrt(float(distribution @ k**2))
+
+
+def _listed(variance: float) -> tuple[Array, Array]:
+    reach = 1 + math.ceil(10 * math.sqrt(variance))
+    k = np.arange(-reach, reach + 1, dtype=np.float64)
+    weights: Array = np.exp(-(k**2) / (2 * variance))
+    return k, weights / weights.sum()
+
+
+# Where two logarithms are this close their difference has lost digits, and an integral is used in its place.
+_NEARLY_EQUAL = 0.1
+# A delta is raised by more than its rounding, and epsilon is lowered by that of the standardised distances.
+_UP, _ROUNDING = 1 + 1e-11, 1e-15
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GaussianMechanism(NoisyCounts):
+    """Release `counts + Normal(0, sigma**2)`, independent in every cell, on a fine grid: the papers' baseline.
+
+    Continuous noise cannot be drawn exactly, so a release takes `sampler="fast"`. For data use
+    :class:`pymc_dirdp.mechanisms.gaussian.DiscreteGaussianMechanism`.
+
+    Parameters
+    ----------
+    prior : array_like, shape (..., d)
+        The model's own prior, positive; it says the shape of the table.
+    sigma : float
+        Standard deviation of the noise, between 2**-200 and 2**200.
+    adjacency, postprocess, contribution
+        As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
+
+    Notes
+    -----
+    All curves are exact for the ideal distribution. The loss is normal with standard deviation `Delta_2 / sigma`. With
+    m records in each of R blocks `Delta_2**2` is `2 R m**2` under replace-one and `R m**2` under add-remove, because
+    the squares of integers that add up to m are largest in sum where all m are in one cell. The noise is rounded to a
+    grid that holds all integers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.fast`).
+
+    References
+    ----------
+    Balle and Wang (2018), Improving the Gaussian mechanism, Theorem 8. P1 section 5, P2 Appendix C.
+
+    Examples
+    --------
+    >>> mechanism = GaussianMechanism([1, 1, 1, 1], 5.0)
+    >>> mechanism.epsilon(1e-6)
+    1.2...
+    """
+
+    sigma: float
+
+    kind: ClassVar[str] = "continuous-gaussian"
+    smooth_noise: ClassVar[bool] = True
+    samplers: ClassVar[tuple[str, ...]] = ("fast",)
+    exact_form: ClassVar[str] = "DiscreteGaussianMechanism"
+
+    @property
+    @override
+    def noise_sd(self) -> float:
+        return self.sigma
+
+    @override
+    def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return on_grid(rng.normal(0.0, self.sigma, size=shape), self.noise_sd)
+
+    @override
+    def log_noise(self, noise: Array) -> Array:
+        return -((noise / self.sigma) ** 2) / 2 - math.log(2 * math.pi) / 2 - math.log(self.sigma)
+
+    @override
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
+        """Only the direction from one data set to the other matters."""
+        return normal_distributions(math.sqrt(float(np.sum((x - y) ** 2))) / self.sigma, cells or CELLS)
+
+    @property
+    def _ratio(self) -> float:
+        """The standard deviation of the privacy loss, whose distribution is `Normal(ratio**2 / 2, ratio**2)`."""
+        return self._records * math.sqrt(self._groups) / self.sigma
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return order * self._ratio**2 / 2
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return self._ratio**2 / 2
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        ratio = self._ratio
+        epsilon -= _ROUNDING * (epsilon + ratio * ratio / 2)
+        first = float(log_ndtr(ratio / 2 - epsilon / ratio))
+        second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
+        if first - second < _NEARLY_EQUAL:
+            return min(1.0, gaussian_excess(ratio, epsilon / ratio - ratio / 2)[0] * _UP)
+        # This is exp(first) - exp(second), with second < first, without cancellation.
+        return min(1.0, math.exp(first) * -math.expm1(second - first) * _UP)

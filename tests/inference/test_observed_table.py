@@ -9,13 +9,11 @@ from scipy.stats import chisquare, dirichlet, dirichlet_multinomial, dlaplace, l
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.analyst_priors import Beliefs
-from pymc_dirdp.inference.mechanism_output import MechanismOutput
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
 from pymc_dirdp.inference.tables import TablePosterior
-from pymc_dirdp.mechanisms.continuous_noise import GaussianMechanism, LaplaceMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import rosen, rosen_der, rosen_hess
 
-from pymc_dirdp.inference.modes import inverse_diagonal, minimised, solved
+from pymc_dirdp.numerics.minima import inverse_diagonal, minimised, solved
 
 
 def low_rank(n, rank, size, seed=0):

@@ -1,0 +1,487 @@
+"""Geometric noise in special forms, drawn exactly with random bits, and in floating point for simulations.
+
+1. *Noise that adds up to 0.* A two-sided geometric number is the difference of two one-sided ones, which, given their
+   sum A, are uniform over all lists of integers with that sum. So the noise is the difference of two independent
+   uniform lists with the same sum, and that sum has the weight `C(A + d - 1, d - 1)**2 exp(-2 A / scale)`.
+2. *Noise of several tables at once*, whose largest norm decides. The norm has a latent radius (see `JointBalls`): given
+   it, the tables are independent and uniform on balls. The radius is drawn, used, and forgotten; it must not be
+   published, because given the radius the loss is unbounded.
+3. *The cells of a huge table that pass a threshold*, in a time that depends on their number.
+
+Whatever is accepted with a probability that is no rational number is decided by one coin: uniform bits are compared
+with bounds on the probability in decimal arithmetic, with as many digits as it takes.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import cache, lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.numerics.balls import Ball, JointBalls
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.discrete_noise import Uniform, discrete_laplace, geometric
+
+__all__ = [
+    "common_radius",
+    "decimal_coin",
+    "fast_joint_noise",
+    "fast_zero_sum_laplace",
+    "joint_noise",
+    "noise_above",
+    "uniform_list",
+    "uniform_point",
+    "zero_sum_laplace",
+]
+
+# Decimal numbers start with so many digits, and uniform numbers with so many bits; each attempt doubles them.
+_DIGITS, _BITS = 30, 64
+_EXPONENT = 10**18 - 1
+# Above this scale noise in floating point is continuous noise, rounded.
+_CONTINUOUS = 2.0**30
+
+
+def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.object_]:
+    """Integers that add up to 0, with `P[z]` proportional to `exp(-sum |z| / scale)`.
+
+    Parameters
+    ----------
+    scale : Fraction
+        Positive, of any size.
+    cells : int
+        At least 2.
+    bits : Bits
+        The source of randomness.
+
+    Returns
+    -------
+    noise : array of Python integers, shape `(cells,)`
+
+    Notes
+    -----
+    One-sided geometric numbers are drawn, and their sum A is accepted with a probability proportional to its own, which
+    makes it as likely as two such sums that agree; about 0.7 of them are accepted. A second uniform list with the same
+    sum is drawn as a random set of separators (Floyd). The coin is decided by decimal arithmetic whose error is
+    bounded, with as many digits as the coin needs. The time depends on the noise and on no count.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke (2020), The discrete Gaussian for differential privacy, Algorithm 2. Bentley and Floyd
+    (1987), Programming pearls: a sample of brilliance, https://doi.org/10.1145/30401.315746.
+
+    Examples
+    --------
+    >>> int(zero_sum_laplace(Fraction(10), 5, Bits()).sum())
+    0
+    """
+    mode = _mode(scale, cells)
+    while True:
+        two_sided = discrete_laplace(scale, (cells,), bits).tolist()
+        # The one of x and -1 - x that is not negative is one-sided.
+        gains = [max(x, -1 - x) for x in two_sided]
+        if _accepted(sum(gains), mode, scale, cells, bits):
+            break
+    losses = uniform_list(sum(gains), cells, bits.uniform)
+    noise = np.empty(cells, dtype=object)
+    noise[:] = [gain - loss for gain, loss in zip(gains, losses, strict=True)]
+    return noise
+
+
+def fast_zero_sum_laplace(scale: float, tables: int, cells: int, rng: np.random.Generator) -> Array:
+    """The same noise for many tables in floating point, shape `(tables, cells)`; for simulations."""
+    if scale > _CONTINUOUS:
+        size = rng.gamma(2 * cells - 1, scale / 2, size=(tables, 1))
+        gains, losses = rng.dirichlet(np.ones(cells), size=(2, tables))
+        noise: Array = np.rint(size * (gains - losses))
+        # Their own sum is rounded, too, where they are too large for whole doubles.
+        noise[:, 0] = -noise[:, 1:].sum(axis=1)
+        return noise
+    sums = _fast_sums(scale, tables, cells, rng)
+    gains, losses = (rng.multinomial(sums, rng.dirichlet(np.ones(cells), size=tables)) for _ in range(2))
+    return np.asarray(gains - losses, dtype=np.float64)
+
+
+def _fast_sums(scale: float, tables: int, cells: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The sum of the positive parts, by the same rejection."""
+    rate = -math.expm1(-1 / scale)
+    mode = float(max(0, math.ceil((cells * (1 - rate) - 1) / rate)))
+    highest = _log_gamma_ratio(np.array([mode]), cells)[0] - mode / scale
+    sums = np.zeros(tables, dtype=np.int64)
+    wanting = np.arange(tables)
+    while len(wanting):
+        tried = rng.negative_binomial(cells, rate, size=len(wanting))
+        log_share = _log_gamma_ratio(tried.astype(np.float64), cells) - tried / scale - highest
+        accepted = -rng.standard_exponential(len(wanting)) <= log_share
+        sums[wanting[accepted]] = tried[accepted]
+        wanting = wanting[~accepted]
+    return sums
+
+
+def uniform_list(total: int, cells: int, uniform: Callable[[int], int]) -> list[int]:
+    """Integers of at least 0 that add up to `total`, every list as likely as any other."""
+    places = total + cells - 1
+    # The separators are a uniform set of places; so are the places that are no separators, which may be fewer.
+    few = min(cells - 1, total)
+    chosen: set[int] = set()
+    for last in range(places - few, places):
+        place = uniform(last + 1)
+        chosen.add(last if place in chosen else place)
+    marks = sorted(chosen)
+    if few == cells - 1:
+        return [after - before - 1 for before, after in zip([-1, *marks], [*marks, places], strict=True)]
+    parts = [0] * cells
+    for units_before, place in enumerate(marks):
+        parts[place - units_before] += 1
+    return parts
+
+
+def _accepted(total: int, mode: int, scale: Fraction, cells: int, bits: Bits) -> bool:
+    """A coin: true with the probability of this sum of geometric numbers over that of the most likely sum."""
+    if total == mode:
+        return True
+    low, high, sign = (mode, total, 1) if total > mode else (total, mode, -1)
+    # C(high + d - 1, d - 1) / C(low + d - 1, d - 1), as the shorter one of two products.
+    if high - low < cells - 1:
+        factors = [(j + cells - 1, j) for j in range(low + 1, high + 1)]
+    else:
+        factors = [(high + j, low + j) for j in range(1, cells)]
+
+    def share(digits: int) -> tuple[Decimal, Decimal]:
+        ratio = Decimal(1)
+        for numerator, denominator in factors:
+            ratio = ratio * numerator / denominator
+        # Each operation is rounded to the nearest number of so many digits, and the exponent before it is taken.
+        error = Decimal(10) ** (1 - digits) * (2 * len(factors) + 10 + _decimal((high - low) / scale))
+        return (ratio * (-_decimal((high - low) / scale)).exp()) ** sign, error
+
+    return decimal_coin(share, len(str(len(factors))), bits)
+
+
+def decimal_coin(share: Callable[[int], tuple[Decimal, Decimal]], digits: int, bits: Bits) -> bool:
+    """True with a probability that is known to any number of digits, exactly.
+
+    Parameters
+    ----------
+    share : callable
+        `share(digits)`: the probability, computed in a decimal context of so many digits, and a bound of its relative
+        error.
+    digits : int
+        So many more digits than usual to start with.
+    bits : Bits
+        The source of randomness.
+    """
+    digits, number, length = _DIGITS + digits, bits.uniform(2**_BITS), _BITS
+    while True:
+        with localcontext(_context(digits)):
+            about, error = share(digits)
+            least, most = about * (1 - error), about * (1 + error)
+            if (number + 1) <= least * 2**length:
+                return True
+            if number >= most * 2**length:
+                return False
+        digits, number, length = 2 * digits, number << _BITS | bits.uniform(2**_BITS), length + _BITS
+
+
+def _mode(scale: Fraction, cells: int) -> int:
+    """The most likely sum: the least A of at least 0 with `(A + d) / (A + 1) <= exp(1 / scale)`."""
+    if 1 / scale >= cells.bit_length():
+        return 0
+    digits = _DIGITS + len(str(max(cells, math.ceil(scale))))
+    while True:
+        with localcontext(_context(digits)):
+            ratio = _decimal(1 / scale).exp()
+            error = Decimal(10) ** (2 - digits) * ratio
+            ends = [(cells - value) / (value - 1) for value in (ratio + error, ratio - error)]
+            # The numbers are not whole, because exp(1 / scale) is not rational.
+            least, most = (max(0, int(end.to_integral_value("ROUND_CEILING"))) for end in ends)
+        if least == most:
+            return least
+        digits *= 2
+
+
+def _context(digits: int) -> Context:
+    return Context(prec=digits, rounding="ROUND_HALF_EVEN", Emax=_EXPONENT, Emin=-_EXPONENT)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+Blocks = tuple[tuple[Ball, int], ...]
+
+
+def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits, first: int | None = None) -> NDArray[np.object_]:
+    """Lists of integers with `P[z]` proportional to `exp(-max_k norm(z_k) / (records_k scale))`, side by side.
+
+    Parameters
+    ----------
+    scale : Fraction
+        Positive, of any size.
+    blocks : tuple of pairs
+        The ball of each list, and its number of records.
+    bits : Bits
+        The source of randomness.
+    first : int, optional
+        How many lists are drawn, by default all; what the others would be is in the radius.
+
+    Returns
+    -------
+    noise : array of Python integers, shape `(cells of these lists,)`
+
+    Notes
+    -----
+    The time depends on the noise and on no count. About `sqrt(n)` radii are proposed for n free integers.
+
+    References
+    ----------
+    Hardt and Talwar (2010), On the geometry of differential privacy, https://doi.org/10.1145/1806689.1806786, for
+    continuous noise of a norm. The proof page of `JointMechanism`.
+
+    Examples
+    --------
+    >>> noise = joint_noise(Fraction(3), ((Ball(2, zero_sum=True), 1), (Ball(4, zero_sum=True), 1)), Bits())
+    >>> int(noise[:2].sum()), int(noise[2:].sum())
+    (0, 0)
+    """
+    radius, unit = common_radius(scale, blocks, bits), math.lcm(*(m for _, m in blocks))
+    drawn = [uniform_point(ball, radius * m // unit, bits.uniform) for ball, m in blocks[:first]]
+    noise = np.empty(sum(map(len, drawn)), dtype=object)
+    noise[:] = [z for one in drawn for z in one]
+    return noise
+
+
+def uniform_point(ball: Ball, radius: int, uniform: Uniform) -> list[int]:
+    """A list of integers whose norm is at most the radius, every list as likely as any other.
+
+    A uniform number below the number of lists tells the norm, found by bisection, and the number of gains.
+    """
+    number = uniform(ball.points(radius))
+    low, norm = -1, radius
+    while norm - low > 1:
+        middle = (low + norm) // 2
+        if ball.points(middle) > number:
+            norm = middle
+        else:
+            low = middle
+    noise = [0] * ball.cells
+    if norm == 0:
+        return noise
+    number, gains = number - ball.points(norm - 1), 0
+    for weight in ball.shell(norm):
+        gains += 1
+        if number < weight:
+            break
+        number -= weight
+    order = list(range(ball.cells))
+    for i in range(gains):
+        j = i + uniform(ball.cells - i)
+        order[i], order[j] = order[j], order[i]
+    for cell, more in zip(order, uniform_list(norm - gains, gains, uniform), strict=False):
+        noise[cell] = more + 1 if ball.zero_sum or uniform(2) else -more - 1
+    if ball.zero_sum:
+        for cell, less in zip(order[gains:], uniform_list(norm, ball.cells - gains, uniform), strict=True):
+            noise[cell] = -less
+    return noise
+
+
+def common_radius(scale: Fraction, blocks: Blocks, bits: Bits) -> int:
+    """The latent radius in units of one over the least common multiple of the records. **Secret**: never publish it.
+
+    Its probability is `exp(-r / (scale unit))` times the numbers of points of all balls, up to a factor. The logarithm
+    of a number of points is concave in the radius, so it lies below each of its tangents. A radius is proposed from the
+    geometric distribution that a tangent makes of it, which has no end, and accepted with the ratio of both.
+    """
+    touched, slope = _tangent(scale, blocks)
+    unit = math.lcm(*(m for _, m in blocks))
+    left, counted = 1 / (scale * unit) - slope, Counter(blocks)
+
+    def log_points(radius: int) -> int:
+        return math.prod(ball.points(radius * m // unit) ** many for (ball, m), many in counted.items())
+
+    highest = log_points(touched)
+    while True:
+        radius = geometric(bits.uniform, left.denominator, left.numerator)
+        points, tilt = log_points(radius), slope * (touched - radius)
+
+        def share(digits: int, points: int = points, tilt: Fraction = tilt) -> tuple[Decimal, Decimal]:
+            # Two divisions, an exponential and a product; the exponent is rounded before the exponential is taken.
+            error = Decimal(10) ** (1 - digits) * (10 + abs(_decimal(tilt)))
+            return Decimal(points) / Decimal(highest) * _decimal(tilt).exp(), error
+
+        if radius == touched or decimal_coin(share, len(str(abs(round(tilt)))), bits):
+            return radius
+
+
+@lru_cache(maxsize=64)
+def _tangent(scale: Fraction, blocks: Blocks) -> tuple[int, Fraction]:
+    """Where a tangent touches the logarithm of the number of points, and its slope, which is below the rate.
+
+    Between integer limits of a ball the logarithm is interpolated, which leaves it concave and makes it no smaller. At
+    a corner any slope between those of the two sides will do. The best tangent has the rate less one over the radius.
+    """
+    unit, counted = math.lcm(*(m for _, m in blocks)), Counter(blocks)
+    rate = 1 / (scale * unit)
+
+    def flat(at: int) -> bool:
+        rise = 0.0
+        for (ball, m), many in counted.items():
+            points = ball.points(at * m)
+            rise += many * m * math.log1p((ball.points(at * m + 1) - points) / points)
+        return rise + 1 / at <= 1 / scale
+
+    high = 1
+    while not flat(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if flat(middle) else (middle, high)
+    digits = _DIGITS + 2 * len(str(high))
+    while True:
+        with localcontext(_context(digits)):
+            # Every operation is rounded, and so is each sum of positive numbers.
+            error = Decimal(10) ** (1 - digits) * (10 + 2 * len(counted))
+            after, before = (_slope(counted, high, side, error) for side in (1, 0))
+        least, most = Fraction(after) / unit, Fraction(before) / unit
+        if least < most:
+            slope = min(max(rate - Fraction(1, unit * high + 1), least), most)
+            if slope < rate:
+                return unit * high, slope
+            high += 1
+        digits *= 2
+
+
+def _slope(counted: Counter[tuple[Ball, int]], at: int, side: int, error: Decimal) -> Decimal:
+    """The slope after (`side` 1, from above) or before (0, from below) the limits `at * m`, per norm of one record."""
+    total = Decimal(0)
+    for (ball, m), many in counted.items():
+        points = [Decimal(ball.points(at * m + side - 1 + i)) for i in range(2)]
+        # An error of the quotient, which is above 1, is one of its logarithm.
+        rise = (points[1] / points[0]).ln()
+        total += many * m * (rise * (1 + error) + 3 * error if side else rise * (1 - error) - 3 * error)
+    return total * (1 + error) if side else total * (1 - error)
+
+
+def fast_joint_noise(distribution: JointBalls, size: int, rng: np.random.Generator, first: int | None = None) -> Array:
+    """The same noise many times in floating point, shape `(size, cells)`, of all lists or of the first ones."""
+    if not distribution.is_listed:
+        bits, blocks = Bits(rng), tuple(zip(distribution.balls, distribution.records, strict=True))
+        return np.stack(
+            [joint_noise(Fraction(distribution.scale), blocks, bits, first).astype(np.float64) for _ in range(size)]
+        )
+    radii, logs, _ = distribution.listed
+    drawn = radii[rng.choice(len(radii), size=size, p=np.exp(logs))]
+    limits = {m: distribution.limits(m, drawn) for m in set(distribution.records)}
+    tables = {ball: (ball.log_points(np.arange(int(radii[-1]) + 1)), ball) for ball in set(distribution.balls)}
+    lists = list(zip(distribution.balls, distribution.records, strict=True))[:first]
+    each = [_fast_points(ball, tables[ball][0], limits[m], rng) for ball, m in lists]
+    return np.concatenate(each, axis=1)
+
+
+def _fast_points(ball: Ball, log_points: Array, limits: Integers, rng: np.random.Generator) -> Array:
+    size, d = len(limits), ball.cells
+    norms = np.searchsorted(log_points, np.log1p(-rng.random(size)) + log_points[limits])
+    norms = np.minimum(norms, limits)
+    most = int(norms.max(initial=0))
+    if most == 0:
+        return np.zeros((size, d))
+    shells = ball.log_shells(most)
+    shares = np.cumsum(np.exp(shells - shells.max(axis=1, keepdims=True)), axis=1)
+    of = shares[np.maximum(norms, 1) - 1]
+    gains = 1 + np.sum(of < rng.random((size, 1)) * of[:, -1:], axis=1, keepdims=True)
+    first = rng.random((size, d)).argsort(axis=1).argsort(axis=1) < gains
+    raised = 1.0 * first + _fast_list((norms[:, None] - gains)[:, 0], first, rng)
+    if ball.zero_sum:
+        noise = raised - _fast_list(norms, ~first, rng)
+    else:
+        noise = raised * rng.choice([-1.0, 1.0], size=(size, d))
+    return np.where(norms[:, None] == 0, 0.0, noise)
+
+
+def _fast_list(totals: Integers, cells: NDArray[np.bool_], rng: np.random.Generator) -> Array:
+    """Uniform lists of integers of at least 0 in some cells, with these sums."""
+    shares = rng.standard_exponential(cells.shape) * cells
+    shares /= shares.sum(axis=1, keepdims=True)
+    return np.asarray(rng.multinomial(np.maximum(totals, 0), shares), dtype=np.float64)
+
+
+# A rarer candidate is never seen: its mean distance to the next one is far beyond any table.
+_RAREST = 2**256
+
+
+def noise_above(n_cells: int, threshold: int, scale: Fraction, bits: Bits) -> tuple[Integers, list[int]]:
+    """Where independent two-sided geometric noise is at least `threshold`, and how large it is there.
+
+    Parameters
+    ----------
+    n_cells : int
+        Number of cells, at least 1 and below 2**63.
+    threshold : int
+        At least 1, and at most 10**15 times the scale.
+    scale : Fraction
+        Positive: `P[G = g]` is proportional to `exp(-|g| / scale)`.
+    bits : Bits
+
+    Returns
+    -------
+    places : array of int64
+        The cells, in order, counted from 0.
+    noise : list of int
+        What each of them holds, at least `threshold`.
+
+    Notes
+    -----
+    Candidates are the cells at which a coin of probability `1 - exp(-1 / t)` shows heads, for an integer t. The
+    number of cells before the next candidate is geometric with ratio `exp(-1 / t)`, so it is drawn at once. A candidate
+    is accepted with probability `p / (1 - exp(-1 / t))`, where `p = exp(-threshold / scale) / (1 + exp(-1 / scale))` is
+    the probability to pass the threshold; t is the largest integer, nearly, for which that is at most 1. So each cell
+    is accepted with probability p, independently of all others. The noise above the threshold is geometric again,
+    because it has no memory.
+
+    A coin compares uniform bits with bounds on its probability, and asks for more bits and tighter bounds until they
+    decide. So no probability is rounded.
+
+    Examples
+    --------
+    >>> places, noise = noise_above(10**10, 40, Fraction(2), Bits())
+    >>> len(places) == len(noise) < 1000 and all(g >= 40 for g in noise)
+    True
+    """
+    t = _mean_distance(threshold, scale)
+
+    share = cache(partial(_acceptance, threshold, scale, t))
+    more = 2 * len(str(t)) + len(str(math.ceil(threshold / scale)))
+    uniform, place, places, noise = bits.uniform, -1, [], []
+    while (place := place + 1 + geometric(uniform, t, 1)) < n_cells:
+        if decimal_coin(share, more, bits):
+            places.append(place)
+            noise.append(threshold + geometric(uniform, scale.numerator, scale.denominator))
+    return np.array(places, dtype=np.int64), noise
+
+
+def _mean_distance(threshold: int, scale: Fraction) -> int:
+    """An integer t with `1 - exp(-1 / t) >= p`, where p is the probability to pass the threshold."""
+    with localcontext(_context(75 + len(str(_RAREST)) + len(str(threshold)))) as context:
+        p = _passing(threshold, scale)
+        # It is below 1 / 2, so 1 is such a number; and so is any t <= (1 - p) / p, because 1 - exp(-1 / t) is at least
+        # 1 / (t + 1). One less makes up for rounding.
+        return _RAREST if p * _RAREST < 1 else max(1, int(context.divide(1 - p, p)) - 1)
+
+
+def _acceptance(threshold: int, scale: Fraction, t: int, digits: int) -> tuple[Decimal, Decimal]:
+    """The probability with which a candidate is accepted, in so many digits, and a bound of its relative error."""
+    # Each operation is rounded to the nearest number of so many digits, and exponents before they are taken; the
+    # difference from 1 is at least 1 / (t + 1).
+    error = Decimal(10) ** (1 - digits) * (4 * _decimal(threshold / scale) + 8 * t + 40)
+    return _passing(threshold, scale) / (1 - (-1 / Decimal(t)).exp()), error
+
+
+def _passing(threshold: int, scale: Fraction) -> Decimal:
+    """The probability to pass the threshold, in the digits of the context."""
+    return (-_decimal(threshold / scale)).exp() / (1 + (-_decimal(1 / scale)).exp())
