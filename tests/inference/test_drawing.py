@@ -41,7 +41,7 @@ def test_whole_tables_without_sums(name, monkeypatch):
     posterior = row(name, total=6)
     tables, logs, _ = brute_force(posterior)
     # Wherever one cell can take the rest, sums are not asked for.
-    monkeypatch.setattr("pymc_dirdp.inference.rows._RARE", 0.0)
+    monkeypatch.setattr("pymc_dirdp.inference.drawing._RARE", 0.0)
     monkeypatch.delattr(RowPosterior, "tilted")
     counts, acceptance = draw_row(posterior, DRAWS, np.random.default_rng(8))
     assert 0 < acceptance <= 1
