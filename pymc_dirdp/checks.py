@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError, DataError, shown, type_name
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "checked_counts",
     "integer",
     "numbers_or_none",
+    "one_line",
     "one_of",
     "open_unit_interval",
     "positive",
@@ -199,3 +201,18 @@ def _exact_sum(whole: Array) -> int:
     high: int = (numbers >> 26).sum(dtype=np.int64).item()
     low: int = (numbers & (2**26 - 1)).sum(dtype=np.int64).item()
     return (high << 26) + low
+
+
+def one_line(**named: object) -> str:
+    """Accept a text of one line, without characters that a terminal obeys or that hide others."""
+    ((name, value),) = named.items()
+    if not isinstance(value, str):
+        raise ArgumentError(f"Expected {name} to be a text, got {type_name(value)}.")
+    if not value.strip():
+        raise ArgumentError(f"Expected {name} to be a text, got an empty one.")
+    if not value.isprintable():
+        raise ArgumentError(
+            f"Expected {name} to be a line of printable text, got control characters or others that cannot be seen: "
+            f"{visible(value)!r}. Rename it, or leave them out."
+        )
+    return value

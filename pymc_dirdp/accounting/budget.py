@@ -1,38 +1,39 @@
-"""What releases cost together, and what a ledger admits."""
+"""What releases cost together, exactly, by which rules that is added up, and what a ledger admits."""
 
+import hashlib
+import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Clamped, Context, Decimal, Inexact, Overflow, Rounded, Underflow
 from fractions import Fraction
-from typing import final
+from typing import TYPE_CHECKING, final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pymc_dirdp.accounting.entries import EXACT, Amount, Cost, Header, Position, Totals, as_decimal, refusal
-from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
+from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.conversion import convert, epsilon_at
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
 
+if TYPE_CHECKING:
+    from pymc_dirdp.accounting.store import Entry
+
 __all__ = [
-    "Bounded",
-    "admitted",
-    "agreed_unit",
-    "balance",
+    "EXACT",
+    "Amount",
+    "Cost",
+    "Header",
+    "Position",
+    "Totals",
+    "as_decimal",
     "balances",
+    "chained",
     "check_ledger_type",
     "cost_of",
-    "largest_admitted",
     "tightest",
-    "together",
     "tracked_rules",
-    "unit_at",
-    "without_reservation",
 ]
 
 # What releases cost against a limit, and when they are within it. These are the rules; the ledger keeps the record.
@@ -42,7 +43,6 @@ __all__ = [
 # the better of two rules, chosen afterwards, is not known to be. So the limit fixes one order, and the first release,
 # which nobody chose after seeing anything, fixes one rule.
 
-
 # Orders at which divergences are summed for a ledger whose releases are fixed in advance.
 _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
 # The share of delta that a conversion from divergences uses; the rest is for releases known only up to a delta.
@@ -51,6 +51,83 @@ _CONVERTED = 0.5
 _DIFFERENT, _RATIO = 1000, 1.001
 # The share of the limit's delta at which a release without a delta of its own is stated.
 _STATED = 0.1
+# Less than this, in the units of a guarantee, is nothing.
+_LEAST = 1e-9
+
+# A sum of doubles as they are written has at most 309 digits before the point, a few for the carry, and 344 behind.
+EXACT = Context(prec=1000, traps=[Clamped, Inexact, Overflow, Rounded, Underflow])
+
+# One release's cost: numbers by name. A name is absent where the number does not follow from what is known.
+Cost = Mapping[str, float]
+
+
+def as_decimal(value: float) -> Decimal:
+    """The number as it is written: limits and costs are decimal, and their sums are compared without rounding."""
+    return Decimal(repr(float(value)))
+
+
+@final
+@dataclass(frozen=True)
+class Amount:
+    """One number that must not exceed its limit. Decimal numbers are exact, so that ten times 0.1 is 1."""
+
+    label: str  # What is added up.
+    spent: Decimal
+    limit: Decimal
+
+    @property
+    def left(self) -> Decimal:
+        """What may still be spent; below 0 where the limit does not hold."""
+        return EXACT.subtract(self.limit, self.spent)
+
+    @property
+    def within(self) -> bool:
+        """Whether the limit holds."""
+        return self.spent <= self.limit
+
+    def __str__(self) -> str:
+        spent, limit, left = map(float, (self.spent, self.limit, self.left))
+        return f"{self.label}: {spent:.6g} of {limit:.6g} spent, {left:.6g} left"
+
+    @property
+    def share(self) -> Fraction:
+        """The part of the limit that is spent."""
+        return Fraction(self.spent) / Fraction(self.limit) if self.limit > 0 else Fraction(int(self.spent > 0))
+
+
+@final
+@dataclass(frozen=True)
+class Totals:
+    """What some releases cost together. Its size depends on the kinds of their costs and not on their number."""
+
+    releases: int = 0
+    # The exact sum of each number that every release has.
+    sums: Mapping[str, Decimal] = field(default_factory=dict)
+    # How many releases cost this epsilon and delta; counted only for releases that are fixed in advance.
+    guarantees: Mapping[tuple[float, float], int] = field(default_factory=dict)
+
+    def plus(self, costs: Iterable[Cost], *, adaptive: bool) -> "Totals":
+        """The totals of these releases and some more."""
+        releases, sums, guarantees = self.releases, dict(self.sums), Counter(self.guarantees)
+        for cost in costs:
+            names = set(cost) if releases == 0 else set(cost) & set(sums)
+            sums = {name: EXACT.add(sums.get(name, Decimal(0)), as_decimal(cost[name])) for name in sorted(names)}
+            releases += 1
+            if not adaptive and {"epsilon", "delta"} <= set(cost):
+                guarantees[cost["epsilon"], cost["delta"]] += 1
+        return Totals(releases, sums, guarantees)
+
+    def without(self, cost: Cost) -> "Totals":
+        """The totals of these releases except one of them, which has this cost."""
+        sums = {name: EXACT.subtract(total, as_decimal(cost[name])) for name, total in self.sums.items()}
+        guarantees = Counter(self.guarantees)
+        if guarantees and {"epsilon", "delta"} <= set(cost):
+            guarantees[cost["epsilon"], cost["delta"]] -= 1
+        return Totals(self.releases - 1, sums, +guarantees)
+
+    def sum(self, name: str) -> Decimal | None:
+        """The sum of one number; None if some release does not have it."""
+        return self.sums.get(name, None if self.releases else Decimal(0))
 
 
 def tracked_rules(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
@@ -182,63 +259,6 @@ def _rounded_up(epsilon: float) -> float:
 _RULES = {"basic": _basic, "divergences": _divergences, "best order": _best_order, "optimal composition": _optimal}
 
 
-@final
-@dataclass(frozen=True)
-class Bounded(PrivacyCurves):
-    """The worst that a guarantee of (epsilon, delta) allows.
-
-    Parameters
-    ----------
-    at_epsilon, at_delta : float
-        The guarantee.
-
-    References
-    ----------
-    Kairouz, Oh and Viswanath (2017), The composition theorem for differential privacy, Theorem 3.3.
-    """
-
-    at_epsilon: float
-    at_delta: float
-
-    @property
-    def pure_epsilon(self) -> float:
-        """The guaranteed epsilon; infinite unless delta is 0."""
-        return self.at_epsilon if self.at_delta == 0 else math.inf
-
-    @property
-    def _loss_spread(self) -> float:
-        """That of the pure guarantee: the loss is infinite with the probability delta, and else as it is there."""
-        return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
-
-    def _renyi(self, order: float) -> float:
-        if self.at_delta > 0:
-            return math.inf
-        if order == 1:
-            return self.at_epsilon * math.tanh(self.at_epsilon / 2)
-        return min(self.at_epsilon, order * self._rho(math.inf)) if self.at_epsilon > 0 else 0.0
-
-    def _rho(self, omega: float) -> float:
-        if self.at_delta > 0:
-            return math.inf
-        # A square that is too small for a double is rounded up.
-        return max(self.at_epsilon * self.at_epsilon / 2, 5e-324) if self.at_epsilon > 0 else 0.0
-
-    def _delta(self, epsilon: float) -> float:
-        return float(self._deltas(np.float64(epsilon)))
-
-    def _epsilon(self, delta: float) -> float:
-        return self.at_epsilon if delta >= self.at_delta else math.inf
-
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """See :meth:`PrivacyCurves.hockey_sticks`. The guarantee allows the same for both orders of the neighbours."""
-        deltas = self._deltas(step * np.arange(points))
-        return deltas, deltas
-
-    def _deltas(self, epsilon: NDArray[np.floating] | np.float64) -> Array:
-        over: Array = -np.expm1(np.minimum(epsilon - self.at_epsilon, 0.0)) / (1 + math.exp(-self.at_epsilon))
-        return self.at_delta + (1 - self.at_delta) * over
-
-
 def _orders(limit: Guarantee, *, adaptive: bool) -> dict[str, float]:
     """The Rényi orders at which divergences are summed for an (epsilon, delta), by the name of their sum."""
     if not adaptive:
@@ -306,11 +326,220 @@ def _leaking(
         return (_loss(divergence, PureDP(epsilon=epsilon), None) if epsilon > 0 else 0.0), delta
 
 
-# Which releases a ledger admits: those about its unit that stay within its limit.
+@final
+@dataclass(frozen=True)
+class Header:
+    """What a ledger is for; it never changes. The fields are the parameters of :class:`Ledger`."""
+
+    limit: Guarantee
+    adaptive: bool
+    adjacency: str
+    unit: str | None = None
+
+    def __str__(self) -> str:
+        fixed = "" if self.adaptive else "; releases fixed in advance"
+        unit = "" if self.unit is None else f"; unit {self.unit}"
+        return f"{self.limit}, {self.adjacency}{fixed}{unit}"
 
 
-# Less than this, in the units of a guarantee, is nothing.
-_LEAST = 1e-9
+@final
+@dataclass(frozen=True)
+class Position:
+    """How far a ledger was read, what the entries up to there cost together, and which reservations are open.
+
+    All rules about what a ledger admits are here: releases about its unit that stay within its limit.
+    """
+
+    header: Header
+    place: str  # Where the ledger is, as the subject of a sentence.
+    number: int  # The number of the last entry, 0 if there is none.
+    hash: str  # The hash of the last entry, or of the header.
+    totals: Totals = field(default_factory=Totals)
+    first: "Entry | None" = None  # It decides how the others are added up and whom they are about.
+    last: "Entry | None" = None
+    reservations: Mapping[int, "Entry"] = field(default_factory=dict)  # Those that no release has used, by number.
+
+    @property
+    def head(self) -> str:
+        """Number and hash as one text."""
+        return f"{self.number}:{self.hash}"
+
+    @property
+    def sums(self) -> str:
+        """The totals as a text for files."""
+        return json.dumps({name: str(total) for name, total in sorted(self.totals.sums.items())})
+
+    def after(self, entry: "Entry") -> "Position":
+        """The position after one more entry."""
+        before = self.giving_back(entry.uses)
+        totals = before.totals.plus([entry.cost], adaptive=self.header.adaptive)
+        still = {**before.reservations, entry.number: entry} if entry.reserved else before.reservations
+        after = replace(
+            self, number=entry.number, totals=totals, first=self.first or entry, last=entry, reservations=still
+        )
+        return replace(after, hash=chained(self.hash, *entry.row(), after.sums))
+
+    def giving_back(self, number: int | None) -> "Position":
+        """The same without the cost of an open reservation, or an error that says which ones are open."""
+        if number is None:
+            return self
+        if number not in self.reservations:
+            still = ", ".join(map(str, self.reservations)) or "none"
+            raise ArgumentError(
+                f"Entry {number} of {self.place[0].lower()}{self.place[1:]} is no open reservation. Open are: {still}. "
+                "Make one by ledger.reserve(...), or leave using() out."
+            )
+        open_ones = dict(self.reservations)
+        return replace(self, totals=self.totals.without(open_ones.pop(number).cost), reservations=open_ones)
+
+    @property
+    def unit(self) -> str | None:
+        """Whom the guarantees are about: what the ledger was made for, or what its first release said."""
+        return self.header.unit if self.first is None else self.first.terms.unit
+
+    def agreed_unit(self, unit: str | None) -> str | None:
+        """The unit of a release, which has to be the unit of all others."""
+        wanted = unit if unit is not None else self.header.unit if self.header.unit is not None else self.unit
+        if wanted == self.unit or (self.first is None and self.unit is None):
+            return wanted
+        if self.unit is None:
+            raise ArgumentError(
+                f"{self.place} holds releases that do not say their unit, so nobody knows whether they add up with one "
+                f"about unit={wanted!r}. Keep another ledger for it: Ledger(limit, unit={wanted!r})."
+            )
+        raise ArgumentError(
+            f"{self.place} adds guarantees about unit={self.unit!r}; keep one ledger for each unit. The release is "
+            f"about unit={wanted!r}."
+        )
+
+    def admitted(self, cost: Cost, guarantee: Guarantee) -> str | None:
+        """The rule by which a release is added up, if that stays fixed from now on.
+
+        Raises
+        ------
+        BudgetError
+            If the release does not fit.
+        """
+        header = self.header
+        totals = self.totals.plus([cost], adaptive=header.adaptive)
+        after = {}
+        for rule, amounts in balances(header.limit, totals, adaptive=header.adaptive):
+            # A slower rule is tried only if the quicker ones are not enough.
+            if not header.adaptive and all(amount.within for amount in amounts):
+                return None
+            after[rule] = amounts
+        # The ledger itself is checked before the release is refused.
+        before, fixed = self._amounts_by_rule(), self._fixed_rule
+        way_out = f"Pass mechanism=, or state the release as {type(header.limit).__name__}"
+        if fixed is not None and fixed not in after and self.first is not None:
+            raise BudgetError(
+                f"{way_out}: its cost does not follow from its guarantee alone, because this ledger adds up by the "
+                f"rule {fixed!r}."
+            )
+        if not after:
+            raise ArgumentError(
+                f"{way_out}, as the limit: {guarantee} alone does not imply a bound on {header.limit.measure}, which "
+                "this ledger adds up."
+            )
+        rule = fixed or tightest(after)
+        if not all(amount.within for amount in after[rule]):
+            now = "; ".join(map(str, before.get(rule, ())))
+            then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in after[rule])
+            raise BudgetError(f"Now {now}. With it {then}.")
+        return rule if header.adaptive else None
+
+    def largest_admitted(self, like: Guarantee) -> Guarantee | None:
+        """The largest guarantee of the same kind and delta that is admitted without a mechanism, to three digits.
+
+        None if none is: nothing is left, or the limit does not add up such guarantees.
+        """
+
+        def fits(budget: float) -> bool:
+            asked = like.with_budget(budget)
+            try:
+                self.admitted(cost_of(self.header.limit, asked, None, adaptive=self.header.adaptive), asked)
+            except (ArgumentError, BudgetError):
+                return False
+            return True
+
+        digit = 1.0
+        while digit > _LEAST and not fits(digit):
+            digit /= 10
+        while _LEAST < digit < 1 / _LEAST and fits(10 * digit):
+            digit *= 10
+        # `digit` is admitted and ten times as much is not: three digits are found one by one, each from below.
+        found = 0.0
+        for step in (digit, digit / 10, digit / 100) if digit > _LEAST else ():
+            tried = [float(f"{found + n * step:.3g}") for n in range(9, 0, -1)]
+            found = next(filter(fits, tried), found)
+        return like.with_budget(found) if found else None
+
+    @property
+    def balance(self) -> tuple[str | None, tuple[Amount, ...]]:
+        """The rule that is fixed, or the tightest, and what all entries cost by it.
+
+        The rule is None while there is no entry and several rules are open.
+        """
+        fixed, amounts = self._fixed_rule, self._amounts_by_rule()
+        rule = fixed or tightest(amounts)
+        return (rule if self.first is not None else fixed), amounts[rule]
+
+    @property
+    def together(self) -> Guarantee:
+        """What all entries keep together, which is the limit or a tighter guarantee of its kind, or a pure one.
+
+        Where releases were chosen after seeing others, no sum of divergences or deltas is known to be a guarantee by
+        itself (Rogers et al. 2016), so the limit is said. Pure losses are bounded output by output, so their sum always
+        is.
+        """
+        limit, totals = self.header.limit, self.totals
+        if self.first is None:
+            return limit
+        epsilon = totals.sum("epsilon")
+        if epsilon and (limit.is_pure or (limit.stated_delta and totals.sum("delta") == 0)):
+            pure = PureDP(epsilon=_not_below(epsilon))
+            if pure.epsilon <= limit.budget:
+                return pure
+        if self.header.adaptive:
+            return limit
+        rule, (spent, *others) = self.balance
+        if not spent.spent:
+            return limit
+        budget = _not_below(spent.spent)
+        if rule == "basic" and others[0].spent:
+            return ApproxDP(epsilon=budget, delta=_not_below(others[0].spent))
+        return limit.with_budget(budget)
+
+    @property
+    def _fixed_rule(self) -> str | None:
+        """The rule that the limit or the first release fixed; None if the tightest is chosen again each time."""
+        rules = tracked_rules(self.header.limit, adaptive=self.header.adaptive)
+        if len(rules) == 1:
+            return rules[0]
+        return self.first.composition_rule if self.first is not None and self.header.adaptive else None
+
+    def _amounts_by_rule(self) -> dict[str, tuple[Amount, ...]]:
+        """What the entries cost by each rule, or an error if they do not add up by the rule that was fixed."""
+        amounts = dict(balances(self.header.limit, self.totals, adaptive=self.header.adaptive))
+        fixed = self._fixed_rule
+        undecided = self.header.adaptive and fixed is None and self.first is not None
+        if not amounts or undecided or (fixed is not None and fixed not in amounts):
+            raise LedgerError(
+                f"{self.place} is damaged: its entries cannot be added up. Restore it from a copy. Nothing may be "
+                "released."
+            )
+        return amounts
+
+
+def _not_below(value: Decimal) -> float:
+    """The least double that is not below, as both are written."""
+    found = float(value)
+    return found if as_decimal(found) >= value else math.nextafter(found, math.inf)
+
+
+def chained(before: str, *facts: object) -> str:
+    """The SHA-256, in hexadecimal, of the hash before and some texts and numbers."""
+    return hashlib.sha256(json.dumps([before, *facts]).encode()).hexdigest()
 
 
 def check_ledger_type(ledger: object) -> None:
@@ -320,158 +549,3 @@ def check_ledger_type(ledger: object) -> None:
             f"Expected ledger to be a Ledger, got {type_name(ledger)}. Make it once, by Ledger(limit) or "
             "Ledger(limit, path), where limit is a guarantee."
         )
-
-
-def unit_at(header: Header, position: Position) -> str | None:
-    """Whom the guarantees are about: what the ledger was made for, or what its first release said."""
-    return header.unit if position.first is None else position.first.terms.unit
-
-
-def agreed_unit(place: str, header: Header, position: Position, unit: str | None) -> str | None:
-    """The unit of a release, which has to be the unit of all others."""
-    fixed = unit_at(header, position)
-    wanted = unit if unit is not None else header.unit if header.unit is not None else fixed
-    if wanted == fixed or (position.first is None and fixed is None):
-        return wanted
-    if fixed is None:
-        raise ArgumentError(
-            f"{place} holds releases that do not say their unit, so nobody knows whether they add up with one about "
-            f"unit={wanted!r}. Keep another ledger for it: Ledger(limit, unit={wanted!r})."
-        )
-    raise ArgumentError(
-        f"{place} adds guarantees about unit={fixed!r}; keep one ledger for each unit. The release is about "
-        f"unit={wanted!r}."
-    )
-
-
-def without_reservation(place: str, position: Position, number: int | None) -> Position:
-    """What a ledger holds once a reservation is given back, or an error that says which ones are open."""
-    if number is None or number in position.reservations:
-        return position.giving_back(number)
-    still = ", ".join(map(str, position.reservations)) or "none"
-    raise ArgumentError(
-        f"Entry {number} of {place[0].lower()}{place[1:]} is no open reservation. Open are: {still}. Make one by "
-        "ledger.reserve(...), or leave using() out."
-    )
-
-
-def admitted(place: str, header: Header, position: Position, cost: Cost, guarantee: Guarantee) -> str | None:
-    """The rule by which a release is added up, if that stays fixed from now on.
-
-    Raises
-    ------
-    BudgetError
-        If the release does not fit.
-    """
-    fixed = _fixed_rule(header, position)
-    totals = position.totals.plus([cost], adaptive=header.adaptive)
-    after = {}
-    for rule, amounts in balances(header.limit, totals, adaptive=header.adaptive):
-        # A slower rule is tried only if the quicker ones are not enough.
-        if not header.adaptive and all(amount.within for amount in amounts):
-            return None
-        after[rule] = amounts
-    # The ledger itself is checked before the release is refused.
-    before = _amounts_by_rule(place, header, position)
-    if fixed is not None and fixed not in after and position.first is not None:
-        raise BudgetError(
-            f"Pass mechanism=, or state the release as {type(header.limit).__name__}: its cost does not follow from "
-            f"its guarantee alone, because this ledger adds up by the rule {fixed!r}."
-        )
-    if not after:
-        raise ArgumentError(
-            f"Pass mechanism=, or state the release as {type(header.limit).__name__}, as the limit: {guarantee} alone "
-            f"does not imply a bound on {header.limit.measure}, which this ledger adds up."
-        )
-    rule = fixed or tightest(after)
-    if not all(amount.within for amount in after[rule]):
-        raise BudgetError(refusal(before.get(rule, ()), after[rule]))
-    return rule if header.adaptive else None
-
-
-def largest_admitted(place: str, header: Header, position: Position, like: Guarantee) -> Guarantee | None:
-    """The largest guarantee of the same kind and delta that is admitted without a mechanism, to three digits.
-
-    None if none is: nothing is left, or the limit does not add up such guarantees.
-    """
-
-    def fits(budget: float) -> bool:
-        asked = like.with_budget(budget)
-        try:
-            admitted(place, header, position, cost_of(header.limit, asked, None, adaptive=header.adaptive), asked)
-        except (ArgumentError, BudgetError):
-            return False
-        return True
-
-    digit = 1.0
-    while digit > _LEAST and not fits(digit):
-        digit /= 10
-    while _LEAST < digit < 1 / _LEAST and fits(10 * digit):
-        digit *= 10
-    # `digit` is admitted and ten times as much is not: three digits are found one by one, each from below.
-    found = 0.0
-    for step in (digit, digit / 10, digit / 100) if digit > _LEAST else ():
-        tried = [float(f"{found + n * step:.3g}") for n in range(9, 0, -1)]
-        found = next(filter(fits, tried), found)
-    return like.with_budget(found) if found else None
-
-
-def balance(place: str, header: Header, position: Position) -> tuple[str | None, tuple[Amount, ...]]:
-    """The rule that is fixed, or the tightest, and what all entries cost by it.
-
-    The rule is None while there is no entry and several rules are open.
-    """
-    fixed, amounts = _fixed_rule(header, position), _amounts_by_rule(place, header, position)
-    rule = fixed or tightest(amounts)
-    return (rule if position.first is not None else fixed), amounts[rule]
-
-
-def together(place: str, header: Header, position: Position) -> Guarantee:
-    """What all entries keep together, which is the limit or a tighter guarantee of its kind, or a pure one.
-
-    Where releases were chosen after seeing others, no sum of divergences or deltas is known to be a guarantee by
-    itself (Rogers et al. 2016), so the limit is said. Pure losses are bounded output by output, so their sum always is.
-    """
-    limit, totals = header.limit, position.totals
-    if position.first is None:
-        return limit
-    epsilon = totals.sum("epsilon")
-    if epsilon and (limit.is_pure or (limit.stated_delta and totals.sum("delta") == 0)):
-        pure = PureDP(epsilon=_not_below(epsilon))
-        if pure.epsilon <= limit.budget:
-            return pure
-    if header.adaptive:
-        return limit
-    rule, (spent, *others) = balance(place, header, position)
-    if not spent.spent:
-        return limit
-    budget = _not_below(spent.spent)
-    if rule == "basic" and others[0].spent:
-        return ApproxDP(epsilon=budget, delta=_not_below(others[0].spent))
-    return limit.with_budget(budget)
-
-
-def _not_below(value: Decimal) -> float:
-    """The least double that is not below, as both are written."""
-    found = float(value)
-    return found if as_decimal(found) >= value else math.nextafter(found, math.inf)
-
-
-def _fixed_rule(header: Header, position: Position) -> str | None:
-    """The rule that the limit or the first release fixed; None if the tightest is chosen again each time."""
-    rules = tracked_rules(header.limit, adaptive=header.adaptive)
-    if len(rules) == 1:
-        return rules[0]
-    return position.first.composition_rule if position.first is not None and header.adaptive else None
-
-
-def _amounts_by_rule(place: str, header: Header, position: Position) -> dict[str, tuple[Amount, ...]]:
-    """What the entries cost by each rule, or an error if they do not add up by the rule that was fixed."""
-    amounts = dict(balances(header.limit, position.totals, adaptive=header.adaptive))
-    fixed = _fixed_rule(header, position)
-    undecided = header.adaptive and fixed is None and position.first is not None
-    if not amounts or undecided or (fixed is not None and fixed not in amounts):
-        raise LedgerError(
-            f"{place} is damaged: its entries cannot be added up. Restore it from a copy. Nothing may be released."
-        )
-    return amounts

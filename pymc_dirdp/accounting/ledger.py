@@ -3,46 +3,25 @@
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final, override
 
-from pymc_dirdp.accounting.budget import (
-    admitted,
-    agreed_unit,
-    balance,
-    cost_of,
-    largest_admitted,
-    together,
-    tracked_rules,
-    unit_at,
-    without_reservation,
-)
-from pymc_dirdp.accounting.entries import (
-    COLUMNS,
-    Amount,
-    Cost,
-    Entry,
-    Header,
-    Receipt,
-    Terms,
-    footing,
-    heading,
-    one_line,
-    rows,
-    unused,
-)
-from pymc_dirdp.accounting.store import Store
-from pymc_dirdp.checks import integer
+from pymc_dirdp.accounting.budget import Amount, Cost, Header, cost_of, tracked_rules
+from pymc_dirdp.accounting.store import Entry, Receipt, Store, Terms
+from pymc_dirdp.checks import integer, one_line
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 
-__all__ = ["Entry", "Ledger", "Terms"]
+__all__ = ["Entry", "Ledger", "Terms", "added_up"]
+
+
+_COLUMNS = ("number", "recorded", "what", "guarantee")
 
 
 @final
@@ -159,7 +138,7 @@ class Ledger(Tabular):
     def unit(self) -> str | None:
         """Whom the guarantees are about; None while nobody has said it."""
         with self._store.transaction() as now:
-            return unit_at(self._store.header, now.position)
+            return now.position.unit
 
     @property
     def composition_rule(self) -> str | None:
@@ -176,7 +155,7 @@ class Ledger(Tabular):
         """
         with self._store.transaction() as now:
             position = now.position
-        return together(self._store.place, self._store.header, position)
+        return position.together
 
     @property
     def head(self) -> str:
@@ -279,7 +258,7 @@ class Ledger(Tabular):
             tenth = float(f"{(like.stated_delta or 0.0) / 10:.3g}")
             like = ApproxDP(epsilon=1.0, delta=tenth if delta is None else delta)
         with self._store.transaction() as now:
-            return largest_admitted(self._store.place, self._store.header, now.position, like)
+            return now.position.largest_admitted(like)
 
     def spend(
         self,
@@ -441,7 +420,7 @@ class Ledger(Tabular):
             with self._store.transaction() as now:
                 position = now.position
             for like in (guarantee, self.limit):
-                if most := largest_admitted(self._store.place, self._store.header, position, like):
+                if most := position.largest_admitted(like):
                     way_out = f"{most} would fit, with any mechanism. Or stop releasing data about these people."
                     break
             else:
@@ -452,16 +431,14 @@ class Ledger(Tabular):
         """The entries, added in one transaction."""
         entries = []
         with self._store.transaction(writing=True) as now:
-            place, header = self._store.place, self._store.header
-            terms = replace(asked.terms, unit=agreed_unit(place, header, now.position, asked.terms.unit))
+            terms = replace(asked.terms, unit=now.position.agreed_unit(asked.terms.unit))
             if asked.reserved and terms.unit is None and now.position.first is None:
                 raise ArgumentError(
                     "Say whom the releases will protect, because the first entry of a ledger decides it: "
                     'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
                 )
             for _ in range(times):
-                before = without_reservation(place, now.position, asked.uses)
-                rule = admitted(place, header, before, cost, asked.guarantee)
+                rule = now.position.giving_back(asked.uses).admitted(cost, asked.guarantee)
                 recorded = datetime.now(UTC).isoformat(timespec="seconds")
                 facts = (now.position.number + 1, recorded, asked.what, asked.guarantee, cost, terms, rule)
                 entries.append(Entry(*facts, reserved=asked.reserved, uses=asked.uses))
@@ -473,7 +450,7 @@ class Ledger(Tabular):
         with self._store.transaction() as now:
             position = now.position
         if self._known is None or self._known[0] != position.head:
-            self._known = position.head, balance(self._store.place, self._store.header, position)
+            self._known = position.head, position.balance
         return self._known[1]
 
     def __repr__(self) -> str:
@@ -484,7 +461,7 @@ class Ledger(Tabular):
         used = "" if self._uses is None else f".using({self._uses})"
         return f"Ledger({self.limit!r}{where}{fixed}, adjacency={self.adjacency!r}{unit}){used}"
 
-    _columns = COLUMNS
+    _columns = _COLUMNS
     # The last balance and the head that it belongs to: an optimal composition takes a second.
     _known: tuple[str, tuple[str | None, tuple[Amount, ...]]] | None = None
     # The reservation that the next release uses.
@@ -494,7 +471,11 @@ class Ledger(Tabular):
     def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         header, entries = self._store.header, self.entries()
         header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
-        return heading(header, entries), rows(entries), [*footing(*self._balance(), self.guarantee), *unused(entries)]
+        return (
+            _heading(header, entries),
+            _rows(entries),
+            [*_footing(*self._balance(), self.guarantee), *_unused(entries)],
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:
@@ -505,3 +486,68 @@ class Ledger(Tabular):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._uses = state.pop("uses")
         self._store = Store(**state)
+
+
+# What a ledger says: whom it is about, what it assumes, what was released and what is left.
+
+
+def _heading(header: Header, entries: Sequence[Entry]) -> list[str]:
+    """What the ledger is for, and what has to be true for the sum of its guarantees to hold."""
+    numbers: dict[str, list[int]] = {}
+    for entry in entries:
+        for assumption in entry.terms.assumptions:
+            numbers.setdefault(assumption, []).append(entry.number)
+    assumed = [f"Assumed: {text} ({_ranges(which)})." for text, which in numbers.items()]
+    return [f"Ledger of {header}", *assumed]
+
+
+def _rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The entries as rows of a table."""
+    used = {entry.uses for entry in entries}
+    return [
+        {column: getattr(entry, column) for column in _COLUMNS} | {"what": _what(entry, used=entry.number in used)}
+        for entry in entries
+    ]
+
+
+def _what(entry: Entry, *, used: bool) -> str:
+    if entry.reserved:
+        return f"{entry.what} ({'reservation that was used' if used else 'reserved'})"
+    return entry.what if entry.uses is None else f"{entry.what} (as reserved in entry {entry.uses})"
+
+
+def _unused(entries: Sequence[Entry]) -> list[str]:
+    """Which reservations are open, if there are any."""
+    used = {entry.uses for entry in entries}
+    still = [entry.number for entry in entries if entry.reserved and entry.number not in used]
+    return [f"of it reserved: {_ranges(still)}"] if still else []
+
+
+def _footing(rule: str | None, amounts: Sequence[Amount], together: Guarantee) -> list[str]:
+    """What is spent and left, what all of it guarantees, and how it is added up."""
+    lines = list(map(str, amounts))
+    if rule and all(amount.within for amount in amounts):
+        lines.append(f"All of this together keeps {together}: {added_up(rule, together)}.")
+    return lines
+
+
+def added_up(rule: str, together: Guarantee) -> str:
+    """How releases are added up to what they keep together, in words."""
+    return "epsilons are added" if together.is_pure else _ADDED.get(rule, f"losses are added, each as {rule}")
+
+
+_ADDED = {
+    "basic": "epsilons and deltas are added",
+    "divergences": "Rényi divergences at one order are added",
+    "best order": "Rényi divergences are added, at the order that suits best",
+    "optimal composition": "by the optimal composition of guarantees that were fixed in advance",
+}
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """The numbers as a text, such as "entries 1, 3 to 5"."""
+    known = set(numbers)
+    starts = [n for n in numbers if n - 1 not in known]
+    ends = [n for n in numbers if n + 1 not in known]
+    listed = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
+    return f"{'entry' if len(known) == 1 else 'entries'} {', '.join(listed)}"

@@ -1,21 +1,296 @@
-"""Where a ledger is stored: one SQLite file, or memory. The store makes entries durable and finds damage."""
+"""What a ledger holds: entries, each chained to the one before, in one SQLite file or in memory.
 
+The store makes entries durable and finds damage.
+"""
+
+import json
+import math
 import os
+import re
 import secrets
 import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, Self, final
 
-from pymc_dirdp.accounting.entries import NONSENSE, Entry, Header, Position, Transaction, chained, understood, written
-from pymc_dirdp.errors import LedgerError
+from pymc_dirdp.accounting.budget import Header, Position, chained
+from pymc_dirdp.checks import at_least, integer, one_line
+from pymc_dirdp.errors import ArgumentError, LedgerError
+from pymc_dirdp.numerics.roots import ceil_to_digits
+from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
-__all__ = ["Store"]
+__all__ = ["Entry", "Receipt", "Store", "Terms", "Transaction", "understood", "written"]
+
+# The errors that reading a damaged text can raise.
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@final
+@dataclass(frozen=True)
+class Terms:
+    """Whom a release protects, and what it assumes. A fact that is None or empty was not stated.
+
+    Attributes
+    ----------
+    unit : str or None
+        Whom the guarantee is about, such as "record" or "person".
+    contribution : int or str or None
+        How many records of a unit are in one table at most, or a text that says it table by table.
+    min_count : float or None
+        The number of records that every cell is assumed to hold.
+    groups : tuple of tuple of str
+        The tables of each group, where no unit feeds two groups.
+    digest : str or None
+        A fingerprint of the plan.
+    """
+
+    unit: str | None = None
+    contribution: int | str | None = None
+    min_count: float | None = None
+    groups: tuple[tuple[str, ...], ...] = ()
+    digest: str | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        unit: str | None,
+        contribution: int | str | None,
+        min_count: float | None,
+        groups: Iterable[Iterable[str]] | None,
+        digest: str | None,
+    ) -> Self:
+        """The terms, or an error that names the argument that is wrong."""
+        if contribution is not None and not isinstance(contribution, str):
+            contribution = integer(1, contribution=contribution)
+        if isinstance(groups, str):
+            raise ArgumentError("Expected groups to be a sequence of groups of names, got a str.")
+        return cls(
+            None if unit is None else one_line(unit=unit),
+            one_line(contribution=contribution) if isinstance(contribution, str) else contribution,
+            None if min_count is None else at_least(0, min_count=min_count),
+            tuple(tuple(one_line(groups=name) for name in group) for group in groups or ()),
+            None if digest is None else one_line(digest=digest),
+        )
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What has to be true for the guarantee to hold, in words."""
+        said = []
+        if self.min_count:
+            said.append(f"every cell holds at least {ceil_to_digits(self.min_count):g} records")
+        if isinstance(self.contribution, str):
+            said.append(f"a {self.unit or 'unit'} contributes no more than {self.contribution}")
+        elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):
+            plural = "s" * (self.contribution > 1)
+            said.append(f"one {self.unit or 'unit'} holds at most {self.contribution} record{plural} of a table")
+        if len(self.groups) > 1:
+            listed = " and ".join(f"({', '.join(group)})" for group in self.groups)
+            said.append(f"no {self.unit or 'unit'} feeds two of {listed}")
+        return tuple(said)
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """One release that was recorded, or a reservation for one.
+
+    Attributes
+    ----------
+    number : int
+        Entries are numbered from 1 on.
+    recorded : str
+        The time, in UTC, ISO 8601.
+    what : str
+        What was released: a public text, such as the names of the variables.
+    guarantee : Guarantee
+        What was guaranteed.
+    cost : mapping of str to float
+        The numbers that are added up, in nats or as probabilities.
+    terms : Terms
+        Whom the guarantee is about, and what it assumes.
+    composition_rule : str or None
+        How its cost was added to the others; None where the tightest rule is chosen again each time.
+    reserved : bool
+        Whether nothing was released yet, and the cost is reserved for a later release.
+    uses : int or None
+        The number of the reservation whose cost this release gave back when its own was added.
+    """
+
+    number: int
+    recorded: str
+    what: str
+    guarantee: Guarantee
+    cost: Mapping[str, float]
+    terms: Terms
+    composition_rule: str | None
+    reserved: bool = False
+    uses: int | None = None
+
+    def row(self) -> tuple[int, str, str, str, str, str, str | None, int, int | None]:
+        """The entry as a file holds it."""
+        guarantee, cost, terms = written(self.guarantee), json.dumps(dict(self.cost)), json.dumps(asdict(self.terms))
+        facts = self.number, self.recorded, self.what, guarantee, cost, terms, self.composition_rule
+        return *facts, int(self.reserved), self.uses
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> Self:
+        """The entry that a file holds.
+
+        Raises
+        ------
+        ValueError
+            If the row is no entry. Other errors of wrong types and of numbers out of range are raised as they come.
+        """
+        number, recorded, what, guarantee, cost, terms, composition_rule, reserved, uses = row
+        costs = {str(name): float(value) for name, value in json.loads(cost).items()}
+        facts = json.loads(terms)
+        optional = (composition_rule, facts["unit"], facts["digest"])
+        texts = (recorded, what, *(text for text in optional if text is not None))
+        # A sum with a cost that is no number could be anything.
+        if not all(math.isfinite(value) and value >= 0 for value in costs.values()) or not costs:
+            raise ValueError("A cost is no number.")
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("A text is no text.")
+        if reserved and uses is not None:
+            raise ValueError("A reservation uses no other.")
+        facts["groups"] = tuple(tuple(str(name) for name in group) for group in facts["groups"])
+        own = Terms(**facts)
+        return cls(number, recorded, what, understood(guarantee), costs, own, composition_rule, bool(reserved), uses)
+
+
+@final
+@dataclass(frozen=True)
+class Receipt:
+    """That a ledger has charged something: which entry of which ledger. It is public.
+
+    Attributes
+    ----------
+    ledger : str
+        The random text that was made with the ledger.
+    number : int
+        The number of the entry.
+    hash : str
+        The hash of the entry, which follows from all entries up to it.
+    """
+
+    ledger: str
+    number: int
+    hash: str
+
+    @classmethod
+    def from_facts(cls, facts: Any) -> Self:
+        """The receipt of which these are the facts; an error of any kind if they are none."""
+        found = cls(**facts)
+        if type(found.number) is not int or found.number < 1 or {type(found.ledger), type(found.hash)} != {str}:
+            raise ValueError("These are no facts of a receipt.")
+        if not re.fullmatch("[0-9a-f]{32}", found.ledger) or not re.fullmatch("[0-9a-f]{64}", found.hash):
+            raise ValueError("These are no facts of a receipt.")
+        return found
+
+
+def written(guarantee: Guarantee) -> str:
+    """A guarantee as a text for files."""
+    return json.dumps({"kind": type(guarantee).__name__, **asdict(guarantee)})
+
+
+def understood(text: str) -> Guarantee:
+    """The guarantee that was written."""
+    facts = json.loads(text)
+    return KINDS[facts.pop("kind")](**facts)
+
+
+# A chain of entries in which none can be changed, removed or reordered without a trace.
+#
+# Each entry has a hash over the hash before it, its own content and the totals after it. The first one follows a hash
+# of what the ledger is for and of its identity. Number, hash and totals of the last entry stand in the ledger's header
+# too. An open ledger remembers the last entry that it has seen, so it reads only what was added since.
+
+
+@final
+class Transaction:
+    """A connection to one state of a ledger.
+
+    It has the `entries` that came after what was seen before, the `heads` of what was seen and of all states after it,
+    and the `position` of the last entry.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, seen: Position) -> None:
+        self._connection = connection
+        self.entries, self.heads, self.position = list[Entry](), {seen.head}, seen
+        self._compare_last(seen)
+        for reached, entry in self._following(seen):
+            self.entries.append(entry)
+            self.heads.add(reached.head)
+            self.position = reached
+        self._compare_header()
+
+    def hash_of(self, number: int) -> str | None:
+        """The hash of an entry; None if there is none with this number."""
+        rows = self._connection.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchall()
+        return str(rows[0][0]) if rows else None
+
+    def append(self, entry: Entry) -> None:
+        """Write one more entry and read it back, because a trigger may have changed it or something else."""
+        after = self.position.after(entry)
+        changes = self._connection.total_changes
+        self._connection.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*entry.row(), after.hash)
+        )
+        self._connection.execute(
+            "UPDATE ledger SET number = ?, hash = ?, totals = ?", (after.number, after.hash, after.sums)
+        )
+        if self._connection.total_changes != changes + 2:
+            raise self._damaged(entry.number, "the file changed by something else than this entry")
+        self._compare_last(after)
+        self.position = after
+        self._compare_header()
+
+    def _following(self, position: Position) -> Iterator[tuple[Position, Entry]]:
+        """The entries that come after a position, each with its own position."""
+        # Look for numbers below 1 as well, which no entry may have.
+        least = position.number + 1 if position.number else -(2**63)
+        rows = self._connection.execute("SELECT * FROM entries WHERE number >= ? ORDER BY number", (least,))
+        for *content, stored in rows:
+            number = position.number + 1
+            if content[0] != number:
+                raise self._damaged(number, f"there is entry {content[0]} in its place")
+            try:
+                entry = Entry.from_row(tuple(content))
+                position = position.after(entry)
+            except NONSENSE:
+                raise self._damaged(number, "it cannot be understood") from None
+            # The texts are compared too: another text might have the same meaning.
+            if position.hash != stored or entry.row() != tuple(content):
+                raise self._damaged(number, "it or the order of the entries was changed")
+            yield position, entry
+
+    def _compare_last(self, seen: Position) -> None:
+        """Refuse a ledger without the last entry that was seen; nothing else shows that it was removed."""
+        if seen.last is not None:
+            rows = self._connection.execute("SELECT * FROM entries WHERE number = ?", (seen.number,)).fetchall()
+            if rows != [(*seen.last.row(), seen.hash)]:
+                raise self._damaged(seen.number, "it is missing, or not what was written")
+
+    def _compare_header(self) -> None:
+        ((number, stored, sums),) = self._connection.execute("SELECT number, hash, totals FROM ledger").fetchall()
+        here = self.position
+        if isinstance(number, int) and number != here.number:
+            raise self._damaged(min(number, here.number) + 1, f"there are {here.number} of {number} entries")
+        if stored != here.hash or sums != here.sums:
+            raise self._damaged(here.number, "the hash or the totals in the header are not those of the entries")
+
+    def _damaged(self, number: int, how: str) -> LedgerError:
+        return LedgerError(
+            f"{self.position.place} is damaged from entry {number} on: {how}. Restore it from a copy. Nothing may be "
+            "released."
+        )
+
 
 _VERSION = 3
 # How long to wait for other processes that are writing, in seconds.
@@ -65,8 +340,8 @@ class Store:
         with self._opened(writing=False) as connection:
             self._facts = self._read_facts(connection)
             self.header = self._understood_header()
-            self.start = Position(0, chained("", *self._facts))
-            self._position = Transaction(connection, self.header, self.start, self.place).position
+            self.start = Position(self.header, self.place, 0, chained("", *self._facts))
+            self._position = Transaction(connection, self.start).position
         self._refuse_another_unit()
         if known is not None:
             self._refuse_another_identity(known[0])
@@ -99,7 +374,7 @@ class Store:
                         raise LedgerError(
                             f"{self.place} is damaged: what it is for was changed. Nothing may be released."
                         )
-                    now = Transaction(connection, self.header, self.start if whole else self._position, self.place)
+                    now = Transaction(connection, self.start if whole else self._position)
                     yield now
                     written = now.position if writing else None
             except LedgerError:
@@ -254,7 +529,7 @@ class Store:
     def _fill(self, connection: sqlite3.Connection) -> None:
         header = self.header
         facts = (_VERSION, secrets.token_hex(16), written(header.limit), int(header.adaptive), header.adjacency)
-        start = Position(0, chained("", *facts, header.unit))
+        start = Position(header, self.place, 0, chained("", *facts, header.unit))
         connection.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA.values():
             connection.execute(statement)

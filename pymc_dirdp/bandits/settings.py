@@ -11,11 +11,11 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from pymc_dirdp.accounting.entries import one_line, understood, written
+from pymc_dirdp.accounting.store import understood, written
 from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.design import Design, checked_prior
 from pymc_dirdp.bandits.every_round import EveryRound
-from pymc_dirdp.checks import at_least, one_of
+from pymc_dirdp.checks import at_least, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 

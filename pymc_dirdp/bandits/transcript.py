@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, final, override
 
-from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.bandits.batch_release import Output
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import Settings, checked_labels, checked_utilities
 from pymc_dirdp.bandits.store import State
 from pymc_dirdp.bandits.view import BanditView
+from pymc_dirdp.checks import one_line
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.releases.grammar import Text, guarantee_facts, guarantee_of, library_version, line_of, version_of
 

@@ -1,4 +1,4 @@
-"""Curves of what has a bounded loss: randomised and erased response, bounded range, the smaller of two bounds."""
+"""Curves of what has a bounded loss: randomised and erased response, bounded range, an (epsilon, delta) alone."""
 
 import math
 from collections.abc import Hashable
@@ -16,7 +16,7 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.conversion import rho_from_above
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
-__all__ = ["BoundedRange", "ErasedResponse", "LeastOf", "RandomisedResponse", "erased_responses"]
+__all__ = ["Bounded", "BoundedRange", "ErasedResponse", "LeastOf", "RandomisedResponse", "erased_responses"]
 
 # Randomised response: no mechanism with pure differential privacy loses more than this pair of distributions.
 
@@ -513,3 +513,63 @@ def _chord(epsilons: list[float], deltas: Array, first: int, middle: int, last: 
     a, b, c = epsilons[first], epsilons[middle], epsilons[last]
     share = math.exp(b - c) * math.expm1(a - b) / math.expm1(a - c)
     return float(deltas[first] + (delta - deltas[first]) * share)
+
+
+# What keeps (epsilon, delta) and nothing more.
+
+
+@final
+@dataclass(frozen=True)
+class Bounded(PrivacyCurves):
+    """The worst that a guarantee of (epsilon, delta) allows.
+
+    Parameters
+    ----------
+    at_epsilon, at_delta : float
+        The guarantee.
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath (2017), The composition theorem for differential privacy, Theorem 3.3.
+    """
+
+    at_epsilon: float
+    at_delta: float
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The guaranteed epsilon; infinite unless delta is 0."""
+        return self.at_epsilon if self.at_delta == 0 else math.inf
+
+    @property
+    def _loss_spread(self) -> float:
+        """That of the pure guarantee: the loss is infinite with the probability delta, and else as it is there."""
+        return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
+
+    def _renyi(self, order: float) -> float:
+        if self.at_delta > 0:
+            return math.inf
+        if order == 1:
+            return self.at_epsilon * math.tanh(self.at_epsilon / 2)
+        return min(self.at_epsilon, order * self._rho(math.inf)) if self.at_epsilon > 0 else 0.0
+
+    def _rho(self, omega: float) -> float:
+        if self.at_delta > 0:
+            return math.inf
+        # A square that is too small for a double is rounded up.
+        return max(self.at_epsilon * self.at_epsilon / 2, 5e-324) if self.at_epsilon > 0 else 0.0
+
+    def _delta(self, epsilon: float) -> float:
+        return float(self._deltas(np.float64(epsilon)))
+
+    def _epsilon(self, delta: float) -> float:
+        return self.at_epsilon if delta >= self.at_delta else math.inf
+
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        """See :meth:`PrivacyCurves.hockey_sticks`. The guarantee allows the same for both orders of the neighbours."""
+        deltas = self._deltas(step * np.arange(points))
+        return deltas, deltas
+
+    def _deltas(self, epsilon: NDArray[np.floating] | np.float64) -> Array:
+        over: Array = -np.expm1(np.minimum(epsilon - self.at_epsilon, 0.0)) / (1 + math.exp(-self.at_epsilon))
+        return self.at_delta + (1 - self.at_delta) * over

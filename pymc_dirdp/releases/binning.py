@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.accounting.entries import one_line
+from pymc_dirdp.checks import one_line
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Frame, checked_categories
 from pymc_dirdp.counting.tables import count_between, refuse_absent

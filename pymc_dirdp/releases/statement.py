@@ -9,13 +9,12 @@ from typing import Any, final, override
 
 import xarray as xr
 
-from pymc_dirdp.accounting.budget import Bounded
-from pymc_dirdp.accounting.entries import added_up
-from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.accounting.ledger import Ledger, added_up
 from pymc_dirdp.display import clipped, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
+from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.conversion import convert
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee

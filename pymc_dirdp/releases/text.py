@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 
-from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.checks import integer, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Cells, Output

@@ -1,19 +1,30 @@
 """What releases cost against each kind of limit, by every way of adding up."""
 
 import math
-from decimal import Decimal
+from decimal import Decimal, Inexact
 from fractions import Fraction
 
 import mpmath
 import pytest
 
 from pymc_dirdp.accounting import budget
-from pymc_dirdp.accounting.budget import Bounded, _order, _rounded_up, balances, cost_of, tightest, tracked_rules
-from pymc_dirdp.accounting.entries import Amount, Totals, as_decimal
+from pymc_dirdp.accounting.budget import (
+    EXACT,
+    Amount,
+    Totals,
+    _order,
+    _rounded_up,
+    as_decimal,
+    balances,
+    cost_of,
+    tightest,
+    tracked_rules,
+)
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.conversion import epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
@@ -309,3 +320,39 @@ def test_a_rule_by_which_a_limit_of_0_is_exceeded_is_not_the_tightest():
     by_rule = {"exceeded": amounts(("0.5", "1"), ("1e-9", "0")), "full": amounts(("1", "1"), ("0", "0"))}
     assert tightest(by_rule) == "full"
     assert tightest(dict(reversed(by_rule.items()))) == "full"
+
+
+# Sums of decimal numbers: exact, or an error.
+
+
+def test_a_sum_of_doubles_of_every_size_is_exact():
+    numbers = [1.7e308, 5e-324, 0.1, 2.5]
+    total = Decimal(0)
+    for number in numbers:
+        total = EXACT.add(total, as_decimal(number))
+    for number in numbers:
+        total = EXACT.subtract(total, as_decimal(number))
+    assert total == 0
+
+
+def test_what_cannot_be_exact_is_an_error_and_not_rounded():
+    with pytest.raises(Inexact):
+        EXACT.add(Decimal("1e900"), Decimal("1e-900"))
+
+
+@pytest.mark.parametrize(
+    ("spent", "limit", "share", "within"),
+    [(0.5, 2.0, 0.25, True), (2.0, 2.0, 1, True), (3.0, 2.0, 1.5, False), (0.0, 0.0, 0, True), (5e-324, 0.0, 1, False)],
+)
+def test_shares_of_a_limit_and_what_is_left(spent, limit, share, within):
+    amount = Amount("epsilon", as_decimal(spent), as_decimal(limit))
+    assert amount.share == share
+    assert amount.within is within
+    assert amount.left == as_decimal(limit) - as_decimal(spent)
+
+
+def test_a_number_that_one_release_lacks_has_no_sum():
+    totals = Totals().plus([{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2}], adaptive=True)
+    assert totals.sum("epsilon") == as_decimal(0.3)
+    assert totals.sum("delta") is None
+    assert Totals().sum("delta") == 0

@@ -1,6 +1,7 @@
-"""The file under a ledger: what is committed has reached the disk."""
+"""The file under a ledger: what is committed has reached the disk, and what an entry holds."""
 
 import os
+import pickle
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -8,13 +9,13 @@ from contextlib import closing
 import pytest
 
 from pymc_dirdp.accounting import store
-from pymc_dirdp.accounting.entries import Receipt
-from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.errors import LedgerError
-from pymc_dirdp.privacy.guarantees import ApproxDP
+from pymc_dirdp.accounting.ledger import Ledger, Terms
+from pymc_dirdp.accounting.store import Receipt
+from pymc_dirdp.errors import ArgumentError, LedgerError
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 
-LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 FULL = 2
+LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 @pytest.fixture
@@ -79,3 +80,196 @@ def test_a_ledger_in_memory_serves_every_thread():
     with ThreadPoolExecutor(1) as threads:
         threads.submit(ledger.spend, ApproxDP(epsilon=0.1, delta=1e-7), what="hair").result()
     assert [entry.what for entry in ledger.entries()] == ["hair"]
+
+
+# Whom the guarantees of a ledger are about, what they assume, and how that is shown.
+
+TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
+TERMS = {
+    "unit": "person",
+    "contribution": 3,
+    "min_count": 5.0,
+    "groups": [["p", "q"], ["rate"]],
+    "digest": "sha256:6f1e",
+}
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request, tmp_path):
+    return tmp_path / "budget.db" if request.param == "file" else None
+
+
+def test_an_entry_holds_what_its_guarantee_is_about(path):
+    ledger = Ledger(LIMIT, path)
+    entry = ledger.spend(TENTH, what="hair", **TERMS)
+    assert ledger.entries() == (entry,)
+    assert entry.terms == Terms("person", 3, 5.0, (("p", "q"), ("rate",)), "sha256:6f1e")
+    bare = ledger.spend(TENTH, what="eyes")
+    assert bare.terms == Terms("person")
+    if path is not None:
+        assert Ledger(LIMIT, path).entries() == (entry, bare)
+
+
+def test_guarantees_about_different_units_do_not_add_up(path):
+    ledger = Ledger(LIMIT, path)
+    assert ledger.unit is None
+    ledger.spend(TENTH, what="hair", unit="household")
+    assert ledger.unit == "household"
+    with pytest.raises(ArgumentError, match=r"adds guarantees about unit='household'; keep one ledger for each unit\."):
+        ledger.spend(TENTH, what="hair", unit="person")
+    assert len(ledger.entries()) == 1
+    if path is not None:
+        assert Ledger(LIMIT, path).unit == "household"
+        assert Ledger(LIMIT, path, unit="household").unit == "household"
+        with pytest.raises(LedgerError, match=r"adds guarantees about unit='household', not 'person'"):
+            Ledger(LIMIT, path, unit="person")
+
+
+def test_the_unit_may_be_fixed_before_the_first_release(path):
+    ledger = Ledger(LIMIT, path, unit="person")
+    assert ledger.unit == "person"
+    with pytest.raises(ArgumentError, match="adds guarantees about unit='person'"):
+        ledger.spend(TENTH, what="hair", unit="record")
+    assert ledger.spend(TENTH, what="hair").terms.unit == "person"
+    if path is not None:
+        assert Ledger(LIMIT, path).unit == "person"
+        assert pickle.loads(pickle.dumps(ledger)).unit == "person"
+        with pytest.raises(LedgerError, match="replace-one; unit person"):
+            Ledger(LIMIT, path, unit="household")
+
+
+def test_what_does_not_say_its_unit_is_not_added_to_what_does(path):
+    ledger = Ledger(LIMIT, path)
+    ledger.spend(TENTH, what="hair")
+    with pytest.raises(ArgumentError, match=r"do not say their unit.*Ledger\(limit, unit='person'\)"):
+        ledger.spend(TENTH, what="eyes", unit="person")
+    ledger.spend(TENTH, what="eyes")
+    assert len(ledger.entries()) == 2
+    # The way out that the error names.
+    assert Ledger(LIMIT, unit="person").spend(TENTH, what="eyes", unit="person").number == 1
+    if path is not None:
+        with pytest.raises(LedgerError, match="not 'person'"):
+            Ledger(LIMIT, path, unit="person")
+
+
+def test_two_that_opened_an_empty_file_for_different_units(tmp_path):
+    path = tmp_path / "budget.db"
+    Ledger(LIMIT, path)
+    people, homes = Ledger(LIMIT, path, unit="person"), Ledger(LIMIT, path, unit="household")
+    people.spend(TENTH, what="hair")
+    with pytest.raises(ArgumentError, match="adds guarantees about unit='person'"):
+        homes.spend(TENTH, what="hair")
+    assert [entry.terms.unit for entry in people.entries()] == ["person"]
+
+
+def test_the_sum_assumes_what_each_of_its_guarantees_assumes(path):
+    ledger = Ledger(LIMIT, path)
+    ledger.spend(TENTH, what="hair", unit="person", min_count=5)
+    ledger.spend(TENTH, what="eyes", unit="person", contribution=1)
+    for _ in range(3):
+        ledger.spend(TENTH, what="skin", **TERMS)
+    ledger.spend(TENTH, what="teeth", contribution='{"records": 2, "axes": ["each"]}', groups=[["p"]], min_count=0)
+    shown = str(ledger).splitlines()
+    assert shown[:6] == [
+        "Ledger of (1, 1e-06)-differential privacy, replace-one; unit person",
+        "Assumed: every cell holds at least 5 records (entries 1, 3 to 5).",
+        "Assumed: one person holds at most 1 record of a table (entry 2).",
+        "Assumed: one person holds at most 3 records of a table (entries 3 to 5).",
+        "Assumed: no person feeds two of (p, q) and (rate) (entries 3 to 5).",
+        'Assumed: a person contributes no more than {"records": 2, "axes": ["each"]} (entry 6).',
+    ]
+    assert shown[6].split() == ["number", "recorded", "what", "guarantee"]
+    page = ledger._repr_html_()
+    assert "<p>Assumed: every cell holds at least 5 records (entries 1, 3 to 5).</p>" in page
+    assert "unit person" in page
+
+
+def test_one_record_of_a_record_is_no_assumption():
+    ledger = Ledger(LIMIT)
+    ledger.spend(TENTH, what="hair", unit="record", contribution=1, min_count=0.0, groups=[["p", "q"]])
+    assert "Assumed" not in str(ledger)
+    ledger.spend(TENTH, what="hair", contribution=2)
+    assert "one record holds at most 2 records" in str(ledger)
+
+
+FORGED = "hair\n2       2030-01-01T00:00:00+00:00  eyes  0-differential privacy"
+
+
+@pytest.mark.parametrize(
+    "text", [FORGED, "\x1b[2J\x1b[1;1H", "a\rb", "a\x00b", "a\u2028b", "a\u202eb", "\ud800", "\x9b31m"]
+)
+@pytest.mark.parametrize("name", ["what", "unit", "digest", "contribution", "groups"])
+def test_characters_that_a_terminal_obeys_are_refused(name, text, path):
+    ledger = Ledger(LIMIT, path)
+    terms = {"what": "hair", name: [[text], ["q"]] if name == "groups" else text}
+    with pytest.raises(ArgumentError, match=f"Expected {name} to be a line of printable text") as error:
+        ledger.spend(TENTH, **terms)
+    assert str(error.value).isprintable()
+    assert ledger.entries() == ()
+    with pytest.raises(ArgumentError, match="Expected unit"):
+        Ledger(LIMIT, unit=text)
+
+
+def test_texts_of_a_file_are_shown_with_escapes(tmp_path):
+    """Somebody else may have written the file, with the hashes that belong to it."""
+    import sqlite3
+    from contextlib import closing
+    from dataclasses import replace
+
+    path = tmp_path / "budget.db"
+    ledger = Ledger(LIMIT, path)
+    entry = ledger.spend(TENTH, what="hair", unit="person", contribution="two")
+    terms = Terms("person\x1b[31m", "two\n", None, (("p\r",), ("q",)), None)
+    forged = replace(entry, what=FORGED, recorded="\x1b[2J", terms=terms)
+    after = ledger._store.start.after(forged)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM entries")
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*forged.row(), after.hash))
+        connection.execute("UPDATE ledger SET hash = ?", (after.hash,))
+        connection.commit()
+    opened = Ledger(LIMIT, path)
+    assert all(line.isprintable() for line in str(opened).splitlines())
+    assert r"hair\n2" in str(opened)
+    assert len(str(opened).splitlines()) == len(str(ledger_of_two_assumptions()).splitlines())
+    assert opened._repr_html_().isprintable()
+
+
+def ledger_of_two_assumptions():
+    ledger = Ledger(LIMIT)
+    ledger.spend(TENTH, what="hair", unit="person", contribution="two", groups=[["p"], ["q"]])
+    return ledger
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"what": 3},
+        {"what": None},
+        {"what": " "},
+        {"unit": 3},
+        {"unit": ""},
+        {"contribution": 0},
+        {"contribution": 1.5},
+        {"contribution": [1, 2]},
+        {"min_count": -1},
+        {"min_count": float("nan")},
+        {"min_count": "5"},
+        {"groups": "pq"},
+        {"groups": [["p"], [3]]},
+        {"digest": b"00"},
+    ],
+)
+def test_terms_of_the_wrong_kind_are_refused(terms):
+    ledger = Ledger(LIMIT)
+    (name,) = terms
+    with pytest.raises(ArgumentError, match=f"Expected {name}"):
+        ledger.spend(TENTH, **({"what": "hair"} | terms))
+    assert ledger.entries() == ()
+
+
+def test_a_line_of_any_language_is_shown_as_it_is():
+    ledger = Ledger(LIMIT)
+    ledger.spend(PureDP(epsilon=0.1), what="Haarfarbe größer 日本語 <b>", unit="Haushalt")
+    assert "Haarfarbe größer 日本語 <b>" in str(ledger)
+    assert "unit Haushalt" in str(ledger)
+    assert "日本語 &lt;b&gt;" in ledger._repr_html_()

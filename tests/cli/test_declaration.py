@@ -1,11 +1,16 @@
 """Declarations: what they mean, and what is refused."""
 
+import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.cli.declaration import declared
+from pymc_dirdp.cli.declaration import declared, read_columns
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.networks.builders import bayesian_network
 
 
 @pytest.fixture
@@ -130,3 +135,205 @@ def test_a_declaration_that_is_not_there(tmp_path):
     for path in (tmp_path, tmp_path / "nothing.toml"):
         with pytest.raises(OSError, match=r"directory|denied"):
             declared(Path(path))
+
+
+# Columns of files that may be anything. No error repeats what stands in them.
+
+SECRETS = ("70003", "71009", "Zaphod")
+
+
+@pytest.fixture
+def facts(alone):
+    return declared(Path("survey.toml"))
+
+
+def counted(path, facts):
+    """The counts of the model that the columns lead to."""
+    columns = read_columns(Path(path), facts)
+    model = bayesian_network(columns, facts.structure, categories=facts.categories, counts=facts.counts)
+    return [model.rvs_to_values[model[name]].eval().tolist() for name in ("n_sex", "n_hair")]
+
+
+WHOLE = [[313, 279], [[52, 143, 37, 81], [56, 143, 34, 46]]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text,
+        lambda text: "\ufeff" + text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text + "\n\n",
+        lambda text: text.rstrip("\n"),
+        lambda text: text.replace("male,red,34", "male,red,30\nmale,red,4\nmale,red,0"),
+        lambda text: text.replace("female", '"female"'),
+        lambda text: text.replace(",52", ", 52 ").replace(",46", ",00046"),
+        lambda text: "\n".join(f"Zaphod,{line},é" for line in text.splitlines()),
+    ],
+    ids=range(9),
+)
+def test_files_that_mean_the_same(facts, change):
+    path = Path("survey.csv")
+    path.write_bytes(change(path.read_text(encoding="utf-8")).encode())
+    assert counted(path, facts) == WHOLE
+
+
+def test_another_delimiter(facts, declare):
+    declare(('counts = "n"', 'counts = "n"\ndelimiter = ";"'))
+    path = Path("survey.csv")
+    path.write_text(path.read_text(encoding="utf-8").replace(",", ";"), encoding="utf-8")
+    assert counted(path, declared(Path("survey.toml"))) == WHOLE
+
+
+def test_records_in_place_of_counts(facts, declare):
+    declare(('counts = "n"', ""))
+    lines = Path("survey.csv").read_text(encoding="utf-8").splitlines()
+    rows = ["sex,hair"]
+    for line in lines[1:]:
+        *cell, number = line.split(",")
+        rows += [",".join(cell)] * int(number)
+    Path("records.csv").write_text("\n".join(rows), encoding="utf-8")
+    assert counted("records.csv", declared(Path("survey.toml"))) == WHOLE
+
+
+def test_integers_as_categories(facts, declare):
+    declare(('["female", "male"]', "[0, 1]"))
+    path, numbers = Path("survey.csv"), declared(Path("survey.toml"))
+    text = path.read_text(encoding="utf-8").replace("female", "0").replace("male", "1")
+    path.write_text(text, encoding="utf-8")
+    assert counted(path, numbers) == WHOLE
+    for other in ("00", "0.0", " 0", "+0", "\u0660", "False"):
+        path.write_text(text.replace("\n0,red", f"\n{other},red"), encoding="utf-8")
+        with pytest.raises(DataError, match="does not declare"):
+            counted(path, numbers)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "word"),
+    [
+        ("", ArgumentError, "name the column 'sex' once"),
+        ("female,black,70003\nmale,red,71009\n", ArgumentError, "name the column 'sex' once"),
+        ("sex;hair;n\nfemale;black;70003\n", ArgumentError, "delimiter"),
+        ("Sex,hair,n\nfemale,black,70003\n", ArgumentError, "'sex'"),
+        ("sex,hair\nfemale,black\n", ArgumentError, "'n'"),
+        ("sex,sex,hair,n\nfemale,male,black,70003\n", ArgumentError, "'sex' once"),
+        ("sex,hair,n\nfemale,black\n", DataError, "another number of fields"),
+        ("sex,hair,n\nfemale,black,70003,Zaphod\n", DataError, "another number of fields"),
+        ("sex,hair,n\nfemale,black,70003\n \n", DataError, "another number of fields"),
+        ('sex,hair,n\nfemale,"black,70003\n', DataError, "no CSV file"),
+        ('sex,hair,n\nfemale,"bl"ack,70003\n', DataError, "no CSV file"),
+        ("sex,hair,n\nfemale," + "Zaphod" * 50_000 + ",70003\n", DataError, "no CSV file"),
+        ("sex,hair,n\nZaphod,black,70003\n", DataError, "'sex' holds missing values, or values that categories"),
+        ("sex,hair,n\nfemale ,black,70003\n", DataError, "'sex' holds missing"),
+        ("sex,hair,n\n,black,70003\n", DataError, "'sex' holds missing"),
+        ("sex,hair,n\nfem\0ale,black,70003\n", DataError, "'sex' holds missing"),
+        ("sex,hair,n\nfemale,black,-70003\n", DataError, "column 'n' to hold numbers of records"),
+        ("sex,hair,n\nfemale,black,70003.0\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black,7e4\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black,70_003\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black,\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black,nan\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black,\u0667\u0660\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black,²\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black," + "9" * 5000 + "\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black," + "9" * 17 + "\n", DataError, "integers"),
+        ("sex,hair,n\nfemale,black,9007199254740992\nmale,red,70003\n", DataError, "add up to at most"),
+    ],
+    ids=range(27),
+)
+def test_files_that_are_refused(facts, text, error, word):
+    Path("survey.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(error, match=word) as raised:
+        counted("survey.csv", facts)
+    assert not any(secret in str(raised.value) for secret in SECRETS)
+    assert raised.value.__context__ is None
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-32", "cp1252"])
+def test_another_encoding(facts, encoding):
+    Path("survey.csv").write_bytes("sex,hair,n\nfemale,blond é Zaphod,70003\n".encode(encoding))
+    with pytest.raises(DataError, match="UTF-8") as raised:
+        read_columns(Path("survey.csv"), facts)
+    assert "Zaphod" not in str(raised.value)
+    # The error of the decoder holds the bytes.
+    assert raised.value.__context__ is None
+
+
+def test_no_record_at_all(facts):
+    Path("survey.csv").write_text("sex,hair,n\n", encoding="utf-8")
+    assert counted("survey.csv", facts) == [[0, 0], [[0] * 4, [0] * 4]]
+
+
+def test_a_path_that_is_no_file(facts):
+    for path in (Path(), Path("nothing.csv"), Path("nothing.parquet")):
+        with pytest.raises(OSError, match=r"directory|denied"):
+            read_columns(path, facts)
+
+
+@pytest.mark.thorough
+def test_a_million_lines(facts, declare):
+    declare(('counts = "n"', ""))
+    rng = np.random.default_rng(1)
+    sex, hair = rng.integers(2, size=10**6), rng.integers(4, size=10**6)
+    labels = np.array(["female", "male"])[sex], np.array(["black", "brown", "red", "blond"])[hair]
+    lines = map(",".join, zip(*labels, strict=True))
+    Path("survey.csv").write_text("sex,hair\n" + "\n".join(lines), encoding="utf-8")
+    table = np.zeros((2, 4), int)
+    np.add.at(table, (sex, hair), 1)
+    assert counted("survey.csv", declared(Path("survey.toml"))) == [table.sum(axis=1).tolist(), table.tolist()]
+
+
+@pytest.fixture
+def frame():
+    return pd.read_csv("survey.csv")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame,
+        lambda frame: frame.assign(hair=frame["hair"].astype("category")),
+        lambda frame: frame.assign(n=frame["n"].astype(float)),
+        lambda frame: frame.assign(n=frame["n"].astype("uint16"), more="Zaphod"),
+    ],
+    ids=range(4),
+)
+def test_a_parquet_file(facts, frame, change):
+    change(frame).to_parquet("survey.parquet")
+    assert counted("survey.parquet", facts) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "word"),
+    [
+        (lambda frame: frame.drop(columns="sex"), ArgumentError, "'sex'"),
+        (lambda frame: frame.assign(n=frame["n"] + 0.5), DataError, "integers"),
+        (lambda frame: frame.assign(n=-frame["n"]), DataError, "integers"),
+        (lambda frame: frame.assign(n=[None, *frame["n"][1:]]), DataError, "integers"),
+        (lambda frame: frame.assign(n="70003"), DataError, "integers"),
+        (lambda frame: frame.assign(n=True), DataError, "integers"),
+        (lambda frame: frame.assign(sex="Zaphod"), DataError, "does not declare"),
+        (lambda frame: frame.assign(sex=[None, *frame["sex"][1:]]), DataError, "missing"),
+    ],
+    ids=range(8),
+)
+def test_parquet_files_that_are_refused(facts, frame, change, error, word):
+    change(frame).to_parquet("survey.parquet")
+    with pytest.raises(error, match=word) as raised:
+        counted("survey.parquet", facts)
+    assert not any(secret in str(raised.value) for secret in SECRETS)
+
+
+def test_what_is_no_parquet_file(facts):
+    for damaged in (b"", b"PAR1", b"PAR1" + b"\0" * 50 + b"PAR1", b"sex,hair,n\n"):
+        Path("survey.parquet").write_bytes(damaged)
+        with pytest.raises(DataError, match="no Parquet file"):
+            read_columns(Path("survey.parquet"), facts)
+
+
+def test_parquet_without_its_package(alone, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    Path("survey.parquet").write_bytes(b"PAR1")
+    code, _, error = run("plan", "survey.toml", "survey.parquet")
+    assert code == 2
+    assert "pip install pyarrow" in error

@@ -3,6 +3,7 @@
 import os
 import re
 import runpy
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,11 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.cli import actions
-from pymc_dirdp.cli.main import CODES, main
+from pymc_dirdp.cli import main as command_line
+from pymc_dirdp.cli.main import CODES, main, new_file
+from pymc_dirdp.errors import ArgumentError
+
+COMMANDS = ("init", "plan", "release", "report", "statement", "analyse", "verify", "ledger")
 
 
 def process(*arguments, **options):
@@ -23,7 +27,7 @@ def process(*arguments, **options):
 def test_the_page_as_it_stands(survey, block):
     """Every command of the page, typed literally, each in a process of its own."""
     lines = block("shell").splitlines()
-    assert {line.split()[1] for line in lines} == {*actions.__all__} - {"init"}
+    assert {line.split()[1] for line in lines} == {*COMMANDS} - {"init"}
     for line in lines:
         words = line.split()
         assert words[0] == "dirdp"
@@ -49,7 +53,7 @@ def test_help_lists_commands_and_codes(capsys):
     assert left.value.code == 0
     printed = capsys.readouterr().out
     assert all(f"  {code}  {meaning}" in printed for code, meaning in CODES.items())
-    assert all(re.search(rf"^    {name}\b", printed, re.MULTILINE) for name in actions.__all__)
+    assert all(re.search(rf"^    {name}\b", printed, re.MULTILINE) for name in COMMANDS)
 
 
 def test_a_module_that_is_run(monkeypatch, capsys):
@@ -93,7 +97,8 @@ def test_errors_are_a_code_and_one_line(error, code, line, run, monkeypatch):
     def fail(path, **options):
         raise error
 
-    monkeypatch.setattr(actions, "verify", fail)
+    fail.__name__ = "verify"
+    monkeypatch.setattr(command_line, "verify", fail)
     ended, _, printed = run("verify", "x.nc")
     assert ended == code
     assert printed.startswith(f"dirdp: {line}")
@@ -129,3 +134,90 @@ def test_only_what_needs_pymc_imports_it(alone, run):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr == "[[0, 0, 0], False, False]\n"
+
+
+# Files that are made whole or not at all.
+
+
+def test_a_file_gets_its_name_at_the_end(tmp_path):
+    path = tmp_path / "out.nc"
+    with new_file(path, force=False) as aside:
+        aside.write_text("whole")
+        assert path.read_text() == ""
+        assert aside.parent == tmp_path
+    assert path.read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_has_the_rights_of_any_other(tmp_path):
+    with new_file(tmp_path / "out", force=False) as aside:
+        aside.write_text("")
+    (tmp_path / "other").write_text("")
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_nothing_is_left_of_a_failure(tmp_path, force):
+    def fail():
+        with new_file(tmp_path / "out", force=force) as aside:
+            aside.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_replaced_only_by_force(tmp_path):
+    path = tmp_path / "out"
+    path.write_text("old")
+    with pytest.raises(ArgumentError, match="there already"), new_file(path, force=False):
+        pytest.fail("nothing may be drawn")
+    assert path.read_text() == "old"
+    with new_file(path, force=True) as aside:
+        aside.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_link_to_nowhere_is_there(tmp_path):
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ArgumentError, match="there already"), new_file(tmp_path / "out", force=False):
+        pytest.fail("nothing may be drawn")
+
+
+def test_a_second_process_is_refused_before_it_spends_anything(tmp_path):
+    path = tmp_path / "out"
+    with new_file(path, force=False) as aside:
+        with pytest.raises(ArgumentError, match="there already"), new_file(path, force=False):
+            pytest.fail("nothing may be drawn")
+        aside.write_text("first")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_ordinary_file_is_not_replaced(tmp_path, force):
+    path = tmp_path / "out"
+    os.mkfifo(path)
+    with pytest.raises(ArgumentError, match="no ordinary file"), new_file(path, force=force):
+        pytest.fail("nothing may be drawn")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_is_no_file(tmp_path, force):
+    with pytest.raises(ArgumentError, match="is a folder"), new_file(tmp_path, force=force):
+        pytest.fail("nothing may be drawn")
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError), new_file(tmp_path / "a" / "out", force=False):
+        pytest.fail("nothing may be drawn")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError), new_file(tmp_path / "out", force=False):
+        pytest.fail("nothing may be drawn")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import betaln, gammaln, loggamma, polygamma
 
-from pymc_dirdp.accounting.budget import Bounded
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.conversion import epsilon_at
 from pymc_dirdp.privacy.curves import PrivacyCurves

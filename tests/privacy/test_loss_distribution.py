@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from pymc_dirdp.accounting.budget import Bounded
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition, _reach
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, _lowest, _Points, discretised

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.cli import actions
+from pymc_dirdp.cli import main as command_line
 from pymc_dirdp.cli.declaration import declared
 from pymc_dirdp.releases import files
 
@@ -237,11 +237,11 @@ def test_a_ledger_is_made_once_and_never_by_itself(budget, run):
 def test_a_release_uses_a_reservation(budget, run):
     run("ledger", "survey.toml", "--new")
     facts = declared(Path("survey.toml"))
-    (entry,) = actions._ledger(facts, new=False).reserve(facts.guarantee, what="the spring survey", unit="record")
+    (entry,) = command_line._ledger(facts, new=False).reserve(facts.guarantee, what="the spring survey", unit="record")
     assert run("release", "survey.toml", "survey.csv", "--out", "r.json", "--reservation", "7")[0] == 2
     code, *_ = run("release", "survey.toml", "survey.csv", "--out", "r.json", "--reservation", str(entry.number))
     assert code == 0
-    ledger = actions._ledger(facts, new=False)
+    ledger = command_line._ledger(facts, new=False)
     assert [(one.reserved, one.uses) for one in ledger.entries()] == [(True, None), (False, entry.number)]
     assert ledger.spent["epsilon"] <= 1
 
@@ -288,8 +288,8 @@ def test_the_data_are_read_after_the_charge(budget, run, change):
 def test_nothing_is_read_if_nothing_is_charged(budget, run, monkeypatch):
     run("ledger", "survey.toml", "--new")
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5), "budget.db")
-    seen, real = [], actions.read_columns
-    monkeypatch.setattr(actions, "read_columns", lambda *args: seen.append(len(ledger.entries())) or real(*args))
+    seen, real = [], command_line.read_columns
+    monkeypatch.setattr(command_line, "read_columns", lambda *args: seen.append(len(ledger.entries())) or real(*args))
     text = Path("survey.toml").read_text(encoding="utf-8")
     command = ("release", "survey.toml", "survey.csv", "--out", "r.json")
     for old, new in (("\nepsilon = 1.0", "\nepsilon = 3.0"), ("records = 592 ", ""), ("prior = 1.0", "prior = -1")):
