@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError, DataError, shown, type_name
 
 __all__ = [
@@ -213,6 +212,6 @@ def one_line(**named: object) -> str:
     if not value.isprintable():
         raise ArgumentError(
             f"Expected {name} to be a line of printable text, got control characters or others that cannot be seen: "
-            f"{visible(value)!r}. Rename it, or leave them out."
+            f"{shown(value)}. Rename it, or leave them out."
         )
     return value
