@@ -23,12 +23,10 @@ __all__ = [
     "Numbering",
     "UnreadableError",
     "aligned",
-    "chosen",
     "full_cells",
+    "indexed",
     "public_value",
     "slices_along",
-    "taken",
-    "with_inputs",
 ]
 
 # Index maps: which cell of which table each entry of a tensor is. They are public, apart from codes not yet read.
@@ -106,7 +104,8 @@ class CellMap:
         """The map of a tensor whose axis `a` is now `axes[a]`; an axis that is not named had length 1."""
         cells, own_axes = self.cells, list(self.axes)
         for axis in range(self.ndim):
-            if axis not in axes and (place := _place(own_axes, axis)) is not None:
+            if axis not in axes and axis in own_axes:
+                place = own_axes.index(axis)
                 cells = np.take(cells, 0, axis=place)
                 del own_axes[place]
         return CellMap(
@@ -118,10 +117,6 @@ class CellMap:
         place = self.place(axis)
         assert place is not None
         return np.moveaxis(self.cells, place, -1)
-
-
-def _place(axes: Sequence[int | Codes], axis: int) -> int | None:
-    return axes.index(axis) if axis in axes else None
 
 
 def aligned(maps: Sequence[CellMap]) -> tuple[list[Cells], tuple[int | Codes, ...]]:
@@ -236,7 +231,7 @@ def full_cells(map_: CellMap, node: Node) -> Cells:
     return np.broadcast_to(map_.cells.transpose(np.argsort(positions)).reshape(single), known)
 
 
-def taken(map_: CellMap, entries: list[Any]) -> CellMap:
+def _taken(map_: CellMap, entries: Sequence[Any]) -> CellMap:
     """The map after entries were taken by numbers and slices that are written into the model."""
     cells, axes, renumbered = map_.cells, list(map_.axes), dict[int, int]()
     for axis in range(map_.ndim):
@@ -263,18 +258,14 @@ def _literal(entry: Any) -> Any:
     return entry if entry is None or isinstance(entry, int) else int(public_value(entry)[0])
 
 
-def with_inputs(entry: slice, inputs: list[Node]) -> slice:
-    """The slice with the inputs of an operation in the place of their numbers."""
-    parts = (entry.start, entry.stop, entry.step)
-    return slice(*(None if part is None else inputs[part] if isinstance(part, int) else part for part in parts))
-
-
 def _is_number(entry: Any) -> bool:
     return not isinstance(entry, slice) and entry.type.ndim == 0
 
 
-def chosen(map_: CellMap, entries: list[Any], ndim: int) -> CellMap:
-    """The map after rows were chosen by arrays of codes, which are data, beside slices and numbers."""
+def indexed(map_: CellMap, entries: Sequence[Any], ndim: int) -> CellMap:
+    """The map after entries were taken by slices and numbers of the model, and by arrays of codes, which are data."""
+    if all(isinstance(entry, slice) or _is_number(entry) for entry in entries):
+        return _taken(map_, entries)
     entries = [*entries, *[slice(None)] * (map_.ndim - len(entries))]
     for entry in entries:
         if not isinstance(entry, slice) and entry.type.dtype == "bool":
@@ -285,7 +276,7 @@ def chosen(map_: CellMap, entries: list[Any], ndim: int) -> CellMap:
         if _is_number(entry):
             at = int(public_value(entry)[0])
             cut[axis] = slice(at, at + 1 if at != -1 else None)
-    map_ = taken(map_, cut)
+    map_ = _taken(map_, cut)
     by_arrays = [axis for axis, entry in enumerate(entries) if not isinstance(entry, slice)]
     width = max(entries[axis].type.ndim for axis in by_arrays)
     together = by_arrays == list(range(by_arrays[0], by_arrays[-1] + 1))

@@ -23,6 +23,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import Subtensor, get_idx_list
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 from pytensor.xtensor.basic import TensorFromXTensor
 from pytensor.xtensor.type import XTensorType
@@ -36,6 +37,7 @@ __all__ = [
     "evaluate",
     "formula",
     "is_random",
+    "is_stored",
     "lowered",
     "operation",
     "origin",
@@ -110,6 +112,11 @@ def stored_shape(array: Node) -> tuple[int, ...]:
     if isinstance(array, SharedVariable):
         return tuple(np.shape(array.get_value(borrow=True)))
     return tuple(np.shape(array.data))  # type: ignore[attr-defined]
+
+
+def is_stored(variable: Node) -> bool:
+    """Whether the variable is a constant or a shared variable that holds numbers."""
+    return isinstance(variable, Constant | SharedVariable) and isinstance(variable.type, TensorType)
 
 
 def values_read(variable: Node) -> Iterator[Node]:

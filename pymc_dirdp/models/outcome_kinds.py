@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, same_data, stored_shape
+from pymc_dirdp.models.graph import Node, evaluate, is_random, is_stored, operation, parameters, same_data, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcomes import (
     Inputs,
@@ -72,21 +71,15 @@ def private_trials(trials: Node, said: ModelOptions) -> list[Node]:
     """The stored arrays that say how many trials there are, where that is private."""
     if said.records_are_public:
         return []
-    return [
-        node
-        for node in ancestors([trials])
-        if isinstance(node, SharedVariable | Constant)
-        and isinstance(node.type, TensorType)
-        and (isinstance(node, SharedVariable) or node.type.ndim)
-    ]
+    stored = filter(is_stored, ancestors([trials]))
+    return [node for node in stored if isinstance(node, SharedVariable) or node.type.ndim]
 
 
 def _refuse_private_trials(name: str, graph: Node, trials: Node, said: ModelOptions) -> None:
     """Refuse probabilities that read private numbers of trials: the private model would hold them."""
     private = private_trials(trials, said)
-    for node in ancestors([graph]):
-        stored = isinstance(node, SharedVariable | Constant) and isinstance(node.type, TensorType)
-        if stored and any(same_data(node, one) for one in private):
+    for node in filter(is_stored, ancestors([graph])):
+        if any(same_data(node, one) for one in private):
             raise refused(
                 name,
                 "has probabilities that read its numbers of trials, which add-remove keeps private",
@@ -117,7 +110,10 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
     shape = stored_shape(stored)
     if name in said.counts:
         return _counts(rv, shape, model, inputs, said)
-    several = called in ("Binomial", "Multinomial") and not _single_trials(rv, inputs)
+    several = False
+    if called in ("Binomial", "Multinomial"):
+        trials = parameters(rv)[1][0]
+        several = any(map(is_random, ancestors([trials]))) or not bool(np.all(evaluate(trials) == 1))
     if several and said.trials_are_people:
         return _trials(rv, shape, model, inputs, said)
     if several and called == "Multinomial" and said.unit is None:
@@ -130,11 +126,6 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
     if several and shape == ():
         raise refused(name, "is a single number of successes", "Say unit='trial' if each trial is another person.")
     return read_records(rv, shape, model, inputs, said)
-
-
-def _single_trials(rv: Node, inputs: Inputs) -> bool:
-    trials = parameters(rv)[1][0]
-    return not any(is_random(node) for node in ancestors([trials])) and bool(np.all(evaluate(trials) == 1))
 
 
 # Each trial is one person.

@@ -23,11 +23,19 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import SpecifyShape
-from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
-from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random, operation, same_data, stored_shape
+from pymc_dirdp.models.graph import (
+    Node,
+    compiled_plainly,
+    evaluate,
+    is_random,
+    is_stored,
+    operation,
+    same_data,
+    stored_shape,
+)
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import generator
@@ -194,9 +202,8 @@ class Outcomes:
     n_records : int or None
         The number of records where one observation is one person; None elsewhere.
     read : callable
-        `read(model)` counts the records of the model. Only this looks at them.
-    each : callable or None
-        Where one observation is one person: `each(model)` is the row and the outcome of each record, by number.
+        What it reads of the records of a model, and only this looks at them: the counts; where one observation is one
+        person, the row and the outcome of each record, by number.
     """
 
     name: str
@@ -207,8 +214,16 @@ class Outcomes:
     value: Node | None
     totals: tuple[int, ...] | None
     n_records: int | None
-    read: Callable[[pm.Model], NDArray[np.int64]]
-    each: "Callable[[pm.Model], tuple[NDArray[np.int64], NDArray[np.int64]]] | None" = None
+    read: Callable[[pm.Model], Any]
+
+    def counts(self, records: pm.Model) -> NDArray[np.int64]:
+        """The counts of the records of a model."""
+        found = self.read(records)
+        if self.kind != "records":
+            return np.asarray(found)
+        counts = np.zeros((len(self.rows), len(self.labels)), dtype=np.int64)
+        np.add.at(counts, found, 1)
+        return counts
 
 
 def refused(name: str | None, why: str, way_out: str) -> UnsupportedModelError:
@@ -220,7 +235,7 @@ def n_row_arrays(graph: Iterable[Node], n: int) -> list[Node]:
     """The stored arrays in a graph that have an entry for each of n records."""
     found: dict[int, Node] = {}
     for node in graph:
-        if isinstance(node, Constant | SharedVariable) and isinstance(node.type, TensorType) and node.type.ndim:
+        if is_stored(node) and node.type.ndim:
             shape = stored_shape(node)
             # A single record has no covariates but those that are said to be data.
             if shape[0] == n and (n > 1 or (isinstance(node, SharedVariable) and node.name)):
@@ -246,8 +261,7 @@ def refuse_observed_elsewhere(name: str, graph: Node, model: pm.Model) -> None:
     """Refuse a variable of which a stored array is what a variable observes."""
     observed = [stored_observations(rv, model) for rv in model.observed_RVs]
     for node in ancestors([graph]):
-        is_array = isinstance(node, Constant | SharedVariable) and isinstance(node.type, TensorType) and node.type.ndim
-        if is_array and any(same_data(node, one) for one in observed):
+        if is_stored(node) and node.type.ndim and any(same_data(node, one) for one in observed):
             raise refused(name, "reads what a variable observes", "Observe both together, as one Multinomial variable.")
 
 
@@ -286,8 +300,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     log_p = log_probability(rv, value, inputs)
     n = batch[0] if batch else None
     arrays = n_row_arrays(ancestors([log_p]), n) if n is not None else []
-    columns, private = _covariates(name, arrays, model, said)
-    public = [array for array in columns if array not in private]
+    public, private = _covariates(name, arrays, model, said)
     first, pattern = _patterns(name, public, n or 1)
     levels = [said.levels[str(array.name)] for array in private]
     total_rows = len(first) * math.prod(levels)
@@ -301,11 +314,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     support = _support(rv, short, entry, core, inputs, said)
     if total_rows * len(support) > said.max_cells:
         raise too_many(name, total_rows * len(support), said)
-    values = np.broadcast_to(
-        support[(slice(None), *([None] * len(batch)))],
-        (len(support), *([total_rows] if batch else []), *shape[len(batch) :]),
-    )
-    by_value: Any = vectorize_graph(short, {entry: pt.constant(np.ascontiguousarray(values, dtype=rv.type.dtype))})
+    by_value = _by_value(short, entry, support)
     rows = by_value.T if batch else by_value[None]
     _check(name, rows, log_p, value, support, tables, n, inputs)
     labels = tuple(",".join(map(str, one.tolist())) if core else int(one) for one in support)
@@ -315,23 +324,24 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
         codes = _codes(name, own.reshape(-1, *shape[len(batch) :]), support)
         row = pattern
         for array, length in zip(private, levels, strict=True):
-            row = row * length + _codes_below(length, array)
+            levels_of_records = evaluate(array).astype(np.int64)
+            if np.any(levels_of_records < 0) or np.any(levels_of_records >= length):
+                raise DataError(
+                    f"Some code of {array.name!r} is missing, or is none of 0, ..., {length - 1}, as levels= says. "
+                    "Codes that begin at 1 have to be lowered by 1."
+                )
+            row = row * length + levels_of_records
         return row, codes
 
     totals = tuple(np.bincount(pattern).tolist()) if said.records_are_public and not private else None
-    read = _counted(each, (total_rows, len(support)))
-    return Outcomes(name, "records", labels, _row_labels(tables, total_rows), rows, None, totals, n or 1, read, each)
+    return Outcomes(name, "records", labels, _row_labels(tables, total_rows), rows, None, totals, n or 1, each)
 
 
-def _counted(each: Callable[[pm.Model], Any], shape: tuple[int, int]) -> Callable[[pm.Model], NDArray[np.int64]]:
-    """A function that counts records by row and outcome."""
-
-    def read(records: pm.Model) -> NDArray[np.int64]:
-        counts = np.zeros(shape, dtype=np.int64)
-        np.add.at(counts, each(records), 1)
-        return counts
-
-    return read
+def _by_value(log_p: Node, entry: Node, values: NDArray[np.int64]) -> Any:
+    """The log-probability at each of some values of one observation, which is the same for every entry."""
+    apart = values.reshape(len(values), *[1] * (entry.type.ndim - values.ndim + 1), *values.shape[1:])
+    every = np.broadcast_to(apart, (len(values), *entry.type.shape)).astype(entry.type.dtype)
+    return vectorize_graph(log_p, {entry: pt.constant(every)})
 
 
 def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcomes:
@@ -348,10 +358,9 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
     name = "_".join(one.name for one in outcomes)
     largest = max(outcomes, key=lambda one: len(one.rows))
     rows, cells = len(largest.rows), math.prod(len(one.labels) for one in outcomes)
-    each = [one.each for one in outcomes if one.each is not None]
     if (
         len(outcomes) < 2
-        or len(each) < len(outcomes)
+        or any(one.kind != "records" for one in outcomes)
         or len({one.n_records for one in outcomes}) > 1
         or any(one.rows != largest.rows for one in outcomes if len(one.rows) > 1)
     ):
@@ -368,23 +377,21 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
     labels = tuple(",".join(str(one.labels[k]) for one, k in zip(outcomes, entries, strict=True)) for entries in places)
 
     def together(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        found = [read(records) for read in each]
+        found = [one.read(records) for one in outcomes]
         codes = np.zeros_like(found[0][1])
         for one, (_, own) in zip(outcomes, found, strict=True):
             codes = codes * len(one.labels) + own
         rows_of_records: NDArray[np.int64] = np.stack([row for row, _ in found]).max(axis=0)
         return rows_of_records, codes
 
-    read = _counted(together, (rows, cells))
-    return Outcomes(
-        name, "records", labels, largest.rows, log_p, None, largest.totals, largest.n_records, read, together
-    )
+    totals, n_records = largest.totals, largest.n_records
+    return Outcomes(name, "records", labels, largest.rows, log_p, None, totals, n_records, together)
 
 
 def _covariates(
     name: str, arrays: Sequence[Node], model: pm.Model, said: ModelOptions
 ) -> tuple[list[Node], list[Node]]:
-    """The arrays with an entry for each record, and those of them that are private; each of them was spoken of."""
+    """Which of the arrays with an entry for each record are public, and which private; each of them was spoken of."""
     observed = [stored_observations(rv, model) for rv in model.observed_RVs]
     private = [array for array in arrays if array.name in said.levels]
     for array in arrays:
@@ -417,7 +424,7 @@ def _covariates(
                 f"public={array.name!r} tells how many records there are, which add-remove keeps private. Say "
                 f"levels={{{str(array.name)!r}: k}} in its place, or take adjacency='replace-one'."
             )
-    return list(arrays), private
+    return [array for array in arrays if array not in private], private
 
 
 def _patterns(name: str, public: Sequence[Node], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -536,12 +543,9 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said
         raise refused(
             name, "has vectors as observations", f"Say support={{{name!r}: [...]}}, a list of all of them.{trials}"
         )
-    rows = entry.type.shape
     tried = np.concatenate([_TRIED, _FAR_OUT])
-    values = np.broadcast_to(tried[(slice(None), *([None] * len(rows)))], (len(tried), *rows))
-    graph = vectorize_graph(short, {entry: pt.constant(np.ascontiguousarray(values, dtype=entry.type.dtype))})
     found = np.zeros(len(tried), dtype=bool)
-    for logs in inputs.at_points(graph):
+    for logs in inputs.at_points(_by_value(short, entry, tried)):
         found |= np.isfinite(logs.reshape(len(tried), -1)).any(axis=1)
     if found[len(_TRIED) - 1 :].any() or found[0]:
         raise refused(
@@ -606,14 +610,4 @@ def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArr
         codes[(flat == one).all(axis=1)] = k
     if np.any(codes < 0):
         raise wrong
-    return codes
-
-
-def _codes_below(length: int, array: Node) -> NDArray[np.int64]:
-    codes = evaluate(array).astype(np.int64)
-    if np.any(codes < 0) or np.any(codes >= length):
-        raise DataError(
-            f"Some code of {array.name!r} is missing, or is none of 0, ..., {length - 1}, as levels= says. Codes that "
-            "begin at 1 have to be lowered by 1."
-        )
     return codes

@@ -6,16 +6,13 @@ from functools import cache, partial
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Sum
-from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.contributions import contribution_of_record, people_axes
-from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, same_data, same_numbers, values_read
+from pymc_dirdp.models.graph import Node, evaluate, is_stored, origin, parameters, same_data, same_numbers, values_read
 from pymc_dirdp.models.likelihoods import trials_parameter
 from pymc_dirdp.models.observations import Observation, observed_records, read_counts
 from pymc_dirdp.models.privacy_unit import Stated, as_code
@@ -135,13 +132,13 @@ def _source(
     # Complete counts add up to their own number of trials, which is checked itself. Only the total of `n` is used,
     # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
     # records of a feature as the class counts say.
-    if not stated.unit and _is_array(source) and _is_one_of(source, complete):
+    if not stated.unit and is_stored(source) and _is_one_of(source, complete):
         return None
     graph = list(values_read(trials))
     if read := [data[id(node)][1] for node in graph if id(node) in data]:
         return observations[min(read)].name
     # One number may agree by chance.
-    several = [variable for variable in graph if _is_array(variable) and _holds_several(variable)]
+    several = [variable for variable in graph if is_stored(variable) and _holds_several(variable)]
     for i, other in enumerate(observations if several else ()):
         # Its own observations may equal `n` for a good reason: all trials of a Binomial may succeed. In a table of one
         # category the observations are the numbers of trials, which are looked at themselves.
@@ -171,7 +168,7 @@ def _data(observations: Iterable[Observation], model: pm.Model) -> dict[int, tup
 
 def _is_total(source: Node, counts: Iterable[NDArray[np.int64]]) -> bool:
     """Whether an array is the numbers of trials to which complete counts add up."""
-    return _is_array(source) and any(same_numbers(source, each.sum(axis=-1)) for each in counts)
+    return is_stored(source) and any(same_numbers(source, each.sum(axis=-1)) for each in counts)
 
 
 def _is_own_total(trials: Node, observed: Observation) -> bool:
@@ -252,10 +249,6 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
 def _people(observed: Observation, stated: Stated) -> set[str | int]:
     """The axes of the people in an observed variable: names where they have names, otherwise numbers."""
     return {observed.axes[axis] for axis in people_axes(observed, stated) or ()}
-
-
-def _is_array(variable: Node) -> bool:
-    return isinstance(variable, Constant | SharedVariable) and isinstance(variable.type, TensorType)
 
 
 def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated) -> None:

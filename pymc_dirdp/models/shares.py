@@ -17,7 +17,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, unflatten_index_variables
 
 from pymc_dirdp.models.cells import (
     CellMap,
@@ -25,12 +25,10 @@ from pymc_dirdp.models.cells import (
     Numbering,
     UnreadableError,
     aligned,
-    chosen,
     full_cells,
+    indexed,
     public_value,
     slices_along,
-    taken,
-    with_inputs,
 )
 from pymc_dirdp.models.graph import Node, evaluate, formula, values_read
 
@@ -107,15 +105,13 @@ class _Reader:
         if not self._parameters & set(values_read(node)):
             return _number(node)
         op: Any = node.owner.op
-        if isinstance(op, Elemwise):
-            rule = _ELEMENTWISE.get(type(op.scalar_op))
-        else:
-            rule = next((found for kind, found in _RULES.items() if type(op) is kind), None)
+        if (move := _MOVES.get(type(op))) is not None:
+            value = self.copied(node)
+            return value if isinstance(value, _Number) else replace(value, map=move(value.map, node))
+        rule = _RULES.get(type(op.scalar_op if isinstance(op, Elemwise) else op))
         if rule is None:
             raise UnreadableError(f"is {formula(node)} of shares, which is no share")
         return rule(self, node)
-
-    # Entries taken, reordered and joined
 
     def copied(self, node: Node) -> _Value:
         return self.read(node.owner.inputs[0])
@@ -125,62 +121,19 @@ class _Reader:
             raise UnreadableError("is rounded to integers")
         return self.copied(node)
 
-    def shuffled(self, node: Node) -> _Value:
-        value, op = self.copied(node), node.owner.op
-        if isinstance(value, _Number):
-            return value
-        axes = {old: new for new, old in enumerate(op.new_order) if old != "x"}
-        return replace(value, map=value.map.renumbered(axes, len(op.new_order)))
-
-    def reshaped(self, node: Node) -> _Value:
-        source, shape = node.owner.inputs
-        value = self.read(source)
-        if isinstance(value, _Number):
-            return value
-        if value.map.codes:
-            raise UnreadableError("is reshaped after codes have chosen its rows")
-        cells = full_cells(value.map, source).reshape([int(n) for n in public_value(shape)])
-        return replace(value, map=CellMap(cells, tuple(range(cells.ndim)), cells.ndim))
-
-    def repeated(self, node: Node) -> _Value:
-        value = self.copied(node)
-        if isinstance(value, _Number):
-            return value
-        # A tensor repeats itself along axes that nothing follows, so only the number of axes is new.
-        source, added = node.owner.inputs[0], node.type.ndim - value.map.ndim
-        renumbered = value.map.renumbered({axis: axis + added for axis in range(source.type.ndim)}, node.type.ndim)
-        single = [axis + added for axis, length in enumerate(source.type.shape) if length == 1]
-        for axis in single:
-            if (place := renumbered.place(axis)) is not None:
-                other_axes = tuple(one for k, one in enumerate(renumbered.axes) if k != place)
-                renumbered = CellMap(np.take(renumbered.cells, 0, axis=place), other_axes, renumbered.ndim)
-        return replace(value, map=renumbered)
-
-    def taken(self, node: Node) -> _Value:
-        source, *_ = node.owner.inputs
-        value = self.read(source)
-        entries = get_idx_list(node.owner.inputs, node.owner.op.idx_list)
-        return value if isinstance(value, _Number) else replace(value, map=taken(value.map, entries))
-
-    def chosen(self, node: Node) -> _Value:
-        source, *inputs = node.owner.inputs
-        value = self.read(source)
-        if isinstance(value, _Number):
-            return value
-        entries = [entry if isinstance(entry, slice) else inputs[entry] for entry in node.owner.op.idx_list]
-        entries = [with_inputs(entry, inputs) if isinstance(entry, slice) else entry for entry in entries]
-        return replace(value, map=chosen(value.map, entries, node.type.ndim))
-
     def joined(self, node: Node) -> _Value:
         op = node.owner.op
         # An older PyTensor has the axis as the first input.
-        axis, parts = (op.axis, node.owner.inputs) if hasattr(op, "axis") else _axis_first(node.owner.inputs)
+        parts = list(node.owner.inputs)
+        axis = op.axis if hasattr(op, "axis") else int(public_value(parts.pop(0))[0])
         return self._together([self.read(part) for part in parts], parts, axis % node.type.ndim)
 
     def stacked(self, node: Node) -> _Value:
         parts = node.owner.inputs
         values = [self.read(part) for part in parts]
-        return self._together([_lifted(value) for value in values], parts, 0)
+        # Each is a single number, taken as a vector of one entry.
+        vectors = [one if isinstance(one, _Number) else replace(one, map=replace(one.map, ndim=1)) for one in values]
+        return self._together(vectors, parts, 0)
 
     def _together(self, values: list[_Value], parts: list[Node], axis: int) -> _Value:
         forms = {value.form for value in values if isinstance(value, _Shares)}
@@ -345,34 +298,51 @@ def _number(node: Node) -> _Number:
     return _Number(float(values.flat[0]))
 
 
-def _lifted(value: _Value) -> _Value:
-    """A single number as a vector of one entry."""
-    return value if isinstance(value, _Number) else replace(value, map=CellMap(value.map.cells, value.map.axes, 1))
+# What moves entries without changing them.
 
 
-def _axis_first(inputs: list[Node]) -> tuple[int, list[Node]]:
-    return int(public_value(inputs[0])[0]), inputs[1:]
+def _shuffled(map_: CellMap, node: Node) -> CellMap:
+    order = node.owner.op.new_order
+    return map_.renumbered({old: new for new, old in enumerate(order) if old != "x"}, len(order))
 
 
-_Rule = Callable[[_Reader, Node], _Value]
+def _reshaped(map_: CellMap, node: Node) -> CellMap:
+    source, shape = node.owner.inputs
+    if map_.codes:
+        raise UnreadableError("is reshaped after codes have chosen its rows")
+    cells = full_cells(map_, source).reshape([int(n) for n in public_value(shape)])
+    return CellMap(cells, tuple(range(cells.ndim)), cells.ndim)
 
-_RULES: dict[type, _Rule] = {
+
+def _repeated(map_: CellMap, node: Node) -> CellMap:
+    # A tensor repeats itself along axes that nothing follows, so only the number of axes is new.
+    source, added = node.owner.inputs[0], node.type.ndim - map_.ndim
+    lengths = source.type.shape
+    kept = {axis: axis + added for axis in range(map_.ndim) if lengths[axis] != 1 or map_.chosen_along(axis)}
+    return map_.renumbered(kept, node.type.ndim)
+
+
+def _indexed(map_: CellMap, node: Node) -> CellMap:
+    return indexed(map_, unflatten_index_variables(node.owner.inputs[1:], node.owner.op.idx_list), node.type.ndim)
+
+
+_MOVES: dict[type, Callable[[CellMap, Node], CellMap]] = {
+    DimShuffle: _shuffled,
+    Reshape: _reshaped,
+    Alloc: _repeated,
+    Subtensor: _indexed,
+    AdvancedSubtensor: _indexed,
+}
+
+_RULES: dict[type, Callable[[_Reader, Node], _Value]] = {
     ViewOp: _Reader.copied,
     SpecifyShape: _Reader.copied,
     TensorFromScalar: _Reader.copied,
-    DimShuffle: _Reader.shuffled,
-    Reshape: _Reader.reshaped,
-    Alloc: _Reader.repeated,
-    Subtensor: _Reader.taken,
-    AdvancedSubtensor: _Reader.chosen,
     Join: _Reader.joined,
     MakeVector: _Reader.stacked,
     Sum: _Reader.summed,
     Softmax: _Reader.softmax,
     LogSoftmax: _Reader.softmax,
-}
-
-_ELEMENTWISE: dict[type, _Rule] = {
     ps.Identity: _Reader.copied,
     ps.Cast: _Reader.cast,
     ps.Switch: _Reader.switched,

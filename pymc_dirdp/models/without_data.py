@@ -17,7 +17,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_dirdp.errors import InternalError
-from pymc_dirdp.models.graph import Node, is_random, operation, parameters, stored_shape
+from pymc_dirdp.models.graph import Node, is_random, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.outcomes import ModelOptions, refused
 
 __all__ = [
@@ -27,10 +27,6 @@ __all__ = [
     "refuse_unnamed_data",
     "without_data",
 ]
-
-
-def _stored(node: Node) -> bool:
-    return isinstance(node, Constant | SharedVariable) and isinstance(node.type, TensorType)
 
 
 def refuse_free_variables(
@@ -77,7 +73,7 @@ def refuse_free_variables(
             )
         for node in ancestors([rv]):
             if any(node is one for one in secret) or (
-                _stored(node) and node.type.ndim and stored_shape(node)[0] in records
+                is_stored(node) and node.type.ndim and stored_shape(node)[0] in records
             ):
                 raise refused(
                     name, "has a prior that reads the records or their covariates", "Write the prior as numbers."
@@ -161,7 +157,7 @@ def _is_harmless(node: Node, records: Collection[int], lengths: Collection[Node]
     # Of shared numbers only the lengths of dims are known to be none of the data.
     if isinstance(node, SharedVariable) and node not in lengths:
         return False
-    if _stored(node) and node.type.ndim and np.prod(stored_shape(node)) > 1:
+    if is_stored(node) and node.type.ndim and np.prod(stored_shape(node)) > 1:
         return False
     if isinstance(node, Constant) and isinstance(node.type, TensorType) and np.size(node.data) == 1:
         return int(np.asarray(node.data).item()) not in records if np.isfinite(node.data).all() else True
@@ -197,7 +193,7 @@ def check_nothing_left(
     variables = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
     memory = [_memory(node) for node in secret]
     for node in ancestors(variables):
-        if not _stored(node) or any(node is one for one in own):
+        if not is_stored(node) or any(node is one for one in own):
             continue
         lengths |= set(stored_shape(node))
         if node.type.ndim and any(np.shares_memory(_memory(node), one) for one in memory):

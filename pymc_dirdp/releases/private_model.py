@@ -192,7 +192,7 @@ def private_model(
         chosen = of_model(rebuild(chosen), tables)
         # All that could be refused is refused here, and what is published is put in afterwards.
         terms = with_terms(found, chosen, n_prior)
-        sealed = Sealed(lambda: table_model(found, [one.read(model) for one in found.outcomes]), ledger)
+        sealed = Sealed(lambda: table_model(found, [one.counts(model) for one in found.outcomes]), ledger)
         with warnings.catch_warnings():
             # Categories are the model's own values.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)

@@ -322,7 +322,7 @@ def test_answers_are_counted_by_combination():
         pm.Bernoulli("second", logit_p=effect[codes], observed=[0, 1, 1, 0])
     found = read_model(model, ModelOptions(levels={"group": 2}, jointly=[["first", "second"]]))
     (one,) = found.outcomes
-    assert one.read(model).tolist() == [[0, 0, 2, 0], [0, 1, 0, 1]]
+    assert one.counts(model).tolist() == [[0, 0, 2, 0], [0, 1, 0, 1]]
 
 
 def test_a_flat_expected_number_is_a_flat_number_of_records():
