@@ -318,8 +318,8 @@ def _repeated(map_: CellMap, node: Node) -> CellMap:
     # A tensor repeats itself along axes that nothing follows, so only the number of axes is new.
     source, added = node.owner.inputs[0], node.type.ndim - map_.ndim
     lengths = source.type.shape
-    longer = {axis: axis + added for axis in range(map_.ndim) if lengths[axis] != 1 or map_.chosen_along(axis)}
-    return map_.renumbered(longer, node.type.ndim)
+    remaining = {axis: axis + added for axis in range(map_.ndim) if lengths[axis] != 1 or map_.chosen_along(axis)}
+    return map_.renumbered(remaining, node.type.ndim)
 
 
 def _indexed(map_: CellMap, node: Node) -> CellMap:
