@@ -14,7 +14,7 @@ from pymc_dirdp.models.observations import Observation
 from pymc_dirdp.models.privacy_unit import Stated, as_code, axis_text
 from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.privacy.people import Adjacency, Contribution
+from pymc_dirdp.privacy.people import Contribution
 
 __all__ = [
     "added",
@@ -127,7 +127,7 @@ def people_axes(observed: Observation, stated: Stated) -> tuple[int, ...] | None
     return tuple(people)
 
 
-def _contribution_of(observed: Observation, stated: Stated, relation: Adjacency) -> Contribution:
+def _contribution_of(observed: Observation, stated: Stated) -> Contribution:
     """What one person, who is an entry of the unit's axes, adds to what this observed variable sees of its table.
 
     A row axis that follows an axis of the unit is `"own"`, one that follows another axis `"each"`, and one whose rows
@@ -145,7 +145,7 @@ def _contribution_of(observed: Observation, stated: Stated, relation: Adjacency)
     assert people is not None
     _refuse_shared_codes(observed, people, stated)
     axes = tuple("any" if axis is None else "own" if axis in people else "each" for axis in observed.rows)
-    if not relation.records_are_public and people and observed.shown.issuperset(people):
+    if not stated.relation.records_are_public and people and observed.shown.issuperset(people):
         raise UnsupportedModelError(
             f"The rows of {observed.table.name!r} are the units of {stated.unit_text}, so under add-remove the shape "
             'of the release would show who takes part. Use adjacency="replace-one", where the list of people is public.'
@@ -160,7 +160,7 @@ def _contribution_of(observed: Observation, stated: Stated, relation: Adjacency)
             )
         # They may all lie in one row, so "each" would guarantee too little.
         return Contribution(most, tuple("own" if axis == "own" else "any" for axis in axes))
-    _refuse_private_trials(observed, people, stated, relation)
+    _refuse_private_trials(observed, people, stated)
     return Contribution(max(1, observed.most_in_a_block(people)), axes)
 
 
@@ -172,8 +172,8 @@ def _refuse_shared_codes(observed: Observation, people: tuple[int, ...], stated:
             raise refusal("shared codes", observed.name, parent=name, said=stated.unit_text, axes=entries)
 
 
-def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated, relation: Adjacency) -> None:
-    if not relation.records_are_public:
+def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated) -> None:
+    if not stated.relation.records_are_public:
         # Equal numbers are refused too: that they are equal is data, because another person may hold another number.
         if set(people) & set(observed.numbered):
             raise UnsupportedModelError(
@@ -191,13 +191,11 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
         )
 
 
-def contribution_to(
-    table: Table, observations: Sequence[Observation], stated: Stated, relation: Adjacency
-) -> Contribution:
+def contribution_to(table: Table, observations: Sequence[Observation], stated: Stated) -> Contribution:
     """What one person adds to a table in all these observed variables together."""
-    own = [_contribution_of(observed, stated, relation) for observed in observations]
+    own = [_contribution_of(observed, stated) for observed in observations]
     if any(observed.likelihood.view is not None for observed in observations):
-        public = relation.records_are_public and not stated.is_bounded
+        public = stated.sizes_are_public
         return _carried_back(observations, own, public=public)
     parts = [part.fitted(table.shape) for part in own]
     # A person's own rows in two variables are not the same rows if they follow different axes of the unit.
@@ -206,19 +204,19 @@ def contribution_to(
     return added([_without_own(part, differ) for part in parts], table.shape)
 
 
-def contribution_of_record(observations: Sequence[Observation], stated: Stated, relation: Adjacency) -> Contribution:
+def contribution_of_record(observations: Sequence[Observation], stated: Stated) -> Contribution:
     """What a person adds to a table, fed by these observed variables, who holds one record in each of them.
 
     Where the numbers of trials are named public, so are the numbers of records of all rows that positions decide, and
     a record that is replaced stays in its row (`"own"`).
     """
     table = observations[0].table
-    public = relation.records_are_public and all(observed.name in stated.public_n for observed in observations)
+    public = stated.relation.records_are_public and all(observed.name in stated.public_n for observed in observations)
     if public and all(None not in observed.likelihood.rows for observed in observations):
         return Contribution(1, tuple("own" if length > 1 else "any" for length in table.shape[:-1]))
     if len(observations) > 1:
         single = [Contribution() for _ in observations]
-        return _carried_back(observations, single, public=relation.records_are_public)
+        return _carried_back(observations, single, public=stated.relation.records_are_public)
     if not public or observations[0].likelihood.view is not None:
         return Contribution()
     return Contribution(1, tuple("any" if axis is None else "own" for axis in observations[0].rows))

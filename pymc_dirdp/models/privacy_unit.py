@@ -12,7 +12,7 @@ from functools import cached_property
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.privacy.people import Adjacency, Contribution
+from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_named
 
 __all__ = ["Reading", "Stated", "Unit", "as_code", "axis_text", "check_stated", "stated"]
 
@@ -39,6 +39,8 @@ class Stated:
     counted : str or None
         The column whose entries are the people, where the counts of at most `contribution` records of each of them are
         observed; None if the counts say nothing of people.
+    adjacency : str
+        The name of the relation between neighbouring data sets.
     """
 
     unit: tuple[str | int, ...] = ()
@@ -47,6 +49,17 @@ class Stated:
     disjoint: tuple[tuple[str, ...], ...] | None = None
     public_prior: tuple[str, ...] = ()
     counted: str | None = None
+    adjacency: str = "replace-one"
+
+    @property
+    def relation(self) -> Adjacency:
+        """What is replaced or removed."""
+        return adjacency_named(self.adjacency)
+
+    @property
+    def sizes_are_public(self) -> bool:
+        """Whether the number of records of each table is public."""
+        return self.relation.records_are_public and not self.is_bounded
 
     @property
     def is_bounded(self) -> bool:
@@ -85,6 +98,7 @@ def stated(
     disjoint: Iterable[Iterable[str]] | None,
     public_prior: Iterable[str] = (),
     counted: str | None = None,
+    adjacency: str = "replace-one",
 ) -> Stated:
     """The checked statements, or an ArgumentError if they contradict one another."""
     axes = _axes(unit)
@@ -97,6 +111,7 @@ def stated(
         _groups(disjoint),
         _names(public_prior, "public_prior", "pm.Data"),
         counted,
+        adjacency,
     )
     check_stated(said)
     return said
@@ -155,8 +170,6 @@ class Reading:
     ----------
     stated : Stated
         What the user said.
-    relation : Adjacency
-        What is replaced or removed.
     shapes : tuple of (str, tuple of int)
         The name and the shape of each table.
     contributions : tuple of (str, Contribution)
@@ -170,7 +183,6 @@ class Reading:
     """
 
     stated: Stated
-    relation: Adjacency
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     contributions: tuple[tuple[str, Contribution], ...]
     groups: tuple[tuple[str, ...], ...]
@@ -186,9 +198,14 @@ class Reading:
         return dict(self.contributions)
 
     @property
+    def relation(self) -> Adjacency:
+        """What is replaced or removed."""
+        return self.stated.relation
+
+    @property
     def sizes_are_public(self) -> bool:
         """Whether the number of records of each table is public."""
-        return self.relation.records_are_public and not self.stated.is_bounded
+        return self.stated.sizes_are_public
 
     def public_axes(self, name: str) -> tuple[int, ...]:
         """The row axes of a table along which the number of records of each entry is public.

@@ -18,12 +18,11 @@ from pymc_dirdp.models.observations import Observation, observed_records, read_c
 from pymc_dirdp.models.privacy_unit import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.privacy.people import Adjacency
 
 __all__ = ["check_public"]
 
 
-def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, relation: Adjacency) -> None:
+def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> None:
     """Refuse a model whose release would publish data as if they were public numbers.
 
     Raises
@@ -37,13 +36,13 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     counted = [observed.name for observed in observations if observed.trials is not None]
     for name in stated.public_n:
         one_of(counted, **{"observed variable with a number of trials in public_n": name})
-    if not relation.records_are_public:
+    if not stated.relation.records_are_public:
         _refuse_rows_of_records(observations, stated)
         _refuse_private_lengths(observations, model, stated)
     elif not stated.is_bounded:
         _refuse_tables_by_codes(observations)
     # A number of trials is used only under replace-one, or to know what a unit holds where that is not private.
-    public = relation.records_are_public
+    public = stated.relation.records_are_public
     used = not stated.is_bounded and (public or bool(stated.unit))
     if stated.unit:
         way_out = "add contribution=m, and n_records= for planning: then it is private."
@@ -68,20 +67,22 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
             raise refusal("trials are data", observed.name, source=source, ways=ways[0].upper() + ways[1:])
     for name in stated.public_n:
         if name not in asked:
-            _refuse_idle(name, observations, stated, relation)
+            _refuse_idle(name, observations, stated)
 
 
-def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated, relation: Adjacency) -> None:
+def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated) -> None:
     """Refuse a name in `public_n` that changes neither what a person can change nor which models are read."""
     mine = [(one, people_axes(one, stated) if stated.unit else None) for one in observations if one.name == name]
-    if not relation.records_are_public:
-        why = f"under adjacency={relation.name!r} the numbers of records are private. Use adjacency='replace-one', or"
+    if not stated.relation.records_are_public:
+        why = (
+            f"under adjacency={stated.adjacency!r} the numbers of records are private. Use adjacency='replace-one', or"
+        )
     elif stated.is_bounded:
         why = "with unit= and contribution= the numbers of records are private. Leave out contribution=, or"
     elif stated.contribution not in (None, 1) or stated.counted is not None:
         why = f"with {stated.unit_text} a person's records may lie in any rows. Say unit= instead, or"
     elif any(
-        _keeps_rows(one.table, observations, stated, relation) if people is None else one.trials_differ_along(people)
+        _keeps_rows(one.table, observations, stated) if people is None else one.trials_differ_along(people)
         for one, people in mine
     ):
         return
@@ -95,10 +96,10 @@ def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated,
     raise ArgumentError(f"public_n={as_code([name])} changes nothing: {why} leave it out.")
 
 
-def _keeps_rows(table: Table, observations: Sequence[Observation], stated: Stated, relation: Adjacency) -> bool:
+def _keeps_rows(table: Table, observations: Sequence[Observation], stated: Stated) -> bool:
     """Whether a record that is replaced stays in its row of a table."""
     fed = [observed for observed in observations if observed.table.name == table.name]
-    kinds = zip(contribution_of_record(fed, stated, relation).axes, table.shape, strict=False)
+    kinds = zip(contribution_of_record(fed, stated).axes, table.shape, strict=False)
     return any(kind == "own" and length > 1 for kind, length in kinds)
 
 

@@ -30,12 +30,12 @@ from pymc_dirdp.models.privacy_unit import Reading, Stated, as_code, axis_text, 
 from pymc_dirdp.models.public import check_public
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.privacy.people import Adjacency, Contribution
+from pymc_dirdp.privacy.people import Contribution
 
 __all__ = ["Group", "check_people", "known_bound", "public_totals", "question", "read", "with_counted"]
 
 
-def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
+def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool = True) -> Reading:
     """Find out from a model whose records it holds.
 
     With `ask`, the error for an open question offers answers, each of which is tried by another call.
@@ -55,14 +55,13 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
     # This comes before the data are looked at, so that a misspelt name is reported first.
     check_stated(stated)
     groups, anybody = _groups_of_people(tables, stated.disjoint)
-    public = relation.records_are_public and not stated.is_bounded
 
     def works(said: Stated) -> bool:
         # A statement that leaves something else open is no answer. To ask again about it would never end.
         if not ask:
             return False
         try:
-            read(tables, model, said, relation, ask=False)
+            read(tables, model, said, ask=False)
         except (UnsupportedModelError, ArgumentError):
             return False
         return True
@@ -70,24 +69,27 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
     observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)
     _refuse_shared_data(groups, observations)
-    check_public(observations, model, stated, relation)
+    check_public(observations, model, stated)
     parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
     others = False
     for group in groups:
         together = [observed for observed in observations if observed.name in group | anybody]
-        of_group = _of_group(together, stated, relation, works)
+        of_group = _of_group(together, stated, works)
         if of_group is None:
-            of_group = _single_records(together, stated, relation)
-            if (asked := question(together, stated, public, works)) is not None:
+            of_group = _single_records(together, stated)
+            if (asked := question(together, stated, works)) is not None:
                 raise UnsupportedModelError(asked)
             others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
-    fed = tuple(_tables_of(tables, group | anybody) for group in groups)
+    fed = tuple(
+        tuple(table.name for table in tables if any(one.name in group | anybody for one in table.likelihoods))
+        for group in groups
+    )
     shapes = tuple((table.name, table.shape) for table in tables)
     contributions = tuple((name, largest(parts[name], shape).fitted(shape)) for name, shape in shapes)
-    n_units = _number_of_units(observations, stated) if relation.records_are_public else None
-    return Reading(stated, relation, shapes, contributions, fed, n_units, others)
+    n_units = _number_of_units(observations, stated) if stated.relation.records_are_public else None
+    return Reading(stated, shapes, contributions, fed, n_units, others)
 
 
 def public_totals(reading: Reading, table: Table, model: pm.Model) -> tuple[int, ...]:
@@ -120,27 +122,27 @@ def _observations(tables: Sequence[Table], model: pm.Model) -> list[Observation]
 
 
 def _of_group(
-    together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
+    together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]
 ) -> Mapping[str, Contribution] | None:
     """What a person of this group adds to each table; None where nothing was said about the group."""
     tables = {observed.table.name: observed.table for observed in together}
     if stated.contribution is not None and not stated.unit:
-        _refuse_many(together, stated.contribution, stated, relation, works)
+        _refuse_many(together, stated.contribution, stated, works)
         _refuse_few(together, stated.contribution)
         if stated.contribution == 1 and stated.counted is None:
-            return _single_records(together, stated, relation)
+            return _single_records(together, stated)
         return dict.fromkeys(tables, Contribution(stated.contribution))
     having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
     if not having:
         # Nothing was said, or this group is fed by people who are no entries of the unit.
-        _refuse_many(together, 1, stated, relation, works)
+        _refuse_many(together, 1, stated, works)
         return None
     for observed in together:
         if observed not in having:
             raise lacking(observed, together, stated, works)
         refuse_steps(observed, together, stated)
     return {
-        name: contribution_to(table, [one for one in together if one.table.name == name], stated, relation)
+        name: contribution_to(table, [one for one in together if one.table.name == name], stated)
         for name, table in tables.items()
     }
 
@@ -149,7 +151,6 @@ def _refuse_many(
     together: Sequence[Observation],
     contribution: int,
     stated: Stated,
-    relation: Adjacency,
     works: Callable[[Stated], bool],
 ) -> None:
     """Refuse a table that has more likelihoods than a person holds records."""
@@ -169,8 +170,7 @@ def _refuse_many(
         axes = [axis for axis in sharing[0].axes if all(axis in observed.axes for observed in sharing)][:1]
         if axes and works(replace(stated, unit=tuple(axes), contribution=None)):
             ways.append(f"say with unit={as_code(axes[0])} that its entries are the people")
-        public = relation.records_are_public and not stated.is_bounded
-        records = sum(_records_of_one(observed, public) for observed in sharing)
+        records = sum(_records_of_one(observed, stated.sizes_are_public) for observed in sharing)
         bound = f"contribution={max(records, len(names))} (or your bound) that one person holds so many records in it."
         ways.append(f"or with {bound}")
         raise refusal("used twice", name, first=names[0], second=names[1], ways=", ".join(ways))
@@ -187,11 +187,11 @@ def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
                 raise refusal("few records", observed.name, records=records, parent=name, said=said, axes=entries)
 
 
-def _single_records(together: Sequence[Observation], stated: Stated, relation: Adjacency) -> dict[str, Contribution]:
+def _single_records(together: Sequence[Observation], stated: Stated) -> dict[str, Contribution]:
     """What a person adds who holds a record in each observed variable. No two of them feed the same row."""
     names = dict.fromkeys(observed.table.name for observed in together)
     fed = {name: [observed for observed in together if observed.table.name == name] for name in names}
-    return {name: contribution_of_record(by, stated, relation) for name, by in fed.items()}
+    return {name: contribution_of_record(by, stated) for name, by in fed.items()}
 
 
 def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:
@@ -233,11 +233,6 @@ def _groups_of_people(
     return tuple(stated) or (frozenset(),), everything - frozenset().union(*stated)
 
 
-def _tables_of(tables: Sequence[Table], group: Group) -> tuple[str, ...]:
-    """The names of the tables that a group feeds."""
-    return tuple(table.name for table in tables if any(likelihood.name in group for likelihood in table.likelihoods))
-
-
 def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observation]) -> None:
     """Refuse groups that are fed by the same people: they share data, or one decides the rows of the other."""
     for first, second in combinations(groups, 2):
@@ -265,15 +260,13 @@ _BOUND = 10
 _Answer = tuple[Stated, str]
 
 
-def question(
-    together: Sequence[Observation], stated: Stated, public: bool, works: Callable[[Stated], bool]
-) -> str | None:
+def question(together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]) -> str | None:
     """The question to ask before these variables, which one person may feed, are released; None if nothing is open.
 
-    Numbers of records may be named if they are `public`. The question has a line for each answer, written as arguments
+    Numbers of records are named where they are public. The question has a line for each answer, written as arguments
     of `plan` or `sample`. Only answers are offered for which `works` is true: they leave nothing else open.
     """
-    for opening, answers in _open(together, stated, public):
+    for opening, answers in _open(together, stated):
         lines = [
             (_written(said), why)
             for said, why in ((_completed(said, together, works), why) for said, why in answers)
@@ -281,15 +274,15 @@ def question(
         ]
         choices = aligned([(line, f"# {why}") for line, why in dict(lines).items()])
         offered = "\n".join(f"    {choice}" for choice in choices)
-        instead = "" if stated == Stated() else " in place of what was said"
+        instead = "" if stated == Stated(adjacency=stated.adjacency) else " in place of what was said"
         return f"Cannot say whom this release would protect: {opening} Say which{instead}, by one of\n{offered}"
     return None
 
 
-def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iterator[tuple[str, list[_Answer]]]:
+def _open(together: Sequence[Observation], stated: Stated) -> Iterator[tuple[str, list[_Answer]]]:
     """Everything that is open, with the answers to try."""
     for observed in together:
-        asked = _of_one(observed, stated, public)
+        asked = _of_one(observed, stated)
         if asked is not None:
             yield asked
     for one, other in combinations(together, 2):
@@ -298,10 +291,10 @@ def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iter
         linked = (one.parents or other.parents) and one.name != other.name
         link = _link(one, other) if linked else None
         if link is not None:
-            yield f"{link}, so what one person can change is in both.", _answers_for_both(one, other, stated, public)
+            yield f"{link}, so what one person can change is in both.", _answers_for_both(one, other, stated)
 
 
-def _answers_for_both(one: Observation, other: Observation, stated: Stated, public: bool) -> list[_Answer]:
+def _answers_for_both(one: Observation, other: Observation, stated: Stated) -> list[_Answer]:
     steps = next((axis for axis in (one.step_axis(other), other.step_axis(one)) if axis is not None), None)
     axes = [axis for axis in one.axes if axis in other.axes and (steps is None or one.axes.index(axis) != steps)]
     answers: list[_Answer] = [
@@ -310,16 +303,16 @@ def _answers_for_both(one: Observation, other: Observation, stated: Stated, publ
         (_holding(stated, 2), "a person holds 2 records of each table at most, anywhere"),
     ]
     if steps is not None:
-        bound = max(2, one.lengths[steps]) if public else _BOUND
+        bound = max(2, one.lengths[steps]) if stated.sizes_are_public else _BOUND
         answers.insert(-2, (_holding(stated, bound), "a person holds a whole sequence (or put your bound)"))
     return answers
 
 
-def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, list[_Answer]] | None:
+def _of_one(observed: Observation, stated: Stated) -> tuple[str, list[_Answer]] | None:
     """What is open about one observed variable alone, with the answers to try; None if nothing is."""
-    name = repr(observed.name)
-    several = observed.most_trials > 1
-    first = _first(observed)
+    name, first = repr(observed.name), _first(observed)
+    several, n, public = observed.most_trials > 1, observed.one_number_of_trials, stated.sizes_are_public
+    trials = f"n={n} trials" if n is not None and public else "several trials"
     if (chain := observed.step_axis(observed)) is not None:
         people = [axis for axis in range(len(observed.axes)) if axis != chain]
         bound = observed.lengths[chain] if public else _BOUND
@@ -339,15 +332,14 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
     if several and observed.parents:
         parents = " and ".join(repr(parent) for parent, _ in observed.parents)
         return (
-            f"{name} holds {_trials(observed, public)} behind the observed parent {parents}: anyone who moves there "
+            f"{name} holds {trials} behind the observed parent {parents}: anyone who moves there "
             "takes all of them along.",
-            _trial_answers(observed, first, stated, public),
+            _trial_answers(observed, stated),
         )
     if several and observed.integrated and observed.lengths:
         return (
-            f"{name} holds {_trials(observed, public)} in each row of {observed.table.name!r}, and a row may be one "
-            "person or many.",
-            _trial_answers(observed, first, stated, public),
+            f"{name} holds {trials} in each row of {observed.table.name!r}, and a row may be one person or many.",
+            _trial_answers(observed, stated),
         )
     if observed.summed and (observed.record_axes or len(observed.summed) > 1):
         shape = " x ".join(map(str, observed.lengths))
@@ -359,25 +351,25 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
             "behind several of them.",
             [
                 (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
-                (_holding(stated, _records_of_one(observed, public)), _anywhere(observed, public)),
+                _at_most(observed, stated),
                 (_unit(stated, observed, tuple(range(len(observed.axes)))), "every observation is another person"),
                 *([(_holding(stated, 1), "every record is another person")] * several),
             ],
         )
     if observed.summed and several:
         return (
-            f"{name} holds {_trials(observed, public)} in each entry of {axis_text(observed.axes[first[0]])}, and a "
+            f"{name} holds {trials} in each entry of {axis_text(observed.axes[first[0]])}, and a "
             "person may stand behind several of them.",
-            _trial_answers(observed, first, stated, public),
+            _trial_answers(observed, stated),
         )
     return None
 
 
-def _trial_answers(observed: Observation, first: tuple[int, ...], stated: Stated, public: bool) -> list[_Answer]:
-    most = _records_of_one(observed, public)
+def _trial_answers(observed: Observation, stated: Stated) -> list[_Answer]:
+    first = _first(observed)
     return [
         *((_unit(stated, observed, (axis,)), _people(observed.axes[axis], "all its trials")) for axis in first),
-        (_holding(stated, most), _anywhere(observed, public)),
+        _at_most(observed, stated),
         (_holding(stated, 1), "every trial is another person"),
         *([] if first else [(_holding(stated, 2), "a person holds 2 trials at most")]),
     ]
@@ -449,13 +441,9 @@ def _records_of_one(observed: Observation, public: bool) -> int:
     return max(1, trials * math.prod(observed.lengths[axis] for axis in others))
 
 
-def _anywhere(observed: Observation, public: bool) -> str:
-    return f"a person holds {_records_of_one(observed, public)} records at most, anywhere (or put your bound)"
-
-
-def _trials(observed: Observation, public: bool) -> str:
-    n = observed.one_number_of_trials
-    return "several trials" if n is None or not public else f"n={n} trials"
+def _at_most(observed: Observation, stated: Stated) -> _Answer:
+    most = _records_of_one(observed, stated.sizes_are_public)
+    return _holding(stated, most), f"a person holds {most} records at most, anywhere (or put your bound)"
 
 
 def _people(axis: str | int, each: str) -> str:
@@ -466,7 +454,7 @@ def _people(axis: str | int, each: str) -> str:
 _Known = tuple[Counts, Bound]
 
 
-def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model, relation: Adjacency) -> Stated:
+def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model) -> Stated:
     """What was said about people, with what :func:`pymc_dirdp.count` knows of them. No count is looked at.
 
     Raises
@@ -494,7 +482,7 @@ def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model, relatio
             f"contribution={said.contribution} is less than the {most} records of each {unit!r} that were counted. "
             "Leave it out: the counts know it."
         )
-    if relation.records_are_public and most > 1:
+    if said.relation.records_are_public and most > 1:
         raise ArgumentError(
             f"{name!r} counts at most {most} records of each {unit!r}, so the number of records depends on who these "
             'are, and replace-one would make it public. Add adjacency="add-remove" (and n_records= for planning), or '

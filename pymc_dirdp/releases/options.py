@@ -128,6 +128,7 @@ class Options(MechanismOptions):
             public_n=self.public_n,
             public_prior=self.public_prior,
             disjoint=self.disjoint,
+            adjacency=self.adjacency,
         )
 
 

@@ -21,7 +21,6 @@ from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
 from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import curves_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
 from pymc_dirdp.releases.grammar import library_version
@@ -135,9 +134,8 @@ def plan(
     labels = (plain_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
     refuse_unpaid_bins(labels, wanted.choices)
     check_names(tuple(by_name.values()))
-    relation = adjacency_named(wanted.adjacency)
-    stated = with_counted(wanted.stated, tuple(by_name.values()), model, relation)
-    reading = read(tuple(by_name.values()), model, stated, relation)
+    stated = with_counted(wanted.stated, tuple(by_name.values()), model)
+    reading = read(tuple(by_name.values()), model, stated)
     for choice in wanted.choices:
         choice.refuse_other_people(wanted.adjacency, reading.label)
     refuse_all_spent(guarantee, wanted.choices)
@@ -297,8 +295,9 @@ def of_model(chosen: Plan, model: pm.Model) -> Plan:
     same = (
         list(map(_with_plain_labels, own)) == [_with_plain_labels(part.table) for part in chosen.parts]
         # The people are read again, because a model with the same tables may say something else about them.
-        and with_counted(reading.stated, own, model, reading.relation) == reading.stated
-        and read(own, model, reading.stated, adjacency_named(chosen.adjacency)) == reading
+        and with_counted(reading.stated, own, model) == reading.stated
+        and read(own, model, reading.stated) == reading
+        and chosen.adjacency == reading.relation.name
         # A plan may come from a file, so what its mechanisms protect is compared with what was read.
         and chosen.groups == reading.groups
         and all(_protects(part, chosen) for part in chosen.parts)

@@ -15,7 +15,7 @@ from pymc_dirdp.models.privacy_unit import Reading, stated
 from pymc_dirdp.models.table import KindName, Likelihood, Table, View, check_names, plain_labels
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.planning.options import MOST_DRAWS
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.choices import choices_of
 from pymc_dirdp.releases.grammar import (
     at,
@@ -35,6 +35,8 @@ __all__ = ["facts_of", "plan_of"]
 
 def facts_of(plan: Plan) -> dict[str, Any]:
     """All that a plan says, in texts, numbers, lists and dicts. The first sentences follow from the numbers."""
+    people = plain(asdict(plan.reading.stated))
+    del people["adjacency"]  # It stands by itself.
     return {
         "statement": str(plan.guarantee),
         "protected": plan.protected,
@@ -46,7 +48,7 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "min_count": plan.min_count,
         "strategy": plan.strategy,
         "objective": plan.objective,
-        "people": plain(asdict(plan.reading.stated)) | {"n_units": plan.reading.n_units, "others": plan.reading.others},
+        "people": people | {"n_units": plan.reading.n_units, "others": plan.reading.others},
         "groups": plain(plan.groups),
         "tables": [_table(part) for part in plan.parts],
     } | ({"after": [choice.facts for choice in plan.after]} if plan.after else {})
@@ -57,7 +59,7 @@ def plan_of(facts: Mapping[str, Any]) -> Plan:
     adjacency = facts["adjacency"]
     people = dict(facts["people"])
     n_units, others = people.pop("n_units"), people.pop("others")
-    said = stated(**people | {"unit": tuple(people["unit"]) or None})
+    said = stated(**people | {"unit": tuple(people["unit"]) or None, "adjacency": adjacency})
     parts = tuple(_part(table, adjacency, i) for i, table in enumerate(facts["tables"]))
     shapes = tuple((part.table.name, part.table.shape) for part in parts)
     contributions = tuple((part.table.name, part.mechanism.contributed) for part in parts)
@@ -71,7 +73,7 @@ def plan_of(facts: Mapping[str, Any]) -> Plan:
         raise ArgumentError("its groups are not groups of its tables.")
     check_names(tuple(part.table for part in parts))
     n_units = None if n_units is None else integer(0, n_units=n_units)
-    reading = Reading(said, adjacency_named(adjacency), shapes, contributions, groups, n_units, bool(others))
+    reading = Reading(said, shapes, contributions, groups, n_units, bool(others))
     if integer(1, draws=facts["draws"]) > MOST_DRAWS:
         raise ArgumentError(f"it has more than {MOST_DRAWS} draws.")
     plan = Plan(

@@ -1,18 +1,20 @@
 """Who is protected, in sentences: each number and each word against what the tables and the user say."""
 
+from dataclasses import replace
+
 import pytest
 
 from pymc_dirdp.models.privacy_unit import Reading, Stated
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Contribution
 
-REPLACED, REMOVED = adjacency_named("replace-one"), adjacency_named("add-remove")
+REPLACED, REMOVED = "replace-one", "add-remove"
 SHAPES = {"hair": (4,), "answers": (5, 3), "diary": (7, 2)}
 ADDS = {"hair": Contribution(1), "answers": Contribution(1, ("each",)), "diary": Contribution(6, ("own",))}
 
 
 def reading(stated, tables, groups, relation=REPLACED, others=False):
     shapes, adds = (tuple((name, of[name]) for name in tables) for of in (SHAPES, ADDS))
-    return Reading(stated, relation, shapes, adds, tuple(map(tuple, groups)), 9, others)
+    return Reading(replace(stated, adjacency=relation), shapes, adds, tuple(map(tuple, groups)), 9, others)
 
 
 def said(*facts, **options):

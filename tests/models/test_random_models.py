@@ -6,7 +6,7 @@ compared with the sum of the claims.
 """
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.whose_records import read
-from pymc_dirdp.privacy.people import adjacency_named
 
 DIMS = ("x", "y", "z")
 ORDERS = (1.5, 2.0, 4.0)
@@ -180,7 +179,7 @@ def worst(world, relation):
     while reading is None:
         said = stated(unit=world.unit, contribution=None, public_n=with_trials, disjoint=None)
         try:
-            reading = read(found, model, said, adjacency_named(relation))
+            reading = read(found, model, replace(said, adjacency=relation))
         except DirdpError as error:
             idle = [name for name in with_trials if f'public_n=["{name}"] changes nothing' in str(error)]
             if not idle:

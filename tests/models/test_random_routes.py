@@ -6,6 +6,7 @@ tables, before and after one person changes, is compared with the sum of the cla
 """
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -21,7 +22,7 @@ from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.whose_records import read
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Contribution
 
 ORDERS = (1.5, 2.0, 4.0)
 R, ALPHA = 0.05, 0.6
@@ -245,7 +246,7 @@ def worst(build, d, n, unit, relation, claimed=None):
     every = tables(model)
     said = stated(unit=unit, contribution=None, public_n=(), disjoint=None)
     try:
-        reading = read(every, model, said, adjacency_named(relation))
+        reading = read(every, model, replace(said, adjacency=relation))
     except DirdpError:
         return None
     for table, cells in zip(every, counted_by_value(model, every, data, axes, d, n), strict=True):

@@ -14,7 +14,7 @@ from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.privacy_unit import as_code, stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.whose_records import check_people, read
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Contribution
 
 RNG = np.random.default_rng(5)
 NOTHING = {"unit": None, "contribution": None, "public_n": (), "disjoint": None}
@@ -22,7 +22,7 @@ PEOPLE = 6
 
 
 def reading(model, relation="replace-one", **said):
-    return read(tables(model), model, stated(**NOTHING | said), adjacency_named(relation))
+    return read(tables(model), model, stated(**NOTHING | said, adjacency=relation))
 
 
 # Brute force: one person is replaced, and the counts may change by no more than what was read

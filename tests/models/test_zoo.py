@@ -7,6 +7,7 @@ records. `is_asked` gives words of the question; `is_refused` words of the refus
 
 import functools
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,6 @@ from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.models.whose_records import read
-from pymc_dirdp.privacy.people import adjacency_named
 
 RNG = np.random.default_rng(11)
 PEOPLE, ITEMS, TIMES, LEVELS = 40, 5, 3, 3
@@ -1523,7 +1523,7 @@ def reading(animal):
     nothing = {"unit": None, "contribution": None, "public_n": (), "disjoint": None}
     said = stated(**nothing | animal.said)
     every = tables(model, public_prior=said.public_prior)
-    return read(every, model, said, adjacency_named(animal.relation)), model
+    return read(every, model, replace(said, adjacency=animal.relation)), model
 
 
 def of(**kinds):
