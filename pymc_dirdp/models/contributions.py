@@ -2,13 +2,13 @@
 
 import difflib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import Observation
 from pymc_dirdp.models.privacy_unit import Stated, as_code, axis_text
@@ -17,15 +17,14 @@ from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
 __all__ = [
-    "added",
     "contribution_of_record",
     "contribution_to",
     "lacking",
-    "largest",
     "overlapping",
     "people_axes",
     "refuse_steps",
     "refuse_unknown_axes",
+    "united",
 ]
 
 # Refusals of a unit that does not exist in the model, or that names no axis of people.
@@ -45,29 +44,25 @@ def refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> 
             if axis in ("record", "trial"):
                 hint = "If every record is that of another person, pass contribution=1 in place of unit=."
             raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
-        if isinstance(axis, int) and axis >= most:
-            raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
-        _refuse_two_meanings(axis, observations)
+        if isinstance(axis, int):
+            if axis >= most:
+                raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
+            # The number of an axis may be one dim in one observed variable and another dim in another.
+            called = {one.axes[axis]: one.name for one in observations if axis < len(one.axes)}
+            # An axis without a dim is called by its number.
+            called.pop(axis, None)
+            if len(called) > 1:
+                (one, first), (other, second) = list(called.items())[:2]
+                raise ArgumentError(
+                    f"unit={axis} is the dim {one!r} of {first!r} and {other!r} of {second!r}. Name the dim of the "
+                    "people."
+                )
     if stated.unit and all(people_axes(observed, stated) is None for observed in observations):
         raise ArgumentError(
             f"{stated.unit_text} names axes that no observation has together, so nobody is such an entry. Name axes "
             "of one observation, such as "
             + " or ".join(f"unit={as_code(observed.axes)}" for observed in observations if observed.axes)
             + "."
-        )
-
-
-def _refuse_two_meanings(axis: str | int, observations: Sequence[Observation]) -> None:
-    """Refuse the number of an axis that has one dim in one observed variable and another dim in another."""
-    if isinstance(axis, str):
-        return
-    dims = {one.axes[axis]: one.name for one in observations if axis < len(one.axes)}
-    # An axis without a dim is called by its number.
-    dims.pop(axis, None)
-    if len(dims) > 1:
-        (one, first), (other, second) = list(dims.items())[:2]
-        raise ArgumentError(
-            f"unit={axis} is the dim {one!r} of {first!r} and {other!r} of {second!r}. Name the dim of the people."
         )
 
 
@@ -143,7 +138,11 @@ def _contribution_of(observed: Observation, stated: Stated) -> Contribution:
     """
     people = people_axes(observed, stated)
     assert people is not None
-    _refuse_shared_codes(observed, people, stated)
+    for name, followed in observed.followed:
+        # Where several people share an entry of the codes that choose their rows, nobody knows whose it is.
+        if not set(people) <= set(followed):
+            entries = " x ".join(axis_text(observed.axes[axis]) for axis in followed)
+            raise refusal("shared codes", observed.name, parent=name, said=stated.unit_text, axes=entries)
     axes = tuple("any" if axis is None else "own" if axis in people else "each" for axis in observed.rows)
     if not stated.relation.records_are_public and people and observed.shown.issuperset(people):
         raise UnsupportedModelError(
@@ -162,14 +161,6 @@ def _contribution_of(observed: Observation, stated: Stated) -> Contribution:
         return Contribution(most, tuple("own" if axis == "own" else "any" for axis in axes))
     _refuse_private_trials(observed, people, stated)
     return Contribution(max(1, observed.most_in_a_block(people)), axes)
-
-
-def _refuse_shared_codes(observed: Observation, people: tuple[int, ...], stated: Stated) -> None:
-    """Refuse people of whom several share an entry of the codes that choose their rows: whose is the entry?"""
-    for name, axes in observed.followed:
-        if not set(people) <= set(axes):
-            entries = " x ".join(axis_text(observed.axes[axis]) for axis in axes)
-            raise refusal("shared codes", observed.name, parent=name, said=stated.unit_text, axes=entries)
 
 
 def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated) -> None:
@@ -197,11 +188,18 @@ def contribution_to(table: Table, observations: Sequence[Observation], stated: S
     if any(observed.likelihood.view is not None for observed in observations):
         public = stated.sizes_are_public
         return _carried_back(observations, own, public=public)
-    parts = [part.fitted(table.shape) for part in own]
-    # A person's own rows in two variables are not the same rows if they follow different axes of the unit.
-    followed = zip(*(_people_of_rows(observed, stated) for observed in observations), strict=True)
-    differ = [len(set(axes)) > 1 for axes in followed]
-    return added([_without_own(part, differ) for part in parts], table.shape)
+    # A person's own rows in two variables are not the same rows if they follow different axes of the unit: then the
+    # records may lie anywhere there.
+    followed = []
+    for observed in observations:
+        people = people_axes(observed, stated) or ()
+        followed.append([people.index(axis) if axis in people else None for axis in observed.rows])
+    lost = [len(set(axes)) > 1 for axes in zip(*followed, strict=True)]
+    parts = []
+    for part in (one.fitted(table.shape) for one in own):
+        kinds = ("any" if kind == "own" and gone else kind for kind, gone in zip(part.axes, lost, strict=True))
+        parts.append(Contribution(part.records, tuple(kinds)))
+    return united(parts, table.shape, sum)
 
 
 def contribution_of_record(observations: Sequence[Observation], stated: Stated) -> Contribution:
@@ -222,46 +220,22 @@ def contribution_of_record(observations: Sequence[Observation], stated: Stated) 
     return Contribution(1, tuple("any" if axis is None else "own" for axis in observations[0].rows))
 
 
-def _people_of_rows(observed: Observation, stated: Stated) -> list[int | None]:
-    """For every row axis, which axis of the unit it follows; None if none."""
-    people = people_axes(observed, stated) or ()
-    return [people.index(axis) if axis in people else None for axis in observed.rows]
-
-
-def _without_own(part: Contribution, along: Sequence[bool]) -> Contribution:
-    """The contribution without `"own"` along these row axes: the records may lie anywhere there."""
-    axes = zip(part.axes, along, strict=True)
-    return Contribution(part.records, tuple("any" if kind == "own" and lost else kind for kind, lost in axes))
-
-
-def added(parts: Sequence[Contribution], shape: tuple[int, ...]) -> Contribution:
-    """The contribution of a person who adds all of these to the same table.
+def united(
+    parts: Sequence[Contribution], shape: tuple[int, ...], together: Callable[[Iterable[int]], int]
+) -> Contribution:
+    """The contribution of a person who adds all of these to the same table (`sum`), or the largest of them (`max`).
 
     Blocks that overlap are united: a row axis along which the patterns differ becomes `"any"`. Records that lay in each
     entry of an axis (`"each"`) may then lie anywhere, and are multiplied by the length of the axis.
     """
-    axes, parts = _united([part.fitted(shape) for part in parts], shape)
-    return Contribution(sum(part.records for part in parts), axes)
-
-
-def largest(parts: Sequence[Contribution], shape: tuple[int, ...]) -> Contribution:
-    """The largest contribution of a person who adds one of these to the same table."""
-    axes, parts = _united([part.fitted(shape) for part in parts], shape)
-    return Contribution(max(part.records for part in parts), axes)
-
-
-def _united(parts: Sequence[Contribution], shape: tuple[int, ...]) -> tuple[tuple[str, ...], Sequence[Contribution]]:
-    """Contributions of one pattern that are at least as large as the given ones."""
+    parts = [part.fitted(shape) for part in parts]
     patterns = [{part.axes[axis] for part in parts} for axis in range(len(shape) - 1)]
     axes = tuple(next(iter(pattern)) if len(pattern) == 1 else "any" for pattern in patterns)
-    united = []
+    records = []
     for part in parts:
         lost = [axis for axis, (old, new) in enumerate(zip(part.axes, axes, strict=True)) if old == "each" != new]
-        united.append(Contribution(part.records * math.prod(shape[axis] for axis in lost), axes))
-    return axes, united
-
-
-_Numbers = NDArray[np.int64]
+        records.append(part.records * math.prod(shape[axis] for axis in lost))
+    return Contribution(together(records), axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,16 +245,18 @@ class _Seen:
     Each row `rows[i]` belongs to block `blocks[i]` of person `people[i]`, who has `records` records in the block.
     """
 
-    rows: _Numbers
-    blocks: _Numbers
-    people: _Numbers
+    rows: Integers
+    blocks: Integers
+    people: Integers
     records: int
 
 
 def overlapping(observed: Observation, others: Sequence[Observation]) -> list[Observation]:
     """The observed variables, itself among them, that feed a row which this one feeds, too."""
-    mine = _rows(observed)
-    return [other for other in others if other is observed or np.intersect1d(mine, _rows(other)).size]
+    rows = [one.likelihood.table_rows(one.table.shape) for one in (observed, *others)]
+    mine, *theirs = [numbers[numbers >= 0] for numbers in rows]
+    pairs = zip(others, theirs, strict=True)
+    return [other for other, its in pairs if other is observed or np.intersect1d(mine, its).size]
 
 
 def _carried_back(observations: Sequence[Observation], parts: Sequence[Contribution], *, public: bool) -> Contribution:
@@ -304,7 +280,8 @@ def _carried_back(observations: Sequence[Observation], parts: Sequence[Contribut
     seen = [_seen(observed, part) for observed, part in zip(observations, parts, strict=True)]
     own = _own_axes(seen[0], shape) if len(seen) == 1 else [False] * len(shape)
     best: tuple[float, Contribution] | None = None
-    for pattern in product(*map(_choices, own, shape)):
+    choices = [("own",) if mine else ("any", "each") if n > 1 else ("any",) for mine, n in zip(own, shape, strict=True)]
+    for pattern in product(*choices):
         if public and any(_divides(pattern, one, shape) for one in seen):
             continue
         records = _largest(seen, pattern, shape)
@@ -315,32 +292,18 @@ def _carried_back(observations: Sequence[Observation], parts: Sequence[Contribut
     return best[1]
 
 
-def _choices(own: bool, length: int) -> tuple[str, ...]:
-    return ("own",) if own else ("any", "each") if length > 1 else ("any",)
-
-
-def _rows(observed: Observation) -> _Numbers:
-    """The numbers of the table's rows that an observed variable feeds."""
-    view = observed.likelihood.view
-    if view is None:
-        return np.arange(observed.table.n_rows)
-    rows = view.rows(observed.table.n_categories)
-    return rows[rows >= 0]
-
-
 def _seen(observed: Observation, part: Contribution) -> _Seen:
     shape = observed.table.shape
     lengths = observed.likelihood.shape(shape)[:-1]
     kinds = part.fitted((*lengths, 2)).axes
-    view = observed.likelihood.view
-    rows = np.arange(math.prod(lengths)) if view is None else view.rows(shape[-1]).ravel()
+    rows = observed.likelihood.table_rows(shape).ravel()
     entries = np.indices(lengths).reshape(len(lengths), rows.size)
     inside = rows >= 0
     block, person = (_numbered(entries, kinds, kind)[inside] for kind in ("each", "own"))
     return _Seen(rows[inside], block, person, part.records)
 
 
-def _numbered(entries: _Numbers, kinds: Sequence[str], wanted: str) -> _Numbers:
+def _numbered(entries: Integers, kinds: Sequence[str], wanted: str) -> Integers:
     """A number for each combination of the entries along the axes of one kind."""
     chosen = entries[[kind == wanted for kind in kinds]]
     if not chosen.size:
@@ -380,7 +343,7 @@ def _largest(seen: Sequence[_Seen], pattern: Sequence[str], shape: tuple[int, ..
     return max(most.values(), default=0)
 
 
-def _place(rows: _Numbers, pattern: Sequence[str], shape: tuple[int, ...]) -> _Numbers:
+def _place(rows: Integers, pattern: Sequence[str], shape: tuple[int, ...]) -> Integers:
     """The number of the pattern's block in which each row lies."""
     place = np.zeros_like(rows)
     entries = np.unravel_index(rows, shape) if shape else ()

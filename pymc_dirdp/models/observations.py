@@ -64,7 +64,13 @@ def totals_of(table: Table, model: pm.Model, axes: Sequence[int]) -> Counts:
     totals = np.zeros(math.prod(lengths), dtype=np.int64)
     for likelihood in table.likelihoods:
         observed, kind, batch = _resolved(likelihood, table, model)
-        entries = _entries(likelihood, table, axes)
+        # For every row that the likelihood sees, the number of the entry of these axes; -1 for one of another table.
+        rows = likelihood.table_rows(table.shape)
+        places = np.unravel_index(np.maximum(rows, 0), table.shape[:-1]) if table.shape[:-1] else ()
+        entries = np.zeros_like(rows)
+        for axis in axes:
+            entries = entries * table.shape[axis] + places[axis]
+        entries = np.where(rows >= 0, entries, -1)
         by_codes = tuple(k for k, axis in enumerate(likelihood.rows) if axis is None)
         if np.any(entries.max(axis=by_codes) != entries.min(axis=by_codes)):
             raise refusal("tables by codes", observed.name, names="its tables", parent=" and ".join(likelihood.parents))
@@ -78,19 +84,6 @@ def totals_of(table: Table, model: pm.Model, axes: Sequence[int]) -> Counts:
         placed, trials = np.broadcast_to(placed, shape), np.broadcast_to(trials, shape)
         np.add.at(totals, placed[placed >= 0], alike * trials[placed >= 0])
     return totals.reshape(lengths)
-
-
-def _entries(likelihood: Likelihood, table: Table, axes: Sequence[int]) -> Counts:
-    """For every row that a likelihood sees, the number of the entry of these axes; -1 for a row of another table."""
-    shape = table.shape[:-1]
-    seen = likelihood.shape(table.shape)[:-1]
-    view = likelihood.view
-    rows = np.arange(math.prod(shape)).reshape(shape) if view is None else view.rows(table.n_categories)
-    places = np.unravel_index(np.maximum(rows, 0), shape) if shape else ()
-    number = np.zeros(seen, dtype=np.int64)
-    for axis in axes:
-        number = number * shape[axis] + places[axis]
-    return np.where(rows >= 0, number, -1).reshape(seen)
 
 
 def _spread(values: NDArray[Any], on: Sequence[int], batch: tuple[int, ...]) -> NDArray[Any]:

@@ -80,10 +80,6 @@ class View:
         np.add.at(found, self.cells[inside], counts[inside])
         return found.reshape(shape)
 
-    def rows(self, n_categories: int) -> Integers:
-        """The number of the table's row behind each row of the likelihood; -1 if it belongs to another table."""
-        return np.where(self.inside, self.cells[..., 0] // n_categories, -1)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, View):
             return NotImplemented
@@ -129,6 +125,12 @@ class Likelihood:
     def shape(self, of_table: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the counts that it makes, for a table of this shape."""
         return of_table if self.view is None else self.view.shape
+
+    def table_rows(self, of_table: tuple[int, ...]) -> Integers:
+        """The number of the table's row behind each row that it sees; -1 if that belongs to another table."""
+        if self.view is None:
+            return np.arange(math.prod(of_table[:-1])).reshape(of_table[:-1])
+        return np.where(self.view.inside, self.view.cells[..., 0] // of_table[-1], -1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,11 +17,11 @@ from pymc_dirdp.models.contributions import (
     contribution_of_record,
     contribution_to,
     lacking,
-    largest,
     overlapping,
     people_axes,
     refuse_steps,
     refuse_unknown_axes,
+    united,
 )
 from pymc_dirdp.models.graph import root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
@@ -87,7 +87,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
         for group in groups
     )
     shapes = tuple((table.name, table.shape) for table in tables)
-    contributions = tuple((name, largest(parts[name], shape).fitted(shape)) for name, shape in shapes)
+    contributions = tuple((name, united(parts[name], shape, max).fitted(shape)) for name, shape in shapes)
     n_units = _number_of_units(observations, stated) if stated.relation.records_are_public else None
     return Reading(stated, shapes, contributions, fed, n_units, others)
 

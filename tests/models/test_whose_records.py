@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
-from pymc_dirdp.models.contributions import added, largest
+from pymc_dirdp.models.contributions import united
 from pymc_dirdp.models.graph import same_data, shift_axis
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.privacy_unit import as_code, stated
@@ -179,13 +179,13 @@ def test_the_reading_of_single_records_is_refuted_by_the_same_check():
 )
 def test_contributions_to_one_table_are_united(parts, total, most):
     given = [Contribution(*part) for part in parts]
-    assert added(given, (5, 3)) == Contribution(*total)
-    assert largest(given, (5, 3)) == Contribution(*most)
+    assert united(given, (5, 3), sum) == Contribution(*total)
+    assert united(given, (5, 3), max) == Contribution(*most)
 
 
 def test_only_the_axes_that_differ_are_united():
     given = [Contribution(1, ("each", "own")), Contribution(1, ("each", "each"))]
-    assert added(given, (4, 5, 2)) == Contribution(1 + 5, ("each", "any"))
+    assert united(given, (4, 5, 2), sum) == Contribution(1 + 5, ("each", "any"))
 
 
 # Words
