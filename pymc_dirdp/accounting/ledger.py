@@ -4,12 +4,12 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final, override
 
-from pymc_dirdp.accounting.budget import Amount, Cost, Header, cost_of, tracked_rules
+from pymc_dirdp.accounting.budget import Amount, Header, Position, cost_of, tracked_rules
 from pymc_dirdp.accounting.store import Entry, Receipt, Store, Terms
 from pymc_dirdp.checks import integer, one_line
 from pymc_dirdp.display import Tabular
@@ -22,20 +22,6 @@ __all__ = ["Entry", "Ledger", "Terms", "added_up"]
 
 
 _COLUMNS = ("number", "recorded", "what", "guarantee")
-
-
-@final
-@dataclass(frozen=True)
-class _Asked:
-    """A release or a reservation that somebody wants to record."""
-
-    what: str
-    guarantee: Guarantee
-    mechanism: PrivacyCurves | None
-    adjacency: str | None
-    terms: Terms
-    reserved: bool = False
-    uses: int | None = None
 
 
 @final
@@ -137,8 +123,7 @@ class Ledger(Tabular):
     @property
     def unit(self) -> str | None:
         """Whom the guarantees are about; None while nobody has said it."""
-        with self._store.transaction() as now:
-            return now.position.unit
+        return self._position.unit
 
     @property
     def composition_rule(self) -> str | None:
@@ -153,15 +138,12 @@ class Ledger(Tabular):
         the sum of pure guarantees, or what fixed releases (`adaptive=False`) add up to. See
         :func:`pymc_dirdp.statement`.
         """
-        with self._store.transaction() as now:
-            position = now.position
-        return position.together
+        return self._position.together
 
     @property
     def head(self) -> str:
         """The number and the hash of the last entry: a text to be noted elsewhere, for :meth:`verify`."""
-        with self._store.transaction() as now:
-            return now.position.head
+        return self._position.head
 
     def entries(self) -> tuple[Entry, ...]:
         """All releases and reservations that were recorded, in order."""
@@ -257,8 +239,7 @@ class Ledger(Tabular):
             # A tenth of 1e-5 in doubles is 1.0000000000000002e-06.
             tenth = float(f"{(like.stated_delta or 0.0) / 10:.3g}")
             like = ApproxDP(epsilon=1.0, delta=tenth if delta is None else delta)
-        with self._store.transaction() as now:
-            return now.position.largest_admitted(like)
+        return self._position.largest_admitted(like)
 
     def spend(
         self,
@@ -317,8 +298,8 @@ class Ledger(Tabular):
         `min_count` and `groups`. The ledger's text lists them.
         """
         terms = Terms.checked(unit=unit, contribution=contribution, min_count=min_count, groups=groups, digest=digest)
-        asked = _Asked(one_line(what=what), guarantee, mechanism, adjacency, terms, uses=self._uses)
-        (entry,) = self._recorded(asked, times=1)
+        asked = Entry(0, "", one_line(what=what), guarantee, {}, terms, None, uses=self._uses)
+        (entry,) = self._recorded(asked, mechanism, adjacency, times=1)
         return entry
 
     def reserve(
@@ -378,8 +359,8 @@ class Ledger(Tabular):
         {'epsilon': 0.2}
         """
         terms = Terms.checked(unit=unit, contribution=None, min_count=None, groups=None, digest=None)
-        asked = _Asked(one_line(what=what), guarantee, mechanism, adjacency, terms, reserved=True)
-        return self._recorded(asked, times=integer(1, times=times))
+        asked = Entry(0, "", one_line(what=what), guarantee, {}, terms, None, reserved=True)
+        return self._recorded(asked, mechanism, adjacency, times=integer(1, times=times))
 
     def using(self, reservation: int) -> "Ledger":
         """The same ledger, whose next release uses a reservation.
@@ -399,26 +380,26 @@ class Ledger(Tabular):
         view._store, view._uses = self._store, integer(1, reservation=reservation)
         return view
 
-    def _recorded(self, asked: "_Asked", *, times: int) -> tuple[Entry, ...]:
+    def _recorded(
+        self, asked: Entry, mechanism: PrivacyCurves | None, adjacency: str | None, *, times: int
+    ) -> tuple[Entry, ...]:
         """The entries of some equal releases or reservations, which are durable once this returns."""
-        guarantee, mechanism, adjacency = asked.guarantee, asked.mechanism, asked.adjacency
         if adjacency not in (None, self.adjacency):
             raise ArgumentError(
                 f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
                 "do not add up. Keep a ledger for each."
             )
-        guarantee = Guarantee.checked(guarantee=guarantee)
+        guarantee = Guarantee.checked(guarantee=asked.guarantee)
         if mechanism is not None and not mechanism.satisfies(guarantee):
             raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
         if not all(value >= 0 and math.isfinite(value) for value in cost.values()):
             raise ArgumentError("The mechanism has a loss that is no number, or is below 0, so it cannot be recorded.")
         try:
-            return self._added(asked, cost, times)
+            return self._added(replace(asked, cost=cost), times)
         except BudgetError as error:
             # Here, because a search takes long and nobody else could write to the file meanwhile.
-            with self._store.transaction() as now:
-                position = now.position
+            position = self._position
             for like in (guarantee, self.limit):
                 if most := position.largest_admitted(like):
                     way_out = f"{most} would fit, with any mechanism. Or stop releasing data about these people."
@@ -427,7 +408,7 @@ class Ledger(Tabular):
                 way_out = "Nothing is left: stop releasing data about these people."
             raise BudgetError(f"{guarantee} does not fit, so nothing was recorded. {way_out} {error}") from None
 
-    def _added(self, asked: "_Asked", cost: Cost, times: int) -> tuple[Entry, ...]:
+    def _added(self, asked: Entry, times: int) -> tuple[Entry, ...]:
         """The entries, added in one transaction."""
         entries = []
         with self._store.transaction(writing=True) as now:
@@ -438,17 +419,21 @@ class Ledger(Tabular):
                     'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
                 )
             for _ in range(times):
-                rule = now.position.giving_back(asked.uses).admitted(cost, asked.guarantee)
-                recorded = datetime.now(UTC).isoformat(timespec="seconds")
-                facts = (now.position.number + 1, recorded, asked.what, asked.guarantee, cost, terms, rule)
-                entries.append(Entry(*facts, reserved=asked.reserved, uses=asked.uses))
+                rule = now.position.giving_back(asked.uses).admitted(asked.cost, asked.guarantee)
+                recorded, number = datetime.now(UTC).isoformat(timespec="seconds"), now.position.number + 1
+                entries.append(replace(asked, number=number, recorded=recorded, terms=terms, composition_rule=rule))
                 now.append(entries[-1])
         return tuple(entries)
 
+    @property
+    def _position(self) -> Position:
+        """How far the ledger has come."""
+        with self._store.transaction() as now:
+            return now.position
+
     def _balance(self) -> tuple[str | None, tuple[Amount, ...]]:
         """The rule that is fixed, or the tightest, and what all entries cost by it."""
-        with self._store.transaction() as now:
-            position = now.position
+        position = self._position
         if self._known is None or self._known[0] != position.head:
             self._known = position.head, position.balance
         return self._known[1]
@@ -504,16 +489,13 @@ def _heading(header: Header, entries: Sequence[Entry]) -> list[str]:
 def _rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """The entries as rows of a table."""
     used = {entry.uses for entry in entries}
-    return [
-        {column: getattr(entry, column) for column in _COLUMNS} | {"what": _what(entry, used=entry.number in used)}
-        for entry in entries
-    ]
-
-
-def _what(entry: Entry, *, used: bool) -> str:
-    if entry.reserved:
-        return f"{entry.what} ({'reservation that was used' if used else 'reserved'})"
-    return entry.what if entry.uses is None else f"{entry.what} (as reserved in entry {entry.uses})"
+    rows = []
+    for entry in entries:
+        beside = "" if entry.uses is None else f" (as reserved in entry {entry.uses})"
+        if entry.reserved:
+            beside = f" ({'reservation that was used' if entry.number in used else 'reserved'})"
+        rows.append({column: getattr(entry, column) for column in _COLUMNS} | {"what": entry.what + beside})
+    return rows
 
 
 def _unused(entries: Sequence[Entry]) -> list[str]:

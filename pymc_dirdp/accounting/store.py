@@ -187,9 +187,8 @@ class Receipt:
     def from_facts(cls, facts: Any) -> Self:
         """The receipt of which these are the facts; an error of any kind if they are none."""
         found = cls(**facts)
-        if type(found.number) is not int or found.number < 1 or {type(found.ledger), type(found.hash)} != {str}:
-            raise ValueError("These are no facts of a receipt.")
-        if not re.fullmatch("[0-9a-f]{32}", found.ledger) or not re.fullmatch("[0-9a-f]{64}", found.hash):
+        proper = type(found.number) is int and found.number >= 1 and {type(found.ledger), type(found.hash)} == {str}
+        if not (proper and re.fullmatch("[0-9a-f]{32}", found.ledger) and re.fullmatch("[0-9a-f]{64}", found.hash)):
             raise ValueError("These are no facts of a receipt.")
         return found
 
@@ -342,7 +341,12 @@ class Store:
             self.header = self._understood_header()
             self.start = Position(self.header, self.place, 0, chained("", *self._facts))
             self._position = Transaction(connection, self.start).position
-        self._refuse_another_unit()
+        first = self._position.first
+        if first is not None and self.header.unit not in (None, first.terms.unit):
+            raise LedgerError(
+                f"{self.place} adds guarantees about unit={first.terms.unit!r}, not {self.header.unit!r}; keep one "
+                "ledger for each unit."
+            )
         if known is not None:
             self._refuse_another_identity(known[0])
             self.verified(known[1])
@@ -480,14 +484,6 @@ class Store:
                 f"{self.place} is for ({stored}), not for ({self.header}). Open it for that, or give another path."
             )
         return wanted
-
-    def _refuse_another_unit(self) -> None:
-        first = self._position.first
-        if first is not None and self.header.unit not in (None, first.terms.unit):
-            raise LedgerError(
-                f"{self.place} adds guarantees about unit={first.terms.unit!r}, not {self.header.unit!r}; keep one "
-                "ledger for each unit."
-            )
 
     def _refuse_another_identity(self, identity: str) -> None:
         if identity != self.identity:
