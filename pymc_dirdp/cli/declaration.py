@@ -178,7 +178,9 @@ def written(
         name, values = _split("--variable", typed, f"sex=female{separator}male")
         if name in labels:
             raise ArgumentError(f"--variable declares {name!r} twice. Give all its labels at once.")
-        labels[name] = _as_typed(listed(values))
+        whole = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in listed(values))
+        # They are integers if all are written as Python writes them, else texts.
+        labels[name] = [int(label) if whole else label for label in listed(values)]
     for typed in given:
         name, those = _split("--given", typed, f"hair=sex or hair=sex{separator}age")
         for one in (name, *listed(those)):
@@ -203,13 +205,6 @@ def _split(option: str, typed: str, example: str) -> tuple[str, str]:
     if not (equals and name.strip() and values.strip()):
         raise ArgumentError(f"Expected {option} to be a name, = and what belongs to it, such as {example}.")
     return name.strip(), values.strip()
-
-
-def _as_typed(labels: list[str]) -> list[str | int]:
-    """Integers if all labels are integers as Python writes them, else texts."""
-    if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in labels):
-        return [int(label) for label in labels]
-    return list(labels)
 
 
 def _quoted(value: str | int) -> str:
@@ -332,8 +327,11 @@ def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
             lines = csv.reader(file, delimiter=declaration.delimiter, strict=True)
             header = next(lines, [])
             at = [_position(name, header) for name in declaration.columns]
-            # A blank line is no record.
-            rows = [[row[i] for i in at] for row in lines if row and _fits(row, header)]
+            rows = []
+            for row in filter(None, lines):  # A blank line is no record.
+                if len(row) != len(header):
+                    raise DataError("Some line of the data has another number of fields than the first line.")
+                rows.append([row[i] for i in at])
     except UnicodeDecodeError:
         problem = "is not written in UTF-8. Save it as UTF-8, by an editor or by iconv."
     except csv.Error:
@@ -364,12 +362,6 @@ def _position(name: str, header: list[str]) -> int:
             "line holds the names, and that delimiter in [data] is right."
         )
     return header.index(name)
-
-
-def _fits(row: list[str], header: list[str]) -> bool:
-    if len(row) != len(header):
-        raise DataError("Some line of the data has another number of fields than the first line.")
-    return True
 
 
 def _count(text: str) -> int | str:

@@ -126,7 +126,12 @@ def _mixed(words: _Words) -> _Words:
 
 def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
     """Each row's unit as a number, and a hash of each unit's value. No hash depends on another unit."""
-    dictionary = _sorted_out(units) or dictionary_of(units, bound.unit)
+    array = plain_array(units)
+    if array is not None and array.dtype.kind in "iuU":
+        distinct, codes = np.unique(array, return_inverse=True)
+        dictionary: tuple[Integers, list[Any]] | None = (codes.astype(np.int64), distinct.tolist())
+    else:
+        dictionary = dictionary_of(units, bound.unit)
     values = values_of(units, bound.unit) if dictionary is None else dictionary[1]
     used = values if dictionary is None else [None if i < 0 else values[i] for i in np.unique(dictionary[0])]
     kinds = set(map(type, used))
@@ -141,15 +146,6 @@ def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
     numbers = np.array([found.setdefault(value, len(found)) for value in values], dtype=np.int64)
     hashes = np.array([hash((key, value)) & (2**64 - 1) for value in found], dtype=np.uint64)
     return (numbers if dictionary is None else numbers[dictionary[0]]), hashes
-
-
-def _sorted_out(units: Any) -> tuple[Integers, list[Any]] | None:
-    """Plain integers or texts as codes into their different values; None for other columns."""
-    array = plain_array(units)
-    if array is None or array.dtype.kind not in "iuU":
-        return None
-    values, codes = np.unique(array, return_inverse=True)
-    return codes.astype(np.int64), values.tolist()
 
 
 # Which records of a unit an engine keeps: the first ones in the order of a keyed hash. **Secret**.

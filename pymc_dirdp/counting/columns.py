@@ -38,6 +38,8 @@ __all__ = [
 # The values of a column of any engine, as that engine decodes them: not its codes, and not converted values.
 
 
+# Libraries for data frames: the values of their objects may have been read off the data.
+_FRAMES = ("pandas", "polars", "pyarrow")
 # Values of these types are taken as they are.
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
@@ -55,8 +57,11 @@ def column_of(frame: Any, name: str, *, among: Sequence[str] = ()) -> Any:
     The frame's own error for a missing column may hold data, so it is not repeated.
     """
     _refuse_lazy(frame)
-    # A list has rows, and so has an array without names; a column of a data frame looks up its rows.
-    if frame is None or isinstance(frame, str | bytes | list | tuple | Iterator) or _is_one_array(frame):
+    # A list has rows, and so has an array without names; a column of a data frame looks up its rows. Structured arrays
+    # are frames.
+    dtype = getattr(frame, "dtype", None)
+    one_array = dtype is not None and getattr(dtype, "names", None) is None
+    if frame is None or isinstance(frame, str | bytes | list | tuple | Iterator) or one_array:
         raise ArgumentError(
             f"Expected records as columns by name, got {type_name(frame)}. Pass a data frame, such as "
             f"pandas.read_csv(path) or pandas.DataFrame(rows), or a mapping such as {{{name!r}: [...]}}."
@@ -80,12 +85,6 @@ def _refuse_lazy(given: Any) -> None:
         raise ArgumentError(
             "Expected a column, got an Expr, which holds no values. Pass frame.select(...).to_series() instead."
         )
-
-
-def _is_one_array(frame: Any) -> bool:
-    """Whether it is one array or column, whose entries are not columns by name; structured arrays are frames."""
-    dtype = getattr(frame, "dtype", None)
-    return dtype is not None and getattr(dtype, "names", None) is None
 
 
 def values_of(column: Any, name: str) -> list[Any]:
@@ -212,11 +211,6 @@ def index_of(column: Any) -> Any:
     return index if callable(getattr(index, "equals", None)) else None
 
 
-def _of_data_frame(given: Any) -> bool:
-    """Whether this is an object of a library for data frames, so that its values may have been read off the data."""
-    return any(kind.__module__.partition(".")[0] in ("pandas", "polars", "pyarrow") for kind in type(given).__mro__)
-
-
 # How an engine holds a column: as one plain array, or as codes into its distinct values. **Secret**.
 
 
@@ -295,15 +289,11 @@ def _of_arrow(column: Any, name: str) -> tuple[Integers, list[Any]]:
 
 
 def _of_polars(column: Any, name: str) -> tuple[Integers, list[Any]]:
-    texts = column.cast(column.dtype if str(column.dtype) == "String" else _text_type(column))
+    # The categories have the type of texts.
+    texts = column.cast(column.dtype if str(column.dtype) == "String" else column.cat.get_categories().dtype)
     distinct = texts.drop_nulls().unique().sort()
     codes = distinct.search_sorted(texts.fill_null("")).to_numpy().astype(np.int64)
     return np.where(texts.is_null().to_numpy(), -1, codes), values_of(distinct, name)
-
-
-def _text_type(column: Any) -> Any:
-    """The type of texts in polars: that of the categories."""
-    return column.cat.get_categories().dtype
 
 
 # The declared labels of variables: public, checked, and as plain Python values.
@@ -342,7 +332,11 @@ def checked_categories(names: Sequence[str], categories: Categories) -> dict[str
 
 def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
     """Warn once if categories are objects of data frames, because those may hold values of the data."""
-    suspect = [name for name in names if _of_data_frame(categories[name])]
+    suspect = [
+        name
+        for name in names
+        if any(kind.__module__.partition(".")[0] in _FRAMES for kind in type(categories[name]).__mro__)
+    ]
     if suspect:
         warnings.warn(
             f"categories[{suspect[0]!r}] is {type_name(categories[suspect[0]])}"
@@ -477,8 +471,9 @@ def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:
     # A floating-point number of this size may have been another integer before it was rounded.
     rounded = any(isinstance(label, int) and abs(label) >= exact for label in labels)
     if (array := plain_array(column)) is not None:
-        wide = rounded and array.dtype.kind == "f"
-        return _looked_up(array, [NOTHING if wide and _at_least(label, exact) else label for label in labels])
+        wide = exact if rounded and array.dtype.kind == "f" else np.inf
+        known = (isinstance(label, int | float) and abs(label) >= wide for label in labels)
+        return _looked_up(array, [NOTHING if large else label for label, large in zip(labels, known, strict=True)])
     dictionary = dictionary_of(column, name)
     values = values_of(column, name) if dictionary is None else dictionary[1]
     if rounded:
@@ -486,10 +481,6 @@ def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:
     position = {label: i for i, label in enumerate(labels)}
     found = np.fromiter(map(position.get, values, repeat(-1)), dtype=np.int64, count=len(values))
     return found if dictionary is None else np.append(found, -1)[dictionary[0]]
-
-
-def _at_least(label: Any, bound: int) -> bool:
-    return isinstance(label, int | float) and abs(label) >= bound
 
 
 def _looked_up(array: NDArray[Any], labels: Sequence[Any]) -> Integers:

@@ -156,7 +156,11 @@ class EngineRecords:
                 raise ArgumentError(f"The records have no column {name!r}.")
         for unit in units:
             refuse_engine(frame)
-            _check_unit(schema[unit], unit)
+            if not (schema[unit].is_integer() or schema[unit] in (nw.String, nw.Categorical, nw.Enum)):
+                raise ArgumentError(
+                    f"Expected the column {unit!r} of the units to hold texts or integers. Cast it: in another type "
+                    "one person may have two values, such as 7 and 7.0."
+                )
         frame = _asked(lambda: _renamed(frame, {name: f"v{i}" for i, name in enumerate(labels)}, units))
         declared = {
             f"v{i}": _declared(nw.col(f"v{i}"), schema[name], labels[name])
@@ -186,8 +190,13 @@ class EngineRecords:
         `most` is the number of rows that a family can have at most; None if there is no limit.
         """
         positions = [[list(self.labels).index(name) for name in family] for family in families]
+        used = sorted({i for family in positions for i in family})
+        if str(self.frame.implementation.value) == "duckdb" and len(families) > 1 and len(used) <= _MOST_GROUPED:
+            groups = _asked(lambda: self._in_one_pass(positions, used, most))
+        else:
+            groups = [_asked(partial(self._by, *one)) for one in zip(positions, most, strict=True)]
         found = []
-        for (values, times), limit in zip(self._grouped(positions, most), most, strict=True):
+        for (values, times), limit in zip(groups, most, strict=True):
             columns = encode(values, list(values), self.labels, self.otherwise)
             if limit is not None and len(times) > limit:
                 raise DataError(
@@ -201,17 +210,6 @@ class EngineRecords:
         """The different values of the first variable, and how many records have each."""
         values, times = _asked(partial(self._by, [0], None))
         return values[next(iter(self.labels))], times
-
-    def _grouped(self, families: Sequence[Sequence[int]], most: Sequence[int | None]) -> list[_Group]:
-        """The different rows of each family of columns, and how many records have each."""
-        used = sorted({i for family in families for i in family})
-        if self._engine == "duckdb" and len(families) > 1 and len(used) <= _MOST_GROUPED:
-            return _asked(lambda: self._in_one_pass(families, used, most))
-        return [_asked(partial(self._by, family, limit)) for family, limit in zip(families, most, strict=True)]
-
-    @property
-    def _engine(self) -> str:
-        return str(self.frame.implementation.value)
 
     def _by(self, family: Sequence[int], most: int | None) -> _Group:
         nw = _narwhals()
@@ -277,15 +275,6 @@ def _declared(column: Any, dtype: Any, labels: Sequence[Any]) -> Any:
     else:
         return column
     return nw.when(column.is_in(known)).then(column)
-
-
-def _check_unit(dtype: Any, unit: str) -> None:
-    nw = _narwhals()
-    if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum)):
-        raise ArgumentError(
-            f"Expected the column {unit!r} of the units to hold texts or integers. Cast it: in another type one person "
-            "may have two values, such as 7 and 7.0."
-        )
 
 
 def _renamed(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:

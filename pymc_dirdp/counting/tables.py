@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.counting.bounding import Bound, checked_bound, retained_rows
 from pymc_dirdp.counting.columns import (
     Categories,
@@ -324,7 +324,22 @@ def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> In
     DataError
         If a value is missing or is no number. The message shows no value.
     """
-    return np.searchsorted(np.asarray(edges, dtype=float), _numbers(column, name), side="right").astype(np.int64)
+    array = plain_array(column)
+    numbers = None
+    if array is not None and array.dtype.kind in "iuf":
+        numbers = np.asarray(array, dtype=float)
+    else:
+        values = values_of(column, name)
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            # An integer may be larger than any double.
+            with suppress(OverflowError):
+                numbers = np.array(values, dtype=float)
+    if numbers is None or np.isnan(numbers).any():
+        raise DataError(
+            f"The column {name!r} holds missing values, or values that are no numbers. Drop those records, or count "
+            "them in a category of their own and choose bins for the others."
+        )
+    return np.searchsorted(np.asarray(edges, dtype=float), numbers, side="right").astype(np.int64)
 
 
 def count_between(records: Frame, column: str, edges: Sequence[float], bound: Bound | None) -> Integers:
@@ -358,22 +373,3 @@ def count_between(records: Frame, column: str, edges: Sequence[float], bound: Bo
 def _grouped(engine: EngineRecords, edges: Sequence[float], column: str) -> tuple[Integers, Integers]:
     values, times = engine.values()
     return interval_of(values, edges, column), times
-
-
-def _numbers(column: Any, name: str) -> Array:
-    array = plain_array(column)
-    numbers = None
-    if array is not None and array.dtype.kind in "iuf":
-        numbers = np.asarray(array, dtype=float)
-    else:
-        values = values_of(column, name)
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            # An integer may be larger than any double.
-            with suppress(OverflowError):
-                numbers = np.array(values, dtype=float)
-    if numbers is None or np.isnan(numbers).any():
-        raise DataError(
-            f"The column {name!r} holds missing values, or values that are no numbers. Drop those records, or count "
-            "them in a category of their own and choose bins for the others."
-        )
-    return numbers
