@@ -166,31 +166,21 @@ def origin(variable: Node, *, through_rounding: bool = False) -> tuple[Node, tup
     axes = list(range(variable.type.ndim))
     while variable.owner is not None:
         op = variable.owner.op
+        inner = variable.owner.inputs[0]
+        if isinstance(op, DimShuffle) and inner.owner is not None and isinstance(inner.owner.op, DimShuffle):
+            before = inner.owner.inputs[0]
+            both = ["x" if axis == "x" else inner.owner.op.new_order[axis] for axis in op.new_order]
+            if both == list(range(before.type.ndim)):
+                # Of two moves of axes, the second undoes the first.
+                variable = before
+                continue
         # A DimShuffle that keeps the order of the axes only adds new ones.
-        if (undone := _undone(variable)) is not None:
-            variable = undone
-            continue
         if isinstance(op, DimShuffle) and list(op.shuffle) == list(range(op.input_ndim)):
             axes = [axis for axis, new in zip(axes, op.new_order, strict=True) if new != "x"]
         elif not _is_copy(op, through_rounding):
             break
         variable = variable.owner.inputs[0]
     return variable, tuple(axes)
-
-
-def _undone(variable: Node) -> Node | None:
-    """The variable before two moves of axes of which the second undoes the first; None if there are none."""
-    inner = variable.owner.inputs[0]
-    if (
-        inner.owner is None
-        or not isinstance(variable.owner.op, DimShuffle)
-        or not isinstance(inner.owner.op, DimShuffle)
-    ):
-        return None
-    first = inner.owner.op.new_order
-    both = ["x" if axis == "x" else first[axis] for axis in variable.owner.op.new_order]
-    source = inner.owner.inputs[0]
-    return source if both == list(range(source.type.ndim)) else None
 
 
 def _is_copy(op: Any, through_rounding: bool) -> bool:
@@ -305,6 +295,14 @@ def replaced(model: pm.Model, new: Mapping[Node, Node], values: Mapping[Node, No
 # Models of `pymc.dims` as ordinary models: each variable with its dims becomes one with axes in the same order.
 
 
+# The transforms without dims that do the same.
+_TRANSFORMS: tuple[tuple[type, Any], ...] = (
+    (transforms.SimplexTransform, pm.distributions.transforms.simplex),
+    (transforms.LogOddsTransform, pm.distributions.transforms.logodds),
+    (transforms.IntervalTransform, pm.distributions.transforms.Interval(0, 1)),
+)
+
+
 def lowered(model: pm.Model) -> pm.Model:
     """The same model without variables of `pymc.dims`; the model itself if it has none.
 
@@ -315,17 +313,8 @@ def lowered(model: pm.Model) -> pm.Model:
     if not any(isinstance(variable.type, XTensorType) for variable in named):
         return model
     values = [value for rv in model.basic_RVs if (value := model.rvs_to_values.get(rv)) is not None]
-    new = dict(zip([*named, *values], _without_dims([*named, *values]), strict=True))
-    # A Deterministic that is another variable as it is needs a name of its own.
-    new |= {variable: new[variable].copy() for variable in model.deterministics}
-    copy = replaced(model, new, {rv: new[value] for rv, value in model.rvs_to_values.items()})
-    copy.rvs_to_transforms.update({rv: _ordinary(transform) for rv, transform in copy.rvs_to_transforms.items()})
-    return copy
-
-
-def _without_dims(variables: Sequence[Node]) -> list[Node]:
-    """The same variables, computed by operations on axes."""
-    tensors: list[Any] = clone_replace(list(variables))
+    variables = [*named, *values]
+    tensors: list[Any] = clone_replace(variables)
     tensors = [one.values if isinstance(one.type, XTensorType) else one for one in tensors]
     graph = FunctionGraph(outputs=tensors, clone=False)
     # A Deterministic is a copy, which is no operation with dims.
@@ -338,7 +327,14 @@ def _without_dims(variables: Sequence[Node]) -> list[Node]:
         if one.owner is not None and isinstance(one.owner.op, TensorFromXTensor) and one.owner.inputs[0].owner is None
     ]
     graph.replace_all([(leaf, _leaf(leaf.owner.inputs[0])) for leaf in leaves], import_missing=True)
-    return list(graph.outputs)
+    new = dict(zip(variables, graph.outputs, strict=True))
+    # A Deterministic that is another variable as it is needs a name of its own.
+    new |= {variable: new[variable].copy() for variable in model.deterministics}
+    copy = replaced(model, new, {rv: new[value] for rv, value in model.rvs_to_values.items()})
+    for rv, transform in copy.rvs_to_transforms.items():
+        ours = (one for kind, one in _TRANSFORMS if isinstance(transform, kind))
+        copy.rvs_to_transforms[rv] = next(ours, transform)
+    return copy
 
 
 def _leaf(variable: Any) -> Node:
@@ -350,17 +346,6 @@ def _leaf(variable: Any) -> Node:
             variable.get_value(borrow=True), name=variable.name, shape=variable.type.shape
         )
     return pt.tensor(name=variable.name, dtype=variable.type.dtype, shape=variable.type.shape)
-
-
-def _ordinary(transform: Any) -> Any:
-    """The transform without dims that does the same; any other as it is."""
-    if isinstance(transform, transforms.SimplexTransform):
-        return pm.distributions.transforms.simplex
-    if isinstance(transform, transforms.LogOddsTransform):
-        return pm.distributions.transforms.logodds
-    if isinstance(transform, transforms.IntervalTransform):
-        return pm.distributions.transforms.Interval(0, 1)
-    return transform
 
 
 def same_data(first: Node, second: Node) -> bool:
@@ -377,8 +362,13 @@ def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | Non
     A Markov chain does this: `P[x[:, :-1]]` observed as `x[:, 1:]`. At least `least` numbers have to agree, otherwise
     it may be chance. Sequences of different lengths that were put one after the other are not recognised.
     """
-    if (cut := _cut_apart(parent, observations)) is not None:
-        return cut
+    root = root_of(parent)
+    if isinstance(root, SharedVariable) and root_of(observations) is root:
+        # Both may be different slices of one `pm.Data`.
+        first, second = _slices(parent), _slices(observations)
+        for axis in range(parent.type.ndim):
+            if first[axis : axis + 1] != second[axis : axis + 1]:
+                return axis
     one, two = evaluate(parent), evaluate(observations)
     if one.shape != two.shape:
         return None
@@ -395,16 +385,6 @@ def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | Non
                 if _is_ahead(ahead, behind, 1, least) or _is_ahead(behind, ahead, 1, least):
                     return 0
     return None
-
-
-def _cut_apart(parent: Node, observations: Node) -> int | None:
-    """The axis along which both are different slices of one `pm.Data`; None if they are not."""
-    root = root_of(parent)
-    if not isinstance(root, SharedVariable) or root_of(observations) is not root:
-        return None
-    one, two = _slices(parent), _slices(observations)
-    differ = [axis for axis in range(parent.type.ndim) if one[axis : axis + 1] != two[axis : axis + 1]]
-    return differ[0] if differ else None
 
 
 def _slices(array: Node) -> list[str]:

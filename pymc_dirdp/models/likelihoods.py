@@ -13,7 +13,6 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
-from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.graph import (
     Node,
     evaluate,
@@ -117,22 +116,18 @@ def _other_variable(rv: Node, model: pm.Model) -> Exception:
     if released and not children and not of_priors:
         return refusal("unobserved prediction", rv.name, operation=kind)
     if of_priors or (children and not released and not rv.type.dtype.startswith(("int", "bool"))):
-        return _parameter(rv, model)
-    if children:
+        # A parameter: of a prior that could be released, or of anything else.
+        everything = model.free_RVs + model.observed_RVs
+        behind = [other for other in everything if other is not rv and rv in ancestors([other])]
+        priors = [other for other in behind if type(other.owner.op) in (*_FAMILY_BY_OP, *_INTEGRATED)]
+        observed = [other for other in behind if other in model.observed_RVs]
+        if priors or observed:
+            key = "hyperparameter" if priors else "other parameter"
+            names = [str(other.name) for other in priors or observed]
+            return refusal(key, rv.name, operation=kind, children=listed(names))
+    elif children:
         return refusal("hidden parent", rv.name, operation=kind, children=listed(children))
     return refusal("other variable", rv.name, operation=kind)
-
-
-def _parameter(rv: Node, model: pm.Model) -> Exception:
-    """The error for a free variable on which others depend: of a prior that could be released, or of anything else."""
-    behind = [other for other in model.free_RVs + model.observed_RVs if other is not rv and rv in ancestors([other])]
-    priors = [other for other in behind if type(other.owner.op) in (*_FAMILY_BY_OP, *_INTEGRATED)]
-    observed = [other for other in behind if other in model.observed_RVs]
-    if not priors and not observed:
-        return refusal("other variable", rv.name, operation=operation(rv))
-    key = "hyperparameter" if priors else "other parameter"
-    names = [str(other.name) for other in priors or observed]
-    return refusal(key, rv.name, operation=operation(rv), children=listed(names))
 
 
 def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: Collection[str]) -> None:
@@ -315,7 +310,9 @@ def unrolled(model: pm.Model) -> pm.Model:
         new[chain] = pm.Categorical.dist(p=transitions[before])
         values[chain] = _whole(states[..., lags:])
         if not set(values_read(first)).isdisjoint(model.basic_RVs):
-            starts[chain] = _start(chain, first), _first(states, lags)
+            # Each chain has one first state, or an axis of several.
+            value = states[..., 0] if lags == 1 and states.type.ndim > 1 else states[..., :lags]
+            starts[chain] = _start(chain, first), _whole(value)
     copy = replaced(model, new, values)
     for chain in chains:
         # The dim of the states has more labels than there are steps.
@@ -339,11 +336,6 @@ def _whole(part: Any) -> Any:
     return part if part.type.dtype.startswith(("int", "uint")) else part.astype("int64")
 
 
-def _first(states: Any, lags: int) -> Any:
-    """The states before the first step; without an axis for them, where each chain has one."""
-    return _whole(states[..., 0] if lags == 1 and states.type.ndim > 1 else states[..., :lags])
-
-
 def _start(chain: Node, first: Node) -> Any:
     """The distribution of the first states, which are independent draws from one row of probabilities."""
     categorical = is_random(first) and type(first.owner.op) is pm.Categorical.rv_type
@@ -354,5 +346,5 @@ def _start(chain: Node, first: Node) -> Any:
     return pm.Categorical.dist(p=probability)
 
 
-def _refused(chain: Node, what: str) -> UnsupportedModelError:
+def _refused(chain: Node, what: str) -> Exception:
     return refusal("chain", chain.name, what=what, ways=_WAYS[what])

@@ -267,7 +267,11 @@ def outcome_dim(name: str) -> str:
 
 def check_names(tables: Sequence["Table"]) -> None:
     """Refuse names that no release can hold, before anything is planned, spent or drawn."""
-    new_dims = {name: table.name for table in tables for name in _new_dims(table)}
+    # The names that a release gives to axes that have none in the model.
+    new_dims: dict[str, str] = {}
+    for table in tables:
+        dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+        new_dims |= {dim_name(table.name, k, None): table.name for k, dim in enumerate(dims) if dim is None}
     for table in tables:
         if not is_variable_name(table.name):
             raise UnsupportedModelError(
@@ -305,12 +309,6 @@ def check_names(tables: Sequence["Table"]) -> None:
                 )
             if labels is not None:
                 check_labels(dim, labels, table.name)
-
-
-def _new_dims(table: "Table") -> list[str]:
-    """The names that a release gives to axes that have none in the model."""
-    dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    return [dim_name(table.name, axis, None) for axis, dim in enumerate(dims) if dim is None]
 
 
 # The labels of dims that a file can hold, and give back as they were.

@@ -1,6 +1,6 @@
 """The conjugate tables that a model holds, and which of their cells each record feeds. No observed value is read."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -273,10 +273,13 @@ def _route(observed: Node, kind: Kind, model: pm.Model) -> tuple[dict[str, Likel
     rows = tuple(None if isinstance(axis, Codes) else renumbered[axis] for axis in axes)
     names = tuple(parent.name for parent in parents)
     likelihoods = {}
+    chosen = [k for k, axis in enumerate(axes) if isinstance(axis, Codes)]
     for name, start, stop in numbering.ranges():
         if name in fed:
             inside = (cells >= start) & (cells < stop)
-            view = None if same else View(np.where(inside, cells - start, -1), _by_codes(inside[..., 0], axes))
+            # Whether codes decide if a record belongs to this table.
+            by_codes = any(np.any(inside[..., 0] != inside[..., 0].take([0], axis=k)) for k in chosen)
+            view = None if same else View(np.where(inside, cells - start, -1), by_codes)
             likelihoods[name] = Likelihood(str(observed.name), kind.name, rows, names, view)
     return likelihoods, tuple(parents)
 
@@ -321,12 +324,6 @@ def _refuse_repeated_rows(cells: Cells, axes: tuple[int | Codes, ...], observed:
         raise refusal("repeated rows", observed.name, names=listed(numbering.names_in(cells)))
 
 
-def _by_codes(inside: NDArray[np.bool_], axes: tuple[int | Codes, ...]) -> bool:
-    """Whether codes decide if a record belongs to this table."""
-    chosen = [k for k, axis in enumerate(axes) if isinstance(axis, Codes)]
-    return any(bool(np.any(inside != inside.take([0], axis=k))) for k in chosen)
-
-
 def _parent_of(codes: Codes, model: pm.Model) -> Parent | None:
     """The parent behind codes; None if they are computed from anything but data, or from several records each."""
     index = codes.index
@@ -351,7 +348,9 @@ def _parent_of(codes: Codes, model: pm.Model) -> Parent | None:
     if all(axis is None for axis in on):
         return None
     stored = tuple(dict.fromkeys(leaf for leaf, _ in leaves))
-    return Parent(_name(index, stored), formula, stored, place, on, codes.truth)
+    named = [str(root.name) for one in stored if (root := root_of(one)) is not None and root.name]
+    name = str(index.name or " and ".join(dict.fromkeys(named)) or "an array")
+    return Parent(name, formula, stored, place, on, codes.truth)
 
 
 def _leaves(node: Node, place: tuple[int, ...]) -> Iterator[tuple[Node, tuple[int, ...]] | None]:
@@ -370,9 +369,3 @@ def _leaves(node: Node, place: tuple[int, ...]) -> Iterator[tuple[Node, tuple[in
             yield from _leaves(part, place)
     else:
         yield None
-
-
-def _name(index: Node, stored: Sequence[Node]) -> str:
-    """The name of the codes, or of the data behind them."""
-    named = [root.name for array in stored if (root := root_of(array)) is not None and root.name]
-    return str(index.name or " and ".join(dict.fromkeys(map(str, named))) or "an array")
