@@ -1,8 +1,17 @@
-"""The posterior of all tables of a network together, given noisy marginals of its records."""
+"""Tables of shares given noisy marginals of the records: log-linear models of a network, or of one table by itself.
+
+1. Tables are the softmax of sums of effects: over the values of a variable given its parents, or over all cells.
+2. Marginals of a network follow from its tables by variable elimination: a plan of products of two tables and of sums.
+3. A marginal is measured with the noise, and has the variance of the sample, fixed at the tables found before.
+4. Derivatives go through the same steps, forwards and backwards, so second derivatives are products with vectors.
+5. Newton's method finds the mode; the curvature there says how many effects are known, and how likely the model is.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from string import ascii_letters
 from typing import final
 
@@ -12,9 +21,9 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.numerics.minima import minimised, solved
+from pymc_dirdp.numerics.minima import inverse_diagonal, log_determinant, minimised, solved
 
-__all__ = ["MOST_CELLS", "EliminationError", "NetworkMarginals", "NetworkPosterior"]
+__all__ = ["MOST_CELLS", "EliminationError", "LogLinearPosterior", "NetworkMarginals"]
 
 MOST_CELLS = 10**7
 """A table that elimination needs on the way holds no more cells than that."""
@@ -44,6 +53,8 @@ class NetworkMarginals:
         Of a network: each variable has one family, and parents have theirs.
     wanted : sequence of tuple of str
         The variables of each marginal.
+    whole : bool, default False
+        Whether each table is that of all its variables together, instead of the last one given the others.
 
     Raises
     ------
@@ -66,7 +77,7 @@ class NetworkMarginals:
     [array([0.6, 0.4])]
     """
 
-    def __init__(self, families: Sequence[Family], wanted: Sequence[Axes]) -> None:
+    def __init__(self, families: Sequence[Family], wanted: Sequence[Axes], *, whole: bool = False) -> None:
         self._sizes = {axis: size for family in families for axis, size in zip(family.axes, family.shape, strict=True)}
         self._families = {family.variable: family for family in families}
         self._number = {family.variable: i for i, family in enumerate(families)}
@@ -74,7 +85,7 @@ class NetworkMarginals:
         self._steps: list[_Step] = []
         # Tables of probabilities of some variables together, by their number.
         self._joint: dict[int, frozenset[str]] = {
-            self._number[family.variable]: frozenset(family.axes) for family in families if not family.parents
+            i: frozenset(family.axes) for i, family in enumerate(families) if whole or not family.parents
         }
         # The largest marginals come first, so that the others are sums of them.
         made: dict[Axes, int] = {}
@@ -152,25 +163,20 @@ class NetworkMarginals:
         return first + self._product(step.axes, (made[a], given[0]), (directions[b], given[1]))
 
     def _back(self, step: _Step, i: int, slope: Array, others: Sequence[Array]) -> Array:
-        """The part of one input in the slope of what a step makes."""
+        """The part of one input in the slope of what a step makes; of length 1 along axes that it does not depend on."""
         own = self._axes[step.inputs[i]]
         if len(step.inputs) == 2:
             other = step.inputs[1 - i]
             return self._product(own, (slope, step.axes), (others[other], self._axes[other]))
         # Every cell that was added up has the slope of the sum.
         rest = tuple(axis for axis in own if axis in step.axes)
-        turned = self._product(rest, (slope, step.axes))
-        before = turned.ndim - len(rest)
-        places = tuple(before + place for place, axis in enumerate(own) if axis not in step.axes)
-        return np.broadcast_to(np.expand_dims(turned, places), (*turned.shape[:before], *self._shape(own)))
+        turned = slope if rest == step.axes else self._product(rest, (slope, step.axes))
+        places = tuple(place - len(own) for place, axis in enumerate(own) if axis not in step.axes)
+        return np.expand_dims(turned, places)
 
     def _product(self, axes: Axes, *factors: tuple[Array, Axes]) -> Array:
-        letters: dict[str, str] = {}
-        for _, own in factors:
-            for axis in own:
-                letters.setdefault(axis, ascii_letters[len(letters)])
-        given = ",".join("..." + "".join(letters[axis] for axis in own) for _, own in factors)
-        summed: Array = np.einsum(f"{given}->...{''.join(letters[axis] for axis in axes)}", *(f for f, _ in factors))
+        tables, own = zip(*factors, strict=True)
+        summed: Array = np.einsum(_spelled(axes, *own), *tables)
         return summed
 
     # What follows makes the plan.
@@ -234,7 +240,8 @@ class NetworkMarginals:
         return product
 
     def _step(self, inputs: tuple[int, ...], axes: Axes) -> int:
-        if self._cells(inputs) > MOST_CELLS:
+        # A sum needs no more room than the table that there is already.
+        if len(inputs) > 1 and self._cells(inputs) > MOST_CELLS:
             raise EliminationError(
                 f"The marginal of {', '.join(map(repr, axes))} needs a product of {self._cells(inputs)} cells, and at "
                 f"most {MOST_CELLS} are computed. Take consistency='tables', which needs no marginals of the whole "
@@ -246,13 +253,14 @@ class NetworkMarginals:
 
 
 @final
-class NetworkPosterior:
-    """The log-linear model of all tables of a network, given noisy marginals of the whole.
+class LogLinearPosterior:
+    """Log-linear models of tables, given noisy marginals.
 
-    The shares of a variable given its parents are the softmax, over its values, of a sum of effects, one for each
-    subset of the parents, whose coordinates are `Normal(0, scale**2)` with a scale for each group of effects. A
-    measured marginal is `Normal(N * marginal of the network, variance + N * marginal)`, where the second
-    variance, that of the sample of N records, is fixed at the tables given to :meth:`reweighted`, and left out before.
+    The shares of a table are the softmax of a sum of effects, one for each subset of its axes, whose coordinates are
+    `Normal(0, scale**2)` with a scale for each group of effects: over the values of a variable given its parents, or
+    over all combinations of values. A measured marginal is `Normal(N * marginal, variance + N * marginal)`, where the
+    second variance, that of the sample of N records, is fixed at the tables given to :meth:`reweighted`, and left out
+    before.
 
     All coordinates are in one vector here, divided by their scales.
 
@@ -263,19 +271,34 @@ class NetworkPosterior:
     measurements : sequence of Measurement
         Of variables of the network.
     n_records : float
+    whole : bool, default False
+        Whether each table is that of all its variables together, instead of the last one given the others.
 
     Raises
     ------
     EliminationError
         If a table on the way to the marginals would be too large.
+
+    References
+    ----------
+    MacKay (1992), Bayesian interpolation, Neural Computation 4, 415-447, for the number of well-determined parameters.
     """
 
-    def __init__(self, families: Sequence[Family], measurements: Sequence[Measurement], n_records: float) -> None:
+    def __init__(
+        self,
+        families: Sequence[Family],
+        measurements: Sequence[Measurement],
+        n_records: float,
+        *,
+        whole: bool = False,
+    ) -> None:
         self._families = list(families)
         self._measurements = list(measurements)
-        self._n_records = n_records
-        self._marginals = NetworkMarginals(families, [one.axes for one in measurements])
+        self._n_records, self._whole = n_records, whole
+        self._marginals = NetworkMarginals(families, [one.axes for one in measurements], whole=whole)
         self.effects = [Effects(family.shape) for family in families]
+        # The axes of a softmax, for each table.
+        self._axes = [tuple(range(-len(family.shape) if whole else -1, 0)) for family in families]
         self._ends = np.cumsum([effects.groups.size for effects in self.effects])[:-1]
         self._weights = [np.full(one.noisy.shape, 1 / one.variance) for one in measurements]
 
@@ -331,10 +354,7 @@ class NetworkPosterior:
         slopes = self._marginals.slopes(made, self._weighted(self._residuals(made)))
 
         def product(v: Array) -> Array:
-            directions = [
-                q * (logits - _averaged(q, logits))
-                for q, logits in zip(p, self._logits(self._scaled(v, scales)), strict=True)
-            ]
+            directions = self._centred(p, self._logits(self._scaled(v, scales)))
             all_changes = self._marginals.changes(made, directions)
             of_wanted = self._weighted([self._n_records * one for one in self._marginals.values(all_changes)])
             if gauss_newton:
@@ -344,8 +364,8 @@ class NetworkPosterior:
             through = self._through_softmax(p, back, scales)
             # The softmax itself changes, too.
             of_logits = [
-                dq * (slope - _averaged(q, slope)) - q * _averaged(dq, slope)
-                for q, dq, slope in zip(p, directions, slopes, strict=False)
+                dq * (slope - np.sum(q * slope, axes, keepdims=True)) - q * np.sum(dq * slope, axes, keepdims=True)
+                for q, dq, slope, axes in zip(p, directions, slopes[: len(p)], self._axes, strict=True)
             ]
             return np.asarray(v + through + self._transposed(of_logits, scales))
 
@@ -384,11 +404,32 @@ class NetworkPosterior:
         off = solved(self.curvature(x, of_each, gauss_newton=True), pulled)
         return [self._scaled(x + one, of_each) for one in (*off, *-off)]
 
+    def known(self, mode: Sequence[Array], scales: Sequence[Array]) -> list[Array]:
+        """How many coordinates of each group the marginals tell, for each table: the trace of `I - 1/H`, by groups.
+
+        H is the Gauss-Newton curvature at the mode.
+        """
+        of_each = self._of_each(scales)
+        x = _divided(mode, of_each)
+        variances = self._tables(inverse_diagonal(self.curvature(x, of_each, gauss_newton=True), x.size))
+        sizes = [effects.sums(np.ones(effects.shape)) for effects in self.effects]
+        return [
+            np.clip(size - effects.sums(own), 0.0, size)
+            for size, effects, own in zip(sizes, self.effects, variances, strict=True)
+        ]
+
+    def log_evidence(self, mode: Sequence[Array], scales: Sequence[Array]) -> float:
+        """The Laplace approximation of the marginal likelihood, as a logarithm, up to a constant of the weights."""
+        of_each = self._of_each(scales)
+        x = _divided(mode, of_each)
+        curved = self.curvature(x, of_each, gauss_newton=True)
+        return -self.objective(x, of_each)[0] - log_determinant(curved, x.size) / 2
+
     def _of_each(self, scales: Sequence[Array]) -> list[Array]:
         found = [own[effects.groups] for own, effects in zip(scales, self.effects, strict=True)]
-        for table in found:
-            # What is the same for all values of the variable does not change its shares.
-            table[..., 0] = 0.0
+        for table, axes in zip(found, self._axes, strict=True):
+            # What is the same for all values of a softmax does not change its shares.
+            table[(..., *(0 for _ in axes))] = 0.0
         return found
 
     def _tables(self, x: Array) -> list[Array]:
@@ -403,10 +444,15 @@ class NetworkPosterior:
 
     def _shares(self, coordinates: Sequence[Array]) -> list[Array]:
         shares = []
-        for logits in self._logits(coordinates):
-            p = np.exp(logits - logits.max(axis=-1, keepdims=True))
-            shares.append(p / p.sum(axis=-1, keepdims=True))
+        for logits, axes in zip(self._logits(coordinates), self._axes, strict=True):
+            p = np.exp(logits - logits.max(axes, keepdims=True))
+            shares.append(p / p.sum(axes, keepdims=True))
         return shares
+
+    def _centred(self, p: Sequence[Array], values: Sequence[Array]) -> list[Array]:
+        """The derivative of a softmax, which is symmetric: forwards for logits, and backwards for slopes."""
+        each = zip(p, values, self._axes, strict=True)
+        return [q * (value - np.sum(q * value, axes, keepdims=True)) for q, value, axes in each]
 
     def _residuals(self, made: Sequence[Array]) -> list[Array]:
         marginals = self._marginals.values(made)
@@ -418,8 +464,7 @@ class NetworkPosterior:
         return [self._n_records * w * r for w, r in zip(self._weights, residuals, strict=True)]
 
     def _through_softmax(self, p: Sequence[Array], slopes: Sequence[Array], scales: Sequence[Array]) -> Array:
-        of_logits = [q * (slope - _averaged(q, slope)) for q, slope in zip(p, slopes, strict=True)]
-        return self._transposed(of_logits, scales)
+        return self._transposed(self._centred(p, slopes), scales)
 
     def _transposed(self, of_logits: Sequence[Array], scales: Sequence[Array]) -> Array:
         found = [
@@ -434,11 +479,6 @@ class NetworkPosterior:
         )
 
 
-def _averaged(p: Array, values: Array) -> Array:
-    found: Array = np.sum(p * values, axis=-1, keepdims=True)
-    return found
-
-
 def _divided(coordinates: Sequence[Array], scales: Sequence[Array]) -> Array:
     return np.concatenate(
         [
@@ -446,3 +486,13 @@ def _divided(coordinates: Sequence[Array], scales: Sequence[Array]) -> Array:
             for table, own in zip(coordinates, scales, strict=True)
         ]
     )
+
+
+@cache
+def _spelled(axes: Axes, *factors: Axes) -> str:
+    """A product of tables, summed over all axes but some, as NumPy spells it; there may be other axes before."""
+    letters: dict[str, str] = {}
+    for axis in chain(*factors):
+        letters.setdefault(axis, ascii_letters[len(letters)])
+    given = ",".join("..." + "".join(letters[axis] for axis in own) for own in factors)
+    return f"{given}->...{''.join(letters[axis] for axis in axes)}"

@@ -1,3 +1,5 @@
+"""Tables fitted to noisy marginals, each by itself and together: derivatives, modes, scales, and what they are good for."""
+
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
@@ -5,14 +7,14 @@ from scipy.optimize import approx_fprime
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.network_fit import (
     MOST_ROUNDS,
-    FamilyPosterior,
     fit_jointly,
     fit_tables,
     fitted,
+    independent_logits,
     noise_hides,
     shares_given_parents,
 )
-from pymc_dirdp.inference.network_posterior import EliminationError, NetworkPosterior
+from pymc_dirdp.inference.network_posterior import EliminationError, LogLinearPosterior
 from pymc_dirdp.progress import QUIET, Bar
 
 FAMILY = Family("p", ("a", "b", "c"), (2, 3, 4))
@@ -28,8 +30,45 @@ def measured(variance, counts=COUNTS, rng=None):
     return [Measurement(tuple(axes), table + noise(table.shape), variance) for axes, table in exact.items()]
 
 
+class OneTable:
+    """The posterior of one family's table of all its variables together, with arrays in the place of lists of one."""
+
+    def __init__(self, family, measurements, n):
+        own = [one for one in (each.onto(family.axes) for each in measurements) if one is not None]
+        self.all, self._shape = LogLinearPosterior([family], own, n, whole=True), family.shape
+        (self.effects,) = self.all.effects
+        self._start = self.effects.coordinates(independent_logits(family, own))
+
+    def start(self):
+        return self._start
+
+    def shares(self, coordinates):
+        return next(iter(self.all.tables([coordinates]).values()))
+
+    def reweighted(self, coordinates):
+        self.all.reweighted([coordinates])
+
+    def objective(self, x, scales):
+        return self.all.objective(x, [scales])
+
+    def curvature(self, x, scales, gauss_newton=False):
+        return self.all.curvature(x, [scales], gauss_newton)
+
+    def mode(self, start, scales, close):
+        return self.all.mode([start], [scales], close)[0]
+
+    def known(self, mode, scales):
+        return self.all.known([mode], [scales])[0]
+
+    def log_evidence(self, mode, scales):
+        return self.all.log_evidence([mode], [scales])
+
+    def spread(self, mode, scales, rng, draws):
+        return np.stack([one for (one,) in self.all.spread([mode], [scales], rng, draws)])
+
+
 def posterior(variance=30.0, n=800.0):
-    found = FamilyPosterior(FAMILY, measured(variance, rng=np.random.default_rng(5)), n)
+    found = OneTable(FAMILY, measured(variance, rng=np.random.default_rng(5)), n)
     found.reweighted(found.start())
     return found
 
@@ -101,7 +140,7 @@ def test_the_mode_has_no_gradient_and_does_not_depend_on_the_start():
 
 
 def test_without_noise_and_without_shrinkage_the_marginals_are_the_empirical_ones():
-    one = FamilyPosterior(FAMILY, measured(1e-6, COUNTS + 1), 824.0)
+    one = OneTable(FAMILY, measured(1e-6, COUNTS + 1), 824.0)
     one.reweighted(one.start())
     scales = np.array([0.0, *np.full(len(one.effects.orders) - 1, 1e5)])
     fitted = one.shares(one.mode(one.start(), scales, 1e-3))
@@ -122,13 +161,13 @@ def test_what_the_marginals_tell_is_the_trace_that_linear_algebra_gives():
 
 
 def test_the_start_is_independence_with_the_measured_marginals():
-    one = FamilyPosterior(FAMILY, measured(1e-6, COUNTS), 800.0)
+    one = OneTable(FAMILY, measured(1e-6, COUNTS), 800.0)
     expected = np.einsum("a,b,c->abc", *(COUNTS.sum(axis=over) / 800 for over in ((1, 2), (0, 2), (0, 1))))
     np.testing.assert_allclose(one.shares(one.start()), expected, rtol=1e-6)
 
 
 def test_without_measurements_the_mode_is_uniform():
-    one = FamilyPosterior(FAMILY, [Measurement(("x",), np.ones(2), 1.0)], 10.0)
+    one = OneTable(FAMILY, [Measurement(("x",), np.ones(2), 1.0)], 10.0)
     found = one.mode(np.ones((2, 3, 4)), np.array([0.0, *np.ones(len(one.effects.orders) - 1)]), 1e-6)
     np.testing.assert_allclose(one.shares(found), 1 / 24, rtol=1e-6)
 
@@ -263,16 +302,16 @@ def test_the_bar_never_counts_more_than_was_announced():
 def test_each_table_ends_where_the_gradient_is_short(monkeypatch):
     """Lengths are looked at, and not numbers of steps: in coordinates of which the prior has the variance 1."""
     lengths = {}
-    found_by = FamilyPosterior.mode
+    found_by = LogLinearPosterior.mode
 
     def watched(self, start, scales, close):
-        found = found_by(self, start, scales, close)
-        of_each = scales[self.effects.groups]
+        (found,) = found_by(self, start, scales, close)
+        of_each = scales[0][self.effects[0].groups]
         x = np.divide(found, of_each, out=np.zeros(found.shape), where=of_each > 0)
-        lengths[self.effects.shape] = np.linalg.norm(self.objective(x.ravel(), of_each)[1])
-        return found
+        lengths[self.effects[0].shape] = np.linalg.norm(self.objective(x.ravel(), [of_each])[1])
+        return [found]
 
-    monkeypatch.setattr(FamilyPosterior, "mode", watched)
+    monkeypatch.setattr(LogLinearPosterior, "mode", watched)
     p = joint(np.random.default_rng(1))
     fit_tables(FAMILIES, levels(p, 10**5, 25.0, np.random.default_rng(0)), 10**5)
     assert len(lengths) == 3
@@ -282,7 +321,7 @@ def test_each_table_ends_where_the_gradient_is_short(monkeypatch):
 def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance():
     """Of the coordinates divided by their scales, in each direction that linear algebra looks at."""
     p = joint(np.random.default_rng(1))
-    posterior = FamilyPosterior(FAMILIES[2], levels(p, 300, 900.0, np.random.default_rng(0)), 300)
+    posterior = OneTable(FAMILIES[2], levels(p, 300, 900.0, np.random.default_rng(0)), 300)
     scales = np.where(posterior.effects.orders == 0, 0.0, 0.7)
     mode = posterior.mode(posterior.start(), scales, 1e-6)
     posterior.reweighted(mode)
@@ -479,7 +518,7 @@ def test_the_fit_is_the_mode_given_the_variance_of_the_sample_at_the_fit():
     found = fit_jointly(CHAIN, measured, 2000)
     ordered = [family.sorted for family in CHAIN]
     _, scales = fitted(ordered, measured, 2000, QUIET)
-    posterior = NetworkPosterior(ordered, measured, 2000)
+    posterior = LogLinearPosterior(ordered, measured, 2000)
     mode = posterior.coordinates(
         {
             family.name: found[family.name].transpose([family.axes.index(a) for a in family.sorted.axes])
@@ -501,10 +540,13 @@ def test_the_fit_is_the_mode_given_the_variance_of_the_sample_at_the_fit():
 def test_the_joint_fit_ends_where_the_gradient_is_short(monkeypatch):
     """Lengths are looked at, and not numbers of steps: in coordinates of which the prior has the variance 1."""
     lengths = []
-    found_by = NetworkPosterior.mode
+    found_by = LogLinearPosterior.mode
 
     def watched(self, start, scales, close):
         found = found_by(self, start, scales, close)
+        if len(self.effects) < len(CHAIN):
+            # A table by itself, which starts the joint fit.
+            return found
         of_each = [own[effects.groups] for own, effects in zip(scales, self.effects, strict=True)]
         for own in of_each:
             own[..., 0] = 0.0
@@ -513,7 +555,7 @@ def test_the_joint_fit_ends_where_the_gradient_is_short(monkeypatch):
         lengths.append(np.linalg.norm(self.objective(np.concatenate(x), of_each)[1]))
         return found
 
-    monkeypatch.setattr(NetworkPosterior, "mode", watched)
+    monkeypatch.setattr(LogLinearPosterior, "mode", watched)
     fit_jointly(CHAIN, families_measured(truth(1), 10**5, 25.0, np.random.default_rng(0)), 10**5)
     assert len(lengths) == 2
     assert lengths[-1] <= 1e-3

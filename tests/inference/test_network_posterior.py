@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.inference.network_posterior import EliminationError, NetworkMarginals, NetworkPosterior
+from pymc_dirdp.inference.network_posterior import EliminationError, LogLinearPosterior, NetworkMarginals
 
 SEEDS = range(20)
 
@@ -157,7 +157,7 @@ def measured(variance, n=900.0, rng=None):
 
 @pytest.fixture
 def posterior():
-    found = NetworkPosterior(FAMILIES, measured(40.0, rng=np.random.default_rng(5)), 900.0)
+    found = LogLinearPosterior(FAMILIES, measured(40.0, rng=np.random.default_rng(5)), 900.0)
     found.reweighted(found.coordinates(TABLES))
     return found
 
@@ -207,7 +207,7 @@ def test_the_curvature_is_that_of_finite_differences(posterior):
 
 
 def test_the_gauss_newton_matrix_is_the_curvature_where_everything_fits():
-    exact = NetworkPosterior(FAMILIES, measured(40.0), 900.0)
+    exact = LogLinearPosterior(FAMILIES, measured(40.0), 900.0)
     scales = [np.ones(family.shape) for family in FAMILIES]
     x = np.concatenate([table.ravel() for table in exact.coordinates(TABLES)])
     unit = np.eye(len(x))
@@ -230,7 +230,7 @@ def test_the_mode_has_no_gradient(posterior):
 
 @pytest.mark.thorough
 def test_without_noise_and_without_shrinkage_the_tables_are_those_that_were_measured():
-    exact = NetworkPosterior(FAMILIES, measured(1e-6), 900.0)
+    exact = LogLinearPosterior(FAMILIES, measured(1e-6), 900.0)
     scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 1e5)]) for effects in exact.effects]
     flat = {family.name: np.full(family.shape, 1 / family.shape[-1]) for family in FAMILIES}
     for name, table in exact.tables(exact.mode(exact.coordinates(flat), scales, 1e-4)).items():
@@ -245,7 +245,7 @@ def test_noiseless_marginals_of_a_chain_have_the_joint_counts_that_private_pgm_g
     ab, bc = np.array([[120.0, 60, 20], [30, 90, 80]]), np.array([[100.0, 50], [30, 120], [90, 10]])
     of_mbi = [[[80, 40], [12, 48], [18, 2]], [[20, 10], [18, 72], [72, 8]]]
     families = [Family("p_a", ("a",), (2,)), Family("p_b", ("a", "b"), (2, 3)), Family("p_c", ("b", "c"), (3, 2))]
-    exact = NetworkPosterior(families, [Measurement(("a", "b"), ab, 1e-6), Measurement(("b", "c"), bc, 1e-6)], 400.0)
+    exact = LogLinearPosterior(families, [Measurement(("a", "b"), ab, 1e-6), Measurement(("b", "c"), bc, 1e-6)], 400.0)
     scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 20.0)]) for effects in exact.effects]
     flat = {family.name: np.full(family.shape, 1 / family.shape[-1]) for family in families}
     tables = exact.tables(exact.mode(exact.coordinates(flat), scales, 1e-4))
@@ -277,7 +277,7 @@ def test_noisy_marginals_of_a_chain_have_the_fit_that_private_pgm_gives():
     nearest = np.linalg.lstsq(np.concatenate(rows), np.concatenate(seen))[0].reshape(2, 3, 2)
     families = [Family("p_a", ("a",), (2,)), Family("p_b", ("a", "b"), (2, 3)), Family("p_c", ("b", "c"), (3, 2))]
     measured = [Measurement(tuple(axes), np.array(counts), sd**2) for axes, (counts, sd) in noisy.items()]
-    exact = NetworkPosterior(families, measured, 400.0)
+    exact = LogLinearPosterior(families, measured, 400.0)
     scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 20.0)]) for effects in exact.effects]
     flat = {family.name: np.full(family.shape, 1 / family.shape[-1]) for family in families}
     tables = exact.tables(exact.mode(exact.coordinates(flat), scales, 1e-4))
