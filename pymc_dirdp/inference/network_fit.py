@@ -287,7 +287,7 @@ class _Table:
         """The shares of the variable given its parents, from the mean of all shares over draws around the mode."""
         cells = self._coordinates[0].size
         draws = self._posterior.spread(self._coordinates, [scales], rng, _draws_of(cells))
-        return _rows(sum(next(iter(self._posterior.tables(each).values())) for each in draws))
+        return _rows(np.mean([list(self._posterior.tables(each).values()) for each in draws], axis=(0, 1)))
 
 
 def independent_logits(family: Family, measurements: Sequence[Measurement]) -> Array:
@@ -307,5 +307,5 @@ def independent_logits(family: Family, measurements: Sequence[Measurement]) -> A
             counts = np.sum([one.noisy / one.variance for one in own], axis=0) / precision
             # What the noise may have made negative is taken as one standard deviation.
             along = np.log(np.maximum(counts, precision**-0.5))
-            logits += np.expand_dims(along, [i for i in range(logits.ndim) if i != place])
+            logits += np.expand_dims(along, tuple(i for i in range(logits.ndim) if i != place))
     return logits

@@ -429,7 +429,7 @@ class LogLinearPosterior:
         found = [own[effects.groups] for own, effects in zip(scales, self.effects, strict=True)]
         for table, axes in zip(found, self._axes, strict=True):
             # What is the same for all values of a softmax does not change its shares.
-            table[(..., *(0 for _ in axes))] = 0.0
+            table.reshape(-1, math.prod(table.shape[axes[0] :]))[:, 0] = 0.0
         return found
 
     def _tables(self, x: Array) -> list[Array]:
