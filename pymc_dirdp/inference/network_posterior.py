@@ -163,7 +163,7 @@ class NetworkMarginals:
         return first + self._product(step.axes, (made[a], given[0]), (directions[b], given[1]))
 
     def _back(self, step: _Step, i: int, slope: Array, others: Sequence[Array]) -> Array:
-        """The part of one input in the slope of what a step makes; of length 1 along axes that it does not depend on."""
+        """The part of one input in the slope of what a step makes; of length 1 along axes that do not matter."""
         own = self._axes[step.inputs[i]]
         if len(step.inputs) == 2:
             other = step.inputs[1 - i]

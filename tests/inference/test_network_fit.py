@@ -1,4 +1,4 @@
-"""Tables fitted to noisy marginals, each by itself and together: derivatives, modes, scales, and what they are good for."""
+"""Tables fitted to noisy marginals, each by itself and together: derivatives, modes, scales, and their use."""
 
 import numpy as np
 import pytest
