@@ -20,6 +20,7 @@ from pymc_dirdp.errors import DirdpError as DirdpError
 from pymc_dirdp.models.tables import tables as tables
 from pymc_dirdp.networks.builders import bayesian_network as bayesian_network
 from pymc_dirdp.networks.builders import naive_bayes as naive_bayes
+from pymc_dirdp.networks.choosing import choose_bins as choose_bins
 from pymc_dirdp.networks.choosing import choose_structure as choose_structure
 from pymc_dirdp.networks.classifier import Classifier as Classifier
 from pymc_dirdp.networks.fitting import fit as fit
@@ -41,11 +42,10 @@ from pymc_dirdp.privacy.guarantees import ZeroCDP as ZeroCDP
 from pymc_dirdp.releases import interop as interop
 from pymc_dirdp.releases.analysis import analyse as analyse
 from pymc_dirdp.releases.analysis import analyze as analyze
-from pymc_dirdp.releases.binning import choose_bins as choose_bins
-from pymc_dirdp.releases.estimation import estimate as estimate
-from pymc_dirdp.releases.files import load as load
-from pymc_dirdp.releases.files import save as save
+from pymc_dirdp.releases.analysis import estimate as estimate
 from pymc_dirdp.releases.likelihood import release_logp as release_logp
+from pymc_dirdp.releases.opened import load as load
+from pymc_dirdp.releases.opened import save as save
 from pymc_dirdp.releases.plan import plan as plan
 from pymc_dirdp.releases.private_model import private_model as private_model
 from pymc_dirdp.releases.release import sample as sample

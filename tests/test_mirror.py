@@ -15,14 +15,12 @@ FOLDERS = {
 }
 # Source files of more than 80 lines that no test file of their room is named after or imports: where they are tested.
 TESTED_BY = {
-    "bandits/view.py": ("bandits/test_thompson.py", "what a run shows, and that no reward is in it"),
     "models/outcome_kinds.py": ("releases/test_private_model.py", "forty-two models, accepted or refused"),
     "models/outcomes.py": ("releases/test_private_model.py", "rows of covariates, against sums over all data sets"),
     "models/shares.py": ("models/test_routes.py", "formulas against the values of PyTensor"),
     "models/without_data.py": ("releases/test_private_model.py", "what is left in a copy of a model"),
     "papers/accuracy.py": ("planning/test_draw_error.py", "printed bounds beside exact tails"),
     "papers/posterior_mechanism.py": ("papers/test_truncated_noise.py", "the two kinds that release a posterior"),
-    "releases/accuracy.py": ("releases/test_report.py", "the errors in words"),
 }
 LONG = 80
 

@@ -183,10 +183,9 @@ def test_each_verb_counts_all_that_it_does_and_can_be_silenced(use, monkeypatch,
     for module in (
         "releases.release",
         "releases.analysis",
-        "releases.estimation",
         "planning.comparison",
         "curator.diagnostics",
-        "bandits.batches",
+        "bandits.simulation",
     ):
         monkeypatch.setattr(f"pymc_dirdp.{module}.Bar", Counted)
     for shown in (True, False):

@@ -2,9 +2,9 @@ from pymc_dirdp.bandits.batch_release import BatchCounts as BatchCounts
 from pymc_dirdp.bandits.batch_release import BatchDraw as BatchDraw
 from pymc_dirdp.bandits.batch_release import BatchNoise as BatchNoise
 from pymc_dirdp.bandits.design import Design as Design
-from pymc_dirdp.bandits.every_round import EveryRound as EveryRound
+from pymc_dirdp.bandits.design import EveryRound as EveryRound
 from pymc_dirdp.bandits.simulation import BanditRuns as BanditRuns
 from pymc_dirdp.bandits.simulation import Policy as Policy
 from pymc_dirdp.bandits.simulation import bandit_lower_bound as bandit_lower_bound
-from pymc_dirdp.bandits.transcript import Transcript as Transcript
 from pymc_dirdp.bandits.view import BanditView as BanditView
+from pymc_dirdp.bandits.view import Transcript as Transcript

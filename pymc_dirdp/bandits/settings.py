@@ -13,8 +13,7 @@ import numpy as np
 
 from pymc_dirdp.accounting.store import understood, written
 from pymc_dirdp.bandits.batch_release import BatchCounts
-from pymc_dirdp.bandits.design import Design, checked_prior
-from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
 from pymc_dirdp.checks import at_least, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.bandits.design import Design, EveryRound
 from pymc_dirdp.bandits.runs import BatchRun
 from pymc_dirdp.bandits.settings import Settings, Worth, checked_labels, checked_utilities, listed, rules_of, unit_of
 from pymc_dirdp.bandits.store import State, StateFile
-from pymc_dirdp.bandits.transcript import Transcript
-from pymc_dirdp.bandits.view import BanditView
+from pymc_dirdp.bandits.view import BanditView, Transcript
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning
 from pymc_dirdp.privacy.guarantees import Guarantee

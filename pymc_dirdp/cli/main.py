@@ -239,7 +239,7 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool)
         )
     chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
     if out is not None:
-        from pymc_dirdp.releases.files import save
+        from pymc_dirdp.releases.opened import save
 
         with new_file(out, force=force) as aside:
             save(chosen, aside)
@@ -266,8 +266,8 @@ def release(
         # Without a ledger and a public number of records, the plan rests on the number in the data.
         first = budget is None and number is None and facts.adjacency == "replace-one"
         model = _model(facts, data, number) if first else _made_up(facts, number)
-        from pymc_dirdp.releases.files import save
         from pymc_dirdp.releases.ledger_charge import Sealed
+        from pymc_dirdp.releases.opened import save
         from pymc_dirdp.releases.release import sample_sealed
 
         sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
@@ -300,7 +300,7 @@ def statement(path: Path, *, as_json: bool) -> "Statement | str":
 def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, force: bool) -> "Tabular":
     """Estimates from a release, and draws in a file if one is named."""
     from pymc_dirdp.releases.analysis import analyse as analysed
-    from pymc_dirdp.releases.estimation import estimate
+    from pymc_dirdp.releases.analysis import estimate
 
     tree = _opened(path)
     found = estimate(tree, n_prior=n_prior)
@@ -408,7 +408,7 @@ def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
 
 
 def _opened(path: Path) -> Any:
-    from pymc_dirdp.releases.files import load
+    from pymc_dirdp.releases.opened import load
 
     return load(path)
 

@@ -9,11 +9,18 @@ import xarray as xr
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
-from pymc_dirdp.curator.estimated import Distribution, errors_of_estimates, own_distribution, planned_numbers, variable
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table, observations
 from pymc_dirdp.curator.leave_one_out import nuts as nuts_draws
 from pymc_dirdp.curator.posterior import posterior_groups
-from pymc_dirdp.curator.realised import realised, realised_by_row
+from pymc_dirdp.curator.realised import (
+    Distribution,
+    errors_of_estimates,
+    own_distribution,
+    planned_numbers,
+    realised,
+    realised_by_row,
+    variable,
+)
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import total_records

@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
-from pymc_dirdp.curator.estimated import Distribution, simplex
+from pymc_dirdp.curator.realised import Distribution, simplex
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.likelihoods import Kind
 from pymc_dirdp.models.observations import observed_records

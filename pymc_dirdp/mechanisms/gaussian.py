@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.audit_distributions import CELLS, normal_distribution
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.numerics.quadrature import bulk_breaks, nodes
 from pymc_dirdp.numerics.roots import largest_safe, round_up
-from pymc_dirdp.privacy.conversion import best_order, log_delta_at
+from pymc_dirdp.privacy.curves import best_order, log_delta_at
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, dyadic_above

@@ -21,9 +21,9 @@ from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
+from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.noisy_marginals import measurements_of
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.release import sample

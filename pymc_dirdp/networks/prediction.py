@@ -13,7 +13,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.networks.drawn import DrawnTable, given_release, is_analysis, of_release
+from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, of_release
 from pymc_dirdp.sampling.bits import Seed
 
 __all__ = ["Predictor", "averages", "log_likelihood", "predict_log_proba"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.networks.drawn import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
+from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
 from pymc_dirdp.sampling.bits import Seed, generator
 
 __all__ = ["synthetic", "systematic"]

@@ -32,7 +32,6 @@ from pymc_dirdp.papers.p4 import p4_smooth_sensitivity as p4_smooth_sensitivity
 from pymc_dirdp.papers.privacy import RealValuedLoss as RealValuedLoss
 from pymc_dirdp.papers.privacy import p1_sample_size as p1_sample_size
 from pymc_dirdp.papers.privacy import p1_theorem_1 as p1_theorem_1
-from pymc_dirdp.papers.privacy import p1_theorem_1_concentration as p1_theorem_1_concentration
 from pymc_dirdp.papers.privacy import p2_lemma_1 as p2_lemma_1
 from pymc_dirdp.papers.privacy import p2_theorem_1 as p2_theorem_1
 from pymc_dirdp.papers.privacy import p2_theorem_1_prior as p2_theorem_1_prior
@@ -40,3 +39,4 @@ from pymc_dirdp.papers.privacy import p2_theorem_2 as p2_theorem_2
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain as SimplexDomain
 from pymc_dirdp.papers.simplex_mechanism import SimplexMechanism as SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism as TruncatedNoiseMechanism
+from pymc_dirdp.planning.calibration import p1_theorem_1_concentration as p1_theorem_1_concentration

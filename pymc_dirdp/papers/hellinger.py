@@ -19,8 +19,7 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions, number_of_tables
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
-from pymc_dirdp.privacy.conversion import rho_from_above
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, rho_from_above
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.fast import dirichlet

@@ -11,8 +11,7 @@ from pymc_dirdp.checks import at_least, integer, open_unit_interval, positive, w
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.numerics.roots import largest_safe, last_safe, log_excess
 from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
-from pymc_dirdp.privacy.conversion import best_order, converted_deltas, log_delta_at
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import PrivacyCurves, best_order, converted_deltas, log_delta_at
 from pymc_dirdp.privacy.divergences import renyi_remove
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 

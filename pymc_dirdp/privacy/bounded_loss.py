@@ -13,8 +13,7 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.conversion import rho_from_above
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
 
 __all__ = ["Bounded", "BoundedRange", "ErasedResponse", "LeastOf", "RandomisedResponse", "erased_responses"]
 

@@ -11,8 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.privacy.conversion import best_order, log_delta_at
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, best_order, log_delta_at
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
 __all__ = ["Composition", "Parallel", "curve_cache_key"]

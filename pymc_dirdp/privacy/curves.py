@@ -1,9 +1,14 @@
-"""The interface of everything that has a privacy loss: four curves, and what is derived from them."""
+"""Four curves of a privacy loss, the interface of everything that has one, and what they imply about each other.
+
+`convert` says what one guarantee implies about another; the lemma that leads from Rényi divergences to (epsilon, delta)
+stands here, too.
+"""
 
 import abc
+import itertools
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import final, overload, override
 
 import numpy as np
@@ -11,11 +16,24 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.roots import least_epsilon
-from pymc_dirdp.privacy.conversion import best_order, epsilon_at
-from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
-__all__ = ["CurvesOf", "NoLoss", "PrivacyCurves"]
+__all__ = [
+    "ORDERS",
+    "CurvesOf",
+    "NoLoss",
+    "PrivacyCurves",
+    "best_order",
+    "convert",
+    "converted_deltas",
+    "epsilon_at",
+    "least_log_delta",
+    "log_delta_at",
+    "log_deltas_at",
+    "rho_from_above",
+]
 
 
 class PrivacyCurves(abc.ABC):
@@ -242,3 +260,222 @@ def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Arra
     if array.ndim == 0:
         return f(values if isinstance(values, float) else array.item())
     return np.array([f(value) for value in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
+
+
+# The search covers orders from 1 + exp(-30) to 1 + exp(30), beyond which no curve is of use.
+_LOG_EXCESS = 30.0
+_LOOKS = 61
+# How close to the best order, on a logarithmic scale. The bound differs by about the square of that.
+_CLOSE = 1e-7
+# A whole curve of deltas is taken from the divergences at these orders; the bound of each order is valid.
+ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
+
+
+def epsilon_at(order: float, divergence: float, delta: float) -> float:
+    """The epsilon that a divergence of `divergence` nats at `order > 1` implies at `delta`; at least 0."""
+    return max(0.0, divergence + math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1))
+
+
+def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
+    """The logarithm of the delta that a divergence of `divergence` nats at `order > 1` implies at `epsilon`."""
+    return min(0.0, (order - 1) * (divergence - epsilon + math.log(order - 1)) - order * math.log(order))
+
+
+def log_deltas_at(orders: Array, divergences: Array, epsilon: float) -> Array:
+    """The same for arrays of orders and of divergences at them."""
+    above = orders - 1
+    return np.minimum(above * (divergences - epsilon + np.log(above)) - orders * np.log(orders), 0.0)
+
+
+def least_log_delta(divergences: Array, epsilon: float) -> float:
+    """The least of :func:`log_delta_at` over `ORDERS`, at which these are the divergences."""
+    return float(log_deltas_at(ORDERS, divergences, epsilon).min())
+
+
+def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
+    """Upper bounds on the deltas at `0, step, ..., step * (points - 1)`, from Rényi divergences at `ORDERS`."""
+    divergences = np.array([renyi(order) for order in ORDERS.tolist()])
+    return np.exp([least_log_delta(divergences, i * step) for i in range(points)])
+
+
+def best_order(bound: Callable[[float], float], *, largest: float = math.inf) -> float:
+    """The order in `(1, largest]` at which `bound(order)` is least.
+
+    Every order gives a valid bound, so an inexact minimiser costs tightness and never privacy. `bound` may be infinite.
+    """
+    from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
+
+    def at(log_excess: float) -> float:
+        return min(bound(1 + math.exp(log_excess)), 1e300)
+
+    grid = np.linspace(-_LOG_EXCESS, min(_LOG_EXCESS, math.log(largest - 1)), _LOOKS).tolist()
+    values = [at(x) for x in grid]
+    first = int(np.argmin(values))
+    ends = grid[max(first - 1, 0)], grid[min(first + 1, _LOOKS - 1)]
+    refined = minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": _CLOSE})
+    log_excess = float(refined.x) if refined.fun < values[first] else grid[first]
+    return min(1 + math.exp(log_excess), largest)
+
+
+def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:
+    """What `guarantee` implies, stated as another kind of guarantee.
+
+    Only implications are converted: every mechanism that keeps `guarantee` keeps the result. A kind that does not
+    follow, such as pure from approximate differential privacy, is refused. The result is usually weaker than what
+    the mechanism's own curve gives; ask the mechanism where there is one.
+
+    Parameters
+    ----------
+    guarantee : RenyiDP, TruncatedCDP, ApproxDP, ZeroCDP or PureDP
+        What is known to hold.
+    kind : type
+        The class of the guarantee that is wanted.
+    **at : float
+        `delta` for `ApproxDP`, `order` for `RenyiDP`, `omega` for `TruncatedCDP`; nothing for the other kinds.
+
+    Returns
+    -------
+    guarantee : instance of `kind`
+
+    Raises
+    ------
+    ArgumentError
+        If the guarantee does not follow, or if `at` does not fit `kind`.
+
+    References
+    ----------
+    Rényi to approximate: P1 Lemma 3 (Canonne, Kamath and Steinke 2020). Truncated to approximate: P2 Lemma 1. Pure to
+    zero-concentrated: Bun and Steinke (2016), Proposition 1.4.
+
+    Examples
+    --------
+    >>> convert(RenyiDP(order=8, epsilon=0.5), ApproxDP, delta=1e-6)
+    ApproxDP(epsilon=2.04..., delta=1e-06)
+    """
+    where = {field.name for field in fields(kind)} - {kind.budget_name}
+    if set(at) != where:
+        wanted = f"{next(iter(where))}=..." if where else "no further argument"
+        raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
+    # The budget of 1 holds the place of the one that is implied.
+    wanted_at = kind(**{kind.budget_name: 1.0, **at})
+    return wanted_at.with_budget(_implied(guarantee, kind, *wanted_at.fixed.values()))
+
+
+def _implied(guarantee: Guarantee, kind: type[Guarantee], at: float = math.inf) -> float:
+    """The budget of the guarantee of this kind that follows from the guarantee."""
+    if kind is ApproxDP:
+        return _approx_epsilon(guarantee, at)
+    if kind is RenyiDP:
+        return _renyi_epsilon(guarantee, at)
+    if kind in (TruncatedCDP, ZeroCDP):
+        return _rho(guarantee, at)
+    if kind is PureDP and guarantee.is_pure:
+        return guarantee.budget
+    raise _does_not_follow(guarantee, kind.__name__)
+
+
+def _does_not_follow(guarantee: Guarantee, wanted: str) -> ArgumentError:
+    return ArgumentError(
+        f"{wanted} does not follow from {guarantee}. Ask the mechanism for its own curve, or calibrate for {wanted}."
+    )
+
+
+def _half_square(epsilon: float) -> float:
+    """Half of `epsilon**2`: never 0, which would be no bound, and infinite beyond the largest double."""
+    return max(epsilon * epsilon / 2, 5e-324)
+
+
+def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
+    match guarantee:
+        # The divergence grows with the order, so a bound at a higher order serves.
+        case RenyiDP(order=known, epsilon=epsilon) if order <= known:
+            return epsilon
+        # The guarantee includes the order omega, because a bounded divergence is continuous from the left.
+        case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega) if order <= omega:
+            return order * rho
+        case PureDP(epsilon=epsilon):
+            return min(epsilon, order * _half_square(epsilon))
+    raise _does_not_follow(guarantee, f"Rényi differential privacy at order {order:g}")
+
+
+def _rho(guarantee: Guarantee, omega: float) -> float:
+    match guarantee:
+        case TruncatedCDP(rho=rho, omega=known) | ZeroCDP(rho=rho, omega=known) if omega <= known:
+            return rho
+        case PureDP(epsilon=epsilon):
+            return _half_square(epsilon)
+        # D_lam <= D_order for lam <= order, and lam > 1; so D_lam <= lam * epsilon on (1, order).
+        case RenyiDP(order=order, epsilon=epsilon) if omega <= order:
+            return epsilon
+    raise _does_not_follow(guarantee, f"truncated concentrated differential privacy at omega {omega:g}")
+
+
+def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
+    match guarantee:
+        case ApproxDP(epsilon=epsilon, delta=known) if known <= delta:
+            return epsilon
+        case PureDP(epsilon=epsilon):
+            return epsilon
+        case RenyiDP(order=order, epsilon=epsilon) if order > 1:
+            return epsilon_at(order, epsilon, delta)
+        case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega):
+            return _best_epsilon(rho, omega, delta)
+    raise _does_not_follow(guarantee, f"approximate differential privacy at delta {delta:g}")
+
+
+def _best_epsilon(rho: float, omega: float, delta: float) -> float:
+    """An epsilon that is at most that of P2 Lemma 1, which uses a looser lemma at one order.
+
+    The guarantee covers the order omega itself, because the divergence is continuous from the left.
+    """
+
+    def bound(order: float) -> float:
+        return epsilon_at(order, order * rho, delta)
+
+    return bound(best_order(bound, largest=omega))
+
+
+# Truncated concentrated differential privacy from a Rényi curve of which only values are known.
+
+
+# The curve is evaluated at orders whose excess over 1 rises by a factor of 1.1, from this share of its range.
+_POINTS = 100
+_NEAREST = 1e-4
+
+
+def rho_from_above(renyi: Callable[[float], float], omega: float) -> float:
+    """Upper bound of `D_order / order` over `1 < order <= omega`, within about a per cent; omega may be infinite.
+
+    `renyi` is the divergence, or the largest one of several pairs of distributions, and finite at an infinite order.
+
+    `(order - 1) D_order` is convex in the order, so between two orders it lies below its chord; the bound is the
+    largest value of the chord over `order (order - 1)`. Below the first point D is at most its value there, and beyond
+    the last point it is at most the largest loss.
+    """
+    largest_loss, at_one = renyi(math.inf), renyi(1.0)
+    if at_one == 0:
+        return largest_loss
+    # From the last order on, the largest loss over the order is below the divergence at 1. The points do not depend on
+    # omega, so that the bound grows with omega.
+    orders = (1 + largest_loss / at_one * np.geomspace(_NEAREST, 1, _POINTS)).tolist()
+    first = orders[0]
+    bound, cumulant = max(at_one, renyi(first)), (first - 1) * renyi(first)
+    for a, b in itertools.pairwise(orders):
+        if a >= omega:
+            break
+        after = (b - 1) * renyi(b)
+        bound = max(bound, _under_chord(a, b, cumulant, after, min(b, omega)))
+        cumulant = after
+    return bound
+
+
+def _under_chord(a: float, b: float, at_a: float, at_b: float, end: float) -> float:
+    """The largest `(p + q x) / (x (x - 1))` on [a, end], where `p + q x` passes through the values at a and b."""
+    q = (at_b - at_a) / (b - a)
+    p = at_a - q * a
+    points = [a, end]
+    # The derivative vanishes where q x**2 + 2 p x - p = 0.
+    if q > 0 and p * p + p * q >= 0:
+        root = math.sqrt(p * p + p * q)
+        points += [x for x in ((-p - root) / q, (-p + root) / q) if a < x < end]
+    return max((p + q * x) / (x * (x - 1)) for x in points)

@@ -15,8 +15,7 @@ from scipy.special import polygamma
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.gamma import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
-from pymc_dirdp.privacy.conversion import converted_deltas
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import PrivacyCurves, converted_deltas
 from pymc_dirdp.privacy.divergences import LARGE, Loss, NarrowLoss, renyi_add, renyi_remove
 
 __all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "OneWayPair", "PublicRowPair", "ReplaceOnePair"]

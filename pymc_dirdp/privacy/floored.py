@@ -31,8 +31,7 @@ from pymc_dirdp.numerics.quadrature import nodes
 from pymc_dirdp.numerics.roots import sign_changes
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.conversion import log_deltas_at
-from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves, log_deltas_at
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 __all__ = [

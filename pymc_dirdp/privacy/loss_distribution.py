@@ -19,8 +19,7 @@ from scipy.special import logsumexp
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import inner
-from pymc_dirdp.privacy.conversion import rho_from_above
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
 
 __all__ = ["ComposedLoss", "FiniteDistributions", "LossDistribution", "discretised", "product_of"]
 

@@ -16,8 +16,16 @@ from pymc_dirdp.checks import within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.gamma import mean_digamma
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.conversion import ORDERS, best_order, converted_deltas, least_log_delta, log_delta_at
-from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.curves import (
+    ORDERS,
+    CurvesOf,
+    NoLoss,
+    PrivacyCurves,
+    best_order,
+    converted_deltas,
+    least_log_delta,
+    log_delta_at,
+)
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.dominating_pairs import (
     AddRemovePair,

@@ -1,11 +1,11 @@
 from pymc_dirdp.counting.counts import Counts as Counts
 from pymc_dirdp.models.table import Table as Table
+from pymc_dirdp.releases.analysis import Estimates as Estimates
 from pymc_dirdp.releases.analysis import sample_posterior_predictive as sample_posterior_predictive
-from pymc_dirdp.releases.analyst_model import analyst_model as analyst_model
-from pymc_dirdp.releases.analyst_model import latent_counts as latent_counts
 from pymc_dirdp.releases.choices import Bins as Bins
 from pymc_dirdp.releases.choices import Structure as Structure
-from pymc_dirdp.releases.estimation import Estimates as Estimates
+from pymc_dirdp.releases.likelihood import analyst_model as analyst_model
+from pymc_dirdp.releases.likelihood import latent_counts as latent_counts
 from pymc_dirdp.releases.model_plan import ModelPlan as ModelPlan
 from pymc_dirdp.releases.plan_types import Plan as Plan
 from pymc_dirdp.releases.private_model import release_of as release_of

@@ -46,7 +46,7 @@ __all__ = [
 _FORMAT = "pymc_dirdp "
 # Where the classes of texts are; they are imported once a text of theirs is read.
 _HOMES = {
-    "bandit": "pymc_dirdp.bandits.transcript:Transcript",
+    "bandit": "pymc_dirdp.bandits.view:Transcript",
     "bins": "pymc_dirdp.releases.choices:Bins",
     "plan": "pymc_dirdp.releases.plan_types:Plan",
     "release": "pymc_dirdp.releases.text:Release",

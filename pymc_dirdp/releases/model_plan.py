@@ -26,13 +26,14 @@ from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.outcomes import NOISES, ModelOptions, Outcomes
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.model_tables import (
+from pymc_dirdp.releases.model_terms import (
     ModelRead,
+    ModelTerms,
     layout_of,
     planned_tables,
     read_model,
+    with_terms,
 )
-from pymc_dirdp.releases.model_terms import ModelTerms, with_terms
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import Seed, generator
 

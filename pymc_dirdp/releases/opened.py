@@ -1,16 +1,22 @@
-"""A release that was opened: what its text says, for all that read one.
+"""A release that was opened: what its text says, for all that read one; and the file that it is saved in.
 
 A tree may come from anybody, and its groups may have been edited. So every function that takes a release reads the text
 that the tree holds in its group `release`, and looks at the view that follows from the text, never at the groups of the
-tree that it was given. :func:`pymc_dirdp.verify` says whether these differ.
+tree that it was given. :func:`pymc_dirdp.verify` says whether these differ. A file is that text, which any program
+reads.
 """
 
+import gzip
 import math
+import os
+import secrets
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Any, final
 
@@ -18,6 +24,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.inference.measurements import Measurement
@@ -28,7 +35,7 @@ from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.description import cell_dims
-from pymc_dirdp.releases.grammar import understood
+from pymc_dirdp.releases.grammar import Text, understood
 from pymc_dirdp.releases.noise_posterior import shared_noises
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release, SparseRelease
@@ -41,8 +48,10 @@ __all__ = [
     "computable",
     "from_text",
     "labels_of",
+    "load",
     "opened",
     "refuse_confidential",
+    "save",
     "shown_tree",
     "sparse_release",
     "text_of",
@@ -440,3 +449,134 @@ def computable() -> Iterator[None]:
             "The release is damaged: no curve can be computed from its numbers, some of which are far too large or too "
             "small."
         ) from error
+
+
+_MOST_BYTES = 10**9
+_GZIP, _PACKED = ".gz", b"\x1f\x8b"
+# The first bytes of files of netCDF, which earlier versions of this library wrote and which xarray writes.
+_NETCDF = (b"\x89HDF", b"CDF")
+
+
+def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
+    """Write a release, a plan or a private choice to a file, which :func:`load` reads: a JSON text of its facts.
+
+    Parameters
+    ----------
+    release : xarray.DataTree, Plan, Bins, Structure or Transcript
+        From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.sparse.release_sparse`, :func:`pymc_dirdp.plan`,
+        :func:`pymc_dirdp.choose_bins`, :func:`pymc_dirdp.choose_structure` or
+        :meth:`pymc_dirdp.ThompsonSampler.transcript`. Of a tree its text is written; what was added to the tree or
+        changed in it is not.
+    path : path-like
+        The file; another one of this name is replaced once the new one is complete. It is compressed if the name ends
+        in `.gz`.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, or is confidential.
+    OSError
+        If the file cannot be written.
+
+    Notes
+    -----
+    The tree's own `to_netcdf` and `to_zarr` keep the text in the group `release`, and all functions of this library
+    take the tree that :func:`xarray.open_datatree` makes of such a file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dirdp.save(release, f"{folder}/hair.json")
+    ...     dirdp.load(f"{folder}/hair.json").identical(release)
+    True
+    """
+    text = release.text if isinstance(release, Text) else text_of(release)
+    if not isinstance(release, Text):
+        from_text(text)
+    file, content = Path(path), text.encode()
+    if file.suffix == _GZIP:
+        # Without a time, so that the same release is the same file.
+        content = gzip.compress(content, mtime=0)
+    aside = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    try:
+        with aside.open("xb") as new:
+            new.write(content)
+        aside.replace(file)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
+    """What :func:`save` wrote. Nothing in the file is believed.
+
+    Parameters
+    ----------
+    path : path-like
+        It is unpacked if it is a file of gzip.
+    most_bytes : int, default 10**9
+        The longest text that is read, after it was unpacked.
+
+    Returns
+    -------
+    release : xarray.DataTree, Plan, Bins, Structure or Transcript
+        A release as :func:`pymc_dirdp.sample` returns it; whether its guarantee follows was not decided, see
+        :func:`pymc_dirdp.verify`. A plan or a choice keeps its guarantee, which is decided on its exact curves here.
+
+    Raises
+    ------
+    ReleaseError
+        If the file holds anything else than such a text, was changed, contradicts itself, or is too long.
+    UnattainableError
+        If a plan does not keep its guarantee.
+    OSError
+        If there is no such file, or it cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dirdp.save(dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model), f"{folder}/hair.json")
+    ...     bool(dirdp.verify(dirdp.load(f"{folder}/hair.json")))
+    True
+    """
+    file = Path(path)
+    content = _read(file, integer(1, most_bytes=most_bytes))
+    if content.startswith(_NETCDF):
+        raise ReleaseError(
+            f"Open {file} by xarray.open_datatree: it is a netCDF file, as to_netcdf writes it. dirdp.load reads the "
+            "text that dirdp.save writes."
+        )
+    try:
+        found = understood(content)
+    except ReleaseError as error:
+        raise ReleaseError(f"{file}: {error}") from None
+    if not isinstance(found, Release | SparseRelease):
+        return found
+    with computable():
+        return shown_tree(found)
+
+
+def _read(file: Path, most: int) -> bytes:
+    """The bytes of a file, unpacked; no more of them are read than may be."""
+    try:
+        with file.open("rb") as opened:
+            packed = opened.read(len(_PACKED)) == _PACKED
+            opened.seek(0)
+            content = bytes((gzip.GzipFile(fileobj=opened) if packed else opened).read(most + 1))
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise ReleaseError(f"{file} is not a gzip file, or is damaged.") from None
+    if len(content) > most:
+        raise ReleaseError(f"{file} is longer than most_bytes={most}. Pass a larger number if you expect that.")
+    return content

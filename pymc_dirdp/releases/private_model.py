@@ -13,12 +13,11 @@ from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, type_nam
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.files import load
 from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
-from pymc_dirdp.releases.model_tables import planned_tables, read_model, table_model
-from pymc_dirdp.releases.model_terms import with_terms
+from pymc_dirdp.releases.model_terms import planned_tables, read_model, table_model, with_terms
+from pymc_dirdp.releases.opened import load
 from pymc_dirdp.releases.plan import of_model
 from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.release import sample_sealed

@@ -18,13 +18,12 @@ from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.accuracy import expected_errors
 from pymc_dirdp.releases.choices import curves_of
 from pymc_dirdp.releases.description import described, sparse_neighbours
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened, sparse_release
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.statement import DELTA, odds_of_the_truth
+from pymc_dirdp.releases.statement import DELTA, expected_errors, odds_of_the_truth
 from pymc_dirdp.releases.summary import summary
 from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.verification import Verification, verified, verify

@@ -28,7 +28,7 @@ from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.text import SparseRelease
-from pymc_dirdp.releases.warn import warn_of_seed
+from pymc_dirdp.releases.wording import warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 
 if TYPE_CHECKING:

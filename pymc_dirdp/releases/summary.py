@@ -7,9 +7,8 @@ import xarray as xr
 
 from pymc_dirdp.display import clipped
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
-from pymc_dirdp.releases.accuracy import in_range, typical_errors
 from pymc_dirdp.releases.opened import Opened, ReleasedTable
-from pymc_dirdp.releases.statement import DELTA, odds_of_the_truth
+from pymc_dirdp.releases.statement import DELTA, in_range, odds_of_the_truth, typical_errors
 from pymc_dirdp.releases.verification import Verification
 from pymc_dirdp.releases.wording import NEXT
 

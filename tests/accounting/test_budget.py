@@ -26,7 +26,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.conversion import epsilon_at
+from pymc_dirdp.privacy.curves import epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)

@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from pymc_dirdp.accounting import store
-from pymc_dirdp.accounting.ledger import Ledger, Terms
-from pymc_dirdp.accounting.store import Receipt
+from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.accounting.store import Receipt, Terms
 from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 

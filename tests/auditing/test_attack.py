@@ -8,9 +8,8 @@ from scipy.stats import binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.curve_check import check_curve
-from pymc_dirdp.auditing.outputs import Seen
-from pymc_dirdp.auditing.result import chance_to_refute
+from pymc_dirdp.auditing.result import chance_to_refute, check_curve
+from pymc_dirdp.auditing.statistics import Seen
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 

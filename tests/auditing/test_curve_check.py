@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.curve_check import check_curve
+from pymc_dirdp.auditing.result import check_curve
 
 
 def test_curves_hold_against_the_distributions_of_the_output(subject):

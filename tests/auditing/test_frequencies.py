@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pymc_dirdp.auditing.outputs import frequency_ratio, most_telling
+from pymc_dirdp.auditing.statistics import frequency_ratio, most_telling
 
 
 def test_a_ratio_is_that_of_the_counts_with_half_an_observation():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pymc_dirdp.auditing.outputs import commonest_shape, hashed, seen
+from pymc_dirdp.auditing.statistics import commonest_shape, hashed, seen
 
 
 def test_other_shapes_are_separate():

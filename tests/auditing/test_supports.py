@@ -5,8 +5,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.outputs import seen
-from pymc_dirdp.auditing.statistics import the_data
+from pymc_dirdp.auditing.statistics import seen, the_data
 
 GOAL = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
 PAIR = np.array([7.0, 3.0, 2.0]), np.array([6.0, 4.0, 2.0])

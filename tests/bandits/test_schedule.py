@@ -3,7 +3,7 @@
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.bandits.design import EveryRound
 
 GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 

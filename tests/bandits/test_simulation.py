@@ -1,9 +1,21 @@
 """Policies of one's own, and what cannot be simulated."""
 
+import csv
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy import stats
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.bandits import simulation
+from pymc_dirdp.bandits.batch_release import BatchNoise
+from pymc_dirdp.bandits.beliefs import Grid, best_probabilities
+from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.simulation import BatchSimulation, _some_of
 
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
@@ -53,3 +65,157 @@ def test_a_sampler_is_not_changed_and_what_it_learned_not_used():
     fresh = dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], GUARANTEE), [0.5, 0.4], **common)
     assert np.array_equal(learned.regret, fresh.regret)
     assert bandit.released.equals(before)
+
+
+def round_by_round(design, means, horizon, n_runs, rng):
+    """The pulls of each arm, one visitor after the other. Oracle."""
+    arms, noise, grid = len(means), design.mechanism, Grid()
+    prior = grid.log_prior(design.prior)
+
+    @cache
+    def log_likelihood(size, z):
+        return noise.log_likelihood(z, size, grid.means)
+
+    @cache
+    def chances(histories):
+        logs = np.stack([sum((log_likelihood(*one) for one in history), start=prior) for history in histories])
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return best_probabilities(weights / weights.sum(axis=1, keepdims=True))
+
+    pulls = np.zeros((n_runs, arms), dtype=int)
+    for run in range(n_runs):
+        histories = [()] * arms
+        open_pulls, sums = np.zeros(arms, dtype=int), np.zeros(arms, dtype=int)
+        for _ in range(horizon):
+            arm = int(rng.choice(arms, p=chances(tuple(histories))))
+            pulls[run, arm] += 1
+            open_pulls[arm] += 1
+            sums[arm] += rng.random() < means[arm]
+            size = design.next_size(sum(n for n, _ in histories[arm]))
+            if open_pulls[arm] == size:
+                # Two geometric variables, as the definition has it.
+                q = np.exp(-1 / noise.scale)
+                z = int(sums[arm] + rng.geometric(1 - q) - rng.geometric(1 - q))
+                histories[arm] = (*histories[arm], (size, min(max(z, -1), size + 1)))
+                open_pulls[arm] = sums[arm] = 0
+    return pulls
+
+
+@pytest.mark.parametrize(
+    "n_runs", [pytest.param(400, marks=pytest.mark.thorough), pytest.param(3000, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    ("means", "scale", "horizon", "growth"),
+    [((0.7, 0.4), 1.0, 40, 1.0), ((0.9, 0.5, 0.2), 2.0, 60, 2.0), ((0.3, 0.25), 0.5, 30, 0.5)],
+)
+def test_runs_have_the_distribution_of_single_rounds(means, scale, horizon, growth, n_runs):
+    design = Design(mechanism=BatchNoise(scale), first_batch=3, growth=growth)
+    rng = np.random.default_rng(4)
+    slow = round_by_round(design, means, horizon, n_runs, rng)
+    quick = BatchSimulation(design).play(
+        np.array(means), np.array([horizon // 2, horizon]), 4000, np.random.default_rng(5), progressbar=False
+    )[1]
+    assert (quick.sum(axis=1) == horizon).all()
+    gaps = max(means) - np.array(means)
+    assert stats.ks_2samp(slow @ gaps, quick @ gaps).pvalue > 1e-3
+    for arm in range(len(means)):
+        assert stats.ks_2samp(slow[:, arm], quick[:, arm]).pvalue > 1e-3
+
+
+def test_regret_is_that_of_the_pulls_and_rises():
+    bandit = dirdp.ThompsonSampler(list("abc"), dirdp.PureDP(epsilon=1.0))
+    means = np.array([0.6, 0.5, 0.1])
+    runs = dirdp.simulate_bandit(bandit, means, 3000, 50, random_seed=1, progressbar=False)
+    assert runs.regret[:, -1] == pytest.approx(runs.pulls @ (0.6 - means))
+    assert (np.diff(runs.regret, axis=1) >= -1e-9).all()
+    assert runs.checkpoints[-1] == 3000
+    assert (runs.pulls.sum(axis=1) == 3000).all()
+    again = dirdp.simulate_bandit(bandit, means, 3000, 50, random_seed=1, progressbar=False)
+    assert np.array_equal(runs.regret, again.regret)
+
+
+def test_the_first_pulls_of_many_are_hypergeometric():
+    rng = np.random.default_rng(1)
+    drawn = np.array([_some_of(np.array([5, 0, 3, 2]), 4, rng) for _ in range(20_000)])
+    assert (drawn.sum(axis=1) == 4).all()
+    assert drawn.mean(axis=0) == pytest.approx([2, 0, 1.2, 0.8], abs=0.03)
+    distribution = stats.hypergeom(10, 5, 4)
+    assert np.bincount(drawn[:, 0], minlength=5) / 20_000 == pytest.approx(distribution.pmf(np.arange(5)), abs=0.015)
+
+
+def test_the_first_pulls_of_very_many_are_hypergeometric(monkeypatch):
+    monkeypatch.setattr(simulation, "_MOST", 4)
+    test_the_first_pulls_of_many_are_hypergeometric()
+
+
+@pytest.mark.parametrize("options", [{"first_batch": 10**18}, {"growth": 1e300}, {"first_batch": 10**9}])
+def test_batches_that_never_end(options):
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), **options)
+    runs = dirdp.simulate_bandit(bandit, [0.5, 0.4], 1000, 20, random_seed=2, progressbar=False)
+    assert (runs.pulls.sum(axis=1) == 1000).all()
+    assert runs.pulls.mean(axis=0) == pytest.approx([500, 500], rel=0.2)
+
+
+@pytest.mark.parametrize("means", [[0.5, 0.5], [0.0, 1.0], [1.0, 1.0], [0.004, 0.005]])
+def test_odd_means(means):
+    bandit = dirdp.ThompsonSampler(range(len(means)), dirdp.PureDP(epsilon=0.3))
+    runs = dirdp.simulate_bandit(bandit, means, 2000, 20, random_seed=2, progressbar=False)
+    assert (runs.pulls.sum(axis=1) == 2000).all()
+    assert np.isfinite(runs.regret).all()
+
+
+def test_one_round():
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    runs = dirdp.simulate_bandit(bandit, [0.2, 0.9], 1, 1000, random_seed=3, progressbar=False)
+    assert runs.pulls[:, 0].mean() == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.fixture(scope="module")
+def rivals():
+    """The program behind the table in the documentation, and the table."""
+    folder = Path(__file__).parents[1] / "benchmarks"
+    spec = importlib.util.spec_from_file_location("bandit_rivals", folder / "bandit_rivals.py")
+    module = importlib.util.module_from_spec(spec)
+    # A dataclass looks for its module.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    with (folder / "bandit_rivals.csv").open(encoding="utf-8", newline="") as file:
+        yield module, list(csv.DictReader(file))
+    del sys.modules[spec.name]
+
+
+def test_regret_is_within_a_third_of_the_lower_bound(rivals):
+    _, table = rivals
+    ours = [one for one in table if one["policy"] == "private Thompson sampling (geometric)"]
+    assert len(ours) == 30
+    assert len(table) == 30 * 7
+    assert max(float(one["median"]) / float(one["lower_bound"]) for one in ours) < 1.3
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("setting", "epsilon"), [("A", 1.0), ("A", 0.1), ("B", 1.0)])
+def test_a_row_of_the_table_is_what_the_simulation_gives(rivals, setting, epsilon):
+    module, table = rivals
+    computed = module.row(module.policies(epsilon)[0], 10**6, setting, epsilon, 200)
+    (stored,) = [
+        one
+        for one in table
+        if (one["policy"], one["horizon"], one["means"]) == (computed[3], "1000000", setting)
+        and float(one["epsilon"]) == epsilon
+    ]
+    for name, value in zip(module.COLUMNS[4:], computed[4:], strict=True):
+        # Another version of NumPy may draw otherwise: then the figures agree as those of two samples.
+        assert float(value) == pytest.approx(float(stored[name]), rel=0.15), name
+
+
+@pytest.mark.thorough
+def test_a_private_draw_of_each_batch_learns_and_one_in_every_round_hardly_does():
+    means, target = [0.8, 0.4], dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    common = {"horizon": 2000, "n_runs": 40, "random_seed": 1, "progressbar": False}
+    noise, draw = (
+        dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], target, mechanism=kind), means, **common)
+        for kind in ("geometric", "dirichlet")
+    )
+    every = dirdp.simulate_bandit(dirdp.bandits.EveryRound(target, 2000), means, **common)
+    medians = [float(np.median(one.regret[:, -1])) for one in (noise, draw, every)]
+    assert medians[0] < medians[1] < medians[2] / 2

@@ -4,7 +4,7 @@ import time
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.curve_check import check_curve
+from pymc_dirdp.auditing.result import check_curve
 from pymc_dirdp.mechanisms.registry import Dirichlet
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-3)

@@ -20,9 +20,8 @@ import numpy as np
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.batch_release import BatchNoise
-from pymc_dirdp.bandits.batches import BatchSimulation
 from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.simulation import divergence
+from pymc_dirdp.bandits.simulation import BatchSimulation, divergence
 
 SEED = 20261121
 COLUMNS = ("horizon", "means", "epsilon", "policy", "median", "trimmed_mean", "q05", "q95", "lower_bound")

@@ -29,7 +29,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.releases import model_terms
 from pymc_dirdp.releases.model_plan import KNOWN, Chain, noisy_data, prior_data
-from pymc_dirdp.releases.model_tables import planned_tables, read_model
+from pymc_dirdp.releases.model_terms import planned_tables, read_model
 
 FILE = Path(__file__).with_suffix(".csv")
 LEVELS = (0.5, 0.8, 0.95)

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.cli import main as command_line
 from pymc_dirdp.cli.declaration import declared
-from pymc_dirdp.releases import files
 
 
 def opened(path="r.json"):
@@ -310,14 +308,14 @@ def test_nothing_is_read_if_nothing_is_charged(budget, run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "charged"), [(tempfile, "mkstemp", 0), (files, "save", 1), (Path, "replace", 1)]
+    ("what", "charged"), [("tempfile.mkstemp", 0), ("pymc_dirdp.releases.opened.save", 1), ("pathlib.Path.replace", 1)]
 )
-def test_a_write_that_fails_leaves_an_entry_or_nothing(budget, run, monkeypatch, module, name, charged):
+def test_a_write_that_fails_leaves_an_entry_or_nothing(budget, run, monkeypatch, what, charged):
     """No file without an entry; the user's retry is another release, with an entry of its own."""
     run("ledger", "survey.toml", "--new")
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5), "budget.db")
     with monkeypatch.context() as patched:
-        patched.setattr(module, name, lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        patched.setattr(what, lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 2
     assert len(ledger.entries()) == charged
     assert {path.name for path in Path().iterdir()} == {"survey.toml", "survey.csv", "budget.db"}

@@ -18,9 +18,8 @@ from scipy.special import digamma, gammaln, rel_entr
 import pymc_dirdp as dirdp
 from pymc_dirdp.curator import posterior as posterior_tree
 from pymc_dirdp.curator.diagnostics import diagnose
-from pymc_dirdp.curator.estimated import Distribution, simplex
 from pymc_dirdp.curator.leave_one_out import elpd, tempered_model
-from pymc_dirdp.curator.realised import realised_kl
+from pymc_dirdp.curator.realised import Distribution, realised_kl, simplex
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.models.graph import PLAIN, evaluate
 from pymc_dirdp.models.observations import read_counts

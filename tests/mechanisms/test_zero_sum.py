@@ -9,11 +9,11 @@ import pytest
 from scipy.special import gammaln, xlogy
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.curve_check import check_curve
+from pymc_dirdp.auditing.result import check_curve
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
-from pymc_dirdp.planning.optimal import optimal_error
+from pymc_dirdp.planning.comparison import optimal_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.networks.drawn import given_release
+from pymc_dirdp.networks.fitting import given_release
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["no", "yes"], "one": ["only"]}
 STRUCTURE = {"a": [], "b": ["a"], "one": []}

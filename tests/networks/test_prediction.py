@@ -12,7 +12,7 @@ from scipy.special import gammaln, logsumexp
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks import prediction
-from pymc_dirdp.networks.drawn import DrawnTable
+from pymc_dirdp.networks.fitting import DrawnTable
 from pymc_dirdp.networks.prediction import averages
 from pymc_dirdp.sampling.exact import urn_counts
 

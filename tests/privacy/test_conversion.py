@@ -11,7 +11,7 @@ from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, papers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy import convert
-from pymc_dirdp.privacy.conversion import best_order, epsilon_at, log_delta_at
+from pymc_dirdp.privacy.curves import best_order, epsilon_at, log_delta_at
 
 
 def largest_log_delta(order, divergence, epsilon):

@@ -5,7 +5,7 @@ import pytest
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.conversion import epsilon_at
+from pymc_dirdp.privacy.curves import epsilon_at
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair
 from pymc_dirdp.privacy.floored import FlooredCells
 from pymc_dirdp.privacy.guarantees import ApproxDP

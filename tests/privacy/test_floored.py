@@ -12,8 +12,7 @@ from scipy.special import gammaincc
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.gamma import log_mass, variance_log
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.conversion import ORDERS, best_order, log_delta_at
-from pymc_dirdp.privacy.curves import NoLoss
+from pymc_dirdp.privacy.curves import ORDERS, NoLoss, best_order, log_delta_at
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
 from pymc_dirdp.privacy.floored import (
     FlooredCells,

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pymc_dirdp.privacy.conversion import best_order, log_delta_at
+from pymc_dirdp.privacy.curves import best_order, converted_deltas, log_delta_at
 from pymc_dirdp.privacy.divergences import renyi_add
-from pymc_dirdp.privacy.unit import converted_deltas, gains, partitions
+from pymc_dirdp.privacy.unit import gains, partitions
 
 
 @pytest.mark.parametrize("cells", [(0.01, 0.4, 0.45), (0.3, 0.3, 0.3), (0.02, 0.02, 5.0), (1e-4, 0.2, 0.6)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
-from pymc_dirdp.privacy.conversion import _under_chord, rho_from_above
+from pymc_dirdp.privacy.curves import _under_chord, rho_from_above
 
 
 def pair_curve(p, q):

@@ -14,7 +14,7 @@ from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.papers.privacy import p1_theorem_1
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.conversion import converted_deltas
+from pymc_dirdp.privacy.curves import converted_deltas
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.privacy.unit import (

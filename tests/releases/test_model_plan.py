@@ -10,8 +10,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.releases.model_plan import KNOWN, Chain, prior_data
-from pymc_dirdp.releases.model_tables import planned_tables, read_model
-from pymc_dirdp.releases.model_terms import with_terms
+from pymc_dirdp.releases.model_terms import planned_tables, read_model, with_terms
 
 PURE = dirdp.PureDP(epsilon=0.2)
 

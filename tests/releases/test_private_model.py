@@ -24,7 +24,7 @@ from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import model_terms
 from pymc_dirdp.releases.model_plan import noisy_data
-from pymc_dirdp.releases.model_tables import read_model
+from pymc_dirdp.releases.model_terms import read_model
 from pymc_dirdp.releases.opened import opened
 from tests.releases import any_models
 from tests.releases.any_models import ACCEPTED, REFUSED

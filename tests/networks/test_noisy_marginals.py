@@ -7,8 +7,8 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.releases.description import cell_dims
-from pymc_dirdp.releases.noisy_marginals import measurements_of
 from pymc_dirdp.releases.view import measurements_of_table, shares_fitted
 
 RECORDS = {"a": list("xxy") * 20, "one": ["any"] * 60, "b": list("pqq") * 20}

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import digamma
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.curator.estimated import Distribution, Fresh, _cell_errors, kl_of_estimates
+from pymc_dirdp.curator.realised import Distribution, Fresh, _cell_errors, kl_of_estimates
 from pymc_dirdp.mechanisms.registry import by_class_name
 
 TARGET = dirdp.ApproxDP(epsilon=0.5, delta=1e-6)

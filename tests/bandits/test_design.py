@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import betaln
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.bandits.design import EveryRound
 from pymc_dirdp.sampling.bits import Bits
 
 GUARANTEE = dirdp.RenyiDP(epsilon=0.5, order=2)
