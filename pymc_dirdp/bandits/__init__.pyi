@@ -1,5 +1,4 @@
 from pymc_dirdp.bandits.batch_release import BatchCounts as BatchCounts
-from pymc_dirdp.bandits.batch_release import BatchDraw as BatchDraw
 from pymc_dirdp.bandits.batch_release import BatchNoise as BatchNoise
 from pymc_dirdp.bandits.design import Design as Design
 from pymc_dirdp.bandits.design import EveryRound as EveryRound

@@ -1,4 +1,4 @@
-"""How a batch of rewards is released: noise on its sum or on its counts, or one posterior draw.
+"""How a batch of rewards is released: noise on its sum or on its counts.
 
 A reward is put into one of the cells of its open batch when it is reported: by a coin that is fair in the mean into
 "failure" or "success", or, where every category has a cell of its own, as it is. The batch is then a list of counts, of
@@ -15,26 +15,22 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, betaln, gammaln, logsumexp, softmax
+from scipy.special import betainc, betaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.noisy_counts import geometric_noise, round_scale_up
-from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
-from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
-from pymc_dirdp.sampling.exact import exact_dirichlet, urn_counts
 from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplace
 
-__all__ = ["BatchCounts", "BatchDraw", "BatchNoise", "BatchNumber", "Output", "coin", "log_probability", "slope"]
+__all__ = ["BatchCounts", "BatchMechanism", "BatchNoise", "Output", "coin", "log_probability", "slope"]
 
 type Output = int | tuple[int, ...]
 """What is released of a batch: one number, or one for each cell."""
@@ -146,141 +142,6 @@ def _log_fraction(a: float, b: float, x: Array) -> Array:
     return np.asarray(np.log(value))
 
 
-# One private posterior draw of the mean reward for each batch, and what it says of the mean reward.
-
-
-@final
-@dataclass(frozen=True)
-class BatchDraw(CurvesOf):
-    """A draw of `Beta(r s + a, r (n - s) + b)` for each batch of n rewards with the sum s; P1's and P2's mechanism.
-
-    The draw is used through its likelihood, and never as the index of its arm: a bad draw of the best arm would stay
-    for ever. It is the number of successes among the steps of the exact sampler. Its noise grows with the batch, so
-    :class:`BatchNoise` is better from a few rewards on.
-
-    Parameters
-    ----------
-    alpha : (float, float)
-    r : float
-        As for :class:`pymc_dirdp.mechanisms.DirichletMechanism`.
-
-    Examples
-    --------
-    >>> BatchDraw(alpha=(2.0, 2.0), r=0.5).r
-    0.5
-    """
-
-    alpha: tuple[float, float]
-    r: float
-
-    name: ClassVar[str] = "dirichlet"
-    output: ClassVar[str] = "urn_successes"
-    rewards: ClassVar[int] = 1
-    worths: ClassVar[tuple[float, ...]] = (0.0, 1.0)
-    largest_batch: ClassVar[int] = 4096  # The likelihood is a sum over all sums of a batch.
-
-    @cached_property
-    def _curves(self) -> DirichletMechanism:
-        return DirichletMechanism(np.array(self.alpha), self.r)
-
-    @classmethod
-    def for_guarantee(
-        cls,
-        guarantee: Guarantee,
-        *,
-        prior: tuple[float, ...] = (1.0, 1.0),
-        rewards: int = 1,
-        worths: tuple[float, ...] = (),
-    ) -> Self:
-        """The draw with `alpha = prior` and the largest `r` that keeps a guarantee for the whole run.
-
-        Raises
-        ------
-        ArgumentError
-            If somebody may give several rewards.
-        UnattainableError
-            If no draw keeps the guarantee.
-        """
-        if rewards > 1:
-            raise ArgumentError(
-                "Use mechanism='geometric' where a person gives several rewards: how several Dirichlet draws of "
-                "different batches compose is not known."
-            )
-        mechanism = calibrate(guarantee, prior=np.array(prior), mechanism=Dirichlet(strategy="temper"))
-        return cls((float(mechanism.alpha[0]), float(mechanism.alpha[1])), mechanism.r)
-
-    @property
-    def first_batch(self) -> int:
-        """A batch whose draw is as much about its rewards as about the prior."""
-        return max(1, math.ceil(sum(self.alpha) / self.r))
-
-    def _steps(self, size: int) -> int:
-        return self._curves.default_steps(size)
-
-    def cell(self, reward: Fraction, bits: Bits) -> int:
-        """Where a reward is counted."""
-        return coin(reward, bits)
-
-    def release(self, counts: tuple[int, ...], bits: Bits) -> int:
-        """The successes of the urn of a batch of so many failures and successes."""
-        failures, successes = counts
-        secret = np.array([successes, failures], dtype=object)
-        steps = self._steps(failures + successes)
-        drawn = exact_dirichlet(np.array(self.alpha), self.r, secret, steps=steps, draws=1, bits=bits)
-        return int(urn_counts(drawn[0], steps)[0])
-
-    def simulated(self, counts: tuple[int, ...], rng: np.random.Generator) -> int:
-        """The successes of the urn of made-up rewards, in floating point."""
-        (a, b), (failures, successes) = self.alpha, counts
-        share = rng.beta(self.r * successes + a, self.r * failures + b)
-        return int(rng.binomial(self._steps(failures + successes), share))
-
-    def log_likelihood(self, released: int, size: int, means: Array) -> Array:
-        """Logarithm of the probability of the urn's successes, for mean rewards in (0, 1), up to a constant."""
-        return np.asarray(logsumexp(self._log_terms(released, size, means), axis=0))
-
-    def slope(self, released: int, size: int, means: Array) -> Array:
-        """The derivative of the log-likelihood in the mean reward."""
-        expected = softmax(self._log_terms(released, size, means), axis=0).T @ np.arange(size + 1.0)
-        return np.asarray((expected - size * means) / (means * (1 - means)))
-
-    def _log_terms(self, released: int, size: int, means: Array) -> Array:
-        """Logarithm of the joint distribution of the output and each possible sum, shape (size + 1, means)."""
-        (a, b), steps = self.alpha, self._steps(size)
-        x = np.arange(size + 1.0)
-        of_output = (
-            gammaln(released + self.r * x + a)
-            - gammaln(self.r * x + a)
-            + gammaln(steps - released + self.r * (size - x) + b)
-            - gammaln(self.r * (size - x) + b)
-        )
-        choices = gammaln(size + 1.0) - gammaln(x + 1) - gammaln(size - x + 1)
-        rows = x[:, None]
-        log_distribution = choices[:, None] + rows * np.log(means) + (size - rows) * np.log1p(-means)
-        return np.asarray(of_output[:, None] + log_distribution)
-
-    def facts(self) -> Sequence[tuple[str, str]]:
-        """What a report says of the draw."""
-        (a, b), r = self.alpha, f"{self.r:.6g}"
-        return [
-            ("draw", f"one exact draw of Beta({r} s + {a:g}, {r} (n - s) + {b:g}) of each batch with the sum s of n")
-        ]
-
-    def fits(self, released: object, size: int) -> bool:
-        """Whether a batch can have output this."""
-        return type(released) is int and 0 <= released <= self._steps(size)
-
-    @classmethod
-    def from_json(cls, facts: dict[str, Any]) -> Self:
-        """The draw that a file holds."""
-        a, b = facts["alpha"]
-        return cls((positive(alpha=a), positive(alpha=b)), positive(r=facts["r"]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Name and parameters, for a file."""
-        return {"mechanism": self.name, "alpha": list(self.alpha), "r": self.r}
-
-
 def _least_noise[Noise: CurvesOf](guarantee: Guarantee, noise: Callable[[float], Noise]) -> Noise:
     """The mechanism of the smallest scale that keeps a guarantee."""
     guarantee = Guarantee.checked(guarantee=guarantee)
@@ -334,10 +195,8 @@ class BatchNoise(CurvesOf):
         return RandomisedResponse(loss, 1, loss)
 
     @classmethod
-    def for_guarantee(
-        cls, guarantee: Guarantee, *, prior: tuple[float, ...] = (), rewards: int = 1, worths: tuple[float, ...] = ()
-    ) -> Self:
-        """The least noise that keeps a guarantee for the whole run. No prior and no worth changes it.
+    def for_guarantee(cls, guarantee: Guarantee, *, rewards: int = 1, worths: tuple[float, ...] = ()) -> Self:
+        """The least noise that keeps a guarantee for the whole run. No worth changes it.
 
         Raises
         ------
@@ -389,9 +248,6 @@ class BatchNoise(CurvesOf):
         """Name and parameters, for a file."""
         return {"mechanism": self.name, "scale": self.scale, "rewards": self.rewards}
 
-
-type BatchNumber = BatchNoise | BatchDraw
-"""The mechanisms that release one number of a batch, which has a likelihood in the mean reward."""
 
 # The counts of a batch of categories with noise on them that adds up to 0.
 
@@ -457,10 +313,8 @@ class BatchCounts(CurvesOf):
         return RandomisedResponse(loss, 1, loss)
 
     @classmethod
-    def for_guarantee(
-        cls, guarantee: Guarantee, *, prior: tuple[float, ...] = (), rewards: int = 1, worths: tuple[float, ...] = ()
-    ) -> Self:
-        """The least noise that keeps a guarantee for the whole run. No prior changes it.
+    def for_guarantee(cls, guarantee: Guarantee, *, rewards: int = 1, worths: tuple[float, ...] = ()) -> Self:
+        """The least noise that keeps a guarantee for the whole run.
 
         Raises
         ------
@@ -522,3 +376,10 @@ class BatchCounts(CurvesOf):
     def to_json(self) -> dict[str, Any]:
         """Name and parameters, for a file."""
         return {"mechanism": self.name, "scale": self.scale, "worths": list(self.worths), "rewards": self.rewards}
+
+
+type BatchMechanism = BatchNoise | BatchCounts
+"""What releases a batch. A new one is one more class, named here and in `KINDS`."""
+
+KINDS: dict[str, type[BatchMechanism]] = {kind.name: kind for kind in (BatchNoise, BatchCounts)}
+"""The mechanisms of a batch by name; the first is the default."""

@@ -14,8 +14,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 from scipy.special import betainc
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.bandits.batch_release import BatchCounts, BatchNumber
-from pymc_dirdp.bandits.design import BatchMechanism
+from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism, BatchNoise
 from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.releases.likelihood import CountsLogp, as_python, tell_jax
 
@@ -60,7 +59,7 @@ class _OfMeans(Op):
 
     __props__ = ("released", "mechanism")
 
-    def __init__(self, released: Sequence[Sequence[tuple[int, int]]], mechanism: BatchNumber) -> None:
+    def __init__(self, released: Sequence[Sequence[tuple[int, int]]], mechanism: BatchNoise) -> None:
         self.released = tuple(tuple((int(size), int(output)) for size, output in batches) for batches in released)
         self.mechanism = mechanism
 
@@ -193,7 +192,7 @@ class Belief(GridBelief):
     ----------
     prior : (float, float)
         The Beta prior.
-    mechanism : BatchNoise or BatchDraw
+    mechanism : BatchNoise
         What is released of a batch, and its likelihood.
     batches : tuple of (int, int)
         The size and the released number of each batch. Each has a likelihood of its own, and none is forgotten.
@@ -204,7 +203,7 @@ class Belief(GridBelief):
     def __init__(
         self,
         prior: tuple[float, float],
-        mechanism: BatchNumber,
+        mechanism: BatchNoise,
         batches: tuple[tuple[int, int], ...] = (),
         grid: Grid | None = None,
     ) -> None:

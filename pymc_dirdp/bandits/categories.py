@@ -25,9 +25,8 @@ import numpy as np
 from scipy.special import betainc, betaln
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.bandits.batch_release import BatchCounts
+from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism
 from pymc_dirdp.bandits.beliefs import CELLS, Belief, Grid, GridBelief
-from pymc_dirdp.bandits.design import BatchMechanism
 from pymc_dirdp.sampling.discrete_noise import compiled
 
 __all__ = ["ShareBelief", "believed", "sampled_counts"]

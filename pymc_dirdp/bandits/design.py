@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.bandits.batch_release import BatchCounts, BatchDraw, BatchNoise, Output
+from pymc_dirdp.bandits.batch_release import KINDS, BatchMechanism, BatchNoise, Output
 from pymc_dirdp.checks import integer, one_of, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -21,11 +21,8 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import exact_dirichlet
 
-__all__ = ["BatchMechanism", "Design", "EveryRound", "checked_prior"]
+__all__ = ["Design", "EveryRound", "checked_prior"]
 
-BatchMechanism = BatchNoise | BatchDraw | BatchCounts
-# The mechanisms of a batch by name; a new one is one more class here. The first is the default.
-_KINDS: dict[str, type[BatchMechanism]] = {kind.name: kind for kind in (BatchNoise, BatchDraw, BatchCounts)}
 _SUREST = 1e12
 
 
@@ -36,7 +33,7 @@ class Design:
 
     Attributes
     ----------
-    mechanism : BatchNoise, BatchCounts or BatchDraw
+    mechanism : BatchNoise or BatchCounts
         What is released of each batch.
     prior : tuple of float
         Beta prior of each mean reward; for BatchCounts the Dirichlet prior of the shares of the cells.
@@ -70,8 +67,8 @@ class Design:
         worths: tuple[float, ...] = (),
     ) -> "Design":
         """The rules that keep a guarantee for a whole run of any length; `worths` are those of `utilities`."""
-        kind = _KINDS[one_of(_KINDS, mechanism="geometric" if mechanism is None else mechanism)]
-        chosen = kind.for_guarantee(guarantee, prior=prior, rewards=integer(1, contribution=rewards), worths=worths)
+        kind = KINDS[one_of(KINDS, mechanism=BatchNoise.name if mechanism is None else mechanism)]
+        chosen = kind.for_guarantee(guarantee, rewards=integer(1, contribution=rewards), worths=worths)
         first = chosen.first_batch if first_batch is None else integer(1, first_batch=first_batch)
         return cls(mechanism=chosen, prior=prior, first_batch=first, growth=positive(growth=growth))
 
@@ -134,7 +131,7 @@ class Design:
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Design":
         """The rules of a file."""
-        mechanism = _KINDS[facts["mechanism"]].from_json(facts)
+        mechanism = KINDS[facts["mechanism"]].from_json(facts)
         return cls(
             mechanism=mechanism,
             prior=checked_prior(facts["prior"], len(mechanism.worths)),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import numpy as np
 
-from pymc_dirdp.bandits.batch_release import BatchCounts, Output, coin
+from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism, Output, coin
 from pymc_dirdp.bandits.beliefs import GridBelief, expected_losses
 from pymc_dirdp.bandits.categories import believed
-from pymc_dirdp.bandits.design import BatchMechanism, Design, EveryRound
+from pymc_dirdp.bandits.design import Design, EveryRound
 from pymc_dirdp.bandits.settings import Settings, Worth
 from pymc_dirdp.bandits.store import OpenBatch, State, StateFile
 from pymc_dirdp.errors import ArgumentError

@@ -300,7 +300,7 @@ def unit_of(contribution: int | None, unit: str | None) -> str:
 
 
 # What is only for batches, and what it is if nobody says it.
-_OF_BATCHES = {"mechanism": (None, "dirichlet"), "first_batch": (None,), "growth": (1.0,), "contribution": (None,)}
+_OF_BATCHES = {"mechanism": (None,), "first_batch": (None,), "growth": (1.0,), "contribution": (None,)}
 
 
 def rules_of(

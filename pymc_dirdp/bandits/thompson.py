@@ -41,10 +41,9 @@ class ThompsonSampler(BanditView):
     prior : sequence of float, optional
         The two parameters of the Beta prior of each mean reward, 1 by default. With `mechanism="counts"` those of the
         Dirichlet prior of the shares of the categories, in the order of `utilities`.
-    mechanism : {"geometric", "counts", "dirichlet"}, optional
+    mechanism : {"geometric", "counts"}, optional
         `"geometric"`, the default, adds integer noise to each sum. `"counts"` adds it to the counts of all categories
         of `utilities`: mean rewards are then known as well as the worths vary, and not as well as a coin does.
-        `"dirichlet"` takes one private posterior draw of each batch, which is less accurate; it is there for studies.
     first_batch : int, optional
         Pulls in the first batch of an arm. By default twice the scale of the noise.
     growth : float, default 1.0

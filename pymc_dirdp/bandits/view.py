@@ -163,8 +163,8 @@ class BanditView:
     def released(self) -> "xr.Dataset":
         """What was released, also of arms that are retired: it may be published.
 
-        Dims `batch`; variables `arm`, `number` (of the batch of its arm), `size`, and `noisy_sum` or `urn_successes`;
-        or `noisy_counts` with dims `batch` and `worth`.
+        Dims `batch`; variables `arm`, `number` (of the batch of its arm), `size`, and
+        `noisy_sum`; or `noisy_counts` with dims `batch` and `worth`.
         With `schedule="every-round"` dims `round` and `arm`, and the variable `draw`.
         """
         with self._lock:

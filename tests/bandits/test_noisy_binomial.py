@@ -6,7 +6,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import binom
 
-from pymc_dirdp.bandits.batch_release import BatchDraw, BatchNoise, log_probability, slope
+from pymc_dirdp.bandits.batch_release import BatchNoise, log_probability, slope
 from pymc_dirdp.errors import ArgumentError
 
 MEANS = np.array([1e-9, 1e-3, 0.01, 0.3, 0.5, 0.77, 0.99, 1 - 1e-7])
@@ -53,8 +53,8 @@ def test_the_slope_is_that_of_the_sum(z):
     assert slope(z, 0, mu, scale) == pytest.approx([0, 0, 0])
 
 
-@pytest.mark.parametrize("mechanism", [BatchDraw((1.0, 2.0), 0.3), BatchNoise(2.0)], ids=["draw", "noise"])
-def test_the_slope_of_a_batch_is_that_of_finite_differences(mechanism):
+def test_the_slope_of_a_batch_is_that_of_finite_differences():
+    mechanism = BatchNoise(2.0)
     means, h = np.array([0.1, 0.5, 0.8]), 1e-6
     ahead, behind = (mechanism.log_likelihood(7, 12, means + step) for step in (h, -h))
     np.testing.assert_allclose(mechanism.slope(7, 12, means), (ahead - behind) / (2 * h), rtol=1e-6)

@@ -13,7 +13,7 @@ def test_batches_are_the_default():
         dirdp.ThompsonSampler(["a"], GUARANTEE).design
         == dirdp.ThompsonSampler(["a"], GUARANTEE, schedule="batches", mechanism="geometric").design
     )
-    every = dirdp.ThompsonSampler(["a"], GUARANTEE, schedule="every-round", mechanism="dirichlet", horizon=3)
+    every = dirdp.ThompsonSampler(["a"], GUARANTEE, schedule="every-round", horizon=3)
     assert isinstance(every.design, EveryRound)
 
 

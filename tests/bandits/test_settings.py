@@ -27,12 +27,6 @@ def test_a_file_holds_all_of_it(options):
     assert again.arms == ("a", 7)
 
 
-def test_a_private_draw_of_each_batch_is_understood():
-    target = dirdp.ApproxDP(epsilon=1, delta=1e-6)
-    own = dirdp.ThompsonSampler(["a"], target, mechanism="dirichlet")._settings
-    assert Settings.from_json(own.to_json()) == own
-
-
 def test_the_key_is_never_shown():
     own = settings(contribution=1)
     assert own.key.hex() not in repr(own)

@@ -209,13 +209,10 @@ def test_a_row_of_the_table_is_what_the_simulation_gives(rivals, setting, epsilo
 
 
 @pytest.mark.thorough
-def test_a_private_draw_of_each_batch_learns_and_one_in_every_round_hardly_does():
+def test_noise_on_batches_learns_and_a_draw_in_every_round_hardly_does():
     means, target = [0.8, 0.4], dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     common = {"horizon": 2000, "n_runs": 40, "random_seed": 1, "progressbar": False}
-    noise, draw = (
-        dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], target, mechanism=kind), means, **common)
-        for kind in ("geometric", "dirichlet")
-    )
+    noise = dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], target), means, **common)
     every = dirdp.simulate_bandit(dirdp.bandits.EveryRound(target, 2000), means, **common)
-    medians = [float(np.median(one.regret[:, -1])) for one in (noise, draw, every)]
-    assert medians[0] < medians[1] < medians[2] / 2
+    medians = [float(np.median(one.regret[:, -1])) for one in (noise, every)]
+    assert medians[0] < medians[1] / 4

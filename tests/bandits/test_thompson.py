@@ -109,18 +109,6 @@ def test_all_kinds_of_guarantee(guarantee):
     assert "<table>" in bandit.report()._repr_html_()
 
 
-def test_a_private_draw_of_each_batch():
-    target = dirdp.ApproxDP(epsilon=5, delta=1e-6)  # at 1, the private bits decide for the wrong arm now and then
-    means = {"a": 0.1, "b": 0.9}
-    bandit = played(dirdp.ThompsonSampler(list(means), target, mechanism="dirichlet"), means, 400)
-    assert "urn_successes" in bandit.released
-    assert bandit.posterior()["decision"]["best"].sel(arm="b") > 0.5
-    with pytest.raises(dirdp.errors.UnattainableError):
-        dirdp.ThompsonSampler(["a"], GUARANTEE, mechanism="dirichlet")
-    with pytest.raises(dirdp.errors.ArgumentError, match="mechanism='geometric'"):
-        dirdp.ThompsonSampler(["a"], target, mechanism="dirichlet", contribution=2)
-
-
 def test_people_give_no_more_than_they_may():
     bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=2, first_batch=100)
     assert bandit.privacy.pure_epsilon <= 1

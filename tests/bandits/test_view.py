@@ -12,8 +12,7 @@ from pymc_dirdp.releases.grammar import understood
 
 
 def run(**options):
-    # Draws have no pure guarantee, so they keep another one.
-    guarantee = dirdp.ApproxDP(epsilon=1.0, delta=1e-6) if "mechanism" in options else dirdp.PureDP(epsilon=1.0)
+    guarantee = dirdp.PureDP(epsilon=1.0)
     rng = np.random.default_rng(3)
     bandit = dirdp.ThompsonSampler(["a", 7, "ü"], guarantee, **options)
     people = options.get("contribution")
@@ -26,7 +25,7 @@ def run(**options):
 RUNS = {
     "noise": {},
     "people": {"contribution": 2, "unit": "visitor"},
-    "draws": {"mechanism": "dirichlet", "prior": (2.0, 3.0)},
+    "prior": {"prior": (2.0, 3.0)},
 }
 
 
