@@ -8,7 +8,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError
-from pymc_dirdp.releases import binning
+from pymc_dirdp.networks import choosing
 from pymc_dirdp.releases.grammar import understood
 
 AGES = np.random.default_rng(4).gamma(4, 12, 3000)
@@ -71,7 +71,7 @@ def test_nothing_is_read_before_the_charge(monkeypatch):
         choose({"age": [31.5, None]}, ledger=book)
     assert "31.5" not in str(caught.value)
     assert book.spent["rho"] > 0
-    monkeypatch.setattr(binning, "count_between", None)
+    monkeypatch.setattr(choosing, "count_between", None)
     head = book.head
     for wrong in ({"candidates": [3, 2]}, {"n_bins": 1}, {"unit": "who"}, {"candidates": ["a", "b"]}):
         with pytest.raises(ArgumentError):
@@ -100,7 +100,7 @@ def test_a_person_with_ten_records_counts_as_often_as_is_said(monkeypatch):
         seen.append(np.array(between))
         return (0,)
 
-    monkeypatch.setattr(binning.QuantilesMechanism, "release", released)
+    monkeypatch.setattr(choosing.QuantilesMechanism, "release", released)
     records = {"age": [5.0] * 10 + [50.0], "who": ["ann"] * 10 + ["bob"]}
     choose(records, candidates=[10, 60], unit="who", contribution=2, adjacency="add-remove")
     choose(records, candidates=[5, 50], adjacency="add-remove")
@@ -133,7 +133,7 @@ def test_columns_of_an_engine(tmp_path, monkeypatch):
         seen.append(np.array(between).tolist())
         return (0,)
 
-    monkeypatch.setattr(binning.QuantilesMechanism, "release", released)
+    monkeypatch.setattr(choosing.QuantilesMechanism, "release", released)
     for records in (None, frame.lazy(), duckdb.from_arrow(frame.to_arrow()), tmp_path / "ages.parquet"):
         choose(records)
     assert seen == seen[:1] * 4
