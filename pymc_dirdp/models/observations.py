@@ -26,9 +26,6 @@ __all__ = ["Observation", "Records", "observation", "observed_records", "read_co
 
 Counts = NDArray[np.int64]
 
-# From here on `float32` does not hold every integer.
-_MOST_IN_SHORT = 2 ** (np.finfo(np.float32).nmant + 1)
-
 
 def total_records(table: Table, model: pm.Model) -> int:
     """How many records a table counts: public under replace-one, private under add-remove.
@@ -164,10 +161,7 @@ class Records(NamedTuple):
 def observed_records(likelihood: Likelihood, table: Table, model: pm.Model) -> Records:
     """The records of a likelihood, or the errors of :func:`read_counts`."""
     observed, kind, batch = _resolved(likelihood, table, model)
-    values = _integers(_evaluated_input(stored_observations(observed, model), observed), observed)
-    if np.any(values >= _MOST_IN_SHORT) and _is_short(model):
-        # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer shows the cast.
-        _check_precision(values, np.finfo(np.float32), observed)
+    values = _integers(_evaluated_input(stored_observations(observed, model), observed), observed, model=model)
     lengths = likelihood.shape(table.shape)
     parents = iter(_checked_parents(observed, kind, batch, model) if None in likelihood.rows else ())
     row = np.zeros((1,) * len(batch), dtype=np.int64)
@@ -279,8 +273,16 @@ def _evaluated_input(variable: Node, observed: Node) -> NDArray[Any]:
     raise _wrong(observed, "or their number of trials cannot be computed")
 
 
-def _integers(values: NDArray[Any], observed: Node, what: str = "observations") -> Counts:
-    """The same values as integers, or an error that says what is wrong with them and does not show them."""
+def _integers(
+    values: NDArray[Any], observed: Node, what: str = "observations", model: pm.Model | None = None
+) -> Counts:
+    """The same values as integers, or an error that says what is wrong with them and does not show them.
+
+    Numbers that a short float cannot tell from the next one were rounded before anybody looked, so that two
+    neighbouring data sets could differ by more than one record. Above 2**24 `float32` has only even numbers, and
+    2**24 + 1 is rounded down to 2**24, so 2**24 itself is refused too. PyMC casts the observations of a `model` to
+    floatX and then to integers, so their dtype no longer shows the cast.
+    """
     if values.dtype.kind not in "biuf":
         raise _wrong(observed, "are not a dense array of numbers", what)
     if not np.all(np.isfinite(values)):
@@ -294,33 +296,16 @@ def _integers(values: NDArray[Any], observed: Node, what: str = "observations") 
         )
     if np.any(values > MOST_RECORDS):
         raise _wrong(observed, "are above 2**53", what)
-    if values.dtype.kind == "f" and values.dtype.itemsize < 8:
-        _check_precision(values, np.finfo(values.dtype), observed, what)
+    precision = np.finfo(values.dtype if values.dtype.kind == "f" else np.float64)
+    if model is not None and precision.bits > 32 and np.any(values >= 2 ** (np.finfo(np.float32).nmant + 1)):
+        # The model may have been built under `floatX="float32"`, or be read under it.
+        short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
+        if short or pytensor.config.floatX == "float32":  # type: ignore[attr-defined]
+            precision = np.finfo(np.float32)
+    if precision.bits < 64 and np.any(values >= 2 ** (precision.nmant + 1)):
+        problem = f"reach 2**{precision.nmant + 1}, from where {precision.dtype} no longer holds every integer: "
+        raise _wrong(observed, problem + "use floatX='float64', and make arrays of that dtype,", what)
     return values.astype(np.int64)
-
-
-def _is_short(model: pm.Model) -> bool:
-    """Whether the model was built under `floatX="float32"`, or is read under it."""
-    short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
-    return short or pytensor.config.floatX == "float32"  # type: ignore[attr-defined]
-
-
-def _check_precision(
-    values: NDArray[Any], precision: "np.finfo[Any]", observed: Node, what: str = "observations"
-) -> None:
-    """Refuse numbers that a short float cannot tell from the next one: they were rounded before anybody looked.
-
-    Two neighbouring data sets could then differ by more than one record. Above 2**24 `float32` has only even numbers,
-    and 2**24 + 1 is rounded down to 2**24, so 2**24 itself is refused too.
-    """
-    bits = precision.nmant + 1
-    if np.any(values >= 2**bits):
-        raise _wrong(
-            observed,
-            f"reach 2**{bits}, from where {precision.dtype} no longer holds every integer: "
-            "use floatX='float64', and make arrays of that dtype,",
-            what,
-        )
 
 
 def _check_total(values: Counts, observed: Node) -> None:

@@ -82,7 +82,7 @@ def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated)
     elif stated.contribution not in (None, 1) or stated.counted is not None:
         why = f"with {stated.unit_text} a person's records may lie in any rows. Say unit= instead, or"
     elif any(
-        _keeps_rows(one.table, observations, stated) if people is None else one.trials_differ_along(people)
+        _record_stays(one.table, observations, stated) if people is None else one.trials_differ_along(people)
         for one, people in mine
     ):
         return
@@ -96,7 +96,7 @@ def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated)
     raise ArgumentError(f"public_n={as_code([name])} changes nothing: {why} leave it out.")
 
 
-def _keeps_rows(table: Table, observations: Sequence[Observation], stated: Stated) -> bool:
+def _record_stays(table: Table, observations: Sequence[Observation], stated: Stated) -> bool:
     """Whether a record that is replaced stays in its row of a table."""
     fed = [observed for observed in observations if observed.table.name == table.name]
     kinds = zip(contribution_of_record(fed, stated).axes, table.shape, strict=False)
@@ -133,8 +133,10 @@ def _source(
     # Complete counts add up to their own number of trials, which is checked itself. Only the total of `n` is used,
     # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
     # records of a feature as the class counts say.
-    if not stated.unit and is_stored(source) and _is_one_of(source, complete):
-        return None
+    if not stated.unit and is_stored(source):
+        same = _holds_several(source) and any(same_data(source, other) for other in complete.values())
+        if same or id(source) in complete:
+            return None
     graph = list(values_read(trials))
     if read := [data[id(node)][1] for node in graph if id(node) in data]:
         return observations[min(read)].name
@@ -146,7 +148,8 @@ def _source(
         if other.name == observed.name or other.table.n_categories == 1:
             continue
         # Where a category is empty, all others are the numbers of trials, which are looked at themselves.
-        if observed.kind.core and other.kind.core and _is_total(source, counts(i)):
+        complete_here = observed.kind.core and other.kind.core and is_stored(source)
+        if complete_here and any(same_numbers(source, each.sum(axis=-1)) for each in counts(i)):
             continue
         if any(_holds(other, array, partial(counts, i)) for array in several):
             return other.name
@@ -167,11 +170,6 @@ def _data(observations: Iterable[Observation], model: pm.Model) -> dict[int, tup
     return data
 
 
-def _is_total(source: Node, counts: Iterable[NDArray[np.int64]]) -> bool:
-    """Whether an array is the numbers of trials to which complete counts add up."""
-    return is_stored(source) and any(same_numbers(source, each.sum(axis=-1)) for each in counts)
-
-
 def _is_own_total(trials: Node, observed: Observation) -> bool:
     """Whether the number of trials is `x.sum(axis=-1)` of the observed counts `x`."""
     total, _ = origin(trials, through_rounding=True)
@@ -181,11 +179,6 @@ def _is_own_total(trials: Node, observed: Observation) -> bool:
     last = len(observed.lengths)
     summed = total.owner.op.axis
     return counts is observed.stored and len(axes) == last + 1 and (summed == (last,) or (summed is None and not last))
-
-
-def _is_one_of(array: Node, others: Mapping[int, Node]) -> bool:
-    """Whether the array is one of the others, which stand by identity, or holds the same numbers as one of them."""
-    return id(array) in others or (_holds_several(array) and any(same_data(array, other) for other in others.values()))
 
 
 def _holds_several(array: Node) -> bool:
@@ -231,7 +224,7 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
     """Refuse priors and shapes of a release that depend on the number of observations, private under add-remove."""
     lengths: set[Node] = {array for observed in observations for array in observed.arrays}
     # A unit that is given by numbers of axes has the dims of these axes in each observed variable.
-    people = [_people(observed, stated) for observed in observations]
+    people = [{one.axes[axis] for axis in people_axes(one, stated) or ()} for one in observations]
     for observed, own in zip(observations, people, strict=True):
         summed = {observed.axes[axis] for axis in observed.summed}
         private = summed & own if stated.unit else summed
@@ -245,11 +238,6 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
     for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
         if any(node in lengths for node in ancestors(parameters(model.named_vars[name])[1])):
             raise refusal("prior of a length", name)
-
-
-def _people(observed: Observation, stated: Stated) -> set[str | int]:
-    """The axes of the people in an observed variable: names where they have names, otherwise numbers."""
-    return {observed.axes[axis] for axis in people_axes(observed, stated) or ()}
 
 
 def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated) -> None:
