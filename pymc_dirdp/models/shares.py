@@ -4,7 +4,7 @@ The rules are those of arithmetic that hold at every value of the variables: wha
 reordered, taken from 1, or divided by a sum that is 1, is still a share. Everything else is `UnreadableError`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -161,57 +161,50 @@ class _Reader:
 
     def added(self, node: Node) -> _Value:
         first, second = _two(self, node)
-        if isinstance(first, _Number):
-            first, second = second, first
-        if isinstance(second, _Number):
-            if isinstance(first, _Number):
-                return _Number(first.value + second.value)
-            if second.value == 0:
-                return first
-            if second.value == 1 and first.form == "minus":
-                return self._rest(first)
-        elif isinstance(first, _Shares) and (first.form, second.form) == ("share", "share"):
-            if self._are_the_rest(first, second):
-                return _Number(1.0)
-            raise UnreadableError("is a sum of categories, which is no cell")
-        raise UnreadableError("adds a number to a share")
+        shares = isinstance(first, _Shares) and isinstance(second, _Shares) and first.form == second.form == "share"
+        reason = "is a sum of categories, which is no cell" if shares else "adds a number to a share"
+        return self._sum([(1, first), (1, second)], reason)
 
     def subtracted(self, node: Node) -> _Value:
         first, second = _two(self, node)
-        if isinstance(second, _Number):
-            if isinstance(first, _Shares) and second.value == 0:
-                return first
-        elif isinstance(first, _Number):
-            if first.value == 1 and second.form == "share":
-                return self._rest(second)
-            if first.value == 0:
-                return self._negated(second)
-        elif (first.form, second.form) == ("log", "log") and self._are_the_rest(first, second):
-            return replace(first, form="log-odds")
-        raise UnreadableError("is a difference that is no share")
+        return self._sum([(1, first), (-1, second)], "is a difference that is no share")
 
     def negated(self, node: Node) -> _Value:
-        value = self.copied(node)
-        return _Number(-value.value) if isinstance(value, _Number) else self._negated(value)
-
-    def _negated(self, value: _Shares) -> _Shares:
-        if value.form == "share":
-            return replace(value, form="minus")
-        if value.form == "minus":
-            return replace(value, form="share")
-        if value.form == "log-odds":
-            return replace(self._rest(value), form="log-odds")
-        raise UnreadableError("is a negative logarithm or odds of a share")
+        return self._sum([(-1, self.copied(node))], "is a negative logarithm or odds of a share")
 
     def multiplied(self, node: Node) -> _Value:
         values = [self.read(part) for part in node.owner.inputs]
         shares = [value for value in values if isinstance(value, _Shares)]
         number = float(np.prod([value.value for value in values if isinstance(value, _Number)]))
+        if len(shares) > 1:
+            raise UnreadableError("is a product, which is no share")
+        terms: list[tuple[float, _Value]] = [(number, share) for share in shares]
+        return self._sum(terms or [(1.0, _Number(number))], "is a product, which is no share")
+
+    def _sum(self, terms: Sequence[tuple[float, _Value]], reason: str) -> _Value:
+        """The sum of some values, each times a number; the reason says what it is where it is no share."""
+        number = sum(factor * value.value for factor, value in terms if isinstance(value, _Number))
+        shares = [(factor, value) for factor, value in terms if isinstance(value, _Shares)]
         if not shares:
             return _Number(number)
-        if len(shares) == 1 and number in (1, -1):
-            return shares[0] if number == 1 else self._negated(shares[0])
-        raise UnreadableError("is a product, which is no share")
+        factor, value = shares[0]
+        if len(shares) == 1:
+            if (factor, number) == (1, 0):
+                return value
+            sign = -factor if value.form == "minus" else factor
+            if value.form in ("share", "minus") and (sign, number) in ((1, 0), (-1, 0)):
+                return replace(value, form="share" if sign == 1 else "minus")
+            if value.form in ("share", "minus") and (sign, number) == (-1, 1):
+                return self._rest(value)
+            if (value.form, factor, number) == ("log-odds", -1, 0):
+                return replace(self._rest(value), form="log-odds")
+        elif number == 0:
+            forms = [(factor, value.form) for factor, value in shares]
+            if forms == [(1, "share"), (1, "share")] and self._are_the_rest(value, shares[1][1]):
+                return _Number(1.0)
+            if forms == [(1, "log"), (-1, "log")] and self._are_the_rest(value, shares[1][1]):
+                return replace(value, form="log-odds")
+        raise UnreadableError(reason)
 
     def divided(self, node: Node) -> _Value:
         above, below = _two(self, node)
