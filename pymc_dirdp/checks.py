@@ -10,6 +10,7 @@ import difflib
 import math
 import numbers
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +23,7 @@ __all__ = [
     "at_least",
     "checked_counts",
     "integer",
+    "list_of_names",
     "numbers_or_none",
     "one_line",
     "one_of",
@@ -215,3 +217,11 @@ def one_line(**named: object) -> str:
             f"{shown(value)}. Rename it, or leave them out."
         )
     return value
+
+
+def list_of_names(**named: object) -> tuple[Any, ...]:
+    """Accept a list of names, or of groups of them; a text is none."""
+    ((name, value),) = named.items()
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ArgumentError(f"Expected {name} to be a list of names: write ['name'].")
+    return tuple(value)

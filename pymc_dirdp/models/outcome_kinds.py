@@ -25,7 +25,6 @@ from pymc_dirdp.models.outcomes import (
     read_records,
     refuse_observed_elsewhere,
     refused,
-    too_many,
 )
 
 __all__ = ["private_trials", "read_outcomes", "with_shares"]
@@ -165,8 +164,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
         whole = pt.broadcast_to(p, batch).reshape((n_rows,))
         logs = pt.stack([pt.log(whole), pt.log1p(-whole)], axis=-1)
         labels = (1, 0)
-    if n_rows * len(labels) > said.max_cells:
-        raise too_many(name, n_rows * len(labels), said)
+    said.check_cells(name, n_rows * len(labels))
 
     def read(records: pm.Model) -> NDArray[np.int64]:
         whole = _numbers(name, records)
@@ -191,8 +189,7 @@ def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
             f"counts={name!r} keeps the number of people private. Say adjacency='add-remove', or leave it out."
         )
     size = math.prod(shape)
-    if size > said.max_cells:
-        raise too_many(name, size, said)
+    said.check_cells(name, size)
     value = pt.tensor(dtype=rv.type.dtype, shape=shape, name=f"{name}_value")
     log_p = log_probability(rv, value, inputs)
     refuse_observed_elsewhere(name, log_p, model)

@@ -24,7 +24,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import SpecifyShape
 
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.checks import integer, list_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.graph import (
     Node,
@@ -52,7 +52,6 @@ __all__ = [
     "read_records",
     "refuse_observed_elsewhere",
     "refused",
-    "too_many",
 ]
 
 _POINTS = 3
@@ -85,10 +84,12 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         checked = {
-            "public": self.public if isinstance(self.public, bool) else _names("public", self.public),
+            "public": self.public if isinstance(self.public, bool) else list_of_names(public=self.public),
             "levels": {key: integer(1, **{f"levels[{key!r}]": k}) for key, k in dict(self.levels or {}).items()},
-            "counts": _names("counts", self.counts),
-            "jointly": tuple(_names("each group of jointly", one) for one in _names("jointly", self.jointly)),
+            "counts": list_of_names(counts=self.counts),
+            "jointly": tuple(
+                list_of_names(**{"each group of jointly": one}) for one in list_of_names(jointly=self.jointly)
+            ),
             "support": dict(self.support or {}),
             "contribution": integer(1, contribution=self.contribution),
             "max_cells": integer(2, max_cells=self.max_cells),
@@ -115,16 +116,19 @@ class ModelOptions:
         """Whether every trial of a Binomial or Multinomial is another person."""
         return self.unit == "trial"
 
+    def check_cells(self, name: str, cells: int) -> None:
+        """Refuse a table of too many cells."""
+        if cells > self.max_cells:
+            raise refused(
+                name,
+                f"has {cells} cells, which are more than max_cells={self.max_cells}, and the noise would swamp them",
+                "Put values of covariates together, use fewer of them, or raise max_cells. Fewer cells than a fifth of "
+                "the records is good advice.",
+            )
+
     def is_public(self, name: str | None) -> bool:
         """Whether a covariate or number of trials was said to be public."""
         return self.public is True or (self.public is not False and name in self.public)
-
-
-def _names(argument: str, names: Iterable[Any]) -> tuple[Any, ...]:
-    """A list of names or of groups of them, and an error for a text or anything else."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ArgumentError(f"Expected {argument} to be a list of names: write ['name'].")
-    return tuple(names)
 
 
 @final
@@ -271,16 +275,6 @@ def core_of(rv: Node) -> int:
     return int(op.ndim_supp)
 
 
-def too_many(name: str, cells: int, said: ModelOptions) -> UnsupportedModelError:
-    """The error for a table of too many cells."""
-    return refused(
-        name,
-        f"has {cells} cells, which are more than max_cells={said.max_cells}, and the noise would swamp them",
-        "Put values of covariates together, use fewer of them, or raise max_cells. Fewer cells than a fifth of the "
-        "records is good advice.",
-    )
-
-
 # The values that are tried where no support is given, and values far out that tell whether it ends.
 _TRIED, _FAR_OUT = np.arange(-50, 256), (10**4, 10**6)
 _ROUNDING = 1e-6
@@ -304,16 +298,14 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     first, pattern = _patterns(name, public, n or 1)
     levels = [said.levels[str(array.name)] for array in private]
     total_rows = len(first) * math.prod(levels)
-    if total_rows > said.max_cells:
-        raise too_many(name, total_rows, said)
+    said.check_cells(name, total_rows)
     grid = list(itertools.product(*map(range, levels)))
     tables = {array: np.repeat(evaluate(array)[first], len(grid), axis=0) for array in public}
     for array, codes in zip(private, zip(*grid, strict=True), strict=True):
         tables[array] = np.array(codes * len(first), dtype=array.type.dtype)
     short, entry = _with_rows(log_p, value, tables, n, total_rows, model, rv) if batch else (log_p, value)
     support = _support(rv, short, entry, core, inputs, said)
-    if total_rows * len(support) > said.max_cells:
-        raise too_many(name, total_rows * len(support), said)
+    said.check_cells(name, total_rows * len(support))
     by_value = _by_value(short, entry, support)
     rows = by_value.T if batch else by_value[None]
     _check(name, rows, log_p, value, support, tables, n, inputs)
@@ -369,8 +361,7 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
             "is no set of answers of the same people",
             "Put together observed variables of which each has an entry for each person, with the same covariates.",
         )
-    if rows * cells > said.max_cells:
-        raise too_many(name, rows * cells, said)
+    said.check_cells(name, rows * cells)
     places = list(itertools.product(*(range(len(one.labels)) for one in outcomes)))
     chosen = [pt.broadcast_to(one.log_p, (rows, len(one.labels))) for one in outcomes]
     log_p: Any = sum(logs[:, list(entries)] for logs, entries in zip(chosen, zip(*places, strict=True), strict=True))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, list_of_names
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_named
 
@@ -107,9 +107,9 @@ def stated(
     said = Stated(
         axes,
         contribution,
-        _names(public_n, "public_n", "observed variables"),
-        _groups(disjoint),
-        _names(public_prior, "public_prior", "pm.Data"),
+        list_of_names(public_n=public_n),
+        None if disjoint is None else tuple(list_of_names(**{"each group of disjoint": group}) for group in disjoint),
+        list_of_names(public_prior=public_prior),
         counted,
         adjacency,
     )
@@ -137,25 +137,6 @@ def _axes(unit: Unit | None) -> tuple[str | int, ...]:
     if not given or len(set(given)) < len(given):
         raise ArgumentError("Expected unit to name at least one axis, and each of them once.")
     return tuple(axis if isinstance(axis, str) else int(axis) for axis in given)
-
-
-def _names(names: Iterable[str], argument: str, what: str) -> tuple[str, ...]:
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ArgumentError(f"Expected {argument} to be a list of names of {what}: write ['name'].")
-    return tuple(names)
-
-
-def _groups(disjoint: Iterable[Iterable[str]] | None) -> tuple[tuple[str, ...], ...] | None:
-    if disjoint is None:
-        return None
-    groups = []
-    for group in disjoint:
-        if isinstance(group, str):
-            raise ArgumentError(
-                f"Expected disjoint to hold groups of names, got the name {group!r}: write [[...], ...]."
-            )
-        groups.append(tuple(group))
-    return tuple(groups)
 
 
 # So many tables are named in a sentence; more of them are counted.

@@ -91,7 +91,10 @@ def translated(model: pm.Model, name: str, released: Mapping[str, Sequence[int]]
         function = compiled_plainly(list(inputs), model[name])
         for point in points:
             by_model = np.asarray(function(*point.values()))
-            if not _agree(by_model, expression.evaluate({one: value[None] for one, value in point.items()})[0]):
+            own = expression.evaluate({one: value[None] for one, value in point.items()})[0]
+            # The differences of shares that are rounded have an error of their own.
+            alike = own.dtype == by_model.dtype and own.shape == by_model.shape
+            if not (alike and np.allclose(own, by_model, rtol=1e-12, atol=1e-15, equal_nan=True)):
                 return "its formula has other values at public points"
     except _UnknownError as error:
         return str(error)
@@ -107,13 +110,6 @@ def _public_point(shape: tuple[int, ...], number: int) -> Values:
     parts = np.arange(math.prod(shape)).reshape(shape) * ([0.0, math.sqrt(2), math.sqrt(3)][number]) % 1 + 0.1
     # A single share would be 1, which is no share of a Beta.
     return np.asarray(parts / (parts.sum(axis=-1, keepdims=True) if shape[-1] > 1 else 1.2))
-
-
-def _agree(one: Values, other: Values) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    # The differences of shares that are rounded have an error of their own.
-    return bool(np.allclose(one, other, rtol=1e-12, atol=1e-15, equal_nan=True))
 
 
 class _Steps:

@@ -208,5 +208,5 @@ def test_public_data_in_a_prior_are_named_with_the_guarantee():
         pm.set_data({"earlier survey": np.array([3.0, 4.0])})
     with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, model)
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"Expected public_prior to be a list of names of pm.Data"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"Expected public_prior to be a list of names"):
         dirdp.plan(TARGET, model, public_prior="earlier survey")
