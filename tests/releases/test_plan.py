@@ -173,7 +173,7 @@ def test_a_table_that_is_in_no_group_is_fed_by_anybody():
 def test_a_person_in_two_groups_is_a_contradiction():
     with pytest.raises(dirdp.errors.ArgumentError, match="two groups of disjoint"):
         dirdp.plan(RENYI, clinic(), disjoint=[["p", "q"], ["x"]])
-    with pytest.raises(dirdp.errors.ArgumentError, match="groups of names"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="each group of disjoint to be a list of names"):
         dirdp.plan(RENYI, clinic(), disjoint=["p", "q"])
 
 
