@@ -168,7 +168,12 @@ def cost_of(
 def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tuple[str, tuple[Amount, ...]]]:
     """What releases have spent together, by each rule that applies to all of them, the quickest rule first."""
     for rule in tracked_rules(limit, adaptive=adaptive):
-        amounts = _sum(limit, totals) if limit.adds_up else _RULES[rule](limit.budget, limit.allowed, totals)
+        amounts: tuple[Amount, ...] | None = None
+        if not limit.adds_up:
+            amounts = _RULES[rule](limit.budget, limit.allowed, totals)
+        elif (spent := totals.sum(limit.measure)) is not None:
+            # Losses of one measure add up, also for releases that are chosen adaptively (Feldman and Zrnic 2021).
+            amounts = (Amount(limit.measure, spent, as_decimal(limit.budget)),)
         if amounts is not None:
             yield rule, amounts
 
@@ -180,12 +185,6 @@ def tightest(by_rule: Mapping[str, Sequence[Amount]]) -> str:
         return not all(amount.within for amount in by_rule[rule]), max(amount.share for amount in by_rule[rule])
 
     return min(by_rule, key=order)
-
-
-def _sum(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
-    """Losses of one measure add up, also for releases that are chosen adaptively (Feldman and Zrnic 2021)."""
-    spent = totals.sum(limit.measure)
-    return None if spent is None else (Amount(limit.measure, spent, as_decimal(limit.budget)),)
 
 
 def _divergences(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:

@@ -47,6 +47,15 @@ class Bound:
             "Drop them."
         )
 
+    def refuse_public_number(self, adjacency: str) -> None:
+        """Refuse a relation that makes the number of these records public, although it depends on who the units are."""
+        if self.records > 1 and adjacency_named(adjacency).records_are_public:
+            raise ArgumentError(
+                f"At most {self.records} records of each {self.unit!r} are counted, so the number of records depends "
+                'on who these are, and replace-one would make it public. Add adjacency="add-remove" (and n_records= '
+                "for planning), or count with contribution=1, where it is the number of units."
+            )
+
 
 def checked_bound(unit: str | None, contribution: int | None, *, distinct: bool) -> Bound | None:
     """The bound that these arguments of `count` ask for."""
@@ -74,11 +83,8 @@ def bound_for(*, adjacency: str, unit: str | None, contribution: int | None) -> 
         If the number of records would be public, although it depends on who the units are.
     """
     bound = checked_bound(unit, contribution, distinct=False)
-    if bound is not None and bound.records > 1 and adjacency_named(adjacency).records_are_public:
-        raise ArgumentError(
-            f"At most {bound.records} records of each {bound.unit!r} are counted, so the number of records depends on "
-            'who these are, and replace-one would make it public. Add adjacency="add-remove", or contribution=1.'
-        )
+    if bound is not None:
+        bound.refuse_public_number(adjacency)
     return bound
 
 

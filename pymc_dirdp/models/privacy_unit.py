@@ -212,7 +212,9 @@ class Reading:
         """Who is protected, as a sentence."""
         if self.stated.unit:
             number = [] if self.n_units is None else [f"{self.n_units} of them"]
-            facts = ", ".join([_origin(self.stated), *number, self._holdings])
+            where = "; ".join(_where(name, shape, self.contribution(name)) for name, shape in self.shapes)
+            bound = "at most " if self.stated.is_bounded else ""
+            facts = ", ".join([_origin(self.stated), *number, f"{bound}{self._records} each: {where}"])
             rest = " In the other groups, whose people are no such entries: every record." if self.others else ""
             return f"every {_called(self.stated)} ({facts}). Neighbours: {self.neighbours}.{rest}"
         if self.stated.counted is not None:
@@ -250,8 +252,14 @@ class Reading:
             if public:
                 return f"{many} of one {_called(self.stated)} replaced; how many of them there are is public{sizes}"
             return f"{many} of one {_called(self.stated)} appear or disappear; how many of them there are is private"
-        if self.stated.counted is not None:
-            return self._neighbours_counted
+        if (unit := self.stated.counted) is not None:
+            # Counts know the unit: it may hold any number of records, and a few of them count.
+            changed = "replaced" if public else "appear or disappear"
+            sizes = "public" if public else "private, and so is the number of records"
+            return (
+                f"all records of one {unit} {changed}, of which at most {self.stated.contribution} in each table "
+                f"count; how many of them there are is {sizes}"
+            )
         if self._holds_several:
             m = self.stated.contribution
             if public:
@@ -272,17 +280,6 @@ class Reading:
         return f"; so is that of each row of {' and '.join(own + each)}, and a record stays in its row{several}"
 
     @property
-    def _neighbours_counted(self) -> str:
-        """The neighbours where counts know the unit: it may hold any number of records, and a few of them count."""
-        every, most = f"all records of one {self.stated.counted}", f"of which at most {self.stated.contribution}"
-        if self.relation.records_are_public:
-            return f"{every} replaced, {most} in each table count; how many of them there are is public"
-        return (
-            f"{every} appear or disappear, {most} in each table count; how many of them there are is private, and so "
-            "is the number of records"
-        )
-
-    @property
     def _holds_several(self) -> bool:
         return self.stated.contribution is not None and self.stated.contribution > 1
 
@@ -295,12 +292,6 @@ class Reading:
     @property
     def _records(self) -> str:
         return "1 record" if self._total == 1 else f"{self._total} records"
-
-    @property
-    def _holdings(self) -> str:
-        where = "; ".join(_where(name, shape, self.contribution(name)) for name, shape in self.shapes)
-        bound = "at most " if self.stated.is_bounded else ""
-        return f"{bound}{self._records} each: {where}"
 
 
 def _axes_named(stated: Stated) -> str:

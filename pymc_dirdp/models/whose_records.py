@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pymc as pm
@@ -88,8 +88,11 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     )
     shapes = tuple((table.name, table.shape) for table in tables)
     contributions = tuple((name, united(parts[name], shape, max).fitted(shape)) for name, shape in shapes)
-    n_units = _number_of_units(observations, stated) if stated.relation.records_are_public else None
-    return Reading(stated, shapes, contributions, fed, n_units, others)
+    # Their number is said where it is public and all observed variables agree on it.
+    having = [(one, people_axes(one, stated)) for one in observations if stated.unit]
+    numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
+    known = stated.relation.records_are_public and len(numbers) == 1
+    return Reading(stated, shapes, contributions, fed, numbers.pop() if known else None, others)
 
 
 def public_totals(reading: Reading, table: Table, model: pm.Model) -> tuple[int, ...]:
@@ -194,13 +197,6 @@ def _single_records(together: Sequence[Observation], stated: Stated) -> dict[str
     return {name: contribution_of_record(by, stated) for name, by in fed.items()}
 
 
-def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:
-    """The number of people where all observed variables agree on it."""
-    having = [(one, people_axes(one, stated)) for one in observations if stated.unit]
-    numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
-    return numbers.pop() if len(numbers) == 1 else None
-
-
 # The observed variables that one person may feed together.
 Group = frozenset[str]
 
@@ -236,21 +232,14 @@ def _groups_of_people(
 def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observation]) -> None:
     """Refuse groups that are fed by the same people: they share data, or one decides the rows of the other."""
     for first, second in combinations(groups, 2):
-        for one in observations:
-            for other in observations:
-                if one.name in first and other.name in second and (problem := _shared(one, other)):
-                    raise refusal("shared data", one.name, problem=problem)
-
-
-def _shared(one: Observation, other: Observation) -> str | None:
-    """What the two observed variables share, as a part of a sentence; None if nothing."""
-    for child, parent in ((one, other), (other, one)):
-        for _, codes in child.parents:
-            if same_data(codes, parent.stored):
-                return f"and {other.name!r} are parent and child"
-    if any(same_data(mine, theirs) for mine in one.arrays for theirs in other.arrays):
-        return f"and {other.name!r} hold the same data"
-    return None
+        for one, other in product(observations, observations):
+            if one.name not in first or other.name not in second:
+                continue
+            families = ((one, other), (other, one))
+            if any(same_data(codes, parent.stored) for child, parent in families for _, codes in child.parents):
+                raise refusal("shared data", one.name, problem=f"and {other.name!r} are parent and child")
+            if any(same_data(mine, theirs) for mine, theirs in product(one.arrays, other.arrays)):
+                raise refusal("shared data", one.name, problem=f"and {other.name!r} hold the same data")
 
 
 # The bound that is offered where the model's own number is private.
@@ -470,24 +459,39 @@ def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model) -> Stat
         return said
     name = next(iter(bounded))
     unit = bounded[name][1].unit
-    _refuse_contradictions(said, bounded, unit)
+    for other, (counts, bound) in bounded.items():
+        if counts.is_computed:
+            raise ArgumentError(
+                f"{other!r} observes numbers that were computed from counts of at most {bound.records} records of each "
+                f"{unit!r}, so it is unknown what one of them changes. Observe the counts as count() returned them, or "
+                "np.asarray(...) of the numbers, and say contribution=."
+            )
+        if bound.unit != unit:
+            raise ArgumentError(
+                f"{name!r} counts records of each {unit!r}, and {other!r} of each {bound.unit!r}. A release protects "
+                "one kind of unit: count all for the same one."
+            )
+    if said.unit:
+        raise ArgumentError(
+            f"{said.unit_text} and the counts of {name!r}, of at most so many records of each {unit!r}, both say who "
+            "is protected. Leave unit= out."
+        )
     # A unit has its records in each array that feeds a table.
     most = max(
         sum(bounded[one.name][1].records for one in table.likelihoods if one.name in bounded) for table in tables
     )
-    if said.contribution is None:
-        _refuse_other_observations(tables, bounded, name, unit)
-    elif said.contribution < most:
+    if said.contribution is None and (unknown := names - set(bounded)):
+        raise ArgumentError(
+            f"{name!r} counts at most so many records of each {unit!r}, and it is unknown how many of them "
+            f"{min(unknown)!r} holds. Count both with unit={unit!r}, or say with contribution= how many records of "
+            "each table a person holds at most."
+        )
+    if said.contribution is not None and said.contribution < most:
         raise ArgumentError(
             f"contribution={said.contribution} is less than the {most} records of each {unit!r} that were counted. "
             "Leave it out: the counts know it."
         )
-    if said.relation.records_are_public and most > 1:
-        raise ArgumentError(
-            f"{name!r} counts at most {most} records of each {unit!r}, so the number of records depends on who these "
-            'are, and replace-one would make it public. Add adjacency="add-remove" (and n_records= for planning), or '
-            "count with contribution=1, where it is the number of units."
-        )
+    Bound(unit, most).refuse_public_number(said.adjacency)
     return replace(said, contribution=max(most, said.contribution or 1), counted=unit)
 
 
@@ -495,35 +499,3 @@ def known_bound(name: str, model: pm.Model) -> _Known | None:
     """The counts that are observed, with their bound; None if they are another kind of array, or have none."""
     data = getattr(root_of(stored_observations(model[name], model)), "data", None)
     return (data, data.bound) if isinstance(data, Counts) and data.bound is not None else None
-
-
-def _refuse_contradictions(said: Stated, bounded: dict[str, _Known], unit: str) -> None:
-    for name, (counts, bound) in bounded.items():
-        if counts.is_computed:
-            raise ArgumentError(
-                f"{name!r} observes numbers that were computed from counts of at most {bound.records} records of each "
-                f"{unit!r}, so it is unknown what one of them changes. Observe the counts as count() returned them, or "
-                "np.asarray(...) of the numbers, and say contribution=."
-            )
-        if bound.unit != unit:
-            raise ArgumentError(
-                f"{next(iter(bounded))!r} counts records of each {unit!r}, and {name!r} of each {bound.unit!r}. A "
-                "release protects one kind of unit: count all for the same one."
-            )
-    if said.unit:
-        raise ArgumentError(
-            f"{said.unit_text} and the counts of {next(iter(bounded))!r}, of at most so many records of each {unit!r}, "
-            "both say who is protected. Leave unit= out."
-        )
-
-
-def _refuse_other_observations(tables: Sequence[Table], bounded: dict[str, _Known], name: str, unit: str) -> None:
-    """Refuse observations of which it is unknown how many records of a unit they hold."""
-    for table in tables:
-        for likelihood in table.likelihoods:
-            if likelihood.name not in bounded:
-                raise ArgumentError(
-                    f"{name!r} counts at most so many records of each {unit!r}, and it is unknown how many of them "
-                    f"{likelihood.name!r} holds. Count both with unit={unit!r}, or say with contribution= how many "
-                    "records of each table a person holds at most."
-                )
