@@ -11,7 +11,7 @@ from typing import Any, final
 
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
-from pymc_dirdp.mechanisms.registry import SETTINGS, Dirichlet, Marginals
+from pymc_dirdp.mechanisms.registry import SETTINGS
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 
@@ -109,8 +109,11 @@ def declared(path: Path) -> Declaration:
     if counts is not None and (not isinstance(counts, str) or counts in variables):
         raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
     options = dict(_known("[options]", sections.get("options", {}), _OPTIONS))
-    if isinstance(options.get("mechanism"), dict):
-        options["mechanism"] = _settings(options["mechanism"])
+    if isinstance(settings := options.get("mechanism"), dict):
+        # A mechanism with settings of its own.
+        kind = SETTINGS[one_of(SETTINGS, **{"kind of mechanism in [options]": settings.get("kind")})]
+        _known("mechanism in [options]", settings, ("kind", *(field.name for field in fields(kind))))
+        options["mechanism"] = kind(**{name: value for name, value in settings.items() if name != "kind"})
     if "records" in data and options.get("adjacency", "replace-one") != "replace-one":
         raise ArgumentError(
             "records in [data] is for adjacency = 'replace-one'. Under 'add-remove' the number of records is private, "
@@ -120,26 +123,26 @@ def declared(path: Path) -> Declaration:
     ledger = _known("[ledger]", sections.get("ledger", {}), ("path", "limit"))
     if ledger and (not isinstance(ledger.get("path"), str) or "limit" not in ledger):
         raise ArgumentError('Expected path and limit in [ledger], such as path = "budget.db".')
+    structure = {name: facts.get("given", []) for name, facts in variables.items()}
+    for name, given in structure.items():
+        if not isinstance(given, list) or not all(isinstance(parent, str) for parent in given):
+            raise ArgumentError(f"Expected given in [variables.{name}] to list names of variables.")
+    delimiter = data.get("delimiter", ",")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ArgumentError('Expected delimiter in [data] to be one character, such as ";".')
     return Declaration(
         guarantee=_guarantee("[guarantee]", sections["guarantee"]),
         categories={name: _categories(name, facts.get("categories")) for name, facts in variables.items()},
-        structure={name: _names(name, facts.get("given", [])) for name, facts in variables.items()},
+        structure=structure,
         prior={name: facts["prior"] for name, facts in variables.items() if "prior" in facts},
         contribution=integer(1, contribution=people["contribution"]),
         options=options,
         counts=counts,
         records=None if "records" not in data else integer(0, records=data["records"]),
-        delimiter=_delimiter(data.get("delimiter", ",")),
+        delimiter=delimiter,
         ledger=path.parent / ledger["path"] if ledger else None,
         limit=_guarantee("limit of [ledger]", ledger["limit"]) if ledger else None,
     )
-
-
-def _settings(facts: dict[str, Any]) -> Dirichlet | Marginals:
-    """A mechanism with settings of its own."""
-    kind = SETTINGS[one_of(SETTINGS, **{"kind of mechanism in [options]": facts.get("kind")})]
-    _known("mechanism in [options]", facts, ("kind", *(field.name for field in fields(kind))))
-    return kind(**{name: value for name, value in facts.items() if name != "kind"})
 
 
 def written(
@@ -258,18 +261,6 @@ def _categories(name: str, labels: object) -> list[str | int]:
             "integers."
         )
     return labels
-
-
-def _names(name: str, given: object) -> list[str]:
-    if not isinstance(given, list) or not all(isinstance(parent, str) for parent in given):
-        raise ArgumentError(f"Expected given in [variables.{name}] to list names of variables.")
-    return given
-
-
-def _delimiter(sign: object) -> str:
-    if not isinstance(sign, str) or len(sign) != 1 or sign in '"\r\n':
-        raise ArgumentError('Expected delimiter in [data] to be one character, such as ";".')
-    return sign
 
 
 # The columns of a CSV or Parquet file. **Secret**: no error of this file holds a value, a number or a place.

@@ -151,7 +151,12 @@ class Expression:
         ArgumentError
             If a variable is missing or has another shape, or an integer power or an index has no value at these draws.
         """
-        arrays = {name: self._draws_of(name, shape, draws) for name, shape in self.released}
+        arrays = {}
+        for name, shape in self.released:
+            array = np.asarray(draws[name]) if name in draws else None
+            if array is None or array.ndim == 0 or array.shape[1:] != shape or array.dtype.kind not in "biuf":
+                raise ArgumentError(f"Expected draws of {shown(name)}, an array of numbers of shape (draws, *{shape}).")
+            arrays[name] = array.astype(np.float64)
         n_draws = {len(array) for array in arrays.values()} or {1}
         if len(n_draws) > 1 or 0 in n_draws:
             raise ArgumentError("Expected the same number of draws of each released variable, and at least one.")
@@ -173,13 +178,6 @@ class Expression:
                 values.append(value)
             results.append(values[-1])
         return np.stack(results)
-
-    @staticmethod
-    def _draws_of(name: str, shape: Shape, draws: Mapping[str, Values]) -> Values:
-        array = np.asarray(draws[name]) if name in draws else None
-        if array is None or array.ndim == 0 or array.shape[1:] != shape or array.dtype.kind not in "biuf":
-            raise ArgumentError(f"Expected draws of {shown(name)}, an array of numbers of shape (draws, *{shape}).")
-        return array.astype(np.float64)
 
 
 def computed(step: Step, arguments: Sequence[Values]) -> Values:
@@ -434,15 +432,6 @@ def _folded(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arrays: reduce(function, arrays)
 
 
-def _clipped(array: Values, low: Values, high: Values) -> Any:
-    # PyTensor asks for the lower bound first, also where it is above the upper one.
-    return np.where(array < low, low, np.where(array > high, high, array))
-
-
-def _half_away_from_zero(array: Values) -> Any:
-    return np.copysign(np.floor(np.abs(array) + 0.5), array)
-
-
 _OF_ONE = (
     "negative absolute sign square sqrt reciprocal ceil floor trunc rint exp exp2 expm1 log log2 log10 log1p "
     "invert isnan isinf sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh"
@@ -465,8 +454,11 @@ OPERATIONS: dict[str, Operation] = {
         for name in ("expit", "gamma", "gammaln", "digamma", "erf", "erfc", "erfinv", "erfcinv")
     },
     "where": Operation(np.where, np.broadcast_shapes, 3, 3),
-    "clip": Operation(_clipped, np.broadcast_shapes, 3, 3),
-    "round_half_away_from_zero": Operation(_half_away_from_zero, np.broadcast_shapes, 1, 1),
+    # PyTensor asks for the lower bound first, also where it is above the upper one.
+    "clip": Operation(lambda x, a, b: np.where(x < a, a, np.where(x > b, b, x)), np.broadcast_shapes, 3, 3),
+    "round_half_away_from_zero": Operation(
+        lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), np.broadcast_shapes, 1, 1
+    ),
     "softplus": Operation(lambda x: np.logaddexp(0.0, x), np.broadcast_shapes, 1, 1),
     "cast": Operation(lambda x, dtype: x.astype(dtype), lambda shape, dtype: shape, 1, 1, ("dtype",)),
     **{name: _over(getattr(np, name)) for name in ("sum", "prod", "max", "any", "all")},

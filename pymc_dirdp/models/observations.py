@@ -467,6 +467,13 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
     by_axis = zip(likelihood.rows, row_lengths, row_dims, strict=True)
     parents = _checked_parents(rv, kind, lengths, model) if likelihood.parents else ()
     trials = _trials_of(rv, kind, lengths)
+    numbered: tuple[int, ...] = ()
+    if trials is not None:
+        given = trials_parameter(rv, kind)
+        # PyMC gives a number that is written for all of them axes of length 1, which are none of its own.
+        own = {axis + len(lengths) - given.type.ndim for axis in origin(given, through_rounding=True)[1]}
+        each = (axis for axis, length in enumerate(lengths) if trials.shape[axis] == length)
+        numbered = tuple(axis for axis in each if lengths[axis] > 1 or axis in own)
     return Observation(
         name=likelihood.name,
         table=table,
@@ -480,16 +487,8 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
             for axis, length, dim in by_axis
         ),
         trials=trials,
-        numbered=() if trials is None else _numbered(trials, trials_parameter(rv, kind), lengths),
+        numbered=numbered,
         parents=tuple((parent.name, array) for parent in parents for array in parent.stored),
         followed=tuple((parent.name, parent.axes) for parent in parents),
         stored=stored_observations(rv, model),
     )
-
-
-def _numbered(trials: NDArray[np.int64], given: Node, lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """The batch axes for each of whose entries there is a number of trials, also where that is a single entry."""
-    # PyMC gives a number that is written for all of them axes of length 1, which are none of its own.
-    own = {axis + len(lengths) - given.type.ndim for axis in origin(given, through_rounding=True)[1]}
-    each = (axis for axis, length in enumerate(lengths) if trials.shape[axis] == length)
-    return tuple(axis for axis in each if lengths[axis] > 1 or axis in own)
