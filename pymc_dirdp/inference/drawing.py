@@ -8,7 +8,7 @@
    first, and no sum over tables of one total is needed.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,76 +35,6 @@ _MOST_ROUNDS = 5_000
 _SOME = 64
 # So many tables are proposed to see how many are accepted.
 _TRIAL = 8_192
-
-
-@dataclass
-class _Tally:
-    """How many tables were proposed and accepted where the first cells are drawn."""
-
-    proposed: int = 0
-    accepted: int = 0
-
-
-@dataclass(frozen=True)
-class _Sampler:
-    tilted: TiltedCells
-    numbers: NumberDraws
-    order: Integers
-    rng: np.random.Generator
-    inversions: dict[int, Inversion] = field(default_factory=dict)
-
-    def fill(self, counts: Integers, first: int, totals: Integers, tally: _Tally | None = None) -> None:
-        """Draw the cells `order[first:]` of every row of `counts` given that they add up to `totals`.
-
-        Some cells are drawn from their own distributions. The others have to take the rest; the draw is accepted with a
-        probability proportional to that of their doing so, and then they are drawn given the rest.
-        """
-        group = self.order[first:]
-        if len(group) == 1:
-            counts[:, group[0]] = totals
-            return
-        taking = self._taking(group)
-        free = group[: len(group) - taking]
-        waiting = np.arange(len(totals))
-        for _ in range(_MOST_ROUNDS):
-            # The first accepted one of several proposals counts; a few more than are needed spare rounds.
-            repeats = 1 + _AT_LEAST // len(waiting)
-            rows = np.repeat(waiting, repeats)
-            proposed = np.stack([self.numbers.draw(int(cell), len(rows), self.rng) for cell in free], axis=1)
-            rest = totals[rows] - proposed.sum(axis=1)
-            accepted = np.log1p(-self.rng.random(len(rows))) <= self._log_share(first + len(free), rest)
-            if tally is not None:
-                tally.proposed += len(rows)
-                tally.accepted += int(accepted.sum())
-            took = accepted.reshape(-1, repeats)
-            settled = took.any(axis=1)
-            place = np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)
-            counts[waiting[settled][:, None], free] = proposed[place]
-            waiting = waiting[~settled]
-            if len(waiting) == 0:
-                self.fill(counts, first + len(free), totals - counts[:, free].sum(axis=1))
-                return
-        raise ArgumentError(
-            "The output is too unlikely under its total for rejection sampling. Check the output and n_records."
-        )
-
-    def _taking(self, group: Integers) -> int:
-        """How many cells take the rest: the one with most room, or those with half of all room."""
-        room = _room(self.tilted.cells)[group]
-        if room[-1] >= _SHARE * room.sum():
-            return 1
-        return int(np.searchsorted(np.cumsum(room[::-1]), room.sum() / 2)) + 1
-
-    def _log_share(self, first: int, rest: Integers) -> Array:
-        """Logarithm of the probability that `order[first:]` add up to `rest`, by a bound of all such probabilities."""
-        cells, taking = self.tilted.cells, self.order[first:]
-        if len(taking) == 1:
-            pivot = int(taking[0])
-            return self.numbers.log_pmf(pivot, rest) - self.numbers.log_bound(pivot)
-        if first not in self.inversions:
-            self.inversions[first] = Inversion(cells, self.tilted.total, of=taking)
-        inversion = self.inversions[first]
-        return inversion.log_sum(rest) - inversion.log_bound
 
 
 def _room(cells: Distributions) -> Array:
@@ -139,8 +69,8 @@ def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator)
     """
     cells = tilted.cells
     numbers = NumberDraws(cells)
-    order = np.argsort(_room(cells), kind="stable")
-    sampler = _Sampler(tilted, numbers, order, rng)
+    room = _room(cells)
+    order = np.argsort(room, kind="stable")
     counts = np.empty((len(totals), cells.size), dtype=np.int64)
     expected = tilted.log_sum_of_products - cells.log_totals.sum() + cells.tilt * tilted.total
     is_rare = expected - numbers.log_bound(int(order[-1])) < np.log(_RARE)
@@ -150,10 +80,57 @@ def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator)
         counts[:, 0] = NumberDraws(tilted.marginals).draw(0, len(totals), rng)
         counts[:, 1] = totals - counts[:, 0]
         return counts, 1.0
-    tally = _Tally()
-    sampler.fill(counts, 0, totals, tally)
     # A row of one cell holds all of its records, and nothing is proposed.
-    return counts, tally.accepted / tally.proposed if tally.proposed else 1.0
+    acceptance, left = 1.0, totals
+    while len(order) > 1:
+        # The cell with most room takes the rest, or those with half of all room, which are drawn next.
+        own = room[order]
+        half = int(np.searchsorted(np.cumsum(own[::-1]), own.sum() / 2)) + 1
+        free, rest = np.split(order, [-1 if own[-1] >= _SHARE * own.sum() else -half])
+        counts[:, free], share = _drawn_with_rest(tilted, numbers, free, rest, left, rng)
+        acceptance = share if len(order) == cells.size else acceptance
+        left, order = left - counts[:, free].sum(axis=1), rest
+    counts[:, order[0]] = left
+    return counts, acceptance
+
+
+def _drawn_with_rest(
+    tilted: TiltedCells,
+    numbers: NumberDraws,
+    free: Integers,
+    rest: Integers,
+    totals: Integers,
+    rng: np.random.Generator,
+) -> tuple[Integers, float]:
+    """Some cells of every row given that others take the rest of the total; and the share of proposals accepted.
+
+    They are drawn from their own distributions, and accepted with a probability proportional to that of the rest.
+    """
+    pivot, sums = int(rest[0]), None if len(rest) == 1 else Inversion(tilted.cells, tilted.total, of=rest)
+    counts, waiting = np.empty((len(totals), len(free)), dtype=np.int64), np.arange(len(totals))
+    tried = accepted = 0
+    for _ in range(_MOST_ROUNDS):
+        # The first accepted one of several proposals counts; a few more than are needed spare rounds.
+        repeats = 1 + _AT_LEAST // len(waiting)
+        rows = np.repeat(waiting, repeats)
+        proposed = np.stack([numbers.draw(int(cell), len(rows), rng) for cell in free], axis=1)
+        left = totals[rows] - proposed.sum(axis=1)
+        known, bound = (
+            (numbers.log_pmf(pivot, left), numbers.log_bound(pivot))
+            if sums is None
+            else (sums.log_sum(left), sums.log_bound)
+        )
+        took = np.log1p(-rng.random(len(rows))) <= known - bound
+        tried, accepted = tried + len(rows), accepted + int(took.sum())
+        took = took.reshape(-1, repeats)
+        settled = took.any(axis=1)
+        counts[waiting[settled]] = proposed[np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)]
+        waiting = waiting[~settled]
+        if len(waiting) == 0:
+            return counts, accepted / tried
+    raise ArgumentError(
+        "The output is too unlikely under its total for rejection sampling. Check the output and n_records."
+    )
 
 
 def draw_row(row: RowPosterior, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:

@@ -240,7 +240,10 @@ class JointPosterior:
                     "public, and how many records each row holds is not."
                 )
             log_prior = lambda totals: np.where(totals == number, 0.0, -np.inf)  # noqa: E731
-        self._log_numbers = None if log_prior is None else _up_to(number, log_prior)
+        # Numbers above the largest one are asked for, too.
+        self._log_numbers: OfTotal | None = log_prior and (
+            lambda totals: np.where(totals <= number, log_prior(np.minimum(totals, number)), -np.inf)
+        )
         self._tables = self._given(None)
 
     @property
@@ -305,8 +308,3 @@ class JointPosterior:
         return replace(
             found, share_quantiles=lambda ends: np.quantile(shares, ends, axis=0), caveat="averages over exact draws"
         )
-
-
-def _up_to(most: int, log_prior: OfTotal) -> OfTotal:
-    """A prior of numbers up to some number, for any."""
-    return lambda totals: np.where(totals <= most, log_prior(np.minimum(totals, most)), -np.inf)

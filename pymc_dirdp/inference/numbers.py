@@ -97,7 +97,7 @@ class Distributions:
         self.most = np.broadcast_to(np.asarray(most, dtype=np.int64), (size,))
         self.tilt = 0.0
         self.cut = CUT
-        self._log_weight = log_weight
+        self.log_weight = log_weight
         ends = list(zip(self.least.tolist(), self.most.tolist(), strict=True))
         coarse = smooth and sum(high - low + 1 for low, high in ends) > _FEW
         starts, lengths = zip(*(_first_blocks(low, high, coarse) for low, high in ends), strict=True)
@@ -107,10 +107,6 @@ class Distributions:
         self._settled = np.zeros(len(self._distribution), dtype=bool)
         # The tilt at which the rule of each block was found right.
         self._right_at = np.full(len(self._distribution), np.nan)
-
-    def log_weights(self, x: Array, dist: Integers) -> Array:
-        """The logarithms of the weights before the tilt."""
-        return self._log_weight(x, dist)
 
     def settle(self, tilt: float, tolerance: float = 1e-14, cut: float = CUT, *, short: bool = True) -> None:
         """Refine the rules for this tilt, until every sum is known to about `tolerance` of itself.
@@ -241,7 +237,7 @@ class Distributions:
         rules = [_with_ends(int(n)) for n in distinct]
         points = start + np.stack([offsets for offsets, _ in rules], axis=1)[:, which]
         rule = np.stack([weights for _, weights in rules], axis=1)[:, which]
-        values = np.broadcast_to(self._log_weight(points, dist), points.shape)
+        values = np.broadcast_to(self.log_weight(points, dist), points.shape)
         refuse_no_weights(values)
         return points, rule, values
 
@@ -285,7 +281,7 @@ class Distributions:
         """Logarithm of the probability of `x`, also where the rule has no node."""
         inside = (x >= self.least[dist]) & (x <= self.most[dist])
         safe = np.where(inside, x, self.least[dist])
-        return np.where(inside, self._log_weight(safe, dist) + self.tilt * safe - self.log_totals[dist], -np.inf)
+        return np.where(inside, self.log_weight(safe, dist) + self.tilt * safe - self.log_totals[dist], -np.inf)
 
 
 def _replaced[T: np.generic](array: NDArray[T], where: NDArray[np.bool_], new: NDArray[T]) -> NDArray[T]:

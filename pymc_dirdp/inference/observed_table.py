@@ -126,17 +126,13 @@ def computing(seen: Seen) -> Iterator[None]:
     except ArgumentError as error:
         raise seen.damaged(f"no posterior can be computed from its numbers ({error})") from error
     except ArithmeticError as error:
-        if _computable(seen):
+        # Numbers are such that what follows from them must be computable.
+        small = all(np.all(np.abs(values) <= MOST_RECORDS) for values, _ in seen.observed)
+        if small and np.all((seen.prior >= _LEAST_PRIOR) & (seen.prior <= _MOST_PRIOR)):
             raise InternalError(f"The posterior of {seen.name!r} could not be computed. Please report this.") from error
         raise seen.damaged(
             "no posterior can be computed from its numbers, some of which are far too large or too small"
         ) from error
-
-
-def _computable(seen: Seen) -> bool:
-    """Whether all numbers are such that what follows from them must be computable."""
-    small = all(np.all(np.abs(values) <= MOST_RECORDS) for values, _ in seen.observed)
-    return small and bool(np.all((seen.prior >= _LEAST_PRIOR) & (seen.prior <= _MOST_PRIOR)))
 
 
 @final
@@ -517,7 +513,10 @@ def number_of(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[in
             "n_prior=n, for 0 to n being as likely as one another, or the weights of 0, 1, 2, ... as an array."
         )
     if isinstance(n_prior, range):
-        return _in_range(n_prior)
+        if len(n_prior) == 0 or n_prior.step != 1 or n_prior[0] < 0:
+            raise ArgumentError("Expected the range of n_prior to hold integers from 0 on, in steps of 1.")
+        least, weight = n_prior[0], -float(np.log(len(n_prior)))
+        return n_prior[-1], lambda totals: np.where(totals >= least, weight, -np.inf)
     weights = numbers_or_none(n_prior)
     if weights is None or weights.ndim == 0:
         most = integer(1, n_prior=n_prior)
@@ -536,11 +535,3 @@ def number_of(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[in
         return np.asarray(np.where(part == 0, logs[below], between))
 
     return int(np.flatnonzero(weights)[-1]), log_prior
-
-
-def _in_range(numbers: range) -> tuple[int, OfTotal]:
-    """The largest of some numbers of records that are as likely as one another, and their prior."""
-    if len(numbers) == 0 or numbers.step != 1 or numbers[0] < 0:
-        raise ArgumentError("Expected the range of n_prior to hold integers from 0 on, in steps of 1.")
-    least, weight = numbers[0], -float(np.log(len(numbers)))
-    return numbers[-1], lambda totals: np.where(totals >= least, weight, -np.inf)

@@ -194,7 +194,7 @@ def _tapered(cells: Distributions, total: int) -> Distributions:
         # The normal distribution's tail is 1 up to the last bit until 9 standard deviations before its middle. With
         # half as much again there is room for other totals, too.
         taper = log_ndtr(9 + (1.5 * reach - np.abs(x - centre)) / width)
-        return cells.log_weights(x, cell) + np.where(cell == widest, taper, 0.0)
+        return cells.log_weight(x, cell) + np.where(cell == widest, taper, 0.0)
 
     tapered = Distributions(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth)
     tapered.settle(cells.tilt)

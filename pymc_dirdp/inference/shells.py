@@ -301,13 +301,12 @@ class Shells:
     def draw(self, limits: Integers, rng: np.random.Generator) -> Integers:
         """One table for each limit of the norm, shape `(draws, d)`."""
         some = max(_AT_ONCE // self.logs.shape[1], 1)
-        parts = [self._draw(self._drawn_ends(limits[i : i + some], rng), rng) for i in range(0, len(limits), some)]
+        parts = []
+        for part in np.split(limits, range(some, len(limits), some)):
+            below = np.log1p(-rng.random(len(part))) + self.log_inside[part]
+            last = np.searchsorted(self._norms, part, side="right") - 1
+            parts.append(self._draw(np.minimum(np.searchsorted(self._log_sums, below), last), rng))
         return self.noisy + np.concatenate(parts)
-
-    def _drawn_ends(self, limits: Integers, rng: np.random.Generator) -> Integers:
-        below = np.log1p(-rng.random(len(limits))) + self.log_inside[limits]
-        last = np.searchsorted(self._norms, limits, side="right") - 1
-        return np.minimum(np.searchsorted(self._log_sums, below), last)
 
     def _draw(self, ends: Integers, rng: np.random.Generator) -> Integers:
         """The changes of all cells, from the last to the first."""

@@ -6,7 +6,9 @@ error. So has that of a *pair*, which is a single sum. Otherwise there are chara
 1e-16 of the largest probability, so they are asked for totals near the mean of the sum alone.
 """
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import scipy  # which loads scipy.fft where it is used, and not before
@@ -80,21 +82,16 @@ class Convolution:
     def log_rest(self, x: Array, cell: Integers) -> Array:
         """Logarithm of the probability that all cells but this one add up to `total - x`."""
         if self._rest is None:
-            self._rest = self._all_but_one()
+            suffix, parts = _running(self._pmfs[::-1]), [np.empty(0)] * len(self._pmfs)
+            for before, i in enumerate(self._order):
+                parts[i] = np.convolve(self._prefix[before], suffix[len(self._pmfs) - 1 - before])
+            # The distributions of the sums of all cells but one, one behind the other in the order of the cells.
+            self._sizes, self._rest = np.array([len(part) for part in parts]), np.concatenate(parts)
         offset = self._total - np.asarray(x, dtype=np.int64) - (self._low - self._all_lows[cell])
         inside = (offset >= 0) & (offset < self._sizes[cell])
         place = (np.cumsum(self._sizes) - self._sizes)[cell] + np.where(inside, offset, 0)
         with np.errstate(divide="ignore"):
             return np.where(inside, np.log(self._rest[place]), -np.inf)
-
-    def _all_but_one(self) -> Array:
-        """The distributions of the sums of all cells but one, one behind the other in the order of the cells."""
-        suffix = _running(self._pmfs[::-1])
-        parts: list[Array] = [np.empty(0)] * len(self._pmfs)
-        for place, i in enumerate(self._order):
-            parts[i] = np.convolve(self._prefix[place], suffix[len(self._pmfs) - 1 - place])
-        self._sizes = np.array([len(part) for part in parts])
-        return np.concatenate(parts)
 
     def spread(self, low: int, known: Array) -> list[Array]:
         """What functions of the sum, shape `(k, n)` from `low` on, say of each cell, shape `(k, numbers)`.
@@ -309,8 +306,8 @@ class Inversion:
     def log_sum(self, totals: Integers) -> Array:
         """Logarithm of the probability that the cells add up to each of some totals."""
         distinct, which = np.unique(totals, return_inverse=True)
-        coefficients = np.broadcast_to(self._product[:, None], (len(self._product), len(distinct)))
-        return self._inverted(coefficients, distinct - self._centre, float(np.exp(self.log_bound)))[which]
+        bound = float(np.exp(self.log_bound))
+        return self._inverted(lambda j: self._product[j], distinct - self._centre, bound)[which]
 
     def log_rest(self, x: Array, cell: Integers) -> Array:
         """Logarithm of the probability that all cells but this one add up to `total - x`."""
@@ -318,8 +315,12 @@ class Inversion:
         x, cell, shape = x.ravel(), cell.ravel(), x.shape
         found = np.empty(x.size)
         for first in range(0, x.size, _AT_A_TIME):
-            part = slice(first, first + _AT_A_TIME)
-            found[part] = self._log_rest(x[part], cell[part])
+            some, part = cell[first : first + _AT_A_TIME], slice(first, first + _AT_A_TIME)
+            place, others = self._place[some], self._centre - self._centres[some]
+            bound = np.abs(self._without).sum(axis=0)[place]
+            # Columns are repeated row by row, when they are asked for.
+            columns = partial(self._repeated, place)
+            found[part] = self._inverted(columns, self._total - x[part] - others, bound)
         return found.reshape(shape)
 
     @cached_property
@@ -345,33 +346,21 @@ class Inversion:
             np.maximum(value.real, 0.0) * masses, np.searchsorted(place, np.arange(1, self._cells.size)), axis=1
         )
 
-    def _log_rest(self, x: Array, cell: Integers) -> Array:
-        others = self._centre - self._centres[cell]
-        bound = np.abs(self._without).sum(axis=0)[self._place[cell]]
-        return self._inverted(_Columns(self._without, self._place[cell]), self._total - x - others, bound)
+    def _repeated(self, place: Integers, j: int) -> Complex:
+        row: Complex = self._without[j][place]
+        return row
 
-    def _inverted(self, coefficients: "Complex | _Columns", distance: Array | Integers, bound: Array | float) -> Array:
+    def _inverted(self, coefficients: Callable[[int], Any], distance: Array | Integers, bound: Array | float) -> Array:
         """Logarithm of `Re sum_j c_j exp(-i j step distance)`, by Horner's rule; -inf beyond the period."""
         inside = np.abs(distance) <= self._reach
         turn = np.exp(-1j * self._step * np.where(inside, distance, 0))
         value = np.zeros(len(turn), dtype=np.complex128)
         for j in range(len(self._product) - 1, -1, -1):
             value *= turn
-            value += coefficients[j]
+            value += coefficients(j)
         # What is below the rounding of the sum is not known to be positive.
         known = inside & (value.real > _ROUNDING * bound)
         return np.where(known, np.log(np.where(known, value.real, 1.0)), -np.inf)
-
-
-class _Columns:
-    """Row j of a matrix with its columns repeated, made when it is asked for."""
-
-    def __init__(self, matrix: Complex, columns: Integers) -> None:
-        self._matrix, self._columns = matrix, columns
-
-    def __getitem__(self, j: int) -> Complex:
-        row: Complex = self._matrix[j][self._columns]
-        return row
 
 
 def reach_of_sum(cells: Distributions, of: Integers) -> int:
@@ -494,10 +483,8 @@ class Pair:
 
     def log_sum(self, totals: Integers) -> Array:
         """Logarithm of the probability that both add up to each of some totals."""
-        return self.first_given(totals).log_totals if len(totals) else np.empty(0)
-
-    def first_given(self, totals: Integers) -> Distributions:
-        """For each of some totals, the distribution of the first number given that both add up to it."""
+        if not len(totals):
+            return np.empty(0)
 
         def log_weight(x: Array, which: Integers) -> Array:
             first, second = np.zeros(x.shape, dtype=np.int64), np.ones(x.shape, dtype=np.int64)
@@ -512,7 +499,7 @@ class Pair:
             smooth=cells.smooth,
         )
         found.settle(0.0)
-        return found
+        return found.log_totals
 
     def log_rest(self, x: Array, cell: Integers) -> Array:
         """Logarithm of the probability that the other number is `total - x`."""

@@ -3,22 +3,22 @@
 import abc
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import one_of
+from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.outputs import Draws, Output, ReadsOutputs
+from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, Output, RowLikelihood, RowsSeen
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.sampling.fast import dirichlet
 
 if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.joint import JointMechanism
+    from pymc_dirdp.mechanisms.joint import JointLikelihoods, JointMechanism
 
 __all__ = ["SAMPLERS", "Fact", "Mechanism", "Tempered"]
 
@@ -104,7 +104,7 @@ _ARITHMETIC = {
 _MANY = 100_000
 
 
-class Mechanism(ReadsOutputs, PrivacyCurves):
+class Mechanism(PrivacyCurves):
     """A randomised release of a table of counts, with exact or upper-bound privacy curves.
 
     A subclass is a frozen dataclass with `eq=False`; its fields are public, and two mechanisms are equal if their class
@@ -325,3 +325,70 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """A draw where that is the release, else the frequencies of the released counts; as :meth:`draws_of_shares`."""
         return self.draws_of_shares(data, rng)
+
+    # What it tells anyone who reads an output of it; by default that this is not possible here.
+
+    def public_records(self, n_records: int | None) -> int | None:
+        """The public number of records that an output is read with; None if it is private.
+
+        Raises
+        ------
+        ArgumentError
+            If a public number is missing, or is not that of the mechanism, or a private one is given.
+        """
+        if n_records is None:
+            raise ArgumentError(f"The number of records of a {type(self).__name__} is public. Pass n_records=.")
+        return integer(0, n_records=n_records)
+
+    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
+        """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
+        return []
+
+    def joint_rows(self, output: Array) -> "JointLikelihoods | None":
+        """The likelihood of all rows together, where noise has a latent radius; None where it has none."""
+        return None
+
+    @property
+    def cell_noise(self) -> CellNoise | None:
+        """The noise on each cell, where the output is the counts with a noise that is Laplace or normal; or None."""
+        return None
+
+    @property
+    def alike_alone(self) -> Any:
+        """Noise of the same size on this table alone: itself, where no other table shares it."""
+        return self
+
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
+        """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""
+        return None
+
+    def expected_shares(self, counts: Array, rng: np.random.Generator) -> Array | None:
+        """Shares of made-up rows as papers read them in outputs of which nothing else is inferred; None otherwise."""
+        return None
+
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        """The factors of each cell and of each row's total in the likelihood of one output: one object for each row.
+
+        Parameters
+        ----------
+        output : array
+            What the guarantee is about, in the shape of the table.
+        n_records : int or None
+            As :meth:`public_records` returned it.
+        sampler : {"exact", "fast"}
+            What drew it.
+        steps : int, optional
+            Of the urn, for `"exact"`; by default those that are its default.
+
+        Raises
+        ------
+        ArgumentError
+            If the likelihood is no product, or the mechanism cannot have put this out.
+        """
+        raise ArgumentError(
+            f"The distribution of a {type(self).__name__} with so many categories is no product over cells, so nothing "
+            "is inferred from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
+            "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
+        )

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS, integer
+from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.joint import JointLikelihoods
     from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
     from pymc_dirdp.mechanisms.table import TableMechanism
 
@@ -34,7 +33,6 @@ __all__ = [
     "Measured",
     "NoisyTable",
     "Output",
-    "ReadsOutputs",
     "RowLikelihood",
     "RowsSeen",
 ]
@@ -457,72 +455,3 @@ class RowsSeen:
     of_cells: tuple[NDArray[Any], ...]
     totals: Array
     total_sd: float
-
-
-class ReadsOutputs:
-    """What a mechanism tells anyone who reads an output of it. By default it tells that this is not possible here."""
-
-    def public_records(self, n_records: int | None) -> int | None:
-        """The public number of records that an output is read with; None if it is private.
-
-        Raises
-        ------
-        ArgumentError
-            If a public number is missing, or is not that of the mechanism, or a private one is given.
-        """
-        if n_records is None:
-            raise ArgumentError(f"The number of records of a {type(self).__name__} is public. Pass n_records=.")
-        return integer(0, n_records=n_records)
-
-    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
-        """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
-        return []
-
-    def joint_rows(self, output: Array) -> "JointLikelihoods | None":
-        """The likelihood of all rows together, where noise has a latent radius; None where it has none."""
-        return None
-
-    @property
-    def cell_noise(self) -> CellNoise | None:
-        """The noise on each cell, where the output is the counts with a noise that is Laplace or normal; or None."""
-        return None
-
-    @property
-    def alike_alone(self) -> Any:
-        """Noise of the same size on this table alone: itself, where no other table shares it."""
-        return self
-
-    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
-        """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""
-        return None
-
-    def expected_shares(self, counts: Array, rng: np.random.Generator) -> Array | None:
-        """Shares of made-up rows as papers read them in outputs of which nothing else is inferred; None otherwise."""
-        return None
-
-    def likelihoods_of_rows(
-        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
-    ) -> list[RowLikelihood]:
-        """The factors of each cell and of each row's total in the likelihood of one output: one object for each row.
-
-        Parameters
-        ----------
-        output : array
-            What the guarantee is about, in the shape of the table.
-        n_records : int or None
-            As :meth:`public_records` returned it.
-        sampler : {"exact", "fast"}
-            What drew it.
-        steps : int, optional
-            Of the urn, for `"exact"`; by default those that are its default.
-
-        Raises
-        ------
-        ArgumentError
-            If the likelihood is no product, or the mechanism cannot have put this out.
-        """
-        raise ArgumentError(
-            f"The distribution of a {type(self).__name__} with so many categories is no product over cells, so nothing "
-            "is inferred from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
-            "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
-        )
