@@ -36,10 +36,9 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.description import cell_dims
 from pymc_dirdp.releases.grammar import Text, understood
-from pymc_dirdp.releases.noise_posterior import shared_noises
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release, SparseRelease
-from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, view
+from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, shared_noises, view
 
 __all__ = [
     "ListedLabels",

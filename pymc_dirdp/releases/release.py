@@ -26,13 +26,12 @@ from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, try_out
 from pymc_dirdp.releases.ledger_charge import Sealed
-from pymc_dirdp.releases.noise_posterior import try_distribution
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.plan import Planning, of_model, plan, refuse_second_planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
-from pymc_dirdp.releases.view import refuse_dims
+from pymc_dirdp.releases.view import refuse_dims, try_distribution
 from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 

@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.registry import registered
-from pymc_dirdp.releases import noise_posterior
+from pymc_dirdp.releases import view
 from pymc_dirdp.releases.opened import opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
@@ -100,7 +100,7 @@ def test_the_counts_reach_the_draws_through_the_noisy_counts_alone(monkeypatch, 
 def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampler):
     """From many draws the state of a generator can be computed, and with it the noise that was drawn before."""
     used = []
-    noise, distribution = ZeroSumGeometricMechanism.noise_for, noise_posterior.draws_given
+    noise, distribution = ZeroSumGeometricMechanism.noise_for, view.draws_given
 
     def noise_for(self, shape, rng):
         # Errors are simulated for many tables at a time.
