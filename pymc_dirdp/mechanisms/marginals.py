@@ -207,7 +207,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     @property
     def _distribution_in_short(self) -> str:
-        return self.noise.capitalize()
+        return {"gaussian": "Gaussian"}.get(self.noise, self.noise)  # A name keeps its capital.
 
     @property
     @override

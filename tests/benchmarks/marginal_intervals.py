@@ -72,7 +72,7 @@ class Table:
 def coverage(
     shape: tuple[Any, ...], replicates: int, seed: int = 1
 ) -> tuple[list[float], list[float], float, float, str]:
-    """Coverage of shares and counts of each release, seconds, effective draws, and the kind of noise."""
+    """Coverage of shares and counts of each release, seconds of a processor, effective draws, and the kind of noise."""
     structure, sizes, n, guarantee, adjacency, larger = shape
     categories = {name: list(range(size)) for name, size in zip(structure, sizes, strict=True)}
     records = {name: np.resize(values, n) for name, values in categories.items()}
@@ -89,7 +89,7 @@ def coverage(
             name = part.table.name
             output = part.mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng)
             measured += measurements_of_table(name, tuple(axis for axis, _ in axes[name]), part.mechanism, output)[1]
-        start, covered, covered_counts = time.perf_counter(), [], []
+        start, covered, covered_counts = time.process_time(), [], []
         for name, own in axes.items():
             prior = np.ones([size for _, size in own])
             labels = tuple((axis, None) for axis, _ in own)
@@ -100,7 +100,7 @@ def coverage(
             low, high = found.count_intervals[0].T
             covered_counts += list((low <= made.counts[name].ravel()) & (made.counts[name].ravel() <= high))
             worth = min(worth, float(found.caveat.split("worth ")[1].split(";")[0]))
-        seconds = max(seconds, time.perf_counter() - start)
+        seconds = max(seconds, time.process_time() - start)
         shares.append(float(np.mean(covered)))
         counts.append(float(np.mean(covered_counts)))
     return shares, counts, seconds, worth, planned.parts[0].mechanism.in_short
