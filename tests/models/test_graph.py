@@ -1,4 +1,7 @@
-"""Models of `pymc.dims`: the same tables, counts and releases as those of the model with axes."""
+"""Models of `pymc.dims` as those with axes, and what a model was built for."""
+
+import gc
+import weakref
 
 import numpy as np
 import pymc as pm
@@ -8,7 +11,7 @@ from pytensor.xtensor import as_xtensor
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.graph import lowered
+from pymc_dirdp.models.graph import Purpose, build_for, built_for, lowered
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.tables import root_model, tables
 
@@ -106,3 +109,17 @@ def test_what_is_refused_is_refused_with_dims():
         pm.Bernoulli("z", p=u.values, observed=YES)
     with pytest.raises(UnsupportedModelError, match="other bounds than 0 and 1"):
         tables(model)
+
+
+# What a model was built for is remembered as long as the model lives, and no longer.
+
+
+def test_a_purpose_belongs_to_one_model_and_ends_with_it():
+    model, other = pm.Model(), pm.Model()
+    build_for(model, Purpose("estimate", target="class"))
+    assert built_for(model).target == "class"
+    assert built_for(other) == Purpose()
+    alive = weakref.ref(model)
+    del model
+    gc.collect()
+    assert alive() is None
