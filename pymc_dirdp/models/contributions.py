@@ -238,6 +238,9 @@ def united(
     return Contribution(together(records), axes)
 
 
+# What one person adds to a table that likelihoods see in parts or in another order: blocks of rows, carried back.
+
+
 @dataclass(frozen=True, eq=False)
 class _Seen:
     """The rows of a table that a person may feed through one likelihood.

@@ -348,6 +348,9 @@ def _leaf(variable: Any) -> Node:
     return pt.tensor(name=variable.name, dtype=variable.type.dtype, shape=variable.type.shape)
 
 
+# Whether two inputs of a model hold the same data. Each answer is yes, no or an axis: no value leaves this file.
+
+
 def same_data(first: Node, second: Node) -> bool:
     """Whether both are one stored array, or hold the same two numbers or more.
 

@@ -273,6 +273,9 @@ def trials_parameter(observed: Node, kind: Kind) -> Node:
     return parameters(observed)[1][kind.trials]
 
 
+# Markov chains of `pymc_extras` as ordinary variables: steps, with rows that the states before choose.
+
+
 # What of a chain is not read, and what to write instead.
 _WAYS = {
     "another matrix for every step": "each step t as pm.Categorical with p=P[t][x[:, t]], observed=x[:, t + 1]",

@@ -318,6 +318,9 @@ def _wrong(observed: Node, problem: str, what: str = "observations") -> DataErro
     return DataError(f"The {what} of {observed.name!r} {problem}.")
 
 
+# The facts about one observed variable that matter for people: its axes, its trials and the origin of its rows.
+
+
 # This many numbers of two categories agree by chance in one of 4096 cases.
 _NO_CHANCE = 12
 

@@ -275,6 +275,9 @@ def core_of(rv: Node) -> int:
     return int(op.ndim_supp)
 
 
+# An observed variable of which one observation is one person: outcomes by rows of covariates.
+
+
 # The values that are tried where no support is given, and values far out that tell whether it ends.
 _TRIED, _FAR_OUT = np.arange(-50, 256), (10**4, 10**6)
 _ROUNDING = 1e-6

@@ -139,6 +139,9 @@ def _axes(unit: Unit | None) -> tuple[str | int, ...]:
     return tuple(axis if isinstance(axis, str) else int(axis) for axis in given)
 
 
+# Who is protected, and what two neighbouring data sets are, in sentences.
+
+
 # So many tables are named in a sentence; more of them are counted.
 _MOST_NAMES = 5
 

@@ -242,6 +242,9 @@ def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observat
                 raise refusal("shared data", one.name, problem=f"and {other.name!r} hold the same data")
 
 
+# What is asked where a model leaves open whose records it holds, and lines that answer it.
+
+
 # The bound that is offered where the model's own number is private.
 _BOUND = 10
 
@@ -438,6 +441,9 @@ def _at_most(observed: Observation, stated: Stated) -> _Answer:
 def _people(axis: str | int, each: str) -> str:
     hint = "" if isinstance(axis, str) else " (name it with dims=)"
     return f"{axis_text(axis)} holds the people: {each}{hint}"
+
+
+# What the counts that a model observes know of people: whose records they are, and how many of each at most.
 
 
 _Known = tuple[Counts, Bound]
