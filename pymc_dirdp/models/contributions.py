@@ -287,8 +287,8 @@ def _carried_back(observations: Sequence[Observation], parts: Sequence[Contribut
     for pattern in product(*choices):
         if public and any(_divides(pattern, one, shape) for one in seen):
             continue
-        records = _largest(seen, pattern, shape)
         blocks = math.prod(length for kind, length in zip(pattern, shape, strict=True) if kind == "each")
+        records = _largest(seen, pattern, shape, blocks)
         if best is None or blocks * records**2 < best[0]:
             best = blocks * records**2, Contribution(max(1, records), pattern)
     assert best is not None
@@ -331,19 +331,17 @@ def _divides(pattern: Sequence[str], seen: _Seen, shape: tuple[int, ...]) -> boo
     return bool(np.unique(triples, axis=1).shape[1] > np.unique(triples[:2], axis=1).shape[1])
 
 
-def _largest(seen: Sequence[_Seen], pattern: Sequence[str], shape: tuple[int, ...]) -> int:
-    """The most records of a person in a block of the pattern."""
-    most: dict[int, int] = {}
+def _largest(seen: Sequence[_Seen], pattern: Sequence[str], shape: tuple[int, ...], blocks: int) -> int:
+    """The most records of a person in one of the blocks of the pattern."""
+    most = np.zeros(blocks, dtype=object)  # Python's integers do not wrap around.
     for one in seen:
         where = _place(one.rows, pattern, shape)
         triples = np.unique(np.stack([where, one.people, one.blocks]), axis=1)
         pairs, many = np.unique(triples[:2], axis=1, return_counts=True)
-        here: dict[int, int] = {}
-        for place, number in zip(pairs[0].tolist(), many.tolist(), strict=True):
-            here[place] = max(here.get(place, 0), number * one.records)
-        for place, number in here.items():
-            most[place] = most.get(place, 0) + number
-    return max(most.values(), default=0)
+        here = np.zeros_like(most)
+        np.maximum.at(here, pairs[0], many.astype(object) * one.records)
+        most += here
+    return int(most.max(initial=0))
 
 
 def _place(rows: Integers, pattern: Sequence[str], shape: tuple[int, ...]) -> Integers:
