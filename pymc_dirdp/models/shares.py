@@ -160,13 +160,13 @@ class _Reader:
     # Arithmetic
 
     def added(self, node: Node) -> _Value:
-        first, second = _two(self, node)
-        shares = isinstance(first, _Shares) and isinstance(second, _Shares) and first.form == second.form == "share"
+        values = [self.read(part) for part in node.owner.inputs]
+        shares = all(isinstance(value, _Shares) and value.form == "share" for value in values)
         reason = "is a sum of categories, which is no cell" if shares else "adds a number to a share"
-        return self._sum([(1, first), (1, second)], reason)
+        return self._sum([(1, value) for value in values], reason)
 
     def subtracted(self, node: Node) -> _Value:
-        first, second = _two(self, node)
+        first, second = map(self.read, node.owner.inputs)
         return self._sum([(1, first), (-1, second)], "is a difference that is no share")
 
     def negated(self, node: Node) -> _Value:
@@ -207,7 +207,7 @@ class _Reader:
         raise UnreadableError(reason)
 
     def divided(self, node: Node) -> _Value:
-        above, below = _two(self, node)
+        above, below = map(self.read, node.owner.inputs)
         if isinstance(below, _Number):
             if below.value == 1:
                 return above
@@ -266,13 +266,6 @@ class _Reader:
         (one, other), _ = aligned([first.map, second.map])
         two = np.all(self._numbering.categories(one) == 2)
         return bool(two and np.array_equal(self._numbering.others(one), other))
-
-
-def _two(reader: _Reader, node: Node) -> tuple[_Value, _Value]:
-    if len(node.owner.inputs) != 2:
-        raise UnreadableError("is a sum of several terms")
-    first, second = node.owner.inputs
-    return reader.read(first), reader.read(second)
 
 
 def _changed(value: _Value, forms: Mapping[str, str], reason: str) -> _Shares:
