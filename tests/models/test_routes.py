@@ -68,6 +68,16 @@ def complement_by_a_negative():
 
 
 @reads
+def complement_by_three_terms():
+    pm.Bernoulli("y", p=pt.add(0.25, -pm.Beta("b", 1, 2), 0.75), observed=YES)
+
+
+@reads
+def negative_taken_away():
+    pm.Bernoulli("y", p=0.0 - (0.0 - pm.Beta("b", 1, 2)), observed=YES)
+
+
+@reads
 def shares_and_what_is_always_1():
     b = pm.Beta("b", 1, 2, shape=3)
     one = b + (1 - b)
