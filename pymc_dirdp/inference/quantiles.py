@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expit, logit, ndtr
+from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expit, logit
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import InternalError
@@ -31,10 +31,9 @@ _TRAPEZOID = 1e-10
 # Above this logit a share is 1, and below its negative, where no double holds all digits, it is called 0. Beta
 # distributions whose parameters are not below the second number have nothing there.
 _FARTHEST, _SHALLOW = 708.0, 0.1
-# The search ends at so small a part of a level, or of what is above it: at first, and with exact distributions. After
-# so many steps each other one halves the range, and so many halve the longest to two neighbouring doubles.
-_NEAR, _CLOSE = 1e-3, 1e-10
-_FEW_STEPS, _SURE_STEPS, _MOST_STEPS = 8, 6, 160
+# The search ends at so small a part of a level, or of what is above it. After so many steps each other one halves the
+# range, and so many halve the longest to two neighbouring doubles.
+_CLOSE, _SURE_STEPS, _MOST_STEPS = 1e-10, 6, 160
 # No quantile is returned that is farther from its level.
 _LARGEST_ERROR = 1e-8
 # Beyond so many deviations there is less than the error that is allowed.
@@ -216,10 +215,7 @@ def _quantiles(mixture: Mixture, levels: Array) -> Array:
         size = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1, 1e-300)
         guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])
         t = np.nan_to_num(np.clip(logit(guess), -_FARTHEST, _FARTHEST))
-        # The search for the neighbourhood takes an approximation: the distribution functions take most of the time.
-        if mixture.tails is None:
-            t, _ = _root(mixture, levels, t, exact=False)
-        t, value = _root(mixture, levels, t, exact=True)
+        t, value = _root(mixture, levels, t)
     # Levels next to one another may have their quantiles exchanged within the accuracy of both.
     order = np.argsort(levels)
     t[order], value[order] = np.sort(t, axis=0), np.sort(value, axis=0)
@@ -231,7 +227,7 @@ def _quantiles(mixture: Mixture, levels: Array) -> Array:
     return shares
 
 
-def _root(mixture: Mixture, levels: Array, start: Array, *, exact: bool) -> tuple[Array, Array]:
+def _root(mixture: Mixture, levels: Array, start: Array) -> tuple[Array, Array]:
     """The logits at which the distributions of the cells have their levels, and what they have there.
 
     Newton's method between two logits around each, which are halved if it does not end soon.
@@ -239,17 +235,17 @@ def _root(mixture: Mixture, levels: Array, start: Array, *, exact: bool) -> tupl
     t, level = start.copy(), np.broadcast_to(levels[:, None], start.shape)
     low, high = np.full(t.shape, -_FARTHEST), np.full(t.shape, _FARTHEST)
     found, active = np.full(t.shape, np.nan), np.ones(t.shape, dtype=bool)
-    if exact and min(mixture.first.min(), mixture.second.min()) < _SHALLOW:
+    if min(mixture.first.min(), mixture.second.min()) < _SHALLOW:
         for end in (low, high):
-            value, _, _ = _distribution(mixture, exact, end, active[0])
+            value, _, _ = _distribution(mixture, end, active[0])
             past = active & ((value > level) if end is low else (value < level))
             t[past], found[past], active[past] = end[past], value[past], False
-    close = (_CLOSE if exact else _NEAR) * np.minimum(level, 1 - level)
-    for step in range(_MOST_STEPS if exact else _FEW_STEPS):
+    close = _CLOSE * np.minimum(level, 1 - level)
+    for step in range(_MOST_STEPS):
         rows, cells = active.any(axis=1), active.any(axis=0)
         if not rows.any():
             break
-        value, slope, curvature = _distribution(mixture, exact, t[rows], cells)
+        value, slope, curvature = _distribution(mixture, t[rows], cells)
         now, error = active[rows], level[rows] - value
         found[rows] = np.where(now, value, found[rows])
         low[rows] = np.where(now & (error > 0), t[rows], low[rows])
@@ -269,7 +265,7 @@ def _root(mixture: Mixture, levels: Array, start: Array, *, exact: bool) -> tupl
     return t, found
 
 
-def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.bool_]) -> _Values:
+def _distribution(mixture: Mixture, t: Array, cells: NDArray[np.bool_]) -> _Values:
     """Distribution function, density and its slope at the logits t of the shares, for the marked cells."""
     if not cells.all():
         mixture = mixture.part(cells[mixture.cell])
@@ -282,10 +278,9 @@ def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.boo
     x, y, at = mixture.first[near], mixture.second[near], t.ravel()[place]
     log_density = x * log_expit(t).ravel()[place] + y * log_expit(-t).ravel()[place] - mixture.log_beta[near]
     density = masses[near] * np.exp(log_density)
-    below, taken = ndtr(normal[row, near]), exact | few[near]
     # Shares above a half by what is left of 1, which keeps its digits.
-    for here, function in ((taken & (at < 0), betainc), (taken & (at >= 0), lambda x, y, q: betaincc(y, x, q))):
-        below[here] = function(x[here], y[here], expit(-np.abs(at[here])))
+    below, low = np.empty(len(at)), at < 0
+    below[low], below[~low] = betainc(x[low], y[low], expit(at[low])), betaincc(y[~low], x[~low], expit(-at[~low]))
     # Nodes far below the share count in full and those far above not at all.
     whole = np.stack([np.bincount(cell, np.where(one > 0, masses, 0.0), mixture.size) for one in normal])
     corrected = masses[near] * (below - (normal[row, near] > 0))

@@ -118,7 +118,6 @@ def test_counts_whose_probabilities_are_listed():
 
 
 def test_a_quantile_that_is_not_found_is_an_error_of_the_library(released, monkeypatch):
-    monkeypatch.setattr(quantiles, "_FEW_STEPS", 0)
     monkeypatch.setattr(quantiles, "_MOST_STEPS", 1)
     with pytest.raises(dirdp.errors.InternalError, match="report") as caught:
         _ = dirdp.estimate(released[0]).tables["p"].share_intervals
