@@ -83,14 +83,11 @@ class TiltedCells:
     total: int
     sums: Convolution | Fourier | Inversion | Pair
 
-    def log_sums_of_products(self, totals: Integers) -> Array:
-        """Logarithm of the sum of the products of untilted weights over all tables with each of some totals."""
-        return self.cells.log_totals.sum() - self.cells.tilt * totals + self.sums.log_sum(totals)
-
     @cached_property
     def log_sum_of_products(self) -> float:
-        """The same for the one total."""
-        return float(self.log_sums_of_products(np.array([self.total]))[0])
+        """Logarithm of the sum of the products of untilted weights over all tables with the total."""
+        known = float(self.sums.log_sum(np.array([self.total]))[0])
+        return float(self.cells.log_totals.sum() - self.cells.tilt * self.total + known)
 
     @property
     def count_means(self) -> Array:

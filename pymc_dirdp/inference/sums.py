@@ -77,7 +77,10 @@ class Convolution:
 
     def log_sum(self, totals: Integers) -> Array:
         """Logarithm of the probability that all cells add up to each of some totals."""
-        return _looked_up(self._prefix[-1], totals - self._low)
+        pmf, offset = self._prefix[-1], totals - self._low
+        inside = (offset >= 0) & (offset < len(pmf))
+        with np.errstate(divide="ignore"):
+            return np.where(inside, np.log(pmf[np.where(inside, offset, 0)]), -np.inf)
 
     def log_rest(self, x: Array, cell: Integers) -> Array:
         """Logarithm of the probability that all cells but this one add up to `total - x`."""
@@ -176,12 +179,6 @@ def drawn_of_sums(own: Array, rest: Array, sums: Integers, rng: np.random.Genera
         places = np.searchsorted((cdf / cdf[:, -1:] + np.arange(len(row))[:, None]).ravel(), level, side="right")
         drawn[order[here]] = places - at * width
     return drawn.reshape(sums.shape)
-
-
-def _looked_up(pmf: Array, offset: Integers) -> Array:
-    inside = (offset >= 0) & (offset < len(pmf))
-    with np.errstate(divide="ignore"):
-        return np.where(inside, np.log(pmf[np.where(inside, offset, 0)]), -np.inf)
 
 
 # Where the product of characteristic functions stays below exp(-39), the rest of the integral is left out.

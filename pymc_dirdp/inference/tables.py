@@ -171,27 +171,24 @@ class _Tree:
 
     def rows_given(self, totals: Sequence[Spread]) -> list[KnownRows | RowGiven]:
         """All rows, given the distributions of their totals."""
-        if self.has_known_row:
+        if self.known_row is not None:
             counts = self.groups[0].solved(self._most).marginals
             return [KnownRows(self.posteriors[0].alpha[None], np.array([self._most]), counts)]
         groups = [self.root.group] if self._features else self.groups
         rows = zip(self.posteriors, groups, totals, strict=True)
         return [RowGiven(row.alpha, total, group.given, group.joint) for row, group, total in rows]
 
-    @property
-    def has_known_row(self) -> bool:
-        """Whether it is one row with a known total, and nothing else."""
-        return self._log_prior is None and not self._has_nodes
-
-    @property
-    def known_row(self) -> RowPosterior:
-        """That row, with all of its likelihood."""
+    @cached_property
+    def known_row(self) -> RowPosterior | None:
+        """The row with all of its likelihood, if the tree is one row with a known total and nothing else."""
+        if self._log_prior is not None or self._has_nodes:
+            return None
         return replace(self.posteriors[0], log_factor=float(self._factors[0](np.array([float(self._most)]))[0]))
 
     @property
     def count_means(self) -> Array:
         """Expected counts, shape (rows, d)."""
-        if self.has_known_row:
+        if self.known_row is not None:
             return self.groups[0].solved(self._most).count_means[None]
         return np.stack([row.counts.means for row in self.rows])
 
@@ -317,7 +314,7 @@ class TablePosterior:
     @cached_property
     def _known(self) -> list[tuple[Integers, KnownTotals]]:
         """Rows with known totals that are summed at once, by number."""
-        alone = [(rows, tree.known_row) for rows, tree in self._trees if tree.has_known_row]
+        alone = [(rows, row) for rows, tree in self._trees if (row := tree.known_row) is not None]
         found = summed_at_once([row for _, row in alone])
         return [(np.concatenate([alone[i][0] for i in places.tolist()]), known) for places, known in found]
 
