@@ -39,6 +39,7 @@ __all__ = [
     "is_random",
     "is_stored",
     "lowered",
+    "memory_of",
     "operation",
     "origin",
     "parameters",
@@ -107,11 +108,14 @@ def root_of(array: Node) -> Node | None:
 
 def stored_shape(array: Node) -> tuple[int, ...]:
     """The shape of a stored array or of a part of one, without a look at what it holds."""
-    if array.owner is not None:
-        return tuple(np.shape(evaluate(array)))
-    if isinstance(array, SharedVariable):
-        return tuple(np.shape(array.get_value(borrow=True)))
-    return tuple(np.shape(array.data))  # type: ignore[attr-defined]
+    return tuple(np.shape(evaluate(array) if array.owner is not None else memory_of(array)))
+
+
+def memory_of(variable: Any) -> NDArray[Any]:
+    """The array of a stored variable itself, or an empty one for what is computed."""
+    if isinstance(variable, Constant):
+        return np.asarray(variable.data)
+    return np.asarray(variable.get_value(borrow=True)) if isinstance(variable, SharedVariable) else np.empty(0)
 
 
 def is_stored(variable: Node) -> bool:

@@ -52,7 +52,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     ----------
     Theory, sections 6 and 7.
     """
-    # This comes before the data are looked at, so that a misspelt name is reported first.
+    # An answer that contradicts what counts know of people is none.
     check_stated(stated)
     groups, anybody = _groups_of_people(tables, stated.disjoint)
 
