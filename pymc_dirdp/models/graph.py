@@ -39,7 +39,6 @@ __all__ = [
     "is_random",
     "is_stored",
     "lowered",
-    "memory_of",
     "operation",
     "origin",
     "parameters",
@@ -108,14 +107,12 @@ def root_of(array: Node) -> Node | None:
 
 def stored_shape(array: Node) -> tuple[int, ...]:
     """The shape of a stored array or of a part of one, without a look at what it holds."""
-    return tuple(np.shape(evaluate(array) if array.owner is not None else memory_of(array)))
-
-
-def memory_of(variable: Any) -> NDArray[Any]:
-    """The array of a stored variable itself, or an empty one for what is computed."""
-    if isinstance(variable, Constant):
-        return np.asarray(variable.data)
-    return np.asarray(variable.get_value(borrow=True)) if isinstance(variable, SharedVariable) else np.empty(0)
+    if array.owner is not None:
+        return tuple(np.shape(evaluate(array)))
+    # It may be a sparse matrix, which is no array but has a shape.
+    if isinstance(array, SharedVariable):
+        return tuple(np.shape(array.get_value(borrow=True)))
+    return tuple(np.shape(array.data))  # type: ignore[attr-defined]
 
 
 def is_stored(variable: Node) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pymc.model.fgraph import deepcopy_shared_variable
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile.sharedvalue import SharedVariable
@@ -16,7 +17,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_dirdp.errors import InternalError
-from pymc_dirdp.models.graph import Node, is_random, is_stored, memory_of, operation, parameters, stored_shape
+from pymc_dirdp.models.graph import Node, is_random, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.outcomes import ModelOptions, refused
 
 __all__ = [
@@ -190,12 +191,19 @@ def check_nothing_left(
     hidden = {length for length in records if length not in public and length > 1}
     lengths = {len(labels) for labels in model.coords.values() if labels is not None}
     variables = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
-    memory = [memory_of(node) for node in secret]
+    memory = [_memory(node) for node in secret]
     for node in ancestors(variables):
         if not is_stored(node) or any(node is one for one in own):
             continue
         lengths |= set(stored_shape(node))
-        if node.type.ndim and any(np.shares_memory(memory_of(node), one) for one in memory):
+        if node.type.ndim and any(np.shares_memory(_memory(node), one) for one in memory):
             raise InternalError("A private model still contained an array of its data.")
     if lengths & hidden:
         raise InternalError("A private model still contained an array with an entry for each record.")
+
+
+def _memory(node: Any) -> NDArray[Any]:
+    """The array of a stored variable itself, or an empty one for what is computed."""
+    if isinstance(node, Constant):
+        return np.asarray(node.data)
+    return np.asarray(node.get_value(borrow=True)) if isinstance(node, SharedVariable) else np.empty(0)
