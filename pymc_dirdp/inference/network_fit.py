@@ -16,8 +16,8 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Shrinkage, probabilities_of
+from pymc_dirdp.inference.log_linear import LogLinearPosterior, NetworkMarginals
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
-from pymc_dirdp.inference.network_posterior import LogLinearPosterior, NetworkMarginals
 from pymc_dirdp.progress import QUIET, Bar
 
 __all__ = [

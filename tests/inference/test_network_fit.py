@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+from pymc_dirdp.inference.log_linear import EliminationError, LogLinearPosterior
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.network_fit import (
     MOST_ROUNDS,
@@ -14,7 +15,6 @@ from pymc_dirdp.inference.network_fit import (
     noise_hides,
     shares_given_parents,
 )
-from pymc_dirdp.inference.network_posterior import EliminationError, LogLinearPosterior
 from pymc_dirdp.progress import QUIET, Bar
 
 FAMILY = Family("p", ("a", "b", "c"), (2, 3, 4))

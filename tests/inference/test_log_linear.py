@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+from pymc_dirdp.inference.log_linear import EliminationError, LogLinearPosterior, NetworkMarginals
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.inference.network_posterior import EliminationError, LogLinearPosterior, NetworkMarginals
 
 SEEDS = range(20)
 
