@@ -20,8 +20,8 @@ fall after it, at each step by a smaller ratio than before, and what is left out
 largest is no more than the next term over one minus its ratio. No window is fixed beforehand: the mode may be far from
 z, as where a sampler starts.
 
-**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell. The waves of more cells
-would take 6 to 600 times as long.
+**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell. The waves of
+more cells would take 6 to 600 times as long.
 
 **More cells, public n.** For every number t, multiplying each w_k by exp(t) multiplies S by exp(n t), so t is chosen
 such that the means of the tilted cells add up to n. With g_k the tilted terms over their sum s_k, S is n! e^(-n t)
