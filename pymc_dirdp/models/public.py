@@ -1,7 +1,7 @@
 """Refusals of models whose release would publish data as if they were public numbers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -51,8 +51,20 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
 
     @cache
     def counts(i: int) -> tuple[NDArray[np.int64], ...]:
-        # They may be compared with the numbers of trials of every other variable.
-        return tuple(_counts(observations[i], model))
+        """The counts of its table, and those of each observation of several records; none if the data are wrong.
+
+        They may be compared with the numbers of trials of every other variable.
+        """
+        try:
+            found = [read_counts(observations[i].table, model)]
+            if observations[i].kind.trials is not None:
+                records = observed_records(observations[i].likelihood, observations[i].table, model).records
+                assert records is not None
+                found.append(records)
+        except DataError:
+            # The error is raised again where the counts are read, after the charge.
+            return ()
+        return tuple(found)
 
     data = _data(observations, model) if used else {}
     complete = {id(other.stored): other.stored for other in observations if other.kind.core}
@@ -151,7 +163,11 @@ def _source(
         complete_here = observed.kind.core and other.kind.core and is_stored(source)
         if complete_here and any(same_numbers(source, each.sum(axis=-1)) for each in counts(i)):
             continue
-        if any(_holds(other, array, partial(counts, i)) for array in several):
+        # These are counts of one category or of all others, of the first few or of the last few, in each row of the
+        # table or for each observation. Other sums are not recognised.
+        if any(same_data(array, known) for array in several for known in other.arrays) or any(
+            same_numbers(array, some) for each in counts(i) for some in _parts(each) for array in several
+        ):
             return other.name
     return None
 
@@ -183,30 +199,6 @@ def _is_own_total(trials: Node, observed: Observation) -> bool:
 
 def _holds_several(array: Node) -> bool:
     return np.size(evaluate(array)) > 1
-
-
-def _holds(other: Observation, array: Node, counts: Callable[[], Iterable[NDArray[np.int64]]]) -> bool:
-    """Whether the array is the observations of a variable or its parents' codes, or counts of some of its categories.
-
-    These are counts of one category or of all others, of the first few or of the last few, in each row of the table or
-    for each observation. Other sums are not recognised.
-    """
-    if any(same_data(array, known) for known in other.arrays):
-        return True
-    return any(same_numbers(array, some) for each in counts() for some in _parts(each))
-
-
-def _counts(other: Observation, model: pm.Model) -> Iterator[NDArray[np.int64]]:
-    """The counts of its table, and those of each observation of several records; none if the data are wrong."""
-    try:
-        yield read_counts(other.table, model)
-        if other.kind.trials is not None:
-            records = observed_records(other.likelihood, other.table, model).records
-            assert records is not None
-            yield records
-    except DataError:
-        # The error is raised again where the counts are read, after the charge.
-        return
 
 
 def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
