@@ -35,13 +35,16 @@ _NEGLIGIBLE = 1e-13
 # Up to so many pairs of both are all looked at for each cell: as many as take some two seconds for all cells together,
 # between bounds. With the fewer of them an end of a 95 % interval of 20 x 5 Dirichlet draws moves by .0014 deviations.
 _ALL_PAIRS, _FEWEST_PAIRS, _MOST_PAIRS = 3_000_000, 30_000, 400_000
+# The masses of so many pairs, of all cells and of one, are collected at fewer pairs; of more pairs, some are looked at.
+# So many masses are found at a time.
+_ALL_MASSES, _MOST_MASSES, _AT_A_TIME = 2**26, 2**24, 2**20
 # A step over the deviation of a share, the part of a deviation given another number that counts, and the product of
 # steps from which on few pairs of any distance take less time than runs of all.
 _STEP, _GIVEN, _WORTH = 0.7, 0.65, 16
 # With a larger error of the masses, sums over some pairs are no sums over all.
 _TRAPEZOID = 1e-10
-# The length of a block of numbers, in deviations, and its points.
-_LENGTH, _NODES = 2.0, 14
+# The length of a block of numbers, in deviations, that of one with any masses, and the points of a block.
+_LENGTH, _LONG, _NODES = 2.0, 6.0, 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,20 +205,30 @@ class RowGiven:
     def share_quantiles(self, levels: Array, cells: int) -> Array:
         """Quantiles of the shares, shape `(levels, d)`; of so many cells in all rows."""
         most = min(max(_ALL_PAIRS // cells, _FEWEST_PAIRS), _MOST_PAIRS)
-        return np.concatenate([self._share(cell, levels, most) for cell in range(len(self._alpha))], axis=1)
+        collected = min(_ALL_MASSES // cells, _MOST_MASSES)
+        return np.concatenate([self._share(cell, levels, most, collected) for cell in range(len(self._alpha))], axis=1)
 
-    def _share(self, cell: int, levels: Array, most: int) -> Array:
-        """Quantiles of one share, shape `(levels, 1)`: of a mixture over all counts and totals, or `most` pairs."""
+    def _share(self, cell: int, levels: Array, most: int, collected: int) -> Array:
+        """Quantiles of one share, shape `(levels, 1)`.
+
+        Of a mixture over all counts and totals, or over `most` pairs, at which the masses of all are collected if these
+        are up to `collected`.
+        """
         alpha, others = float(self._alpha[cell]), float(np.delete(self._alpha, cell).sum())
         count, total = self._cells[cell].part(0).trimmed(_NEGLIGIBLE), self._total.part(0).trimmed(_NEGLIGIBLE)
         middle = total.mean_and_sd[0]
         # That of a category alone is 1, and not above it by rounding.
         share = min((alpha + count.mean_and_sd[0]) / (alpha + others + middle), 1.0)
-        every = len(count.values) * len(total.values) <= most
-        squared = 0.0 if every else _LENGTH**2
         assert self._joint is not None
+        pairs = len(count.values) * len(total.values)
+        every, whole, squared = pairs <= most, False, _LENGTH**2
         if (grid := self._grid(cell, count, total, share)) is not None:
             every, (x, n, masses) = False, grid
+        elif pairs <= max(collected, most):
+            x, n = (dist.low + np.arange(len(dist.values)) for dist in (count, total))
+            parts = np.array_split(x, 1 + pairs // _AT_A_TIME)
+            masses = np.concatenate([self._joint(cell, part, n, total.values) for part in parts])
+            whole, every = True, every or int(np.count_nonzero(masses > _NEGLIGIBLE / len(n))) <= most
         else:
             while True:
                 # Of more pairs some, which are nearer to one another than the deviations of a share, in both numbers.
@@ -226,19 +239,19 @@ class RowGiven:
                 squared *= 4
             masses = self._joint(cell, x, n, total.values[n - total.low] * of_total) * of_count[:, None]
         matters = np.abs(masses) > _NEGLIGIBLE / len(n)
-        # Of each count a run of totals, from the first to the last that matters.
-        last = matters.shape[1] - matters[:, ::-1].argmax(axis=1)
-        column = np.arange(len(n))
-        matters = (column >= matters.argmax(axis=1)[:, None]) & (column < last[:, None]) & matters.any(axis=1)[:, None]
+        if not whole or every:
+            # Of each count a run of totals, from the first to the last that matters.
+            last = matters.shape[1] - matters[:, ::-1].argmax(axis=1)
+            column = np.arange(len(n))
+            some = matters.any(axis=1)[:, None]
+            matters = (column >= matters.argmax(axis=1)[:, None]) & (column < last[:, None]) & some
         row, place = np.nonzero(matters)
-        masses, second = masses[row, place] / masses[row, place].sum(), others + (n[place] - x[row])
-        mixture = Mixture(
-            np.asarray(alpha + x[row], dtype=np.float64),
-            np.asarray(second),
-            masses,
-            np.zeros(len(row), dtype=np.int64),
-            1,
-        )
+        first, second = np.asarray(alpha + x[row], dtype=np.float64), np.asarray(others + (n[place] - x[row]))
+        masses = masses[row, place]
+        if whole and not every:
+            first, second, masses = _collected(first, second, masses, most)
+        masses = masses / masses.sum()
+        mixture = Mixture(first, second, masses, np.zeros(len(masses), dtype=np.int64), 1)
         if every:
             runs = np.append(True, np.diff(row) > 0)
             after = np.cumsum(masses[::-1])[::-1] - masses
@@ -285,21 +298,61 @@ def _points(dist: Spread, squared: float, variance: Callable[[int], float]) -> t
             size = min(_NODES, end - start)
             found.append((start + np.arange(size, dtype=np.int64), np.ones(size)))
         else:
-            places, weights = _block(size)
-            found.append((start + places, weights))
+            places, onto = _block(size)
+            found.append((start + places, onto.sum(axis=1)))
         start += size
     points = np.concatenate([places for places, _ in found])
     return points, np.concatenate([each for _, each in found])
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _block(size: int) -> tuple[Integers, Array]:
-    """Places in a block of numbers, and weights that add up polynomials exactly."""
+    """Places in a block of numbers, and what a polynomial's value at each adds to that at every number."""
     level = (1 - np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))) / 2
     places = np.unique(np.rint((size - 1) * level).astype(np.int64))
     polynomials = chebvander(2 * np.arange(size) / (size - 1) - 1, len(places) - 1)
-    weights: Array = np.asarray(np.linalg.solve(polynomials[places].T, polynomials.sum(axis=0)), dtype=np.float64)
-    return places, weights
+    return places, np.asarray(np.linalg.solve(polynomials[places].T, polynomials.T), dtype=np.float64)
+
+
+def _collected(first: Array, second: Array, masses: Array, most: int) -> tuple[Array, Array, Array]:
+    """Of pairs of parameters some, at most so many, and masses for which smooth functions have the same mean.
+
+    The pairs are cut into rectangles until no side of many numbers is longer than some deviations of a share, in terms
+    of that parameter. Distribution functions of the shares are polynomials there, whatever the masses are.
+    """
+    least, length = np.array([first.min(), second.min()]), _LONG
+    row, column = (np.rint(one - low).astype(np.int64) for one, low in zip((first, second), least, strict=True))
+    table = np.zeros((row.max() + 1, column.max() + 1))
+    table[row, column] = masses
+    while True:
+        found: list[tuple[Array, Array, Array]] = []
+        waiting = [(least, table)]
+        while waiting:
+            corner, part = waiting.pop()
+            if not part.any():
+                continue
+            # Deviations where they are least.
+            across = corner[::-1] + part.shape[::-1]
+            sides = np.where(np.array(part.shape) > _NODES, part.shape / np.sqrt(corner * (1 + corner / across)), 0.0)
+            longer = int(sides.argmax())
+            if sides[longer] > length:
+                half = part.shape[longer] // 2
+                one, other = np.split(part, [half], axis=longer)
+                waiting += [(corner, one), (corner + half * np.eye(2)[longer], other)]
+                continue
+            places = [np.arange(size) for size in part.shape]
+            if sides[0]:
+                places[0], onto = _block(len(part))
+                part = onto @ part
+            if sides[1]:
+                places[1], onto = _block(part.shape[1])
+                part = part @ onto.T
+            row, column = np.nonzero(np.abs(part) > _NEGLIGIBLE / len(table))
+            found.append((corner[0] + places[0][row], corner[1] + places[1][column], part[row, column]))
+        if sum(len(part) for *_, part in found) <= most:
+            first, second, collected = (np.concatenate(values) for values in zip(*found, strict=True))
+            return first, second, collected
+        length *= 2
 
 
 def estimate_of_rows(

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import beta
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.inference import quantiles, sums
+from pymc_dirdp.inference import estimates, quantiles, sums
 from pymc_dirdp.inference.numbers import CUT, Listed
 from pymc_dirdp.inference.quantiles import Mixture, share_mixture, share_quantiles
 
@@ -15,11 +15,6 @@ from .exact_shares import off, random_output, share_distributions
 
 PRIOR = np.array([[1, 0.5, 2], [0.2, 1, 1]])
 ENDS = np.array([0.025, 0.25, 0.5, 0.975])
-KINKED = (
-    dirdp.mechanisms.GeometricMechanism,
-    dirdp.mechanisms.LaplaceMechanism,
-    dirdp.mechanisms.ZeroSumGeometricMechanism,
-)
 
 
 def mixture(alpha, counts):
@@ -136,8 +131,8 @@ def compared(seeds, **options):
             continue
         rows, records = output.prior.size // output.prior.shape[-1], output.n_records if most is None else most
         known = most is None and rows in (1, len(output.blocks))
-        # Of more counts and totals that belong together, only some are summed: less well where noise has a kink.
-        bound = 1e-8 if known or records < 170 else 5e-3 if isinstance(output.mechanism, KINKED) else 1e-4
+        # Of more counts and totals that belong together, only some are summed.
+        bound = 1e-8 if known or records < 170 else 1e-4
         for cell in rng.permutation(len(mixes))[:4]:
             mix = mixes[*divmod(int(cell), output.prior.shape[-1])]
             ends = found.share_intervals[:, cell]
@@ -158,7 +153,27 @@ def test_releases_at_random(seeds):
     assert compared(seeds, most_records=150, most_rows=2)[1] > 0.6 * len(seeds)
 
 
+@pytest.mark.thorough
+def test_masses_are_collected_at_fewer_pairs_whatever_they_are(monkeypatch):
+    """Found by releases at random: with kinks of noise, or a share near 1, ends were off by up to .04 in level."""
+    sizes = []
+
+    def spied(first, second, masses, most, collected=estimates._collected):
+        found = collected(first, second, masses, most)
+        sizes.append((len(masses), len(found[2])))
+        return found
+
+    monkeypatch.setattr(estimates, "_collected", spied)
+    monkeypatch.setattr(estimates, "_FEWEST_PAIRS", 10_000)
+    monkeypatch.setattr(estimates, "_MOST_PAIRS", 10_000)
+    assert compared((33, 42, 57), most_records=400, most_rows=3) == (pytest.approx(0, abs=1e-7), 3)
+    assert len(sizes) > 20
+    assert all(few <= 10_000 < many for many, few in sizes)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 1_000, 50))
-def test_a_thousand_releases_at_random(first):
-    assert compared(range(first, first + 50))[1] > 25
+@pytest.mark.parametrize("seeds", [range(100, 150), range(150, 200), (648, 673, 711, 754)], ids=["1", "2", "worst"])
+def test_releases_at_random_of_more_records(seeds):
+    """A hundred with up to 2,000 records, and those of the first thousand, with up to 10,000, that were off by most."""
+    options = {} if 711 in seeds else {"most_records": 2_000}
+    assert compared(seeds, **options)[1] > 0.5 * len(seeds)
