@@ -604,29 +604,33 @@ def test_compositions(case):
     check_composition(case)
 
 
+# Each run draws others. What goes wrong once in 50 times is missed once in a thousand runs with 350 examples, and of
+# models, which take longest, with the same number of weeks.
+
+
 @pytest.mark.slow
-@settings(thorough, max_examples=1_000)
+@settings(thorough, max_examples=100)
 @given(model_specs())
 def test_many_models(spec):
     check_model(spec)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=3_000)
+@settings(thorough, max_examples=350)
 @given(mechanism_cases())
 def test_many_dirichlet_mechanisms(case):
     check_dirichlet(case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=5_000)
+@settings(thorough, max_examples=1_000)
 @given(NOISE_CASES)
 def test_much_noise(case):
     check_noise(case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=1_000)
+@settings(thorough, max_examples=100)
 @given(COMPOSITION_CASES)
 def test_many_compositions(case):
     check_composition(case)

@@ -102,13 +102,14 @@ def round_by_round(design, means, horizon, n_runs, rng):
 
 
 @pytest.mark.parametrize(
-    "n_runs", [pytest.param(400, marks=pytest.mark.thorough), pytest.param(3000, marks=pytest.mark.slow)]
+    "n_runs", [pytest.param(400, marks=pytest.mark.thorough), pytest.param(1500, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(
     ("means", "scale", "horizon", "growth"),
     [((0.7, 0.4), 1.0, 40, 1.0), ((0.9, 0.5, 0.2), 2.0, 60, 2.0), ((0.3, 0.25), 0.5, 30, 0.5)],
 )
 def test_runs_have_the_distribution_of_single_rounds(means, scale, horizon, growth, n_runs):
+    """1500 runs show a distribution function of the pulls that is off by .06; 400, by .11."""
     design = Design(mechanism=BatchNoise(scale), first_batch=3, growth=growth)
     rng = np.random.default_rng(4)
     slow = round_by_round(design, means, horizon, n_runs, rng)

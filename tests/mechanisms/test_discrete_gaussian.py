@@ -213,8 +213,9 @@ def test_random_targets_are_calibrated_on_the_safe_side():
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_random_targets_are_calibrated_on_the_safe_side():
-    assert check_random_targets(100_000, 2) > 60_000
+def test_thousands_of_random_targets_are_calibrated_on_the_safe_side():
+    """A mistake at one target in 400 would be missed once in a thousand times."""
+    assert check_random_targets(2_800, 2) > 1_800
 
 
 def test_delta_rises_with_sigma_somewhere_and_calibration_knows():
