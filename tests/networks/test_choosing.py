@@ -21,7 +21,7 @@ from pymc_dirdp.errors import (
     UnattainableError,
 )
 from pymc_dirdp.networks import choosing
-from pymc_dirdp.networks.choosing import part_of
+from pymc_dirdp.networks.choosing import part_of, tree_within
 from pymc_dirdp.releases.grammar import understood
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["no", "yes"], "d": ["no", "yes"], "one": ["only"]}
@@ -122,6 +122,21 @@ def test_every_kind_of_guarantee_is_shared(guarantee):
     mine, part = structure.guarantee.budget, part_of(guarantee, 0.25).budget
     assert 0.98 * part < mine <= part * 1.001
     assert structure.mechanism.satisfies(structure.guarantee)
+
+
+@pytest.mark.parametrize(("adjacency", "steps", "squares"), [("replace-one", 2, 2), ("add-remove", 1, 1)])
+def test_the_marginals_take_three_tenths_of_what_a_structure_loses(adjacency, steps, squares):
+    """By the formulas of zero-concentrated privacy: of Gaussian noise, and the bound of a choice."""
+    found = tree_within(dirdp.ZeroCDP(rho=0.5), [2, 3, 4], adjacency=adjacency)
+    marginals = 3 * squares / (2 * found.parameter**2)
+    choices = 2 * (2 * steps / found.scale) ** 2 / 8
+    assert marginals / (marginals + choices) == pytest.approx(0.3, rel=1e-6)
+    # The curve of a choice is a little below its bound, which leaves room for less noise.
+    assert found.satisfies(dirdp.ZeroCDP(rho=0.5))
+    assert 0.5 <= marginals + choices < 0.51
+    pure = tree_within(dirdp.PureDP(epsilon=0.5), [2, 3, 4], adjacency=adjacency)
+    marginals, choices = 3 * steps / pure.parameter, 2 * 2 * steps / pure.scale
+    assert marginals / (marginals + choices) == pytest.approx(0.3, rel=1e-6)
 
 
 def test_a_structure_that_is_not_paid_for_breaks_the_guarantee(structure):
