@@ -23,8 +23,6 @@ from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
 from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.networks.prediction import Predictor
-from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.plan import plan
@@ -72,8 +70,6 @@ class Classifier:
     tables, calibration : xarray.DataTree
     target : str
         The name of the class.
-    privacy : PrivacyCurves
-        What both releases lose together, also of a classifier that was loaded.
     powers : xarray.DataArray, dims (power,)
         The probability of each power to which the likelihood of the features is raised, given both releases: 1 is naive
         Bayes, and 0 the class alone.
@@ -112,8 +108,6 @@ class Classifier:
     >>> classifier.predict_log_proba({"link": ["yes", "no"]}).dims
     ('record', 'spam')
     >>> again = dirdp.Classifier(classifier.tables, classifier.calibration)
-    >>> again.privacy.satisfies(guarantee)
-    True
     """
 
     def __init__(self, tables: xr.DataTree, calibration: xr.DataTree) -> None:
@@ -248,11 +242,6 @@ class Classifier:
             n_records=n_records,
         )
         return cls(tables, calibration)
-
-    @property
-    def privacy(self) -> PrivacyCurves:
-        """The curves of both releases together, computed from their texts: `classifier.privacy.epsilon(1e-6)`."""
-        return Composition(tuple((opened(one).curves, 1) for one in (self.tables, self.calibration)))
 
     @property
     def _classes(self) -> list[object]:
