@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2, laplace
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.papers import p4_ilap_mech, p4_lap_mech
+from pymc_dirdp.papers import HellingerMechanism, p4_ilap_mech, p4_lap_mech
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 
@@ -176,6 +176,12 @@ def test_arguments():
         TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).distribution([1000, 0, 0, 0])
     released = TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).release([1000, 0, 0, 0], random_seed=1)
     assert released.sum() == 1000
+
+
+@pytest.mark.parametrize("mechanism", [TruncatedNoiseMechanism, HellingerMechanism])
+def test_a_private_number_of_records_is_refused_because_it_is_published(mechanism):
+    with pytest.raises(ArgumentError, match=f"private, and {mechanism.__name__} publishes it"):
+        mechanism([1, 1], 5, 1.0, adjacency="add-remove")
 
 
 def test_what_is_left_for_the_last_cell_does_not_bound_its_count():
