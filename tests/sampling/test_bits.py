@@ -185,6 +185,19 @@ def test_each_number_has_as_many_words(n):
     assert sorted(v for v in values if v is not None) == sorted(list(range(n)) * share)
 
 
+@pytest.mark.parametrize("n", [2**63 + 1, 2**64 - 1, 2**64 + 1, 3 * 2**100, 10**90])
+def test_the_first_number_that_is_none_is_thrown_away(n):
+    length = (n - 1).bit_length()
+    count = -(-length // 64)
+
+    def words_of(value):
+        whole = value << 64 * count - length
+        return [whole >> 64 * (count - 1 - i) & 2**64 - 1 for i in range(count)]
+
+    assert uniform_of(words_of(n - 1), n) == (n - 1, count)
+    assert uniform_of([*words_of(n), *words_of(5)], n) == (5, 2 * count)
+
+
 @pytest.mark.parametrize("n", [2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, 2**65, 3 * 2**100, 2**128, 10**90])
 def test_numbers_of_several_words(n):
     """The leading bits of the words written one behind the other, by another way of writing them."""
