@@ -144,6 +144,19 @@ def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "plan.json").read_bytes()
 
 
+def test_a_beta_has_the_dims_of_its_rows_in_a_file(tmp_path):
+    """Its two outcomes are an axis of its prior, and no dim."""
+    with pm.Model(coords={"arm": ["a", "b"]}) as model:
+        rate = pm.Beta("rate", 1, 2, dims="arm")
+        pm.Binomial("yes", n=[10, 20], p=rate, observed=[4, 5], dims="arm")
+    plan = dirdp.plan(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
+    dirdp.save(plan, tmp_path / "plan.json")
+    again = dirdp.load(tmp_path / "plan.json")
+    assert again.digest == plan.digest
+    assert again.parts[0].table.dims == ("arm",)
+    assert again.parts[0].table.shape == (2, 2)
+
+
 def test_a_plan_for_rows_that_are_observed_apart_is_drawn(tmp_path):
     """Found by the thorough tests: its mechanism is for a record in each row, and the plan was refused for that."""
     model = seen_in_another_order()
