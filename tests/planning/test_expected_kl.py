@@ -89,3 +89,8 @@ def test_rows_are_planned_with_an_equal_share_each():
         assert both.posterior(0.3, **how) == pytest.approx(sum(row.posterior(0.3, **how) for row in rows), rel=1e-12)
         # The loss of the draw is an average over rows, that of posteriors a sum.
         assert both.estimate(0.3, **how) == pytest.approx(sum(row.estimate(0.3, **how) for row in rows) / 2, rel=1e-12)
+
+
+def test_there_are_no_fewer_records_than_none():
+    with pytest.raises(ArgumentError, match="n_records"):
+        PriorExpectedKL(np.ones(2), -1)
