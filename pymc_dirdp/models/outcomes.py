@@ -385,7 +385,7 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
 def _covariates(
     name: str, arrays: Sequence[Node], model: pm.Model, said: ModelOptions
 ) -> tuple[list[Node], list[Node]]:
-    """Which of the arrays with an entry for each record are public, and which private; each of them was spoken of."""
+    """Which of the arrays with an entry for each record are public, and which private, as stated for each."""
     observed = [stored_observations(rv, model) for rv in model.observed_RVs]
     private = [array for array in arrays if array.name in said.levels]
     for array in arrays:
@@ -467,6 +467,7 @@ def _with_rows(
             memo[model.dim_lengths[dim]] = pt.constant(rows, dtype="int64")
     try:
         _rebuild([log_p], memo, n, rows)
+    # Operations of PyTensor refuse another number of rows each by an error of its own kind.
     except (TypeError, ValueError, NotImplementedError, AssertionError, IndexError, KeyError):
         raise _per_record(str(rv.name)) from None
     found = memo.get(log_p, log_p)
