@@ -5,9 +5,12 @@
    of that, and of whether the record has this class, are released.
 3. The likelihood of the features is raised to a power: with 0 the class alone is left, with 1 naive Bayes. What each
    power makes of the noisy counts weighs it, and predictions are averaged over the powers.
+
+Where so little is allowed that only the variables by themselves are measured, there is nothing to calibrate, and the
+whole guarantee is for the tables.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import xarray as xr
@@ -19,18 +22,20 @@ from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.marginals import MarginalsMechanism
 from pymc_dirdp.mechanisms.outputs import Draws
+from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
 from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.plan import plan
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.registry import Marginals
     from pymc_dirdp.releases.choices import PrivateChoice
 
 __all__ = ["Classifier"]
@@ -61,13 +66,14 @@ class Classifier:
     ----------
     tables : xarray.DataTree
         The release of the tables of a classifier.
-    calibration : xarray.DataTree
-        That of its calibration. :meth:`sample` makes both, and :func:`pymc_dirdp.save` and :func:`pymc_dirdp.load` keep
-        them in files of their own.
+    calibration : xarray.DataTree, optional
+        That of its calibration, unless the tables measure no feature together with the class. :meth:`sample` makes
+        both, and :func:`pymc_dirdp.save` and :func:`pymc_dirdp.load` keep them in files of their own.
 
     Attributes
     ----------
-    tables, calibration : xarray.DataTree
+    tables : xarray.DataTree
+    calibration : xarray.DataTree or None
     target : str
         The name of the class.
     powers : xarray.DataArray, dims (power,)
@@ -77,7 +83,7 @@ class Classifier:
     Raises
     ------
     ArgumentError
-        If the second release is not the calibration of the first.
+        If the second release is not the calibration of the first, or is missing.
     ReleaseError
         If one of them is no release, or is damaged.
 
@@ -110,10 +116,18 @@ class Classifier:
     >>> again = dirdp.Classifier(classifier.tables, classifier.calibration)
     """
 
-    def __init__(self, tables: xr.DataTree, calibration: xr.DataTree) -> None:
+    def __init__(self, tables: xr.DataTree, calibration: xr.DataTree | None = None) -> None:
         self.tables, self.calibration = tables, calibration
         self._predictor = Predictor(tables)
         self.target = self._predictor.target
+        if calibration is None and not _measures_features(opened(tables).plan):
+            self.powers = _labelled(np.eye(len(_POWERS))[0])
+            return
+        if calibration is None:
+            raise ArgumentError(
+                "The tables say how features depend on the class, so a calibration belongs to them. Pass both releases "
+                "that Classifier.sample made."
+            )
         _, measured, _ = measurements_of(calibration)
         levels = _levels(len(self._classes))
         cells = 2 * len(self._classes) * levels
@@ -124,7 +138,7 @@ class Classifier:
             )
         counts = measured[0].noisy.reshape(2, -1)
         weights = _weights(counts, measured[0].variance, self._predictor.alone, levels)
-        self.powers = xr.DataArray(weights, {"power": _POWERS}, ["power"], name="probability")
+        self.powers = _labelled(weights)
 
     @classmethod
     def sample(
@@ -141,7 +155,7 @@ class Classifier:
         contribution: int | None = None,
         adjacency: str = "replace-one",
         n_records: int | None = None,
-        mechanism: "str | Marginals" = "auto",
+        mechanism: str | Marginals = "auto",
         after: "PrivateChoice | list[PrivateChoice] | None" = None,
         ledger: Ledger | None = None,
         random_seed: Seed = None,
@@ -160,8 +174,8 @@ class Classifier:
         adjacency, n_records, after
             As in :func:`pymc_dirdp.sample`.
         mechanism : str or Marginals, default "auto"
-            That of the tables; `"auto"` measures the class alone where the budget is small. The calibration is by
-            geometric noise.
+            That of the tables; `"auto"` measures the variables by themselves where the budget is small, and then the
+            whole guarantee is for them. The calibration is by geometric noise.
         ledger : Ledger, optional
             The guarantee is reserved in it before a record is used, and both releases are recorded.
         random_seed : int, SeedSequence, Generator or None, default None
@@ -195,15 +209,12 @@ class Classifier:
             unit=unit,
             contribution=contribution,
         )
-        planned = plan(
-            first,
-            model,
-            mechanism=mechanism,
-            adjacency=adjacency,
-            n_records=n_records,
-            after=after,
-            progressbar=progressbar,
-        )
+        options: dict[str, Any] = {"adjacency": adjacency, "n_records": n_records, "progressbar": progressbar}
+        planned = plan(first, model, mechanism=mechanism, after=after, **options)
+        calibrates = _measures_features(planned)
+        if not calibrates:
+            chosen = Marginals(measure="variables") if mechanism == "auto" else mechanism
+            planned = plan(guarantee, model, mechanism=chosen, after=after, **options)
         if planned.publishing(Draws) and not planned.reading.sizes_are_public:
             raise ArgumentError(
                 "Use mechanism='auto' or other noise on counts: draws alone predict nothing where the number of "
@@ -219,6 +230,8 @@ class Classifier:
         )
         using = ledger.using(reserved.number)
         tables = sample(planned, model, ledger=using, random_seed=random_seed, progressbar=progressbar)
+        if not calibrates:
+            return cls(tables)
         predictor = Predictor(tables)
         cell, classes = _cell_name(tables), predictor.classes
         levels = _levels(len(classes))
@@ -237,9 +250,7 @@ class Classifier:
             mechanism="geometric",
             ledger=ledger,
             random_seed=random_seed,
-            progressbar=progressbar,
-            adjacency=adjacency,
-            n_records=n_records,
+            **options,
         )
         return cls(tables, calibration)
 
@@ -274,6 +285,18 @@ class Classifier:
     def __repr__(self) -> str:
         mean = float(self.powers.values @ _POWERS)
         return f"Classifier({self.target!r}, {len(self._classes)} classes, likelihood to the power {mean:.2g})"
+
+
+def _measures_features(planned: Plan) -> bool:
+    """Whether more is released than each variable by itself, so that features may say something of the class."""
+    return any(
+        not isinstance(part.mechanism, MarginalsMechanism) or max(map(len, part.mechanism.marginals)) > 1
+        for part in planned.parts
+    )
+
+
+def _labelled(weights: Array) -> xr.DataArray:
+    return xr.DataArray(weights, {"power": _POWERS}, ["power"], name="probability")
 
 
 def _cell_name(tables: xr.DataTree) -> str:

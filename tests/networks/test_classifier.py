@@ -8,6 +8,7 @@ from scipy.stats import binom
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks import classifier as module
 from pymc_dirdp.networks.classifier import _POWERS, _levels, _log_odds, _said, _weights
+from pymc_dirdp.releases.opened import opened
 from tests.networks.test_prediction import made
 
 GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -157,6 +158,8 @@ def test_what_was_saved_predicts_the_same_and_other_releases_are_refused(tmp_pat
         dirdp.save(release, path)
     again = dirdp.Classifier(*map(dirdp.load, paths))
     np.testing.assert_array_equal(again.predict_log_proba(records), one.predict_log_proba(records))
+    with pytest.raises(dirdp.errors.ArgumentError, match="a calibration belongs to them"):
+        dirdp.Classifier(one.tables)
     for wrong in ((one.tables, other.calibration), (one.tables, one.tables)):
         with pytest.raises(dirdp.errors.ArgumentError, match="not the calibration of the first"):
             dirdp.Classifier(*wrong)
@@ -227,11 +230,20 @@ def test_what_is_said_is_the_class_with_the_most_evidence_and_the_level_of_its_l
     assert module._LABELS // 2 == _levels(2) == 7
 
 
-def test_where_noise_hides_all_the_frequencies_of_the_classes_remain_as_they_were_released():
+@pytest.mark.parametrize("chosen", ["auto", dirdp.mechanisms.Marginals(measure=["y", "q0", "q1"])])
+def test_where_noise_hides_all_the_whole_guarantee_is_for_the_frequencies_of_the_classes(chosen):
     rng = np.random.default_rng(8)
-    train, test = repeated(400, rng), repeated(4000, rng)
+    train, test = (
+        {name: whole[name] for name in ("q0", "q1", "y")} for whole in (repeated(400, rng), repeated(4000, rng))
+    )
     guarantee = dirdp.ApproxDP(epsilon=0.05, delta=1e-6)
-    found = dirdp.Classifier.sample(guarantee, train, "y", categories=kinds(train), random_seed=1)
+    ledger = dirdp.Ledger(guarantee)
+    found = dirdp.Classifier.sample(guarantee, train, "y", categories=kinds(train), mechanism=chosen, ledger=ledger)
     alone = np.log(dirdp.fit(found.tables, progressbar=False).posterior["p_y"].values.ravel())
     assert abs(loss(found.predict_log_proba(test), test) + np.mean(alone[test["y"]])) < 0.002
-    assert found.powers.sel(power=0.0) > 0.8
+    assert found.calibration is None
+    assert found.powers.sel(power=0.0) == 1
+    assert opened(found.tables).plan.guarantee == guarantee
+    assert dirdp.verify(found.tables)
+    again = dirdp.Classifier(found.tables)
+    np.testing.assert_array_equal(again.predict_log_proba(test), found.predict_log_proba(test))
