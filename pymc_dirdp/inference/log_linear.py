@@ -310,7 +310,7 @@ class LogLinearPosterior:
         ]
 
     def tables(self, coordinates: Sequence[Array]) -> dict[str, Array]:
-        """The shares with these coordinates, by name of the family."""
+        """The shares with these coordinates, by name of the family. There may be axes before those of the tables."""
         return dict(zip((family.name for family in self._families), self._shares(coordinates), strict=True))
 
     def reweighted(self, coordinates: Sequence[Array]) -> None:
@@ -387,12 +387,11 @@ class LogLinearPosterior:
 
     def spread(
         self, mode: Sequence[Array], scales: Sequence[Array], rng: np.random.Generator, draws: int
-    ) -> list[list[Array]]:
+    ) -> list[Array]:
         """Draws from the normal distribution around the mode that has the Gauss-Newton curvature.
 
-        Coordinates for each draw.
-
-        They come in pairs, as far above the mode as below it.
+        For each table the coordinates of all draws, along the first axis. They come in pairs, as far above the mode as
+        below it.
         """
         of_each = self._of_each(scales)
         x, half = _divided(mode, of_each), draws // 2
@@ -402,7 +401,7 @@ class LogLinearPosterior:
         slopes = self._marginals.slopes(made, self._weighted(noise))[: len(p)]
         pulled = self._through_softmax(p, slopes, of_each) + rng.standard_normal((half, x.size))
         off = solved(self.curvature(x, of_each, gauss_newton=True), pulled)
-        return [self._scaled(x + one, of_each) for one in (*off, *-off)]
+        return self._scaled(x + np.concatenate([off, -off]), of_each)
 
     def known(self, mode: Sequence[Array], scales: Sequence[Array]) -> list[Array]:
         """How many coordinates of each group the marginals tell, for each table: the trace of `I - 1/H`, by groups.

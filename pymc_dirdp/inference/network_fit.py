@@ -148,8 +148,7 @@ def fit_jointly(
         bar.advance()
     if noise_hides(measurements, n):
         draws = posterior.spread(mode, scales, np.random.default_rng(_SEED), _draws_of(sum(one.size for one in mode)))
-        each = [posterior.tables(coordinates) for coordinates in draws]
-        tables = {family.name: np.mean([one[family.name] for one in each], axis=0) for family in families}
+        tables = {name: shares.mean(axis=0) for name, shares in posterior.tables(draws).items()}
     else:
         tables = posterior.tables(mode)
     return {family.name: family.as_given(_rows(tables[family.name])) for family in families}
@@ -287,7 +286,8 @@ class _Table:
         """The shares of the variable given its parents, from the mean of all shares over draws around the mode."""
         cells = self._coordinates[0].size
         draws = self._posterior.spread(self._coordinates, [scales], rng, _draws_of(cells))
-        return _rows(np.mean([list(self._posterior.tables(each).values()) for each in draws], axis=(0, 1)))
+        (shares,) = self._posterior.tables(draws).values()
+        return _rows(shares.mean(axis=0))
 
 
 def independent_logits(family: Family, measurements: Sequence[Measurement]) -> Array:

@@ -1,7 +1,7 @@
 """Which marginals of the tables of a model are measured, and with how much noise, so that all keep one guarantee."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -141,6 +141,8 @@ def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Marginal:
 
 # The noise is the least that keeps the guarantee, up to this share of it.
 _TIGHT = 1e-6
+# Where only the size of the noise matters.
+_ROUGH = 1e-2
 # A cell counts as visible from so many standard deviations of the noise.
 _VISIBLE = 4.0
 # The weights of two marginals differ by no more than this factor.
@@ -291,10 +293,12 @@ def chosen_noise(
     one_of(("auto", *NOISES), noise=noise)
 
     def of_kind(kind: str) -> list[float]:
-        equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals))
+        equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals), rtol=_ROUGH)
         sd = people.part(marginals[0], kind, equal[0]).noise_sd
         wanted = weights_of(marginals, weights, sd, n_records, target)
-        return equal if len(set(wanted)) == 1 else _least_noise(guarantee, marginals, people, kind, wanted)
+        # About where the sum of the squared losses is what it is with the same noise.
+        near = math.sqrt(len(wanted) / math.fsum(weight / max(wanted) for weight in wanted)) / equal[0]
+        return _least_noise(guarantee, marginals, people, kind, wanted, rtol=_TIGHT, start=near, factor=1.5)
 
     if noise != "auto":
         return noise, of_kind(noise)
@@ -317,9 +321,17 @@ def _log_variance(marginals: Sequence[Marginal], people: Protected, kind: str, p
 
 
 def _least_noise(
-    guarantee: Guarantee, marginals: Sequence[Marginal], people: Protected, kind: str, weights: Sequence[float]
+    guarantee: Guarantee,
+    marginals: Sequence[Marginal],
+    people: Protected,
+    kind: str,
+    weights: Sequence[float],
+    **search: float,
 ) -> list[float]:
-    """The parameters in proportion to one over the root of the weights: the least that keep the guarantee."""
+    """The parameters in proportion to one over the root of the weights: the least that keep the guarantee.
+
+    The search is for the inverse of the least of them, and `search` are arguments of `last_safe`.
+    """
     whole = people.part(marginals[0], kind, 1.0)
     if guarantee.is_pure and not math.isfinite(whole.pure_epsilon):
         raise UnattainableError(
@@ -329,6 +341,11 @@ def _least_noise(
     relative = [1 / math.sqrt(weight / max(weights)) for weight in weights]
     # If nothing is lost at all, the noise is what it would be otherwise.
     losing = [i for i, marginal in enumerate(marginals) if not people.is_fixed(marginal)] or list(range(len(marginals)))
+    # Marginals with one curve are composed as one, as many times. Which they are is the same for all parameters.
+    alike: dict[Hashable, list[int]] = {}
+    for i in losing:
+        curve = people.part(marginals[i], kind, relative[i]).with_few_cells().curve_key
+        alike.setdefault((relative[i], curve), []).append(i)
 
     def excess(inverse: float) -> float:
         parameters = [each / inverse for each in relative]
@@ -336,11 +353,11 @@ def _least_noise(
             raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
         if min(parameters) < LEAST:
             return math.inf
-        parts = (people.part(marginals[i], kind, parameters[i]) for i in losing)
-        composed = Composition((*people.before, *((part.with_few_cells(), 1) for part in parts)))
+        parts = ((people.part(marginals[i], kind, parameters[i]), len(same)) for i, *same in alike.values())
+        composed = Composition((*people.before, *((part.with_few_cells(), 1 + others) for part, others in parts)))
         return log_excess(*composed.loss(guarantee))
 
-    inverse = largest_safe(excess, rtol=_TIGHT)
+    inverse = largest_safe(excess, **search)
     return [each / inverse for each in relative]
 
 

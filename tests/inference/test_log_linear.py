@@ -292,10 +292,10 @@ def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance(posterio
     scales = [np.array([0.0, *np.ones(len(effects.orders) - 1)]) for effects in posterior.effects]
     mode = posterior.mode(posterior.coordinates(TABLES), scales, 1e-6)
     draws = posterior.spread(mode, scales, np.random.default_rng(3), 8000)
-    assert len(draws) == 8000
+    assert {len(one) for one in draws} == {8000}
     of_each = posterior._of_each(scales)
     x, free = (np.concatenate([one.ravel() for one in tables]) for tables in (mode, [s > 0 for s in of_each]))
-    off = (np.array([np.concatenate([one.ravel() for one in draw]) for draw in draws]) - x)[:, free]
+    off = (np.concatenate([one.reshape(8000, -1) for one in draws], axis=1) - x)[:, free]
     matrix = posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))[np.ix_(free, free)]
     np.testing.assert_allclose(off.mean(axis=0), 0, atol=1e-12)
     values, vectors = np.linalg.eigh(matrix)

@@ -64,7 +64,7 @@ class OneTable:
         return self.all.log_evidence([mode], [scales])
 
     def spread(self, mode, scales, rng, draws):
-        return np.stack([one for (one,) in self.all.spread([mode], [scales], rng, draws)])
+        return self.all.spread([mode], [scales], rng, draws)[0]
 
 
 def posterior(variance=30.0, n=800.0):
