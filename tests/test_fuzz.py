@@ -24,7 +24,8 @@ from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
 
-SECONDS = 20
+# A plan for a thousand records of each person takes ten seconds, and twice that beside other work.
+SECONDS = 40
 
 # Without shrinking, which would take minutes where an example takes a second.
 quick = settings(phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
