@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, final
@@ -292,23 +292,27 @@ def chosen_noise(
     """
     one_of(("auto", *NOISES), noise=noise)
 
-    def of_kind(kind: str) -> list[float]:
+    def roughly(kind: str) -> tuple[list[float], list[float]]:
+        """The weights, which depend on the size of the noise, and about the noise that they lead to."""
         equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals), rtol=_ROUGH)
         sd = people.part(marginals[0], kind, equal[0]).noise_sd
         wanted = weights_of(marginals, weights, sd, n_records, target)
         # About where the sum of the squared losses is what it is with the same noise.
         near = math.sqrt(len(wanted) / math.fsum(weight / max(wanted) for weight in wanted)) / equal[0]
-        return _least_noise(guarantee, marginals, people, kind, wanted, rtol=_TIGHT, start=near, factor=1.5)
+        return wanted, _least_noise(guarantee, marginals, people, kind, wanted, rtol=_ROUGH, start=near, factor=1.5)
 
-    if noise != "auto":
-        return noise, of_kind(noise)
-    found: dict[str, list[float]] = {}
+    found: dict[str, tuple[list[float], list[float]]] = {}
     # Under pure privacy there is no Gaussian noise.
-    with suppress(UnattainableError):
-        found["gaussian"] = of_kind("gaussian")
-    found["geometric"] = of_kind("geometric")
-    best = min(found, key=lambda kind: _log_variance(marginals, people, kind, found[kind]))
-    return best, found[best]
+    with suppress(UnattainableError) if noise == "auto" else nullcontext():
+        if noise != "geometric":
+            found["gaussian"] = roughly("gaussian")
+    if noise != "gaussian":
+        found["geometric"] = roughly("geometric")
+    best = min(found, key=lambda kind: _log_variance(marginals, people, kind, found[kind][1]))
+    wanted, near = found[best]
+    return best, _least_noise(
+        guarantee, marginals, people, best, wanted, rtol=_TIGHT, start=1 / min(near), factor=1 + 2 * _ROUGH
+    )
 
 
 def _log_variance(marginals: Sequence[Marginal], people: Protected, kind: str, parameters: Sequence[float]) -> float:
