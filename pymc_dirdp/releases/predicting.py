@@ -70,7 +70,8 @@ class SimulatedNetwork:
 
     def _given_others(self, tables: Mapping[str, Array], target: str) -> Array:
         """Logarithms of the probabilities of the values of a variable given the others, shape (values, records)."""
-        joint: Array = np.zeros((1, 1))
+        # There may be no other variable.
+        joint: Array = np.zeros((1, len(self.codes[target])))
         for name, axes in self.axes.items():
             if target in (axis for axis, _ in axes):
                 places = tuple(slice(None) if axis == target else self.codes[axis] for axis, _ in axes)

@@ -210,3 +210,10 @@ def test_a_file_cannot_add_noise_to_it(edited):
     edits = [(("plan", "tables", alone, name), facts[name]) for name in ("mechanism", "parameters")]
     with pytest.raises(dirdp.errors.ReleaseError):
         dirdp.verify(edited(release, *edits))
+
+
+def test_a_class_whose_features_have_one_category_is_predicted_as_often_as_it_is_there():
+    """Found by attack: the simulation that chooses a mechanism found no records, and the plan failed."""
+    release = dirdp.sample(TARGET, naive(("class", "eyes")), mechanism="auto", progressbar=False)
+    predicted = np.exp(dirdp.predict_log_proba(release, {"eyes": ["two"]}, target="class").values[0])
+    np.testing.assert_allclose(predicted, dirdp.fit(release, progressbar=False).posterior["p_class"].values.ravel())
