@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, final
@@ -301,13 +300,9 @@ def chosen_noise(
         near = math.sqrt(len(wanted) / math.fsum(weight / max(wanted) for weight in wanted)) / equal[0]
         return wanted, _least_noise(guarantee, marginals, people, kind, wanted, rtol=_ROUGH, start=near, factor=1.5)
 
-    found: dict[str, tuple[list[float], list[float]]] = {}
     # Under pure privacy there is no Gaussian noise.
-    with suppress(UnattainableError) if noise == "auto" else nullcontext():
-        if noise != "geometric":
-            found["gaussian"] = roughly("gaussian")
-    if noise != "gaussian":
-        found["geometric"] = roughly("geometric")
+    kinds = (noise,) if noise != "auto" else ("geometric",) if guarantee.is_pure else NOISES
+    found = {kind: roughly(kind) for kind in kinds}
     best = min(found, key=lambda kind: _log_variance(marginals, people, kind, found[kind][1]))
     wanted, near = found[best]
     return best, _least_noise(
@@ -357,8 +352,8 @@ def _least_noise(
             raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
         if min(parameters) < LEAST:
             return math.inf
-        parts = ((people.part(marginals[i], kind, parameters[i]), len(same)) for i, *same in alike.values())
-        composed = Composition((*people.before, *((part.with_few_cells(), 1 + others) for part, others in parts)))
+        parts = ((people.part(marginals[same[0]], kind, parameters[same[0]]), len(same)) for same in alike.values())
+        composed = Composition((*people.before, *((part.with_few_cells(), times) for part, times in parts)))
         return log_excess(*composed.loss(guarantee))
 
     inverse = largest_safe(excess, **search)
