@@ -27,6 +27,7 @@ def urn(seen, r, prior):
 
 
 def geometric(z, scale):
+    z = np.asarray(z)
     return lambda x, i: -np.abs(z[i] - x) / scale
 
 
@@ -159,9 +160,5 @@ def draw(posterior, draws, rng):
 
 def log_probability(posterior, counts):
     """Logarithm of the probability of whole rows of counts given the output."""
-    x = np.asarray(counts, dtype=np.float64)
-    possible = (x.sum(axis=-1) == posterior.total) & np.all((x >= posterior.least) & (x == np.floor(x)), axis=-1)
-    weights = posterior.log_weight(
-        np.where(possible[..., None], x, float(posterior.least)), np.arange(len(posterior.alpha))
-    )
-    return np.where(possible, weights.sum(axis=-1) - posterior.tilted.log_sum_of_products, -np.inf)
+    weights = posterior.log_weight(np.asarray(counts, dtype=np.float64), np.arange(len(posterior.alpha)))
+    return weights.sum(axis=-1) - posterior.tilted.log_sum_of_products

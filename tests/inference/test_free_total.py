@@ -11,12 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.drawing import FreeTotal, exponential_mixture
 from pymc_dirdp.inference.rows import RowPosterior
 
-from .posteriors import of_private_total
-
-
-def geometric(z, scale):
-    noisy = np.asarray(z, dtype=np.float64)
-    return lambda counts, cells: -np.abs(noisy[cells] - counts) / scale
+from .posteriors import geometric, of_private_total
 
 
 def brute_force(alpha, z, scale, least, least_total, most):

@@ -318,22 +318,3 @@ def test_what_one_table_says_of_the_noise_of_another_is_used():
         (first_cell, _), *_ = JointTables(noise.likelihoods[0], [np.ones(2)]).count_probabilities
         spreads.append(first_cell.mean_and_sd[1])
     assert spreads[1] > 2 * spreads[0]
-
-
-def test_draws_of_several_tables_are_calibrated():
-    """The truth ranks uniformly among draws, one table given the outputs of both; and not for another scale."""
-    rng, sizes, cells = np.random.default_rng(2), (30, 20), (3, 2)
-    aware = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=0.7), [(np.ones(d), 1) for d in cells])
-    forgot = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=2.1), [(np.ones(d), 1) for d in cells])
-    ranks, wrong = [[], []], [[], []]
-    for _ in range(300):
-        shares = [rng.dirichlet(np.ones(d)) for d in cells]
-        x = [rng.multinomial(n, p) for n, p in zip(sizes, shares, strict=True)]
-        outputs = tuple(one.values[0] for one in aware[0].draw_together(aware[1:], x, sampler="fast", random_seed=rng))
-        for used, into in ((aware, ranks), (forgot, wrong)):
-            noise = SharedNoise(tuple(used), outputs, tuple(np.ones(d) for d in cells))
-            for i, seen in enumerate(noise.likelihoods):
-                (draws,) = JointTables(seen, [np.ones(cells[i])]).draw(99, rng)
-                into[i].append(rank(shares[i], draws.shares, rng))
-    assert min(map(p_value, ranks)) > 1e-4
-    assert max(map(p_value, wrong)) < 1e-4

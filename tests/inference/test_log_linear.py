@@ -134,59 +134,100 @@ def test_a_chain_of_many_variables_needs_small_tables_only():
     np.testing.assert_allclose(far, first[:, None] * np.linalg.multi_dot(tables[4:59]), atol=1e-12)
 
 
+class Problem:
+    """Families with their true tables, and noisy marginals of the product of these."""
+
+    def __init__(self, families, measured, n, *, whole):
+        self.families, self.measured, self.n, self.whole = families, measured, n, whole
+        rng, self.truth = np.random.default_rng(3), {}
+        for family in families:
+            rows, values = ((), family.shape) if whole else (family.shape[:-1], family.shape[-1:])
+            self.truth[family.name] = rng.dirichlet(np.ones(np.prod(values)), rows).reshape(family.shape)
+
+    def marginals(self, tables):
+        """The expected counts of all that is measured."""
+        factors = ",".join("".join(family.axes) for family in self.families)
+        return [self.n * np.einsum(f"{factors}->{axes}", *tables.values()) for axes in self.measured]
+
+    def measurements(self, variance, rng=None):
+        """Each with a variance of its own, and without noise if there is nothing to draw it from."""
+        found = []
+        for i, (axes, counts) in enumerate(zip(self.measured, self.marginals(self.truth), strict=True), 1):
+            noise = 0.0 if rng is None else rng.normal(0, (i * variance) ** 0.5, counts.shape)
+            found.append(Measurement(tuple(axes), counts + noise, i * variance))
+        return found
+
+    def posterior(self, measurements):
+        return LogLinearPosterior(self.families, measurements, self.n, whole=self.whole)
+
+
 # The parents of c are not measured together, and d has no edge from a.
-FAMILIES = [
+NETWORK = [
     Family("p_a", ("a",), (3,)),
     Family("p_c", ("b", "a", "c"), (2, 3, 2)),
     Family("p_b", ("b",), (2,)),
     Family("p_d", ("c", "d"), (2, 3)),
 ]
-RNG = np.random.default_rng(3)
-TABLES = {family.name: RNG.dirichlet(np.ones(family.shape[-1]), family.shape[:-1]) for family in FAMILIES}
-JOINT = np.einsum("a,bac,b,cd->abcd", *TABLES.values())
-AXES = ("cab", "dc", "a", "da")
+PROBLEMS = {
+    "network": Problem(NETWORK, ("cab", "dc", "a", "da"), 900.0, whole=False),
+    "one table": Problem([Family("p", ("a", "b", "c"), (2, 3, 4))], ("abc", "ca", "b", "c"), 800.0, whole=True),
+}
 
 
-def measured(variance, n=900.0, rng=None):
-    exact = [n * np.einsum(f"abcd->{axes}", JOINT) for axes in AXES]
-    noise = [0.0 if rng is None else rng.normal(0, variance**0.5, table.shape) for table in exact]
-    return [
-        Measurement(tuple(axes), table + extra, variance) for axes, table, extra in zip(AXES, exact, noise, strict=True)
-    ]
+@pytest.fixture(params=PROBLEMS)
+def problem(request):
+    return PROBLEMS[request.param]
 
 
 @pytest.fixture
-def posterior():
-    found = LogLinearPosterior(FAMILIES, measured(40.0, rng=np.random.default_rng(5)), 900.0)
-    found.reweighted(found.coordinates(TABLES))
+def measurements(problem):
+    return problem.measurements(40.0, np.random.default_rng(5))
+
+
+@pytest.fixture
+def posterior(problem, measurements):
+    """With the variance of the sample at the true tables."""
+    found = problem.posterior(measurements)
+    found.reweighted(found.coordinates(problem.truth))
     return found
 
 
 def points(posterior, n=2):
     """Scales of each coordinate, and some points."""
     rng = np.random.default_rng(1)
-    scales = [rng.uniform(0.5, 1.5, family.shape) for family in FAMILIES]
+    scales = [rng.uniform(0.5, 1.5, effects.shape) for effects in posterior.effects]
     return scales, *rng.normal(size=(n, sum(scale.size for scale in scales)))
 
 
-def test_tables_and_coordinates_are_inverse(posterior):
-    for name, table in posterior.tables(posterior.coordinates(TABLES)).items():
-        np.testing.assert_allclose(table, TABLES[name], rtol=1e-12)
+def scales_of_groups(posterior, scale):
+    """The same for each group of effects but the first, which changes no share."""
+    return [np.array([0.0, *np.full(len(effects.orders) - 1, scale)]) for effects in posterior.effects]
 
 
-def test_the_objective_is_minus_the_logarithm_of_the_stated_densities(posterior):
+def joined(tables):
+    return np.concatenate([table.ravel() for table in tables])
+
+
+def expected_at(problem, posterior, x, scales):
+    """The marginals at coordinates that are divided by their scales."""
+    parts = np.split(x, np.cumsum([scale.size for scale in scales])[:-1])
+    coordinates = [scale * part.reshape(scale.shape) for scale, part in zip(scales, parts, strict=True)]
+    return problem.marginals(posterior.tables(coordinates))
+
+
+def test_tables_and_coordinates_are_inverse(problem, posterior):
+    for name, table in posterior.tables(posterior.coordinates(problem.truth)).items():
+        np.testing.assert_allclose(table, problem.truth[name], rtol=1e-12)
+
+
+def test_the_objective_is_minus_the_logarithm_of_the_stated_densities(problem, measurements, posterior):
     scales, x, other = points(posterior)
-    noisy = measured(40.0, rng=np.random.default_rng(5))
+    of_sample = problem.marginals(problem.truth)
 
     def directly(x):
-        ends = np.cumsum([scale.size for scale in scales])[:-1]
-        coordinates = [s * part.reshape(s.shape) for s, part in zip(scales, np.split(x, ends), strict=True)]
-        joint = np.einsum("a,bac,b,cd->abcd", *posterior.tables(coordinates).values())
-        total = 0.5 * x @ x
-        for one in noisy:
-            letters = f"abcd->{''.join(one.axes)}"
-            variance = 40.0 + 900 * np.einsum(letters, JOINT)
-            total += 0.5 * np.sum((one.noisy - 900 * np.einsum(letters, joint)) ** 2 / variance)
+        total, expected = 0.5 * x @ x, expected_at(problem, posterior, x, scales)
+        for one, here, variance in zip(measurements, expected, of_sample, strict=True):
+            total += 0.5 * np.sum((one.noisy - here) ** 2 / (one.variance + variance))
         return total
 
     difference = posterior.objective(x, scales)[0] - posterior.objective(other, scales)[0]
@@ -206,35 +247,70 @@ def test_the_curvature_is_that_of_finite_differences(posterior):
     np.testing.assert_allclose(posterior.curvature(x, scales)(v), (ahead - behind) / (2 * h), rtol=1e-5, atol=1e-3)
 
 
-def test_the_gauss_newton_matrix_is_the_curvature_where_everything_fits():
-    exact = LogLinearPosterior(FAMILIES, measured(40.0), 900.0)
-    scales = [np.ones(family.shape) for family in FAMILIES]
-    x = np.concatenate([table.ravel() for table in exact.coordinates(TABLES)])
-    unit = np.eye(len(x))
-    positive, full = exact.curvature(x, scales, True)(unit), np.stack([exact.curvature(x, scales)(v) for v in unit])
-    np.testing.assert_allclose(positive, full, rtol=1e-9, atol=1e-7)
-    np.testing.assert_allclose(positive, positive.T, rtol=1e-9, atol=1e-7)
-    assert np.linalg.eigvalsh(positive).min() > 1 - 1e-9
+def test_the_gauss_newton_curvature_is_the_sum_of_squares_of_derivatives_of_the_marginals(
+    problem, measurements, posterior
+):
+    scales, x = points(posterior, 1)
+    h, unit = 1e-6, np.eye(x.size)
+    ahead, behind = ([joined(expected_at(problem, posterior, x + step * e, scales)) for e in unit] for step in (h, -h))
+    slopes = np.subtract(ahead, behind).T / (2 * h)
+    noise = joined([np.full(one.noisy.shape, one.variance) for one in measurements])
+    variance = noise + joined(problem.marginals(problem.truth))
+    dense = unit + slopes.T @ (slopes / variance[:, None])
+    np.testing.assert_allclose(posterior.curvature(x, scales, gauss_newton=True)(unit), dense, rtol=1e-5, atol=1e-5)
 
 
-def test_the_mode_has_no_gradient(posterior):
-    scales = [np.array([0.0, *np.ones(len(effects.orders) - 1)]) for effects in posterior.effects]
-    mode = posterior.mode(posterior.coordinates(TABLES), scales, 1e-6)
-    x = np.concatenate([table.ravel() for table in mode])
-    of_each = []
-    for effects, own in zip(posterior.effects, scales, strict=True):
-        of_each.append(own[effects.groups])
-        of_each[-1][..., 0] = 0.0
-    assert np.linalg.norm(posterior.objective(x, of_each)[1]) < 1e-6
+def test_the_mode_has_no_gradient_and_does_not_depend_on_the_start(problem, posterior):
+    scales, rng = scales_of_groups(posterior, 1.0), np.random.default_rng(0)
+    mode = joined(posterior.mode(posterior.coordinates(problem.truth), scales, 1e-6))
+    start = [rng.normal(size=effects.shape) for effects in posterior.effects]
+    np.testing.assert_allclose(joined(posterior.mode(start, scales, 1e-6)), mode, atol=1e-6)
+    assert np.linalg.norm(posterior.objective(mode, posterior._of_each(scales))[1]) < 1e-6
 
 
-@pytest.mark.thorough
-def test_without_noise_and_without_shrinkage_the_tables_are_those_that_were_measured():
-    exact = LogLinearPosterior(FAMILIES, measured(1e-6), 900.0)
-    scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 1e5)]) for effects in exact.effects]
-    flat = {family.name: np.full(family.shape, 1 / family.shape[-1]) for family in FAMILIES}
-    for name, table in exact.tables(exact.mode(exact.coordinates(flat), scales, 1e-4)).items():
-        np.testing.assert_allclose(table, TABLES[name], atol=1e-6)
+def test_without_measurements_the_shares_are_uniform(problem):
+    posterior = problem.posterior([])
+    mode = posterior.mode(
+        [np.ones(effects.shape) for effects in posterior.effects], scales_of_groups(posterior, 1.0), 1e-6
+    )
+    for table in posterior.tables(mode).values():
+        np.testing.assert_allclose(table, 1 / (table.size if problem.whole else table.shape[-1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [pytest.param("network", marks=pytest.mark.thorough), "one table"])
+def test_without_noise_and_without_shrinkage_the_tables_are_those_that_were_measured(name):
+    problem = PROBLEMS[name]
+    exact = problem.posterior(problem.measurements(1e-6))
+    if problem.whole:
+        # The mode is the same with the variance of the sample, and is found in a tenth of the time.
+        exact.reweighted(exact.coordinates(problem.truth))
+    flat = [np.zeros(effects.shape) for effects in exact.effects]
+    mode = exact.mode(flat, scales_of_groups(exact, 1e5), 1e-4)
+    for name, table in exact.tables(mode).items():
+        np.testing.assert_allclose(table, problem.truth[name], atol=1e-6)
+
+
+def test_what_the_marginals_tell_is_the_trace_that_linear_algebra_gives(problem, posterior):
+    scales = scales_of_groups(posterior, 0.6)
+    mode, of_each = posterior.mode(posterior.coordinates(problem.truth), scales, 1e-6), posterior._of_each(scales)
+    x = joined(
+        [np.divide(one, own, out=np.zeros(own.shape), where=own > 0) for one, own in zip(mode, of_each, strict=True)]
+    )
+    determined = 1 - np.diag(np.linalg.inv(posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))))
+    parts = np.split(determined, np.cumsum([own.size for own in of_each])[:-1])
+    for known, effects, part in zip(posterior.known(mode, scales), posterior.effects, parts, strict=True):
+        exact = effects.sums(part.reshape(effects.shape))
+        np.testing.assert_allclose(known, exact, atol=0.25)
+        assert known.sum() == pytest.approx(exact.sum(), rel=0.05)
+
+
+def fitted_chain(measurements):
+    """The joint counts of 400 records that fit a chain of three variables, hardly shrunk."""
+    families = [Family("p_a", ("a",), (2,)), Family("p_b", ("a", "b"), (2, 3)), Family("p_c", ("b", "c"), (3, 2))]
+    exact = LogLinearPosterior(families, measurements, 400.0)
+    flat = [np.zeros(effects.shape) for effects in exact.effects]
+    tables = exact.tables(exact.mode(flat, scales_of_groups(exact, 20.0), 1e-4))
+    return 400 * np.einsum("a,ab,bc->abc", tables["p_a"], tables["p_b"], tables["p_c"])
 
 
 def test_noiseless_marginals_of_a_chain_have_the_joint_counts_that_private_pgm_gives():
@@ -244,12 +320,7 @@ def test_noiseless_marginals_of_a_chain_have_the_joint_counts_that_private_pgm_g
     """
     ab, bc = np.array([[120.0, 60, 20], [30, 90, 80]]), np.array([[100.0, 50], [30, 120], [90, 10]])
     of_mbi = [[[80, 40], [12, 48], [18, 2]], [[20, 10], [18, 72], [72, 8]]]
-    families = [Family("p_a", ("a",), (2,)), Family("p_b", ("a", "b"), (2, 3)), Family("p_c", ("b", "c"), (3, 2))]
-    exact = LogLinearPosterior(families, [Measurement(("a", "b"), ab, 1e-6), Measurement(("b", "c"), bc, 1e-6)], 400.0)
-    scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 20.0)]) for effects in exact.effects]
-    flat = {family.name: np.full(family.shape, 1 / family.shape[-1]) for family in families}
-    tables = exact.tables(exact.mode(exact.coordinates(flat), scales, 1e-4))
-    joint = 400 * np.einsum("a,ab,bc->abc", tables["p_a"], tables["p_b"], tables["p_c"])
+    joint = fitted_chain([Measurement(("a", "b"), ab, 1e-6), Measurement(("b", "c"), bc, 1e-6)])
     np.testing.assert_allclose(joint, of_mbi, atol=1e-3)
 
 
@@ -275,26 +346,20 @@ def test_noisy_marginals_of_a_chain_have_the_fit_that_private_pgm_gives():
     rows = [np.full((1, 12), 1e6), *sums]
     seen = [np.array([400e6]), *(np.ravel(counts) / sd for counts, sd in noisy.values())]
     nearest = np.linalg.lstsq(np.concatenate(rows), np.concatenate(seen))[0].reshape(2, 3, 2)
-    families = [Family("p_a", ("a",), (2,)), Family("p_b", ("a", "b"), (2, 3)), Family("p_c", ("b", "c"), (3, 2))]
-    measured = [Measurement(tuple(axes), np.array(counts), sd**2) for axes, (counts, sd) in noisy.items()]
-    exact = LogLinearPosterior(families, measured, 400.0)
-    scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 20.0)]) for effects in exact.effects]
-    flat = {family.name: np.full(family.shape, 1 / family.shape[-1]) for family in families}
-    tables = exact.tables(exact.mode(exact.coordinates(flat), scales, 1e-4))
-    joint = 400 * np.einsum("a,ab,bc->abc", tables["p_a"], tables["p_b"], tables["p_c"])
+    joint = fitted_chain([Measurement(tuple(axes), np.array(counts), sd**2) for axes, (counts, sd) in noisy.items()])
     for axes, expected in of_mbi.items():
         np.testing.assert_allclose(np.einsum(f"abc->{axes}", nearest), expected, atol=1e-4)
         np.testing.assert_allclose(np.einsum(f"abc->{axes}", joint), expected, atol=0.02)
 
 
-def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance(posterior):
+def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance(problem, posterior):
     """Of 4,000 pairs, in each direction that linear algebra looks at; a variance is off by 0.022 at one deviation."""
-    scales = [np.array([0.0, *np.ones(len(effects.orders) - 1)]) for effects in posterior.effects]
-    mode = posterior.mode(posterior.coordinates(TABLES), scales, 1e-6)
+    scales = scales_of_groups(posterior, 1.0)
+    mode = posterior.mode(posterior.coordinates(problem.truth), scales, 1e-6)
     draws = posterior.spread(mode, scales, np.random.default_rng(3), 8000)
     assert {len(one) for one in draws} == {8000}
     of_each = posterior._of_each(scales)
-    x, free = (np.concatenate([one.ravel() for one in tables]) for tables in (mode, [s > 0 for s in of_each]))
+    x, free = joined(mode), joined(of_each) > 0
     off = (np.concatenate([one.reshape(8000, -1) for one in draws], axis=1) - x)[:, free]
     matrix = posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))[np.ix_(free, free)]
     np.testing.assert_allclose(off.mean(axis=0), 0, atol=1e-12)

@@ -39,11 +39,6 @@ def test_a_table_of_likelihoods_says_the_same_as_a_function(name):
     assert table.log_evidence == pytest.approx(posterior.log_evidence, abs=1e-12)
 
 
-def test_tables_with_another_total_or_fractions_are_impossible():
-    posterior = row("dirichlet", least=1)
-    assert np.isneginf(log_probability(posterior, [[4, 4, 5], [12, 0, 0], [3.5, 4.5, 4]])).all()
-
-
 @pytest.mark.parametrize("total", [0, 1])
 def test_small_totals(total):
     posterior = row("dirichlet", total=total)
