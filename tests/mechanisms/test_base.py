@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -136,6 +137,9 @@ def test_mechanisms_are_equal_if_their_class_and_fields_are():
         facts = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
         assert type(mechanism)(**facts) == mechanism
         assert hash(type(mechanism)(**facts)) == hash(mechanism)
+        again = pickle.loads(pickle.dumps(mechanism))
+        assert again == mechanism
+        assert hash(again) == hash(mechanism)
         assert mechanism.in_short
     assert len({*WHOLE, *CONTINUOUS, *URNS, *FINITE}) == 8
     assert WHOLE[0] != WHOLE[1]
@@ -185,3 +189,7 @@ def test_other_facts_are_refused(mechanism):
         if name not in ("noise", "adjacency", "contribution"):
             with pytest.raises(ArgumentError):
                 type(mechanism).from_facts({key: value for key, value in facts.items() if key != name})
+        if name not in ("noise", "adjacency"):
+            for text_or_truth in (str(facts[name]), True):
+                with pytest.raises(ArgumentError):
+                    type(mechanism).from_facts(facts | {name: text_or_truth})

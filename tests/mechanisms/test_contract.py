@@ -720,22 +720,3 @@ def test_permuted_cells_and_rows_have_the_same_curves(cells, shape, adjacency):
     assert first.rho(2.5) == second.rho(2.5)
     assert first.delta(0.2) == second.delta(0.2)
     assert first.epsilon(1e-5) == second.epsilon(1e-5)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5, 1.5])
-def test_two_cells_are_the_beta(epsilon):
-    """One record of two outcomes: the whole release is one Beta variable, and its distribution decides the curve."""
-    a, b, r = 0.6, 1.7, 0.3
-    mechanism = DirichletMechanism([a, b], r)
-
-    def apart(u, v):
-        def excess(z):
-            p, q = (math.exp(s[0] * z - sum(s) * np.logaddexp(0, z) - betaln(*s)) for s in (u, v))
-            return max(0.0, p - math.exp(epsilon) * q)
-
-        return quad(excess, -70, 70, points=np.arange(-12, 13, 1.0), limit=400)[0]
-
-    exact = max(apart((a + r, b), (a, b + r)), apart((a, b + r), (a + r, b)))
-    assert mechanism.delta(epsilon) == pytest.approx(exact, rel=1e-6)
-    # Larger tables with the same two smallest cells lose as much.
-    assert DirichletMechanism([[9.0, b, 3.0], [2.0, a, 2.0]], r).delta(epsilon) == mechanism.delta(epsilon)

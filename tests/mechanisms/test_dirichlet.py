@@ -2,13 +2,11 @@
 
 import dataclasses
 import math
-import pickle
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_dirdp import ApproxDP, RenyiDP, TruncatedCDP
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.sampling.fast import dirichlet
@@ -19,35 +17,6 @@ MECHANISMS = [
     DirichletMechanism([0.4, 3, 2, 1], 0.2, adjacency="add-remove"),
     DirichletMechanism([[2, 1], [5, 9]], 1.5, min_count=2),
 ]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=["flat", "uneven", "rows"])
-def test_satisfies_agrees_with_the_curves_without_tolerance(mechanism):
-    up = 1 + 1e-12
-    for order in (1.0, 1.5, 2.0):
-        value = mechanism.renyi(order)
-        assert mechanism.satisfies(RenyiDP(order=order, epsilon=value))
-        assert not mechanism.satisfies(RenyiDP(order=order, epsilon=value / up))
-    rho, delta = mechanism.rho(1.5), mechanism.delta(0.1)
-    assert mechanism.satisfies(TruncatedCDP(rho=rho, omega=1.5))
-    assert not mechanism.satisfies(TruncatedCDP(rho=rho / up, omega=1.5))
-    assert mechanism.satisfies(ApproxDP(epsilon=0.1, delta=delta))
-    assert not mechanism.satisfies(ApproxDP(epsilon=0.1, delta=delta / up))
-
-
-def test_curves_take_arrays():
-    mechanism = MECHANISMS[0]
-    grid = np.array([[1.0, 2.0], [3.0, 4.0]])
-    assert mechanism.renyi(grid).shape == (2, 2)
-    assert mechanism.renyi(grid)[1, 0] == mechanism.renyi(3)
-    assert isinstance(mechanism.delta(1), float)
-
-
-def test_curves_ignore_the_order_of_cells_and_the_shape_of_the_table():
-    a = DirichletMechanism([[0.5, 2], [3, 0.7]], 0.2)
-    b = DirichletMechanism([0.7, 3, 0.5, 2], 0.2)
-    assert a.renyi(2) == b.renyi(2)
-    assert a.delta(0.5) == b.delta(0.5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
@@ -164,8 +133,7 @@ def test_objects_are_frozen_comparable_and_public():
         mechanism.alpha[0] = 9
     mechanism.sample([7654321, 1, 1, 1])
     assert "7654321" not in repr(mechanism)
-    assert pickle.loads(pickle.dumps(mechanism)) == mechanism == DirichletMechanism(np.ones(4), 0.3)
-    assert mechanism != DirichletMechanism(np.ones(4), 0.31)
+    assert mechanism == DirichletMechanism(np.ones(4), 0.3) != DirichletMechanism(np.ones(4), 0.31)
     changed = dataclasses.replace(mechanism, r=1.0)
     # Derived curves follow: nothing is stored that could be left behind.
     assert changed.renyi(1.5) > mechanism.renyi(1.5)

@@ -3,13 +3,11 @@
 import functools
 import itertools
 import math
-import pickle
 from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import gaussian as curve
@@ -305,30 +303,6 @@ def test_several_records_against_all_partitions_of_gains_and_losses(records, sig
         assert reached > DiscreteGaussianMechanism(np.ones(2), sigma).delta(epsilon) or reached > 0.999
 
 
-def frequencies(values, reach):
-    return np.bincount(np.clip(values, -reach, reach).astype(int) + reach, minlength=2 * reach + 1)
-
-
-@pytest.mark.parametrize(("sigma", "wrong"), [(0.4, 0.415), (3.0, 3.1), (40.0, 41.5)])
-@pytest.mark.thorough
-def test_releases_have_exactly_the_distribution_of_the_curves(sigma, wrong):
-    """Chi-square at 1e-6 with 80,000 draws; a sigma that is 3 to 4 % off is rejected."""
-    mechanism = DiscreteGaussianMechanism(np.ones((200, 400)), sigma)
-    noise = mechanism.release(np.full((200, 400), 10**15), random_seed=2).ravel() - 10**15
-    reach = math.ceil(2.5 * sigma)
-    seen = frequencies(noise, reach)
-
-    def p_value(assumed):
-        k = np.arange(-math.ceil(12 * assumed) - 2, math.ceil(12 * assumed) + 3)
-        distribution = np.exp(-(k**2) / (2 * assumed**2))
-        expected = np.bincount(np.clip(k, -reach, reach) + reach, weights=distribution / distribution.sum())
-        return chisquare(seen, expected * noise.size / expected.sum()).pvalue
-
-    assert p_value(sigma) > 1e-6
-    assert p_value(wrong) < 1e-6
-    assert noise.std() == pytest.approx(mechanism.noise_sd, rel=0.02)
-
-
 def test_simulated_noise_has_the_same_distribution():
     for sigma in (0.4, 3.0, 2e3):
         mechanism = DiscreteGaussianMechanism([1, 1], sigma)
@@ -345,13 +319,3 @@ def test_noise_of_any_size_is_added_to_whole_counts_and_rounded_once():
         assert np.all(released == np.round(released))
         assert len(np.unique(released)) == 600
         assert released[:, 0].std() == pytest.approx(sigma, rel=0.2)
-
-
-def test_objects_are_frozen_comparable_and_public():
-    mechanism = DiscreteGaussianMechanism([1, 1], 2.0, contribution=2)
-    mechanism.sample([7654321, 1])
-    assert "7654321" not in repr(mechanism)
-    assert pickle.loads(pickle.dumps(mechanism)) == mechanism
-    assert hash(pickle.loads(pickle.dumps(mechanism))) == hash(mechanism)
-    assert mechanism != DiscreteGaussianMechanism([1, 1], 2.0)
-    assert mechanism != GaussianMechanism([1, 1], 2.0, contribution=2)

@@ -15,7 +15,6 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.posterior_mechanism import drawn_from, whole_weights
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits
@@ -68,23 +67,6 @@ def test_curves_are_those_of_the_scale_that_is_used():
         assert scale <= mechanism.scale <= scale * (1 + 2.0**-40)
         assert Fraction(mechanism.pure_epsilon) >= 42 / Fraction(mechanism.scale)
         assert Fraction(mechanism._curves.u) * Fraction(mechanism.scale) >= 3
-
-
-@pytest.mark.parametrize("cells", [3, 4, 10, 60])
-@pytest.mark.parametrize("u", [0.01, 0.4, 3.0])
-def test_many_responses_by_fractions(cells, u):
-    q = Fraction(math.exp(-u))
-    response = RandomisedResponse(u, cells)
-    for share in (0.0, 0.1, 0.5, 0.99):
-        epsilon = share * cells * u
-        exact = sum(
-            math.comb(cells, i) * q**i / (1 + q) ** cells * Fraction(max(-math.expm1(epsilon - (cells - 2 * i) * u), 0))
-            for i in range(cells + 1)
-        )
-        assert response.delta(epsilon) == pytest.approx(float(exact), rel=1e-10)
-        assert response.delta(epsilon) >= float(exact) * (1 - 1e-14)
-    assert response.delta(cells * u * (1 + 1e-12)) == 0
-    assert response.renyi(3.0) == pytest.approx(cells * RandomisedResponse(u).renyi(3.0), rel=1e-13)
 
 
 EXACT = [

@@ -95,7 +95,7 @@ def test_what_is_drawn_has_the_stated_distribution(sampler):
 def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     """Means against a sum over all data sets; two rows of 6 people."""
     model = survey(6, items=2)
-    release = dirdp.sample(PURE, model, mechanism="joint", unit="person")
+    release = dirdp.sample(PURE, model, mechanism="joint", unit="person", draws=4000)
     (part,) = dirdp.plan(PURE, model, mechanism="joint", unit="person").parts
     assert part.mechanism.kind == "joint"
     noisy = release["mechanism/p"]["noisy_counts"].values
@@ -105,8 +105,8 @@ def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     means = np.einsum("i,ijk->jk", weights / weights.sum(), (tables + 1) / 8)
     estimate = dirdp.estimate(release)
     np.testing.assert_allclose(np.ravel(estimate.tables["p"].share_means), means.ravel(), rtol=1e-9)
-    drawn = dirdp.analyse(release, draws=4000, chains=1)["posterior"]["p"].values.mean(axis=(0, 1))
-    np.testing.assert_allclose(drawn, means, atol=0.03)
+    for drawn in (release, dirdp.analyse(release, draws=4000, chains=1)):
+        np.testing.assert_allclose(drawn["posterior"]["p"].values.mean(axis=(0, 1)), means, atol=0.03)
     dirdp.save(release, tmp_path / "release.json")
     back = dirdp.load(tmp_path / "release.json")
     assert dirdp.verify(back)
@@ -115,13 +115,6 @@ def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     (tmp_path / "edited.json").write_text(edited)
     with pytest.raises(dirdp.errors.ReleaseError):
         dirdp.load(tmp_path / "edited.json")
-
-
-def test_a_draw_of_the_release_comes_from_the_same_posterior():
-    model = survey(30, items=3)
-    release = dirdp.sample(PURE, model, mechanism="joint", unit="person", draws=4000)
-    means = np.reshape(dirdp.estimate(release).tables["p"].share_means, (3, 2))
-    np.testing.assert_allclose(release["posterior"]["p"].values.mean(axis=(0, 1)), means, atol=0.03)
 
 
 def test_auto_takes_it_where_it_wins_and_gaussian_noise_for_zero_concentrated_privacy():
@@ -476,12 +469,3 @@ def test_a_wide_table_is_left_to_other_noise():
     assert {part.mechanism.kind for part in plan.parts} == {"geometric"}
     with pytest.raises(ArgumentError, match="mechanism='geometric'"):
         dirdp.sample(PURE, model, mechanism="joint")
-
-
-def test_one_row_is_zero_sum_geometric_noise():
-    one, known = (
-        ZeroSumJointTableMechanism([[1, 1, 1]], 1.5, contribution=EACH),
-        ZeroSumGeometricMechanism(np.ones(3), 3.0),
-    )
-    assert one.noise_sd == pytest.approx(known.noise_sd, rel=1e-9)
-    assert one.delta(0.2) == pytest.approx(known.delta(0.2), rel=1e-9)

@@ -254,11 +254,3 @@ def test_counts_of_another_shape_are_refused_without_a_count():
 def test_a_guarantee_that_nothing_keeps():
     with pytest.raises(UnattainableError, match="relax"):
         QuantilesMechanism.for_guarantee(dirdp.PureDP(epsilon=1e-25), n_bins=3, n_candidates=4)
-
-
-def test_facts_are_read_again():
-    mechanism = QuantilesMechanism(3, n_candidates=4, scale=1 / 3, adjacency="add-remove", contribution=2)
-    assert QuantilesMechanism.from_facts(mechanism.facts) == mechanism
-    for change in ({"scale": 0.3333}, {"n_bins": "3"}, {"more": 1}):
-        with pytest.raises(ArgumentError):
-            QuantilesMechanism.from_facts(mechanism.facts | change)

@@ -130,10 +130,6 @@ def test_the_number_of_steps_is_whole_and_positive(steps):
         DirichletMechanism([1.0, 1.0], 0.5, urn_steps=steps)
 
 
-def test_one_category_loses_nothing():
-    assert DirichletMechanism([[1.0], [2.0]], 0.5, urn_steps=3).pure_epsilon == 0
-
-
 def test_equal_data_sets_have_no_distributions():
     u = np.array([[1.0, 2.0]])
     with pytest.raises(ArgumentError, match="differ"):
