@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, loggamma
 
-from pymc_dirdp import RenyiDP
-from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.unit import AcrossGroups, _adding
@@ -110,14 +107,3 @@ def test_nobody_who_changes_between_groups_loses_more(groups):
         limit = max(changed(epsilon, *pair, back=back) for pair in (full, full[::-1]) for back in (False, True))
         assert worst <= limit * (1 + 1e-6)
         assert limit * (1 - 1e-6) <= claim <= limit * 1.01
-
-
-def test_a_change_costs_more_than_a_replacement_and_less_than_two_people():
-    """Two tables with the prior (0.5, 50), tempered to a divergence of 0.500 within a group: 0.617 across."""
-    r = calibrate(RenyiDP(order=4, epsilon=0.5), prior=[0.5, 50.0], mechanism=Dirichlet(strategy="temper")).r
-    both = AddRemovePair(0.5, r)
-    across, within = AcrossGroups((both, both)), ReplaceOnePair(0.5, 50.0, r)
-    assert within.renyi(4) == pytest.approx(0.5, rel=1e-6)
-    assert across.renyi(4) == pytest.approx(0.617, abs=5e-4)
-    # To add up two people who leave costs more: epsilon falls by this factor.
-    assert across.epsilon(1e-6) < Composition(((both, 2),)).epsilon(1e-6)

@@ -19,15 +19,6 @@ def test_what_is_no_guarantee_is_refused(other):
         PAIR.satisfies(other)
 
 
-def test_a_guarantee_holds_up_to_its_last_bit():
-    """No tolerance: the least epsilon passes, and what the curve says of a smaller one does not."""
-    epsilon = PAIR.epsilon(1e-6)
-    assert PAIR.satisfies(ApproxDP(epsilon=epsilon, delta=1e-6))
-    delta = PAIR.delta(epsilon)
-    assert PAIR.satisfies(ApproxDP(epsilon=epsilon, delta=delta))
-    assert not PAIR.satisfies(ApproxDP(epsilon=epsilon, delta=delta * (1 - 1e-15)))
-
-
 @pytest.mark.parametrize("curves", [PAIR, FlooredCells((0.5, 0.5), 0.65, 8.0), Composition(((PAIR, 3),))])
 def test_best_orders_of_several_deltas_are_those_of_each_and_no_other_order_is_better(curves):
     deltas = np.array([[1e-3, 1e-6], [1e-12, 0.5]])

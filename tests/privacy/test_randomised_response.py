@@ -8,6 +8,8 @@ import pytest
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 
 CASES = [(0.3, 1), (5.0, 1), (0.7, 2), (0.1, 3), (2.0, 3), (0.05, 40), (0.4, 101), (40.0, 2), (1e-4, 7)]
+# Found by fuzzing: just above order 1 the divergence came out below that at 1.
+FUZZED = [(1e-6, 1), (2.51188643150958, 1), (50.0, 1), (500.0, 1)]
 
 
 def distribution(u, cells):
@@ -35,12 +37,12 @@ def test_delta(u, cells, share):
         p * -mpmath.expm1(mpmath.mpf(epsilon) - loss) for p, loss in distribution(u, cells) if loss > epsilon
     )
     found = response.delta(epsilon)
-    assert exact <= found <= exact * (1 + mpmath.mpf("1e-9"))
+    assert exact <= found <= exact * (1 + mpmath.mpf("1e-10"))
     assert found <= 1
 
 
-@pytest.mark.parametrize(("u", "cells"), CASES)
-@pytest.mark.parametrize("order", [1.0, 1 + 1e-9, 1.5, 2.0, 7.0, 100.0, math.inf])
+@pytest.mark.parametrize(("u", "cells"), CASES + FUZZED)
+@pytest.mark.parametrize("order", [1.0, 1 + 1e-12, 1 + 1e-9, 1.0001, 1.5, 2.0, 7.0, 100.0, 1e4, math.inf])
 def test_renyi(u, cells, order):
     response = RandomisedResponse(u, cells)
     found = response._renyi(order)

@@ -390,6 +390,8 @@ def test_a_person_who_changes_groups_loses_more():
     assert across.rho(3) == pytest.approx(both.rho(3), rel=1e-12)
     for epsilon in (0.0, 0.5, 2.0):
         assert both.delta(epsilon) <= across.delta(epsilon) <= both.delta(epsilon) * 1.005
+    # To add up two people who leave costs more.
+    assert across.epsilon(1e-6) < Composition(((table, 2),)).epsilon(1e-6)
 
 
 def test_the_largest_over_ordered_pairs_of_groups():
