@@ -237,12 +237,3 @@ def test_both_ways_of_taking_words_share_one_stream():
             seen += ahead[:used].tolist()
             mixed.spend(used)
     assert seen == whole[: len(seen)]
-
-
-def test_numbers_are_uniform():
-    """Chi-square of 100,000 numbers below 1000 with a threshold of 1e-6; words kept with remainders are rejected."""
-    bits = Bits(8)
-    seen = np.bincount([bits.uniform(1000) for _ in range(100_000)], minlength=1000)
-    assert chisquare(seen).pvalue > 1e-6
-    remainders = np.bincount([bits.uniform(1024) % 1000 for _ in range(100_000)], minlength=1000)
-    assert chisquare(remainders).pvalue < 1e-6

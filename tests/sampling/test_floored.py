@@ -18,19 +18,7 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.sampling import floored
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, intensities
-
-
-class Given(Bits):
-    """These words and no others."""
-
-    def __init__(self, words):
-        super().__init__(0)
-        self._words = np.array(words, dtype=np.uint64)
-
-    def ahead(self, least=1):
-        if self._words.size - self._spent < least:
-            raise EOFError
-        return self._words[self._spent :]
+from tests.sampling.test_bits import Given
 
 
 def upper(a, g):

@@ -280,34 +280,6 @@ def test_tiny_parameters_take_no_longer():
     assert len(set(seen.argmax(axis=-1).ravel())) == 3
 
 
-def test_draws_and_rows_are_independent():
-    """Correlations of 20,000 pairs: five standard deviations."""
-    draws = urn([[3, 4], [2, 2]], 1, steps=20, draws=20_000, bits=Bits(9))[..., 0]
-    for x, y in [(draws[:, 0], draws[:, 1]), (draws[:-1, 0], draws[1:, 0]), (draws[:-1, 1], draws[1:, 1])]:
-        assert abs(np.corrcoef(x, y)[0, 1]) < 5 / math.sqrt(20_000)
-
-
-@pytest.mark.parametrize("cell", [0, 1, 2])
-def test_draws_have_the_stated_distribution(cell):
-    """Chi-square of a cell's beta-binomial distribution with a threshold of 1e-6; an r that is 30 % off is rejected."""
-    alpha, r, counts, steps = np.array([0.5, 1.0, 2.0]), 0.37, np.array([40, 3, 12]), 30
-    draws = synthetic_counts(alpha, r, counts, steps=steps, draws=50_000, bits=Bits(6))
-    seen = np.bincount(draws[:, cell], minlength=steps + 1)
-
-    def p_value(assumed):
-        u = assumed * counts + alpha
-        expected = seen.sum() * betabinom(steps, u[cell], u.sum() - u[cell]).pmf(np.arange(steps + 1))
-        # Cells that are expected less than five times are put together.
-        rare = expected < 5
-        if not rare.any():
-            return chisquare(seen, expected).pvalue
-        return chisquare([*seen[~rare], seen[rare].sum()], [*expected[~rare], expected[rare].sum()]).pvalue
-
-    assert p_value(r) > 1e-6
-    assert p_value(0.7 * r) < 1e-6
-    assert p_value(1.3 * r) < 1e-6
-
-
 @pytest.mark.parametrize(
     "counts", [[1, 2], [1, 2, -1], [1, 2, 0.5], [1, 2, math.nan], [1, 2, math.inf], [1, 2, 2.0**60], ["600", "x", 1]]
 )
