@@ -5,8 +5,6 @@ The distribution by its definition, reference values, exact calibration, and wha
 
 import itertools
 import json
-import math
-import pickle
 from pathlib import Path
 
 import mpmath as mp
@@ -14,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.papers import p4_lap_mech, p4_local_distance, p4_local_loss
@@ -226,24 +223,6 @@ def test_what_p4_claims_and_what_is_true():
     assert error(exact) < 0.45 * error(definition_4(2, 1000, gamma=0.084, factor=2 * 1.084))
 
 
-@pytest.mark.thorough
-def test_releases_follow_the_distribution():
-    mechanism = HellingerMechanism([1, 0.5, 2], 5, 1.1)
-    counts, times = np.array([1, 3, 1]), 4000
-    rng = np.random.default_rng(11)
-    outcomes, distribution = mechanism.distribution(counts)
-    released = np.array([mechanism.release(counts, random_seed=rng) for _ in range(times)])
-    seen = np.array([np.all(released == row, axis=1).sum() for row in outcomes])
-
-    def statistic(expected):
-        return float(np.sum((seen - times * expected) ** 2 / (times * expected)))
-
-    least = chi2.isf(1e-6, len(distribution) - 1)
-    assert statistic(distribution) < least
-    for factor in (0.7, 1.3):
-        assert statistic(HellingerMechanism([1, 0.5, 2], 5, 1.1 * factor).distribution(counts)[1]) > least
-
-
 def test_draws_and_estimates_are_those_of_one_release():
     mechanism = HellingerMechanism([1, 1], 40, 2.0)
     assert mechanism.sample([30, 10], draws=3, random_seed=2).shape == (3, 2)
@@ -336,11 +315,8 @@ def test_errors_are_for_people_and_never_show_counts():
 
 
 def test_mechanisms_are_values():
-    first, second = (HellingerMechanism([1, 2], 9, 0.5) for _ in range(2))
-    assert first == second
-    assert hash(first) == hash(second)
-    assert first != HellingerMechanism([1, 2], 9, 0.5, smoothness=0.4)
-    assert pickle.loads(pickle.dumps(first)) == first
-    same = (HellingerMechanism([1, 2], 9, 0.5, sensitivity="global", smoothness=g) for g in (1.0, 2.0))
-    assert len(set(same)) == 1
-    assert math.isfinite(first.pure_epsilon)
+    smooth, same = (
+        [HellingerMechanism([1, 2], 9, 0.5, sensitivity=of, smoothness=g) for g in (1.0, 2.0)]
+        for of in ("smooth", "global")
+    )
+    assert (len(set(smooth)), len(set(same))) == (2, 1)
