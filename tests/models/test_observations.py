@@ -608,7 +608,7 @@ def test_a_total_is_counted_up_to_the_last_number_that_doubles_hold(first):
             total_records(table, model)
 
 
-# MERGED: The facts of an observed variable, against counting by hand.
+# The facts of an observed variable, against counting by hand.
 
 
 def observed(trials, data=None):

@@ -136,10 +136,10 @@ class World:
         return model
 
 
-def divergence(first, second):
+def divergence(first, second, orders=ORDERS):
     """Of Dirichlet distributions, from Beta functions, at each order; infinite where it diverges."""
     found = []
-    for order in ORDERS:
+    for order in orders:
         mixed = order * first + (1 - order) * second
         if np.any(mixed <= 0):
             found.append(np.inf)
@@ -149,8 +149,8 @@ def divergence(first, second):
     return np.array(found)
 
 
-def distribution(counts, fill_row):
-    parameters = ALPHA + R * counts
+def distribution(counts, fill_row, r=R):
+    parameters = ALPHA + r * counts
     parameters[..., -1] += fill_row
     return parameters
 

@@ -14,7 +14,6 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.replace import clone_replace
-from scipy.special import gammaln
 
 from pymc_dirdp.errors import DirdpError
 from pymc_dirdp.mechanisms import DirichletMechanism
@@ -24,28 +23,10 @@ from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.whose_records import read
 from pymc_dirdp.privacy.people import Contribution
 
-ORDERS = (1.5, 2.0, 4.0)
-R, ALPHA = 0.05, 0.6
+from .test_random_models import ALPHA, ORDERS, distribution, divergence
+
+R = 0.05
 NX, NY, NZ, K = 3, 2, 2, 3
-
-
-def divergence(first, second):
-    """Of Dirichlet distributions, from Beta functions, at each order; infinite where it diverges."""
-    found = []
-    for order in ORDERS:
-        mixed = order * first + (1 - order) * second
-        if np.any(mixed <= 0):
-            found.append(np.inf)
-            continue
-        log_b = [(gammaln(x).sum(axis=-1) - gammaln(x.sum(axis=-1))).sum() for x in (mixed, first, second)]
-        found.append((log_b[0] - order * log_b[1] - (1 - order) * log_b[2]) / (order - 1))
-    return np.array(found)
-
-
-def distribution(counts, fill_row):
-    parameters = ALPHA + R * counts
-    parameters[..., -1] += fill_row
-    return parameters
 
 
 def share(name, *rows, d):
@@ -278,7 +259,7 @@ def worst(build, d, n, unit, relation, claimed=None):
             two = none if relation == "add-remove" else [b - c for b, c in zip(second, common, strict=True)]
             for here, there in ((one, two), (two, one)):
                 truth = sum(
-                    divergence(distribution(a, fill_row), distribution(b, fill_row))
+                    divergence(distribution(a, fill_row, R), distribution(b, fill_row, R))
                     for a, b in zip(here, there, strict=True)
                 )
                 closest = max(closest, np.max(truth[finite] / claims[finite], initial=0.0))

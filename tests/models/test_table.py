@@ -29,10 +29,10 @@ class Text(enum.StrEnum):
     GREEN = "green"
 
 
-def model_of(labels):
-    with pm.Model(coords={"k": labels}) as model:
-        p = pm.Dirichlet("p", a=np.ones(len(labels)), dims="k")
-        pm.Multinomial("x", n=6, p=p, observed=[6, *[0] * (len(labels) - 1)])
+def model_of(labels=("a", "b", "c"), name="p", dim="k", seen="seen"):
+    with pm.Model(coords={dim: labels}) as model:
+        p = pm.Dirichlet(name, a=np.ones(len(labels)), dims=dim)
+        pm.Multinomial(seen, n=6, p=p, observed=[6, *[0] * (len(labels) - 1)])
     return model
 
 
@@ -40,10 +40,12 @@ TIMES = np.array(["2020-01-31", "2021-05-06T01:02:03.123456789", "2022"], "M8[ns
 KINDS = {
     "texts": (["a", "bb", "größe €"], "U"),
     "an empty text": (["", "a", "b"], "U"),
+    "odd texts": (["a b", "ä\u200b", "a/b"], "U"),
     "a categorical": (pd.Categorical(["a", "b", "c"]), "U"),
     "texts of an enum": (list(Text), "U"),
     "bytes": ([b"a", b"bc", b"\xff"], "S"),
     "integers": ([3, -1, 2**62], "i"),
+    "truth values among numbers": ([True, False, 2], "i"),
     "unsigned": (np.array([1, 2**64 - 1, 3], np.uint64), "u"),
     "small": (np.array([1, 2, 3], np.int8), "i"),
     "truth values": ([True, False], "b"),
@@ -113,6 +115,7 @@ def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):
         ([1j, 2.0], "objects"),
         ([pd.NA, "a"], "equal to themselves"),
         ([pd.NaT, pd.Timestamp("2020")], "equal to themselves"),
+        ([1.0, np.nan, 3.0], "equal to themselves"),
         ([1, "a"], "several kinds"),
         ([True, "a"], "several kinds"),
         ([2**60 + 1, 0.5], "several kinds"),
@@ -150,13 +153,6 @@ def test_times_keep_their_nanoseconds():
 NAMED = dirdp.RenyiDP(order=3, epsilon=0.2)
 
 
-def model_named(name="p", dim="k", labels=("a", "b", "c"), seen="seen"):
-    with pm.Model(coords={dim: labels}) as model:
-        p = pm.Dirichlet(name, a=np.ones(3), dims=dim)
-        pm.Multinomial(seen, n=6, p=p, observed=[1, 2, 3])
-    return model
-
-
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -178,28 +174,17 @@ def model_named(name="p", dim="k", labels=("a", "b", "c"), seen="seen"):
         ({"labels": ["a\ud800", "b", "c"]}, "labels .* control characters"),
         ({"labels": [(1, 2), (3, 4), (5, 6)]}, "tuples"),
         ({"labels": [2**64, 1, 2]}, "no file can hold"),
-        ({"labels": [datetime.date(2020, 1, day) for day in (1, 2, 3)]}, "no file can hold"),
     ],
 )
 def test_what_no_release_can_hold_is_refused_before_it_is_paid_for(options, word):
     ledger = dirdp.Ledger(dirdp.RenyiDP(order=3, epsilon=1.0))
     with pytest.raises(UnsupportedModelError, match=word):
-        dirdp.sample(NAMED, model_named(**options), ledger=ledger)
+        dirdp.sample(NAMED, model_of(**options), ledger=ledger)
     assert ledger.entries() == ()
 
 
-@pytest.mark.parametrize(
-    "labels", [np.array(["2020", "2021", "2022"], "M8[ns]"), [1, 2.5, 3], [True, False, 2], ["a b", "ä\u200b", "a/b"]]
-)
-def test_other_labels_are_in_the_file_as_they_were(labels, tmp_path):
-    release = dirdp.sample(NAMED, model_named(labels=labels))
-    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
-    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
-        np.testing.assert_array_equal(back["posterior"]["k"].values, np.asarray(labels))
-
-
 def test_a_dim_may_be_called_sample():
-    release = dirdp.sample(NAMED, model_named(dim="sample"))
+    release = dirdp.sample(NAMED, model_of(dim="sample"))
     assert release["posterior"]["p"].dims == ("chain", "draw", "sample")
 
 
@@ -207,7 +192,7 @@ def test_a_dim_may_be_called_sample():
 @pytest.mark.parametrize("name", ["a b", "größe", "p::q", "r", "alpha", "x.y", "-", "posterior", "mechanism"])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_other_names_work_to_the_end(name, mechanism, tmp_path):
-    release = dirdp.sample(NAMED, model_named(name=name, dim=f"{name} dim"), mechanism=mechanism)
+    release = dirdp.sample(NAMED, model_of(name=name, dim=f"{name} dim"), mechanism=mechanism)
     assert name in str(dirdp.report(release, full=True))
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
@@ -232,12 +217,4 @@ def test_names_that_a_release_makes_itself_are_taken():
     with pm.Model(coords={"p_outcome": list("ab")}) as model:
         pm.Binomial("y", n=9, p=pm.Beta("p", 1, 1, dims="p_outcome"), observed=[4, 5])
     with pytest.raises(UnsupportedModelError, match="that of success and failure"):
-        dirdp.plan(NAMED, model)
-
-
-def test_labels_that_are_no_number_are_refused():
-    """Nobody could read the release again: its labels are not those of its mechanism."""
-    with pm.Model(coords={"k": [1.0, np.nan, 3.0]}) as model:
-        pm.Multinomial("y", n=6, p=pm.Dirichlet("p", np.ones(3), dims="k"), observed=[1, 2, 3])
-    with pytest.raises(UnsupportedModelError, match="not all equal to themselves"):
         dirdp.plan(NAMED, model)

@@ -268,23 +268,6 @@ def test_not_a_model():
         tables("model")
 
 
-def test_empty_model():
-    refused("no Dirichlet or Beta variable", "nothing that dirdp.sample could release", model=pm.Model())
-
-
-def test_parameter_without_data():
-    with pm.Model():
-        pm.Dirichlet("p", np.ones(3))
-        refused("'p'", "no observed child")
-
-
-def test_one_category():
-    with pm.Model():
-        p = pm.Dirichlet("p", [1.0])
-        pm.Multinomial("y", n=3, p=p, observed=[3])
-        refused("'p'", "one category")
-
-
 def test_a_prior_that_is_not_positive():
     with pm.Model():
         p = pm.Dirichlet("p", [1.0, 0.0])
@@ -293,30 +276,7 @@ def test_a_prior_that_is_not_positive():
             tables()
 
 
-def test_labels_that_do_not_fit():
-    with pm.Model(coords={"hair": HAIR}):
-        p = pm.Dirichlet("p", np.ones(3), dims="hair")
-        pm.Categorical("y", p=p, observed=[0])
-        refused("'p'", "'hair'", "labels")
-
-
 # What is refused: the prior
-
-
-def test_prior_on_a_random_variable():
-    with pm.Model():
-        p = pm.Dirichlet("p", np.ones(3))
-        q = pm.Dirichlet("q", 10 * p)
-        pm.Multinomial("y", n=3, p=q, observed=[1, 1, 1])
-        refused("'q'", "depends on the random variable 'p'")
-
-
-def test_prior_with_a_hyperprior():
-    with pm.Model():
-        scale = pm.Gamma("scale", 1, 1)
-        p = pm.Dirichlet("p", scale * np.ones(3))
-        pm.Multinomial("y", n=3, p=p, observed=[1, 1, 1])
-        refused("'scale'", "unobserved Gamma", "write its value as a number")
 
 
 @pytest.mark.parametrize("make", [lambda a: pm.Data("a", a), lambda a: pytensor.shared(a, name="a")])
@@ -342,26 +302,12 @@ def test_integrated_prior_on_data():
         refused("'k'", "depends on the data 'a'")
 
 
-def test_prior_on_a_free_input():
-    with pm.Model():
-        b = pm.Beta("b", 1, pt.dscalar("beta"))
-        pm.Bernoulli("y", p=b, observed=[0, 1])
-        refused("'b'", "PyTensor variable without a value")
-
-
 def test_lengths_of_dims_are_not_data():
     with pm.Model(coords={"row": range(2)}) as model:
         b = pm.Beta("b", 1, model.dim_lengths["row"], dims="row")
         pm.Bernoulli("y", p=b, observed=[0, 1])
         (table,) = tables()
     np.testing.assert_array_equal(table.prior, [[1, 2], [1, 2]])
-
-
-def test_transform_that_changes_the_distribution():
-    with pm.Model():
-        b = pm.Beta("b", 1, 1, shape=2, transform=pm.distributions.transforms.ordered, initval=[0.2, 0.4])
-        pm.Bernoulli("y", p=b, observed=[0, 1])
-        refused("'b'", "transform")
 
 
 def test_no_transform_at_all_is_fine():
@@ -371,44 +317,43 @@ def test_no_transform_at_all_is_fine():
         assert len(tables()) == 1
 
 
-def test_parameter_that_is_observed():
-    with pm.Model():
-        p = pm.Dirichlet("p", np.ones(2), observed=[0.5, 0.5])
-        pm.Multinomial("y", n=3, p=p, observed=[1, 2])
-        refused("'p'", "itself observed")
-
-
 # What is refused: the likelihood
 
 
 @pytest.mark.parametrize(
-    ("observe", "operation"),
+    ("observe", "words"),
     [
-        (lambda b: pm.Poisson("y", mu=b, observed=[1, 2]), "Poisson"),
-        (lambda b: pm.Normal("y", mu=b, observed=[1.0, 2.0]), "Normal"),
-        (lambda b: pm.Geometric("y", p=b, observed=[1, 2]), "Geometric"),
-        (lambda b: pm.NegativeBinomial("y", n=3, p=b, observed=[1, 2]), "NegBinomial"),
-        (lambda b: pm.HyperGeometric("y", N=10, k=5, n=3, observed=[1, 2]), "HyperGeometric"),
-        (lambda b: pm.ZeroInflatedBinomial("y", psi=b, n=3, p=0.5, observed=[1, 2]), "Mixture"),
+        (lambda b: pm.Poisson("y", mu=b, observed=[1, 2]), ["Poisson"]),
+        (lambda b: pm.Normal("y", mu=b, observed=[1.0, 2.0]), ["Normal"]),
+        (lambda b: pm.Geometric("y", p=b, observed=[1, 2]), ["Geometric"]),
+        (lambda b: pm.NegativeBinomial("y", n=3, p=b, observed=[1, 2]), ["NegBinomial"]),
+        (lambda b: pm.HyperGeometric("y", N=10, k=5, n=3, observed=[1, 2]), ["HyperGeometric"]),
+        (
+            lambda b: pm.ZeroInflatedBinomial("y", psi=b, n=3, p=0.5, observed=[1, 2]),
+            ["Mixture", "no record says which component"],
+        ),
         (
             lambda b: pm.Mixture("y", w=pt.stack([b, 1 - b]), comp_dists=pm.Poisson.dist([1, 9]), observed=[1, 2]),
-            "Mixture",
+            ["Mixture", "no record says which component"],
         ),
-        (lambda b: pm.Censored("y", pm.Binomial.dist(n=5, p=b), lower=1, upper=3, observed=[1, 2]), "Censored"),
-        (lambda b: pm.Truncated("y", pm.Binomial.dist(n=5, p=b), upper=3, observed=[1, 2]), "Truncated"),
-        (lambda b: pm.CustomDist("bernoulli", b, logp=lambda x, b: pt.log(b) * x, observed=[0, 1]), "CustomDist"),
+        (lambda b: pm.Censored("y", pm.Binomial.dist(n=5, p=b), lower=1, upper=3, observed=[1, 2]), ["Censored"]),
+        (
+            lambda b: pm.Truncated("y", pm.Binomial.dist(n=5, p=b), upper=3, observed=[1, 2]),
+            ["Truncated", "some values are hidden or left out"],
+        ),
+        (lambda b: pm.CustomDist("bernoulli", b, logp=lambda x, b: pt.log(b) * x, observed=[0, 1]), ["CustomDist"]),
         (
             lambda b: pm.CustomDist(
                 "binomial", b, dist=lambda b, size: pm.Binomial.dist(3, b, size=size), observed=[0, 1]
             ),
-            "Custom",
+            ["Custom"],
         ),
     ],
 )
-def test_other_likelihoods(observe, operation):
+def test_other_likelihoods(observe, words):
     with pm.Model():
         observed = observe(pm.Beta("b", 1, 1))
-        refused(repr(observed.name), "not supported", operation, "BetaBinomial for a Beta")
+        refused(repr(observed.name), "not supported", "BetaBinomial for a Beta", *words)
 
 
 def test_ordered_logistic():
@@ -473,13 +418,6 @@ def test_parameter_that_is_changed_on_the_way(use):
         refused("'y'", "'b'", "is computed from", "private_model")
 
 
-def test_logit_p():
-    with pm.Model():
-        b = pm.Beta("b", 1, 1)
-        pm.Bernoulli("y", logit_p=b, observed=[0, 1])
-        refused("'y'", "'b'", "is a logistic function")
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -499,13 +437,6 @@ def test_changed_simplex(change):
         p = pm.Dirichlet("p", np.ones((2, 2)))
         pm.Categorical("y", p=change(p), observed=[0, 1])
         refused("'y'", "'p'", "is computed from", "private_model")
-
-
-def test_categories_on_another_axis():
-    with pm.Model():
-        p = pm.Dirichlet("p", np.ones(2))
-        pm.Categorical("y", p=p[:, None], observed=[0, 0])
-        refused("'y'", "'p'", "last axis")
 
 
 def test_dirichlet_as_a_row_of_binomials():
@@ -530,40 +461,10 @@ def test_scalar_beta_as_the_probability_of_one_category():
         refused("'y'", "'b', which is a Beta")
 
 
-def test_constant_probability():
-    with pm.Model():
-        pm.Multinomial("y", n=3, p=[0.5, 0.5], observed=[1, 2])
-        refused("'y'", "no Dirichlet or Beta variable")
-
-
 def test_parameter_that_is_no_variable_of_the_model():
     with pm.Model():
         pm.Bernoulli("y", p=pm.Beta.dist(1, 1), observed=[0, 1])
         refused("'y'", "no Dirichlet or Beta variable of this model")
-
-
-def test_potential():
-    with pm.Model():
-        b = pm.Beta("b", 1, 1)
-        pm.Bernoulli("y", p=b, observed=[0, 1])
-        pm.Potential("penalty", -b)
-        refused("'penalty'", "pm.Potential")
-
-
-def test_another_free_variable():
-    with pm.Model():
-        b = pm.Beta("b", 1, 1)
-        pm.Bernoulli("y", p=b, observed=[0, 1])
-        pm.Normal("noise")
-        refused("'noise'", "unobserved Normal")
-
-
-def test_unobserved_child():
-    with pm.Model():
-        b = pm.Beta("b", 1, 1)
-        pm.Bernoulli("y", p=b, observed=[0, 1])
-        pm.Binomial("prediction", n=10, p=b)
-        refused("'prediction'", "unobserved Binomial", "sample_posterior_predictive")
 
 
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning", "ignore:invalid value encountered in cast")
@@ -583,13 +484,6 @@ def test_missing_cells():
         refused("'y'", "missing values")
 
 
-def test_total_size():
-    with pm.Model():
-        b = pm.Beta("b", 1, 1)
-        pm.Bernoulli("y", p=b, observed=[0, 1], total_size=10)
-        refused("'y'", "total_size")
-
-
 def test_minibatch():
     with pm.Model():
         b = pm.Beta("b", 1, 1)
@@ -604,35 +498,6 @@ def test_observations_that_are_computed(use):
         b = pm.Beta("b", 1, 1)
         pm.Binomial("y", n=3, p=b, observed=use(pm.Data("data", [0, 1, 1])))
         refused("'y'", "computed in the model", "pm.Data")
-
-
-def test_number_of_trials_that_is_random():
-    with pm.Model():
-        b = pm.Beta("b", 1, 1)
-        pm.Binomial("y", n=pt.round(10 * b).astype(int), p=b, observed=1)
-        refused("'y'", "trials that is random")
-
-
-def test_transformed_observations():
-    with pm.Model() as model:
-        b = pm.Beta("b", 1, 1)
-        # PyMC offers no `transform=` for discrete variables, but its lower level has one.
-        model.register_rv(pm.Binomial.dist(n=3, p=b), "y", observed=1, transform=pm.distributions.transforms.log)
-        refused("'y'", "transform")
-
-
-def test_name_that_is_taken():
-    with pm.Model():
-        b = pm.Beta("y_p", 1, 1)
-        pm.Bernoulli("z", p=b, observed=[0, 1])
-        pm.BetaBinomial("y", n=3, alpha=1, beta=1, observed=1)
-        refused("'y'", "'y_p'", "taken")
-
-
-def test_integrated_prior_that_does_not_fit_the_observations():
-    with pm.Model():
-        pm.BetaBinomial("y", n=3, alpha=[1.0, 2.0], beta=1, observed=pm.Data("data", [1, 1, 1]))
-        refused("'y'", "does not fit its rows")
 
 
 def test_a_beta_with_two_dims_has_the_labels_of_both():

@@ -157,13 +157,6 @@ def coin_tosses():
     return model
 
 
-@is_read("record", {"b": (1,)}, {"b": PEOPLE})
-def coin_tosses_as_data():
-    with pm.Model() as model:
-        pm.Bernoulli("heads", p=pm.Beta("b", 1, 1), observed=pm.Data("tosses", YES))
-    return model
-
-
 @is_read("record", {"p": (1,)}, {"p": PEOPLE})
 def answers_as_indicators():
     with pm.Model() as model:
@@ -878,21 +871,6 @@ def the_textbook_globe():
     return model
 
 
-@is_read("record", {"p": (1, "any")}, {"p": 27})
-@is_read("axis 0", {"p": (9, "own")}, unit=0)
-def globes():
-    with pm.Model() as model:
-        pm.Binomial("water", n=9, p=pm.Uniform("p", 0, 1, shape=3), observed=[6, 2, 3])
-    return model
-
-
-@is_refused("'p' is a Uniform variable with other bounds than 0 and 1")
-def a_uniform_that_is_cut_off():
-    with pm.Model() as model:
-        pm.Binomial("water", n=9, p=pm.Uniform("p", 0.5, 1), observed=6)
-    return model
-
-
 @is_read("record", {"theta": (1, "each")}, {"theta": 220})
 @is_read("at most 2 records", {"theta": (2, "any")}, contribution=2)
 @is_refused("'theta' is used twice", 'disjoint=[["a"], ["b"]]', contribution=1)
@@ -929,36 +907,6 @@ def a_share_and_the_rest_of_the_same_people():
     return model
 
 
-@is_read("record", {"b": (1,)}, {"b": PEOPLE})
-def the_rest():
-    with pm.Model() as model:
-        pm.Bernoulli("well", p=1 - pm.Beta("b", 1, 1), observed=YES)
-    return model
-
-
-@is_refused(
-    "'y' uses one share of 'p', which is a Dirichlet variable of 3 categories", "conjugate to a Beta prior only"
-)
-def one_of_three_categories():
-    with pm.Model() as model:
-        pm.Bernoulli("y", p=flat(3)[0], observed=YES)
-    return model
-
-
-@is_read("record", {"p": (1,)}, {"p": PEOPLE})
-def one_of_two_categories():
-    with pm.Model() as model:
-        pm.Bernoulli("y", p=flat(2)[0], observed=YES)
-    return model
-
-
-@is_refused("takes 2 of the 3 categories of 'p' as its own", "Give it a Dirichlet variable of 2 categories")
-def two_of_three_categories():
-    with pm.Model() as model:
-        pm.Categorical("y", p=flat(3)[:2], observed=YES)
-    return model
-
-
 @is_refused("'y' has a probability that is computed from 'p'", "is a sum of categories, which is no cell")
 def two_of_three_categories_with_a_sum_of_1():
     with pm.Model() as model:
@@ -980,13 +928,6 @@ def a_category_taken_twice():
     with pm.Model() as model:
         p = flat(2)
         pm.Categorical("y", p=pm.math.stack([p[0], p[0], p[1]]), observed=CODES)
-    return model
-
-
-@is_read("record", {"p": (1,)}, {"p": PEOPLE})
-def categories_in_reverse():
-    with pm.Model() as model:
-        pm.Categorical("y", p=flat(3)[::-1], observed=CODES)
     return model
 
 
@@ -1097,14 +1038,6 @@ def a_guess_for_some_records():
     return model
 
 
-@is_refused("is chosen by a mask, which keeps rows by position")
-def rows_by_a_mask():
-    with pm.Model() as model:
-        b = pm.Beta("b", 1, 1, shape=3)
-        pm.Bernoulli("y", p=b[np.array([True, False, True])], observed=[1, 0])
-    return model
-
-
 @is_asked("'contains' has 40 x 5 observations", "unit=0", "contribution=5")
 @is_read("axis 0", {"th": (1, "any", "each")}, {"th": 200}, unit=0)
 @is_read("axis 0", {"th": (1, "any", "each")}, unit=0, relation="add-remove")
@@ -1166,14 +1099,6 @@ def codes_of_an_observed_column_and_another():
 
 
 @is_refused("takes its row of 'th' from something that is computed in the model")
-def codes_that_depend_on_other_people():
-    with pm.Model() as model:
-        x = pm.Data("x", YES)
-        pm.Categorical("y", p=flat(PEOPLE + 1, LEVELS, name="th")[x.cumsum()], observed=CODES)
-    return model
-
-
-@is_refused("takes its row of 'th' from something that is computed in the model")
 def codes_that_depend_on_other_people_in_part():
     with pm.Model() as model:
         x, own = pm.Data("x", YES), pm.Data("own", CODES)
@@ -1230,13 +1155,6 @@ def two_of_many_rows():
     return model
 
 
-@is_read("record", {"b": (1,)}, {"b": PEOPLE})
-def logits():
-    with pm.Model() as model:
-        pm.Bernoulli("y", logit_p=pm.math.logit(pm.Beta("b", 1, 1)), observed=YES)
-    return model
-
-
 @is_refused("is computed from 'b'", "is a logistic function of something that is no log-odds of a share")
 def a_share_as_a_logit():
     with pm.Model() as model:
@@ -1244,25 +1162,10 @@ def a_share_as_a_logit():
     return model
 
 
-@is_read("record", {"p": (1,)}, {"p": PEOPLE})
-def a_softmax_of_logarithms():
-    with pm.Model() as model:
-        pm.Categorical("y", p=pm.math.softmax(pm.math.log(flat(LEVELS))), observed=CODES)
-    return model
-
-
 @is_refused("is a softmax of something that is no logarithm of whole rows of shares")
 def a_softmax_of_some_logarithms():
     with pm.Model() as model:
         pm.Categorical("y", p=pm.math.softmax(pm.math.log(flat(LEVELS)[:2])), observed=YES)
-    return model
-
-
-@is_read("record", {"p": (1,)}, {"p": PEOPLE})
-def a_row_that_is_normalised_again():
-    with pm.Model() as model:
-        p = flat(LEVELS)
-        pm.Categorical("y", p=p / p.sum(), observed=CODES)
     return model
 
 
@@ -1362,14 +1265,6 @@ def two_columns_of_the_same_people():
     return model
 
 
-@is_refused("has observations that are computed in the model")
-def a_record_that_is_observed_twice():
-    with pm.Model() as model:
-        x = pm.Data("x", CODES)
-        pm.Categorical("a", p=flat(LEVELS), observed=x[np.array([0, 0, 1])])
-    return model
-
-
 # Priors of public data
 
 
@@ -1391,14 +1286,6 @@ def a_hyperparameter_that_was_set():
     return pm.do(model, {"scale": 2.0})
 
 
-@is_refused("which hold records of people", public_prior=["counts"])
-def a_prior_of_records():
-    with pm.Model() as model:
-        counts = pm.Data("counts", HAIR)
-        pm.Multinomial("y", n=592, p=pm.Dirichlet("p", 1 + counts), observed=counts)
-    return model
-
-
 @is_refused("which hold records of people", public_prior=["group"])
 def a_prior_of_codes():
     with pm.Model() as model:
@@ -1411,31 +1298,6 @@ def a_prior_of_codes():
 # What stays refused
 
 
-@is_refused(
-    "'z' is an unobserved Categorical variable that decides how 'y' is distributed", "no record says", "Observe it"
-)
-def a_hidden_parent():
-    with pm.Model() as model:
-        z = pm.Categorical("z", p=np.full(4, 0.25), shape=PEOPLE)
-        pm.Categorical("y", p=flat(4, LEVELS)[z], observed=CODES)
-    return model
-
-
-@is_refused("'scale' is an unobserved Gamma variable in the prior of 'p'", "mixture", "as a number")
-def a_random_hyperparameter():
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", pm.Gamma("scale", 1, 1) * np.ones(LEVELS))
-        pm.Categorical("y", p=p, observed=CODES)
-    return model
-
-
-@is_refused("'scale' is an unobserved Gamma variable in the prior of 'y'", "mixture", "as a number")
-def a_random_hyperparameter_of_counts():
-    with pm.Model() as model:
-        pm.DirichletMultinomial("y", n=592, a=pm.Gamma("scale", 1, 1) * np.ones(4), observed=HAIR)
-    return model
-
-
 @is_refused("is computed from 'v'", "is a product, which is no share")
 def stick_breaking():
     with pm.Model() as model:
@@ -1445,70 +1307,11 @@ def stick_breaking():
     return model
 
 
-@is_refused("one record is a sequence of trials without a bound", "one by one")
-def trials_until_a_success():
-    with pm.Model() as model:
-        pm.Geometric("y", p=pm.Beta("b", 1, 1), observed=1 + CODES)
-    return model
-
-
-@is_refused("one record is a sequence of trials without a bound", "one by one")
-def failures_until_some_successes():
-    with pm.Model() as model:
-        pm.NegativeBinomial("y", n=3, p=pm.Beta("b", 1, 1), observed=CODES)
-    return model
-
-
-@is_refused("no record says which component it comes from")
-def a_mixture():
-    with pm.Model() as model:
-        pm.Mixture("y", w=flat(2), comp_dists=pm.Poisson.dist([1, 9]), observed=CODES)
-    return model
-
-
-@is_refused("no record says which component it comes from")
-def zero_inflation():
-    with pm.Model() as model:
-        pm.ZeroInflatedBinomial("y", psi=pm.Beta("b", 1, 1), n=3, p=0.5, observed=CODES)
-    return model
-
-
-@is_refused("some values are hidden or left out")
-def censored_counts():
-    with pm.Model() as model:
-        pm.Censored("y", pm.Binomial.dist(n=5, p=pm.Beta("b", 1, 1)), lower=1, upper=3, observed=1 + CODES)
-    return model
-
-
-@is_refused("some values are hidden or left out")
-def truncated_counts():
-    with pm.Model() as model:
-        pm.Truncated("y", pm.Binomial.dist(n=5, p=pm.Beta("b", 1, 1)), upper=3, observed=CODES)
-    return model
-
-
 @is_refused("is computed from 'sensitivity' and 'share'", "is no share")
 def a_test_with_errors():
     with pm.Model() as model:
         share, sensitivity = pm.Beta("share", 1, 1), pm.Beta("sensitivity", 9, 1)
         pm.Binomial("y", n=100, p=share * sensitivity + (1 - share) * 0.05, observed=30)
-    return model
-
-
-@is_refused("'y' has no Dirichlet or Beta variable of this model as its probability")
-def a_regression():
-    with pm.Model() as model:
-        pm.Bernoulli("known", p=pm.Beta("b", 1, 1), observed=YES)
-        pm.OrderedLogistic("y", eta=0.0, cutpoints=[-1.0, 1.0], observed=CODES)
-    return model
-
-
-@is_refused("'penalty' is a pm.Potential", "Survey weights")
-def a_potential():
-    with pm.Model() as model:
-        b = pm.Beta("b", 1, 1)
-        pm.Bernoulli("y", p=b, observed=YES)
-        pm.Potential("penalty", -b)
     return model
 
 
@@ -1579,7 +1382,3 @@ def test_every_line_that_is_offered_works_when_it_is_pasted(animal):
         # A line is all that has to be said.
         found, _ = reading(animal._replace(said=said))
         assert found.contributions
-
-
-def test_there_are_enough_of_them():
-    assert len({animal.build for animal in ZOO.values()}) >= 120
