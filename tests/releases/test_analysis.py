@@ -11,7 +11,6 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
 from scipy.special import eval_legendre, gammaln, logsumexp
 from scipy.stats import chi2, norm
 
@@ -141,16 +140,6 @@ def test_the_tree_has_the_names_of_the_model_and_says_what_it_rests_on(mechanism
     assert analysis.attrs["reproducible"] == "not private"
     assert "70 records, which is public" in analysis.attrs["conditional_on"]
     assert analysis.attrs["consistency"].startswith("table by table")
-
-
-def test_a_file_gives_what_the_release_gives(tmp_path):
-    release = released(mechanism="geometric")
-    dirdp.analyse(release, 10, chains=1, random_seed=1).to_netcdf(tmp_path / "analysis.nc", engine="h5netcdf")
-    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
-    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as again:
-        assert dirdp.analyse(again, 10, chains=1, random_seed=1).equals(
-            dirdp.analyse(release, 10, chains=1, random_seed=1)
-        )
 
 
 def rank(truth, drawn, rng):

@@ -1,7 +1,5 @@
 """What nobody may infer from, and priors that do not fit: each is one clear error."""
 
-import warnings
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -24,20 +22,6 @@ def rates(**options):
         rate = pm.Beta("rate", 1, 1, dims="department")
         pm.Binomial("admitted", n=[30, 40], p=rate, observed=[10, 20])
         return dirdp.sample(APPROX, **options)
-
-
-def test_what_is_no_release_is_refused():
-    for thing in (None, 3, released()["posterior"], {"posterior": 1}):
-        with pytest.raises(ReleaseError, match="Expected a release"):
-            dirdp.analyse(thing)
-
-
-def test_a_seeded_release_is_read_and_marked():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
-        release = released(random_seed=1)
-    assert dirdp.analyse(release, 5, chains=1).attrs["reproducible"] == "not private"
-    assert "reproducible" not in dirdp.analyse(released(), 5, chains=1).attrs
 
 
 @pytest.mark.parametrize("noisy", [[-1e6, 1e6, 60], [1e9, 60, -1e9], [-1e12, -1e12, 2e12 + 60]])
@@ -139,16 +123,11 @@ def test_a_number_of_records_is_said_of_the_table_of_the_classes_or_of_all():
     assert dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 20}, jointly=False)
 
 
-def test_a_guarantee_that_does_not_follow_is_refused(edited):
-    with pytest.raises(ReleaseError, match="does not follow"):
-        dirdp.analyse(edited(released(), (("plan", "tables", 0, "parameters", "r"), 0.9)))
-
-
 @pytest.mark.parametrize("y", [[0.5, 0.3, 0.200001], [0.0, 0.5, 0.5], [0.5, 0.6, -0.1]])
-@pytest.mark.parametrize("sampler", ["exact", "fast"])
-def test_a_draw_off_the_simplex_is_refused(y, sampler, edited):
+def test_a_draw_off_the_simplex_is_refused(y, edited):
+    """Of the fast sampler; that shares of the exact one lie on its grid is tested with the text of a release."""
     with pytest.raises(ReleaseError, match=r"a share|the shares"):
-        dirdp.analyse(edited(released(sampler=sampler), (("output", "p", "draws", 0), y)))
+        dirdp.analyse(edited(released(sampler="fast"), (("output", "p", "draws", 0), y)))
 
 
 def test_noisy_counts_that_no_table_could_give_are_damage(edited):

@@ -12,7 +12,6 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.releases import release as release_module
@@ -472,11 +471,6 @@ def test_few_records_and_no_noise(network):
         release = dirdp.sample(target, network, **MARGINALS)
         assert dirdp.verify(release)
         assert np.isfinite(release["posterior"]["p_c"].values).all()
-
-
-def test_the_classes_of_the_two_distributions():
-    assert ZeroSumMarginalsMechanism.kind == MarginalsMechanism.kind == "marginals"
-    assert ZeroSumMarginalsMechanism.needs_public_totals
 
 
 def test_a_plan_of_marginals_states_one_estimate(network, tmp_path):

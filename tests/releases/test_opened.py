@@ -158,13 +158,21 @@ def test_no_file_and_no_folder(tmp_path):
 
 def test_a_file_that_is_packed_or_long_is_read_no_further_than_it_may_be(tmp_path):
     """A file of gzip is checked whole, and of a long one no more than the limit is unpacked."""
-    packed = tmp_path / "plan.json.gz"
-    dirdp.save(dirdp.plan(APPROX, labelled(["a", "b"])(), mechanism="geometric"), packed)
-    content = packed.read_bytes()
-    for damaged in (content[:20], content[:-12], content[:3] + b"\xff" + content[4:40], content[:30] + b"\0" * 30):
+    plan = dirdp.plan(APPROX, labelled(["a", "b"])(), mechanism="geometric")
+    packed, plain = tmp_path / "plan.json.gz", tmp_path / "plan.json"
+    for path in (packed, plain):
+        dirdp.save(plan, path)
+    content, text = packed.read_bytes(), plain.read_bytes()
+    assert gzip.decompress(content) == text
+    for path in (packed, plain):
+        assert dirdp.load(path, most_bytes=len(text)) == dirdp.load(path) == plan
+        with pytest.raises(ReleaseError, match=f"longer than most_bytes={len(text) - 1}"):
+            dirdp.load(path, most_bytes=len(text) - 1)
+    flipped = content[:3] + b"\xff" + content[4:40]
+    for damaged in (b"", content[:20], content[:-12], content[:-20], flipped, content[:30] + b"\0" * 30):
         packed.write_bytes(damaged)
-        with pytest.raises(ReleaseError, match="not a gzip file, or is damaged"):
+        with pytest.raises(ReleaseError, match=r"not a (gzip file|text of pymc_dirdp).* damaged"):
             dirdp.load(packed)
-    packed.write_bytes(gzip.compress(b" " * 10**6))
-    with pytest.raises(ReleaseError, match="longer than most_bytes=1000"):
-        dirdp.load(packed, most_bytes=1000)
+    packed.write_bytes(gzip.compress(bytes(10**8)))
+    with pytest.raises(ReleaseError, match="longer than most_bytes=1000000"):
+        dirdp.load(packed, most_bytes=10**6)

@@ -200,35 +200,6 @@ def test_a_parameter_that_is_used_twice_needs_a_word_about_whose_records():
         twice(disjoint=[["x", "y"]])
 
 
-def test_several_records_of_a_person_never_exceed_the_curve():
-    """All pairs of data sets of 3 records in which one person's 2 records differ, by the Dirichlet closed form."""
-    from itertools import combinations_with_replacement
-
-    from scipy.special import gammaln
-
-    order, r = 3.0, 0.25
-    alpha = np.array([0.5, 0.6, 2.0])
-    mechanism = dirdp.mechanisms.DirichletMechanism(alpha, r, contribution=2)
-
-    def log_beta(x):
-        return gammaln(x).sum() - gammaln(x.sum())
-
-    worst = 0.0
-    for fixed in range(3):
-        for one in combinations_with_replacement(range(3), 2):
-            for other in combinations_with_replacement(range(3), 2):
-                u, v = (r * np.bincount([fixed, *pair], minlength=3) + alpha for pair in (one, other))
-                mixed = order * u + (1 - order) * v
-                assert np.all(mixed > 0) or mechanism.renyi(order) == np.inf
-                if np.all(mixed > 0):
-                    worst = max(
-                        worst, (log_beta(mixed) - order * log_beta(u) - (1 - order) * log_beta(v)) / (order - 1)
-                    )
-    assert np.isinf(mechanism.renyi(order)) or worst <= mechanism.renyi(order)
-    small = dirdp.mechanisms.DirichletMechanism(alpha, 0.1, contribution=2)
-    assert small.renyi(order) == dirdp.mechanisms.DirichletMechanism(alpha, 0.2).renyi(order)
-
-
 def test_small_priors_are_no_obstacle_to_several_records():
     """0.1.0 refused them, and raised the prior of a calibration to 1/2."""
     mechanism = dirdp.calibrate(RENYI, prior=[0.3, 0.7], n_records=50, contribution=3)

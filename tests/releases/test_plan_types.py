@@ -17,6 +17,8 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
 
+from .test_text import places
+
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
@@ -280,23 +282,18 @@ def test_another_version(edited):
     "text",
     [
         b"",
-        b"\xff\xfe",
         b"[]",
         b"{}",
         b"null",
-        b"1e999",
-        b'{"format": "pymc_dirdp plan", "version": NaN}',
         b'{"format": "pymc_dirdp plan", "version": 1, "draws": Infinity}',
-        b'{"format": "pymc_dirdp plan", "version": 1, "version": 1}',
-        b'{"format": "pymc_dirdp plan", "version": 1, "draws": ' + b"9" * 5000 + b"}",
-        b'{"format": "pymc_dirdp plan", "version": 1, "draws": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
         b'{"a": ' * 200_000 + b"1" + b"}" * 200_000,
         b"\x89HDF\r\n\x1a\n",
         pickle.dumps({"format": "pymc_dirdp plan"}),
     ],
-    ids=range(14),
+    ids=range(8),
 )
 def test_what_is_no_plan_at_all(text, tmp_path):
+    """More that is no text of any kind, such as other encodings, is refused in the tests of the texts of releases."""
     (tmp_path / "plan.json").write_bytes(text)
     with pytest.raises(
         dirdp.errors.ArgumentError, match=r"not a text of pymc_dirdp, such as dirdp\.save writes|netCDF"
@@ -394,14 +391,6 @@ def test_a_beta_of_three_categories_is_no_table(edited):
         dirdp.load(write(changed))
 
 
-def leaves(node, path=()):
-    """Every place of a nest of dicts and lists."""
-    steps = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for step, inner in steps:
-        yield (*path, step)
-        yield from leaves(inner, (*path, step))
-
-
 @pytest.mark.thorough
 def test_no_change_at_all_makes_a_guarantee_weaker(edited):
     """Any value of the file, replaced: the file or the model is refused, or the release keeps what the plan says."""
@@ -410,7 +399,7 @@ def test_no_change_at_all_makes_a_guarantee_weaker(edited):
     original = dirdp.load(write(copy.deepcopy(facts))).guarantee
     drawn = 0
     values = [None, True, -1, 0, 2, 0.5, 1e-300, 1e300, 10**400, "", "p", "inf", [], {}, [[]], [1], {"time": "x"}]
-    for path, value in itertools.product(list(leaves(facts)), values):
+    for path, value in itertools.product(list(places(facts)), values):
         changed = copy.deepcopy(facts)
         node = changed
         for step in path[:-1]:

@@ -147,12 +147,14 @@ def test_a_prior_of_ones_own_takes_the_place_of_two():
         assert "a prior of your own" in dirdp.estimate(releases, prior=prior).conditions[0]
 
 
-def test_a_seeded_one_marks_all():
+def test_a_seeded_release_marks_what_is_read_of_it_and_all_that_is_read_with_it():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         seeded = released(random_seed=1)
     assert dirdp.analyse([released(), seeded], 5, chains=1).attrs["reproducible"] == "not private"
-    assert "reproducible" not in dirdp.analyse([released(), released()], 5, chains=1).attrs
+    assert dirdp.analyse(seeded, 5, chains=1).attrs["reproducible"] == "not private"
+    for given in (released(), [released(), released()]):
+        assert "reproducible" not in dirdp.analyse(given, 5, chains=1).attrs
 
 
 def test_one_that_was_edited_spoils_all(edited):

@@ -301,7 +301,13 @@ def test_bad_arguments(release):
         estimate(None, prior=PRIOR)
 
 
-def test_the_same_verbs_take_a_list_of_cells(release, tmp_path, edited):
+@pytest.fixture
+def forged(release, edited):
+    """It states half of the epsilon that it keeps."""
+    return edited(release, (("guarantee", "epsilon"), 0.5), (("statement",), lambda said: said.replace("1", "0.5", 1)))
+
+
+def test_the_same_verbs_take_a_list_of_cells(release, tmp_path):
     save(release, tmp_path / "cells.json")
     back = load(tmp_path / "cells.json")
     assert verify(back)
@@ -310,15 +316,9 @@ def test_the_same_verbs_take_a_list_of_cells(release, tmp_path, edited):
         assert f"{len(release['noisy_counts']['cell'])} of 100000000 cells" in text
         assert "epsilon 1 at delta 0" in text
         assert max(map(len, text.splitlines())) <= 80
-    forged = edited(
-        release, (("guarantee", "epsilon"), 0.5), (("statement",), lambda said: said.replace("1", "0.5", 1))
-    )
+
+
+def test_nothing_is_inferred_from_a_contradiction(forged):
     assert "does not follow" in str(report(forged)).replace("\n", " ")
-
-
-def test_nothing_is_inferred_from_a_contradiction(release, edited):
-    forged = edited(
-        release, (("guarantee", "epsilon"), 0.5), (("statement",), lambda said: said.replace("1", "0.5", 1))
-    )
     with pytest.raises(ReleaseError, match="does not follow"):
         estimate(forged, prior=PRIOR)

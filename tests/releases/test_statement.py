@@ -173,15 +173,6 @@ def test_under_add_remove_the_odds_are_about_being_in_the_data():
     assert "who took part" not in dict(found.lines)["not protected"]
 
 
-def test_a_statement_survives_a_file(tmp_path):
-    import xarray as xr
-
-    release = dirdp.sample(TARGET, survey())
-    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
-    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as read:
-        assert dirdp.statement(read.load()) == dirdp.statement(release)
-
-
 def stated_odds(ledger):
     """The factor of a ledger's statement, and the probability that it leaves out."""
     odds = dict(dirdp.statement(ledger).lines)["odds of the truth"]

@@ -207,14 +207,23 @@ def test_the_mechanisms_of_a_file_are_those_that_were_planned(releases, kind):
     assert dirdp.auditing.check_curve(found.mechanisms["p"]).verdict == "consistent"
 
 
-@pytest.mark.parametrize("what", [None, 3, "release.nc", {}, xr.Dataset(), xr.DataTree()])
-def test_what_is_no_release_is_said_to_be_none(what):
-    for use in (
+@pytest.mark.parametrize(
+    "use",
+    [
         verify,
         dirdp.report,
+        dirdp.analyse,
+        dirdp.estimate,
+        dirdp.statement,
+        dirdp.releases.analyst_model,
         as_mechanism,
+        lambda one: dirdp.release_logp(one, 0.3),
         lambda one: dirdp.releases.sample_posterior_predictive(one, n_records=3),
-    ):
+    ],
+)
+def test_what_is_no_release_is_said_to_be_none(releases, use):
+    part = releases["approx"]["posterior"]
+    for what in (None, 3, "release.nc", {}, {"posterior": 1}, xr.Dataset(), xr.DataTree(), part):
         with pytest.raises(ReleaseError, match="Expected a release"):
             use(what)
 

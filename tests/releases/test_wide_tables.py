@@ -82,12 +82,3 @@ def test_germination_by_seed_and_root():
     drawn = release["posterior"]["rate"].sel(seed="O75", root="CUCUMBER").item()
     y, n = by_hand.loc[("O75", "CUCUMBER")]
     assert abs(drawn - y / n) < 6 * np.sqrt(0.25 / n)
-
-
-def test_germination_with_a_rate_for_each_plate():
-    plates = PLATES
-    with pm.Model() as model:
-        pm.BetaBinomial("germinated", n=plates["n"], alpha=1, beta=1, observed=plates["y"])
-    (found,) = dirdp.tables(model)
-    np.testing.assert_array_equal(read_counts(found, model), np.stack([plates["y"], plates["n"] - plates["y"]], axis=1))
-    assert dirdp.sample(LOOSE, model, contribution=1)["posterior"]["germinated_p"].shape == (1, 1, 21)
