@@ -342,7 +342,9 @@ def test_columns_that_are_not_computed_yet():
 
 
 FRAMES = {
+    "lists": dict,
     "pandas": pd.DataFrame,
+    "nullable pandas": lambda x: pd.DataFrame(x).convert_dtypes(),
     "polars": pl.DataFrame,
     "Arrow": pa.table,
     "Arrow batch": pa.RecordBatch.from_pydict,

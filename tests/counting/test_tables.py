@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import xarray as xr
 
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.counts import SparseCounts
@@ -50,26 +49,6 @@ def test_a_row_may_stand_for_several_records():
             count(FRAME.assign(n=wrong), ["eye", "left"], categories=CATEGORIES, counts="n")
     with pytest.raises(ArgumentError, match="Leave counts= out"):
         count(FRAME.assign(n=n), ["eye"], categories=CATEGORIES, counts="n", unit="age", contribution=1)
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        FRAME,
-        FRAME.astype({"eye": "category", "age": "Int64", "left": "boolean"}),
-        FRAME.astype({"eye": "string"}),
-        {name: FRAME[name].to_list() for name in FRAME},
-        FRAME.to_records(index=False),
-        xr.Dataset({name: ("record", FRAME[name].to_numpy()) for name in FRAME}),
-    ],
-    ids=["pandas", "nullable pandas", "pandas strings", "lists", "records", "xarray"],
-)
-def test_any_frame_with_columns_will_do(frame):
-    expected = count(FRAME, ["eye", "left"], categories=CATEGORIES)
-    np.testing.assert_array_equal(count(frame, ["eye", "left"], categories=CATEGORIES), expected)
-    np.testing.assert_array_equal(
-        count(frame, ["age"], categories=CATEGORIES), count(FRAME, ["age"], categories=CATEGORIES)
-    )
 
 
 @pytest.mark.parametrize("value", ["violet", None, np.nan, pd.NA, pd.NaT, "Blue", 3, ["blue"]])
@@ -123,18 +102,6 @@ def test_columns_of_another_length_or_dimension():
         count({"a": [[0, 1]]}, ["a"], categories={"a": [0, 1]})
 
 
-def test_no_records_give_zeros():
-    np.testing.assert_array_equal(count({"a": []}, ["a"], categories={"a": [0, 1]}), [0, 0])
-
-
-@pytest.mark.parametrize("categories", [["blue", "green", "grey", "brown"], ["grey", "brown", "green", "blue"]])
-def test_the_order_is_the_declared_one_and_not_that_of_a_categorical_column(categories):
-    """Oracle: a loop over the records. The column's own codes are in another order."""
-    column = pd.Series(pd.Categorical(FRAME["eye"], categories=sorted(categories)))
-    by_hand = [sum(value == label for value in FRAME["eye"]) for label in categories]
-    np.testing.assert_array_equal(count({"eye": column}, ["eye"], categories={"eye": categories}), by_hand)
-
-
 def test_a_masked_entry_is_missing():
     column = np.ma.array([0, 1, 1], mask=[False, False, True])
     with pytest.raises(DataError, match="'x' holds missing values"):
@@ -170,14 +137,7 @@ def test_unusual_columns_are_an_error_that_names_the_column_alone(column):
     assert caught.value.__context__ is None
 
 
-def test_a_million_records():
-    rng = np.random.default_rng(3)
-    columns = {f"x{i}": rng.integers(8, size=10**6) for i in range(5)}
-    counts = count(columns, list(columns), categories=dict.fromkeys(columns, range(8)))
-    np.testing.assert_array_equal(counts.sum(axis=(0, 1, 3, 4)), np.bincount(columns["x2"]))
-
-
-# MERGED: Numbers as intervals, in memory and in engines.
+# Numbers as intervals, in memory and in engines.
 
 
 @pytest.mark.parametrize("kind", [list, np.array, lambda values: np.array(values, dtype=object)])
@@ -251,7 +211,7 @@ def test_columns_that_are_not_there_are_missed_before_a_record_is_read(in_engine
             refuse_absent(in_engine(table), {column: []}, bound=bound)
 
 
-# MERGED: Occupied cells of huge tables: the dense count's answer from every engine, and nothing of it in a text.
+# Occupied cells of huge tables: the dense count's answer from every engine, and nothing of it in a text.
 
 pytestmark = pytest.mark.filterwarnings("ignore:Dask support is moving:FutureWarning")
 
@@ -378,8 +338,6 @@ def test_wrong_declarations_of_a_sparse_table(variables, categories, message):
 
 
 def test_categories_read_off_the_data_are_noticed():
-    import pandas as pd
-
     frame = pd.DataFrame({"x": ["a", "b"]})
     with pytest.warns(CategoriesFromDataWarning):
         count_sparse(frame, ["x"], categories={"x": frame["x"]})
