@@ -176,6 +176,11 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     @property
     @override
+    def tells_rows(self) -> bool:
+        return any(len(axes) > 1 for axes in self.marginals)
+
+    @property
+    @override
     def rests_on_totals(self) -> bool:
         return any(map(self._is_fixed, self.marginals))
 

@@ -348,6 +348,11 @@ class TableMechanism(Mechanism):
         """The same mechanism with the curves of the output of an urn of so many steps, if it draws from one."""
         return self
 
+    @property
+    def tells_rows(self) -> bool:
+        """Whether an output tells rows apart, so that a variable may be seen to depend on its parents."""
+        return True
+
     def possible_records(self, output: Array) -> range:
         """The numbers of records with which this output is possible, for all that is not negligible.
 

@@ -22,7 +22,6 @@ from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.marginals import MarginalsMechanism
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
@@ -289,10 +288,7 @@ class Classifier:
 
 def _measures_features(planned: Plan) -> bool:
     """Whether more is released than each variable by itself, so that features may say something of the class."""
-    return any(
-        not isinstance(part.mechanism, MarginalsMechanism) or max(map(len, part.mechanism.marginals)) > 1
-        for part in planned.parts
-    )
+    return any(part.mechanism.tells_rows for part in planned.parts)
 
 
 def _labelled(weights: Array) -> xr.DataArray:
