@@ -10,7 +10,7 @@ Where so little is allowed that only the variables by themselves are measured, t
 whole guarantee is for the tables.
 """
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import xarray as xr
@@ -208,12 +208,22 @@ class Classifier:
             unit=unit,
             contribution=contribution,
         )
-        options: dict[str, Any] = {"adjacency": adjacency, "n_records": n_records, "progressbar": progressbar}
-        planned = plan(first, model, mechanism=mechanism, after=after, **options)
+
+        def planned_for(allowed: Guarantee, mechanism: str | Marginals) -> Plan:
+            return plan(
+                allowed,
+                model,
+                mechanism=mechanism,
+                adjacency=adjacency,
+                n_records=n_records,
+                after=after,
+                progressbar=progressbar,
+            )
+
+        planned = planned_for(first, mechanism)
         calibrates = _measures_features(planned)
         if not calibrates:
-            chosen = Marginals(measure="variables") if mechanism == "auto" else mechanism
-            planned = plan(guarantee, model, mechanism=chosen, after=after, **options)
+            planned = planned_for(guarantee, Marginals(measure="variables") if mechanism == "auto" else mechanism)
         if planned.publishing(Draws) and not planned.reading.sizes_are_public:
             raise ArgumentError(
                 "Use mechanism='auto' or other noise on counts: draws alone predict nothing where the number of "
@@ -249,7 +259,9 @@ class Classifier:
             mechanism="geometric",
             ledger=ledger,
             random_seed=random_seed,
-            **options,
+            progressbar=progressbar,
+            adjacency=adjacency,
+            n_records=n_records,
         )
         return cls(tables, calibration)
 
