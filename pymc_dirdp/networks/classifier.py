@@ -119,14 +119,14 @@ class Classifier:
         self.tables, self.calibration = tables, calibration
         self._predictor = Predictor(tables)
         self.target = self._predictor.target
-        if calibration is None and not _measures_features(opened(tables).plan):
-            self.powers = _labelled(np.eye(len(_POWERS))[0])
-            return
         if calibration is None:
-            raise ArgumentError(
-                "The tables say how features depend on the class, so a calibration belongs to them. Pass both releases "
-                "that Classifier.sample made."
-            )
+            if _measures_features(opened(tables).plan):
+                raise ArgumentError(
+                    "The tables say how features depend on the class, so a calibration belongs to them. Pass both "
+                    "releases that Classifier.sample made."
+                )
+            self.powers = _labelled(np.where(_POWERS == 0, 1.0, 0.0))
+            return
         _, measured, _ = measurements_of(calibration)
         levels = _levels(len(self._classes))
         cells = 2 * len(self._classes) * levels
@@ -176,7 +176,7 @@ class Classifier:
             That of the tables; `"auto"` measures the variables by themselves where the budget is small, and then the
             whole guarantee is for them. The calibration is by geometric noise.
         ledger : Ledger, optional
-            The guarantee is reserved in it before a record is used, and both releases are recorded.
+            The guarantee is reserved in it before a record is used, and each release is recorded.
         random_seed : int, SeedSequence, Generator or None, default None
             As in :func:`pymc_dirdp.sample`: a seed makes both releases reproducible, hence **not private**.
         progressbar : bool, default True

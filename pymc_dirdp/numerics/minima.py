@@ -38,8 +38,8 @@ def minimised(
 ) -> Array:
     """A point near a minimum, where the gradient is no longer than `close`, or as short as rounding lets it be.
 
-    After 500 steps it is the last point, wherever that is: of noise far below a record this was seen, with a gradient
-    of a hundred times the limit.
+    The search ends after 500 steps at the latest and returns the last point. With noise far below one record, the
+    gradient there was seen to be more than a hundred times `close`.
 
     Parameters
     ----------
