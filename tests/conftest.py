@@ -14,6 +14,16 @@ settings.register_profile("project", deadline=None, derandomize=True, suppress_h
 settings.load_profile("project")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """What a plain `pytest` runs is marked `newcomer`: who has just run it can ask for the others."""
+    places = [config.rootpath / place for place in config.getini("testpaths")]
+    files = {file for file in {item.path for item in items} if any(map(file.is_relative_to, places))}
+    for item in items:
+        if item.path in files and not any(map(item.get_closest_marker, ("thorough", "slow"))):
+            item.add_marker("newcomer")
+
+
 def _text(facts):
     """A text in its canonical form with the digest that belongs to it; any other where there is none, as for NaN."""
     from pymc_dirdp.releases.grammar import digest, in_lines

@@ -138,7 +138,7 @@ def test_draws_stand_in_no_order():
 
 
 def test_a_range_of_totals_that_contradicts_the_output_is_an_error(monkeypatch):
-    monkeypatch.setattr("pymc_dirdp.inference.drawing._MOST_ROUNDS", 3)
+    monkeypatch.setattr("pymc_dirdp.inference.drawing._MOST_PROPOSALS", 3)
     posterior = RowPosterior(alpha=np.ones(2), total=10**4, log_likelihood=geometric([1.0, 2.0], 1.0))
     with pytest.raises(ArgumentError, match="too unlikely"):
         FreeTotal(posterior, 9000).draw(10, np.random.default_rng(1))
