@@ -11,7 +11,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, best_order, log_delta_at
+from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, best_order, epsilon_at, log_delta_at
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
 __all__ = ["Composition", "Parallel", "curve_cache_key"]
@@ -27,6 +28,8 @@ _MOST_WAYS, _MOST_SUMS = 256, 2**14
 _REACHES = (0.5, 1.5, 4.0, 10.0)
 # A grid is used within these bounds, in which squares of standard deviations are doubles.
 _GRID_SPREADS = (1e-100, 1e100)
+# By this share of itself a converted epsilon is larger, so that rounding does not make its delta too large.
+_ABOVE = 1e-10
 
 
 def curve_cache_key(curves: PrivacyCurves) -> Hashable:
@@ -151,23 +154,43 @@ class Composition(PrivacyCurves):
         # No loss is above the sum of the largest ones, which the grid does not know.
         if epsilon >= self.pure_epsilon:
             return 0.0
-        delta, infinite = (1.0, 1.0) if self._loss is None else (self._loss.delta(epsilon), self._loss.infinite)
-        delta = min(self._total_variation, delta)
-        converted = any(mechanism.from_divergences for mechanism, _ in self._distinct)
-        if delta > 2 * infinite and not converted:
+        delta = self._summed_delta(epsilon)
+        if not self._may_be_converted(delta):
             return delta
 
-        # The Rényi divergences may give less below the cut of the grid, where there is no grid, and where the curve of
-        # a part comes from them.
         def log_delta(order: float) -> float:
-            return log_delta_at(order, max(self._renyi(order), self._renyi_back(order)), epsilon)
+            return log_delta_at(order, self._larger_renyi(order), epsilon)
 
         return min(delta, math.exp(log_delta(best_order(log_delta))))
 
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
             return self._single._epsilon(delta)
+        if self._may_be_converted(delta):
+            # One search for the best order, where each delta of a search for epsilon would take another.
+            def epsilon(order: float) -> float:
+                return epsilon_at(order, self._larger_renyi(order), delta)
+
+            converted = epsilon(best_order(epsilon)) * (1 + _ABOVE)
+            found = min(converted, least_epsilon(self._summed_delta, delta), self.pure_epsilon)
+            if self._delta(found) <= delta:
+                return found
         return min(super()._epsilon(delta), self.pure_epsilon)
+
+    def _summed_delta(self, epsilon: float) -> float:
+        """The delta of the losses that are summed on a grid."""
+        return min(self._total_variation, 1.0 if self._loss is None else self._loss.delta(epsilon))
+
+    def _may_be_converted(self, delta: float) -> bool:
+        """Whether the Rényi divergences may give less than sums on the grid.
+
+        They may below the cut of the grid, where there is no grid, and where the curve of a part comes from them.
+        """
+        infinite = 1.0 if self._loss is None else self._loss.infinite
+        return delta <= 2 * infinite or any(mechanism.from_divergences for mechanism, _ in self._distinct)
+
+    def _larger_renyi(self, order: float) -> float:
+        return max(self._renyi(order), self._renyi_back(order))
 
     @cached_property
     def _total_variation(self) -> float:
