@@ -174,7 +174,7 @@ def test_guarantees_of_every_size_are_admitted_or_refused(adaptive):
     """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double. Each pair of a limit and a guarantee."""
     admitted = 0
     for limit in LIMITS:
-        for guarantee in GUARANTEES[:: 2 if adaptive else 5]:
+        for guarantee in GUARANTEES[:: 3 if adaptive else 10]:
             ledger = Ledger(limit, adaptive=adaptive)
             try:
                 ledger.spend(guarantee, what="hair")

@@ -318,17 +318,17 @@ def test_the_simulation_is_the_sampler():
     """Numbers of pulls of the worse arm, round by round with the sampler itself and batch by batch."""
     rng = np.random.default_rng(3)
     names, played = list(STARS), []
-    for _ in range(120):
+    for _ in range(80):
         bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts")
         pulls = 0
-        for _ in range(150):
+        for _ in range(100):
             arm = bandit.select()
             pulls += arm == "b"
             bandit.update(arm, names[rng.choice(5, p=GOOD if arm == "a" else WORSE)])
         played.append(pulls)
-    runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 150, 120, random_seed=4, progressbar=False)
+    runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 100, 80, random_seed=4, progressbar=False)
     assert stats.ks_2samp(played, runs.pulls[:, 1]).pvalue > 1e-4
-    uniform = np.random.default_rng(5).binomial(150, 0.5, size=120)
+    uniform = np.random.default_rng(5).binomial(100, 0.5, size=80)
     assert stats.ks_2samp(played, uniform).pvalue < 1e-6
 
 

@@ -46,10 +46,11 @@ def exact_widening(simulations):
     return np.median(ratios)
 
 
+@pytest.mark.thorough
 def test_the_forecast_is_that_of_exact_posteriors():
     model = one_share()
     chosen = dirdp.plan(
-        PURE, model, any_model=True, against=[dirdp.PureDP(epsilon=5.0)], simulations=24, progressbar=False
+        PURE, model, any_model=True, against=[dirdp.PureDP(epsilon=5.0)], simulations=12, progressbar=False
     )
     here, weak = chosen.widening["p"].values()
     expected = exact_widening(400)
@@ -57,7 +58,7 @@ def test_the_forecast_is_that_of_exact_posteriors():
     assert expected > 1.3
     assert weak == pytest.approx(1.0, abs=0.1)
     assert "2 cells" in str(chosen)
-    assert "24 data sets" in str(chosen)
+    assert "12 data sets" in str(chosen)
     assert list(chosen.frame().index) == ["p"]
 
 
