@@ -1,10 +1,10 @@
-"""Are the intervals of inferences as right as they say? `uv run python -m tests.benchmarks.calibration_table [row ...]`.
+"""Are the intervals of inferences as right as they say? `uv run python -m tests.benchmarks.calibration_table [row]`.
 
 Each line is many data sets from the prior, one output of the mechanism for each, and the truth among draws given it.
 Coverage of central intervals at 50, 80 and 95 % is that of the shares, by the exact reading and by a naive one, which
 treats the output as the data. Below are the p-values of the ranks: of the exact reading, which should be those of
 chance, and of readings that should be rejected: the naive one, r (or one over the scale of the noise) taken 20 % too
-large, and the number of records taken 5 % too large. Each row has a seed of its own: numbers of rows make these alone.
+large, and the number of records taken 5 % too large. Each row has a seed of its own: its number makes it alone.
 """
 
 import sys
