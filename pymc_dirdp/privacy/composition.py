@@ -166,16 +166,16 @@ class Composition(PrivacyCurves):
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
             return self._single._epsilon(delta)
-        if self._may_be_converted(delta):
-            # One search for the best order, where each delta of a search for epsilon would take another.
-            def epsilon(order: float) -> float:
-                return epsilon_at(order, self._larger_renyi(order), delta)
+        summed = min(least_epsilon(self._summed_delta, delta), self.pure_epsilon)
+        if not self._may_be_converted(delta):
+            return summed
 
-            converted = epsilon(best_order(epsilon)) * (1 + _ABOVE)
-            found = min(converted, least_epsilon(self._summed_delta, delta), self.pure_epsilon)
-            if self._delta(found) <= delta:
-                return found
-        return min(super()._epsilon(delta), self.pure_epsilon)
+        # One search for the best order, where each delta of a search for epsilon would take another.
+        def epsilon(order: float) -> float:
+            return epsilon_at(order, self._larger_renyi(order), delta)
+
+        found = min(summed, epsilon(best_order(epsilon)) * (1 + _ABOVE))
+        return found if self._delta(found) <= delta else min(super()._epsilon(delta), summed)
 
     def _summed_delta(self, epsilon: float) -> float:
         """The delta of the losses that are summed on a grid."""
