@@ -4,7 +4,8 @@ Each line is many data sets from the prior, one output of the mechanism for each
 Coverage of central intervals at 50, 80 and 95 % is that of the shares, by the exact reading and by a naive one, which
 treats the output as the data. Below are the p-values of the ranks: of the exact reading, which should be those of
 chance, and of readings that should be rejected: the naive one, r (or one over the scale of the noise) taken 20 % too
-large, and the number of records taken 5 % too large. Each row has a seed of its own: its number makes it alone.
+large, and the number of records taken 5 % too large. Each row has its own seed; `row` is the
+number of the only one to make.
 """
 
 import sys

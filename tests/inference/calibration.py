@@ -74,7 +74,7 @@ def output_of(kind, x, r, rng):
 class Case:
     """One row of a table: a mechanism, cells, records, its parameter, the prior, and the guaranteed least count.
 
-    The table of the documentation is made of so many data sets.
+    `sets` is the number of data sets in the table of the documentation.
     """
 
     kind: str
