@@ -26,7 +26,7 @@ from pymc_dirdp.inference.estimates import (
     summarised,
 )
 from pymc_dirdp.inference.numbers import ImpossibleError
-from pymc_dirdp.inference.observed_table import Beliefs, OfTotal, Seen, number_of, prior_of
+from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, OfTotal, number_of, prior_of
 from pymc_dirdp.inference.shells import IMPOSSIBLE, Shells
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -212,7 +212,7 @@ class JointPosterior:
 
     Parameters
     ----------
-    output : Seen
+    output : ObservedTable
         Of the table.
     likelihoods : JointLikelihoods
         Of its rows.
@@ -220,7 +220,7 @@ class JointPosterior:
         The analyst's priors of private totals.
     """
 
-    def __init__(self, output: Seen, likelihoods: JointLikelihoods, beliefs: Beliefs) -> None:
+    def __init__(self, output: ObservedTable, likelihoods: JointLikelihoods, beliefs: Beliefs) -> None:
         self.prior = prior_of(output, beliefs.prior)
         self._is_divided = self.prior.size > len(likelihoods.blocks) * self.prior.shape[-1]
         if beliefs.row_prior is not None:

@@ -24,7 +24,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.effects import SCALES, Effects
 from pymc_dirdp.inference.estimates import Draws, Estimate, summarised
 from pymc_dirdp.inference.measurements import number_of_records
-from pymc_dirdp.inference.observed_table import Beliefs, Seen
+from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 
 __all__ = ["MOST_CELLS", "MarginalPosterior"]
 
@@ -58,7 +58,7 @@ class MarginalPosterior:
 
     Parameters
     ----------
-    seen : Seen
+    seen : ObservedTable
         A table with measurements.
     beliefs : Beliefs
         None of them fits here.
@@ -76,7 +76,7 @@ class MarginalPosterior:
 
     log_evidence = math.nan
 
-    def __init__(self, seen: Seen, beliefs: Beliefs) -> None:
+    def __init__(self, seen: ObservedTable, beliefs: Beliefs) -> None:
         if any(one is not None for one in (beliefs.prior, beliefs.n_prior, beliefs.row_prior)):
             raise ArgumentError(
                 f"The shares of {seen.name!r} are sums of effects, because it was released by marginals, and all "

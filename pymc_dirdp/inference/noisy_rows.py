@@ -48,7 +48,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.joint_rows import JointRows
-from pymc_dirdp.inference.observed_table import Beliefs, Seen, number_of, row_prior_of
+from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, number_of, row_prior_of
 from pymc_dirdp.sampling.discrete_noise import compiled
 
 __all__ = ["NoisyRows", "noisy_rows"]
@@ -128,7 +128,7 @@ class NoisyRows:
         return njit(lambda log_weights: likelihood(log_weights, counts, numbers))  # type: ignore[no-any-return]
 
 
-def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | JointRows | None:
+def noisy_rows(seen: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows | None:
     """The rows of a table whose numbers of records are all public; None for other tables.
 
     Their likelihoods are those of noise on each cell or of joint noise, or are listed where the list is short and
@@ -151,7 +151,7 @@ def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | JointRows | None:
     return _listed_rows(seen, totals)
 
 
-def _listed_rows(seen: Seen, totals: NDArray[np.int64]) -> NoisyRows | None:
+def _listed_rows(seen: ObservedTable, totals: NDArray[np.int64]) -> NoisyRows | None:
     """Rows whose likelihoods are listed; None if the lists are long, or not concave."""
     rows, d = len(totals), seen.prior.shape[-1]
     x = np.arange(totals.max() + 1.0)

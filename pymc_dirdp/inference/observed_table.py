@@ -1,6 +1,7 @@
 """What is known of one table: what was published of it, whatever hands it over, and the analyst's own priors.
 
-1. `Seen` is what inference has to know of a table. A release makes one in :mod:`pymc_dirdp.releases.opened`.
+1. An `ObservedTable` is what inference has to know of a table. :mod:`pymc_dirdp.releases.opened` makes those of a
+   release.
 2. A `MechanismOutput` is the output of a mechanism without a release.
 3. Several releases of the same records are `pooled`: their likelihoods multiply.
 4. `Beliefs` are the analyst's, and the priors of shares, rows and numbers of records follow from them, checked.
@@ -9,10 +10,10 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property, partial
 from itertools import chain
-from typing import Any, Protocol, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,9 +30,8 @@ __all__ = [
     "Beliefs",
     "Labels",
     "MechanismOutput",
+    "ObservedTable",
     "OfTotal",
-    "Pooled",
-    "Seen",
     "computing",
     "number_of",
     "pooled",
@@ -45,74 +45,67 @@ Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 _LEAST_PRIOR, _MOST_PRIOR = 1e-100, 1e16
 
 
-class Seen(Protocol):
-    """One table, and all that was published of it: from a release, from a mechanism alone, or from several of those."""
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ObservedTable:
+    """One table, and all that was published of it: by a release, by a mechanism alone, or by several of those.
 
-    @property
-    def name(self) -> str:
-        """That of the table."""
+    Attributes
+    ----------
+    name : str
+        That of the table.
+    prior : array
+        Of the shares, in the shape of the table: the default of an analyst.
+    n_records : int or None
+        How many records the table holds; None if that is private.
+    cell_labels, share_labels : Labels
+        Axes of the table of counts, and of the shares as they are shown.
+    mechanism_names : tuple of str
+        The mechanisms that put it out.
+    observed : sequence of (array, Labels)
+        What was published, by release: values and their axes.
+    row_likelihoods : callable
+        Returns, for each row, the likelihoods of all outputs, which are independent given the counts. An ArgumentError
+        says that the distribution is no product.
+    damaged : callable
+        Returns the error about numbers that no mechanism can release, given what is wrong with them.
+    family : str, default "dirichlet"
+        Or `"beta"`, of which the shares of success are shown.
+    least : int, default 0
+        What every cell is guaranteed to hold.
+    blocks : sequence of (array of int, int)
+        The rows, by number, whose records add up to a number that is public or that the output tells, and that number;
+        often none.
+    possible_records : range, optional
+        Private numbers of records that the release's own draws take for as likely as one another, if they do.
+    cell_noise : CellNoise, optional
+        The noise on each cell, where one noisy table is all that was released.
+    joint_rows : JointLikelihoods, optional
+        The likelihood of all rows together, where noise has a latent radius.
+    measurements : sequence of Measurement
+        The noisy marginals of all tables of the release, where the table was released by marginals; often none.
+    """
 
-    @property
-    def prior(self) -> Array:
-        """The prior of the shares, in the shape of the table: the default of an analyst."""
-
-    @property
-    def n_records(self) -> int | None:
-        """How many records the table holds; None if that is private."""
-
-    @property
-    def possible_records(self) -> range | None:
-        """Private numbers of records that the release's own draws take for as likely as one another, if they do."""
-
-    @property
-    def blocks(self) -> Sequence[tuple[NDArray[np.intp], int]]:
-        """The rows, by number, whose records the output tells to add up to a number, and that number; often none."""
-
-    @property
-    def least(self) -> int:
-        """What every cell is guaranteed to hold."""
-
-    @property
-    def family(self) -> str:
-        """`"dirichlet"`, or `"beta"`, of which the shares of success are shown."""
-
-    @property
-    def share_labels(self) -> Labels:
-        """Axes of the shares as they are shown."""
-
-    @property
-    def cell_labels(self) -> Labels:
-        """Axes of the table of counts."""
-
-    @property
-    def mechanism_names(self) -> tuple[str, ...]:
-        """The mechanisms that put it out."""
-
-    @property
-    def observed(self) -> Sequence[tuple[Array, Labels]]:
-        """What was published, by release: values and their axes."""
-
-    def row_likelihoods(self) -> list[list[RowLikelihood]]:
-        """For each row, the likelihoods of all outputs, which are independent given the counts."""
-
-    @property
-    def cell_noise(self) -> CellNoise | None:
-        """The noise on each cell, where one noisy table is all that was released; otherwise None."""
-
-    @property
-    def joint_rows(self) -> JointLikelihoods | None:
-        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
-
-    @property
-    def measurements(self) -> Sequence[Measurement]:
-        """The noisy marginals of all tables of the release, where the table was released by marginals; often none."""
-
-    def damaged(self, problem: str) -> Exception:
-        """The error about numbers that no mechanism can release."""
+    name: str
+    prior: Array
+    n_records: int | None
+    cell_labels: Labels
+    share_labels: Labels
+    mechanism_names: tuple[str, ...]
+    observed: Sequence[tuple[Array, Labels]]
+    row_likelihoods: Callable[[], list[list[RowLikelihood]]]
+    damaged: Callable[[str], Exception]
+    family: str = "dirichlet"
+    least: int = 0
+    blocks: Sequence[tuple[NDArray[np.intp], int]] = ()
+    possible_records: range | None = None
+    cell_noise: CellNoise | None = None
+    joint_rows: JointLikelihoods | None = None
+    measurements: Sequence[Measurement] = ()
 
 
 @contextmanager
-def computing(seen: Seen) -> Iterator[None]:
+def computing(seen: ObservedTable) -> Iterator[None]:
     """Turn a failed computation into an error: about the output if that fits no table of counts, or about us.
 
     Raises
@@ -214,74 +207,34 @@ class MechanismOutput:
         object.__setattr__(self, "sampler", self.mechanism.checked_sampler(self.sampler))
         object.__setattr__(self, "steps", self.mechanism.checked_steps(self.steps, str(self.sampler)))
         # Anyone who hands over what cannot be read learns of it here.
-        if self.joint_rows is None:
-            self.row_likelihoods()
-
-    @property
-    def possible_records(self) -> None:
-        """Nothing is taken for granted of a private number of records."""
-
-    @property
-    def blocks(self) -> list[tuple[NDArray[np.intp], int]]:
-        """The rows whose records the output tells to add up to a number, and that number."""
-        return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.values[0])]
-
-    @property
-    def least(self) -> int:
-        """What every cell is guaranteed to hold."""
-        return math.ceil(self.mechanism.min_count or 0)
-
-    @property
-    def family(self) -> str:
-        """Shares of all categories are shown."""
-        return "dirichlet"
-
-    @property
-    def cell_labels(self) -> Labels:
-        """Axes of the table, named as PyMC names them."""
-        return tuple((f"{self.name}_dim_{axis}", None) for axis in range(self.prior.ndim))
-
-    @property
-    def share_labels(self) -> Labels:
-        """Axes of the shares, which are those of the table."""
-        return self.cell_labels
-
-    @property
-    def mechanism_names(self) -> tuple[str, ...]:
-        """The class of the mechanism."""
-        return (type(self.mechanism).__name__,)
-
-    @property
-    def observed(self) -> list[tuple[Array, Labels]]:
-        """The outputs."""
-        return [(self.values, (("output", None), *self.cell_labels))]
-
-    @property
-    def cell_noise(self) -> CellNoise | None:
-        """The noise on each cell, of one output; None for several, or another mechanism."""
-        return self.mechanism.cell_noise if len(self.values) == 1 else None
+        if self.observed_table.joint_rows is None:
+            self._row_likelihoods()
 
     @cached_property
-    def joint_rows(self) -> JointLikelihoods | None:
-        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
-        found = self.mechanism.joint_rows(self.values[0])
-        if found is not None and len(self.values) > 1:
+    def observed_table(self) -> ObservedTable:
+        """What inference reads of it."""
+        labels = tuple((f"{self.name}_dim_{axis}", None) for axis in range(self.prior.ndim))
+        mechanism, is_alone = self.mechanism, len(self.values) == 1
+        joint_rows = mechanism.joint_rows(self.values[0])
+        if joint_rows is not None and not is_alone:
             raise ArgumentError("Expected one output of a joint mechanism: several are not read together.")
-        return found
+        return ObservedTable(
+            name=self.name,
+            prior=self.prior,
+            n_records=self.n_records,
+            cell_labels=labels,
+            share_labels=labels,
+            mechanism_names=(type(mechanism).__name__,),
+            observed=[(self.values, (("output", None), *labels))],
+            row_likelihoods=self._row_likelihoods,
+            damaged=self._damaged,
+            least=math.ceil(mechanism.min_count or 0),
+            blocks=[(rows, round(total)) for rows, total in mechanism.published_totals(self.values[0])],
+            cell_noise=mechanism.cell_noise if is_alone else None,
+            joint_rows=joint_rows,
+        )
 
-    @property
-    def measurements(self) -> tuple[()]:
-        """Marginals are read from releases, which name their variables."""
-        return ()
-
-    def row_likelihoods(self) -> list[list[RowLikelihood]]:
-        """For each row, the likelihoods of all outputs.
-
-        Raises
-        ------
-        ArgumentError
-            If this cannot come from the mechanism, or its distribution is no product.
-        """
+    def _row_likelihoods(self) -> list[list[RowLikelihood]]:
         return self._rows
 
     @cached_property
@@ -294,114 +247,16 @@ class MechanismOutput:
         ]
         return [list(row) for row in zip(*each, strict=True)]
 
-    def damaged(self, problem: str) -> ArgumentError:
-        """The error about numbers that cannot come from any mechanism."""
+    def _damaged(self, problem: str) -> ArgumentError:
         return ArgumentError(f"{problem[:1].upper()}{problem[1:]}. Check the output, the mechanism and n_records.")
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Pooled:
-    """One table that several releases tell of. Whatever is not theirs to add up is that of the first.
-
-    Attributes
-    ----------
-    parts : tuple of Seen
-        The table in each of them, at least one.
-    """
-
-    parts: tuple[Seen, ...]
-
-    @property
-    def name(self) -> str:
-        """That of the table."""
-        return self.parts[0].name
-
-    @property
-    def prior(self) -> Array:
-        """The prior of the shares."""
-        return self.parts[0].prior
-
-    @property
-    def n_records(self) -> int | None:
-        """How many records the table holds; all inferences are conditional on it once."""
-        return self.parts[0].n_records
-
-    @property
-    def possible_records(self) -> range | None:
-        """The numbers that all releases which name some have in common; None if there are none."""
-        named = [part.possible_records for part in self.parts]
-        ranges = [numbers for numbers in named if numbers is not None]
-        if not ranges:
-            return None
-        common = range(max(numbers[0] for numbers in ranges), min(numbers[-1] for numbers in ranges) + 1)
-        return common if len(common) else None
-
-    @property
-    def blocks(self) -> Sequence[tuple[NDArray[np.intp], int]]:
-        """What that output tells of numbers of records which tells most; the others do not contradict it."""
-        return max((part.blocks for part in self.parts), key=len)
-
-    @property
-    def least(self) -> int:
-        """All guarantees hold, so the largest does."""
-        return max(part.least for part in self.parts)
-
-    @property
-    def family(self) -> str:
-        """`"dirichlet"` or `"beta"`."""
-        return self.parts[0].family
-
-    @property
-    def share_labels(self) -> Labels:
-        """Axes of the shares."""
-        return self.parts[0].share_labels
-
-    @property
-    def cell_labels(self) -> Labels:
-        """Axes of the table of counts."""
-        return self.parts[0].cell_labels
-
-    @property
-    def mechanism_names(self) -> tuple[str, ...]:
-        """The classes of all mechanisms."""
-        return tuple(dict.fromkeys(chain.from_iterable(part.mechanism_names for part in self.parts)))
-
-    @property
-    def observed(self) -> list[tuple[Array, Labels]]:
-        """What each of them published."""
-        return [one for part in self.parts for one in part.observed]
-
-    @property
-    def cell_noise(self) -> None:
-        """Several noisy tables are no single one."""
-        return None
-
-    @property
-    def joint_rows(self) -> None:
-        """A joint release is read by itself."""
-        return None
-
-    @property
-    def measurements(self) -> list[Measurement]:
-        """The noisy marginals of all of them."""
-        return [one for part in self.parts for one in part.measurements]
-
-    def row_likelihoods(self) -> list[list[RowLikelihood]]:
-        """For each row, the likelihoods of all outputs of all releases."""
-        return [list(chain.from_iterable(row)) for row in zip(*(p.row_likelihoods() for p in self.parts), strict=True)]
-
-    def damaged(self, problem: str) -> Exception:
-        """The error about numbers that no mechanism can release."""
-        return self.parts[0].damaged(problem)
-
-
-def pooled(tables: Sequence[Seen], *, own_prior: bool) -> Seen:
-    """One table that several releases tell of, checked.
+def pooled(tables: Sequence[ObservedTable], *, own_prior: bool) -> ObservedTable:
+    """One table that several releases tell of, checked. Whatever does not add up is that of the first.
 
     Parameters
     ----------
-    tables : sequence of Seen
+    tables : sequence of ObservedTable
         The table of each release.
     own_prior : bool
         Whether the analyst has a prior of their own; otherwise all models must have the same.
@@ -444,7 +299,28 @@ def pooled(tables: Sequence[Seen], *, own_prior: bool) -> Seen:
             raise ArgumentError(
                 f"The models of the releases have different priors of {first.name!r}. Say which you hold, as prior=."
             )
-    return Pooled(tuple(tables)) if others else first
+    if not others:
+        return first
+    ranges = [table.possible_records for table in tables if table.possible_records is not None]
+    common = range(max(some[0] for some in ranges), min(some[-1] for some in ranges) + 1) if ranges else ()
+    return replace(
+        first,
+        mechanism_names=tuple(dict.fromkeys(chain.from_iterable(table.mechanism_names for table in tables))),
+        observed=[one for table in tables for one in table.observed],
+        row_likelihoods=partial(_all_likelihoods, [table.row_likelihoods for table in tables]),
+        # All guarantees hold, so the largest does.
+        least=max(table.least for table in tables),
+        # That output which tells most of numbers of records; the others do not contradict it.
+        blocks=max((table.blocks for table in tables), key=len),
+        possible_records=common or None,
+        # Several noisy tables are no single one.
+        cell_noise=None,
+        measurements=[one for table in tables for one in table.measurements],
+    )
+
+
+def _all_likelihoods(each: Sequence[Callable[[], list[list[RowLikelihood]]]]) -> list[list[RowLikelihood]]:
+    return [list(chain.from_iterable(row)) for row in zip(*(likelihoods() for likelihoods in each), strict=True)]
 
 
 type OfTotal = Callable[[Array], Array]
@@ -472,7 +348,7 @@ class Beliefs:
     row_prior: ArrayLike | None = None
 
 
-def prior_of(output: Seen, prior: ArrayLike | None) -> Array:
+def prior_of(output: ObservedTable, prior: ArrayLike | None) -> Array:
     """The prior of the shares: that of the analyst, or the model's own."""
     if prior is None:
         return output.prior
@@ -485,7 +361,7 @@ def prior_of(output: Seen, prior: ArrayLike | None) -> Array:
     return given
 
 
-def row_prior_of(output: Seen, row_prior: ArrayLike | None) -> Array | None:
+def row_prior_of(output: ObservedTable, row_prior: ArrayLike | None) -> Array | None:
     """The prior of the shares of rows, if there is one."""
     if row_prior is None:
         return None
@@ -498,7 +374,7 @@ def row_prior_of(output: Seen, row_prior: ArrayLike | None) -> Array | None:
     return given.ravel()
 
 
-def number_of(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[int, OfTotal | None]:
+def number_of(output: ObservedTable, n_prior: int | range | ArrayLike | None) -> tuple[int, OfTotal | None]:
     """The largest number of records that is possible, and the prior of a private one."""
     if output.n_records is not None:
         if n_prior is not None:

@@ -22,7 +22,15 @@ from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.known_shares import KnownShares
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
-from pymc_dirdp.inference.observed_table import Beliefs, OfTotal, Seen, computing, number_of, prior_of, row_prior_of
+from pymc_dirdp.inference.observed_table import (
+    Beliefs,
+    ObservedTable,
+    OfTotal,
+    computing,
+    number_of,
+    prior_of,
+    row_prior_of,
+)
 from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, summed_at_once
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
@@ -34,13 +42,13 @@ __all__ = ["Posteriors", "TablePosterior", "class_table", "posterior_of", "rows_
 _MOST_LOOKED_AT = 10**7
 
 
-def rows_are_divided(seen: Seen) -> bool:
+def rows_are_divided(seen: ObservedTable) -> bool:
     """Whether some rows share a number of records in a way that nothing tells."""
     sizes = [len(rows) for rows, _ in seen.blocks] or [seen.prior.size // seen.prior.shape[-1]]
     return max(sizes) > 1
 
 
-def posterior_of(seen: Seen, beliefs: Beliefs) -> "TablePosterior | JointPosterior":
+def posterior_of(seen: ObservedTable, beliefs: Beliefs) -> "TablePosterior | JointPosterior":
     """The distribution of a table given its output, as sums over counts."""
     return TablePosterior(seen, beliefs) if seen.joint_rows is None else JointPosterior(seen, seen.joint_rows, beliefs)
 
@@ -217,7 +225,7 @@ class TablePosterior:
 
     Parameters
     ----------
-    output : Seen
+    output : ObservedTable
         Of the table.
     beliefs : Beliefs
         Of the analyst.
@@ -238,7 +246,7 @@ class TablePosterior:
         If the mechanism cannot have this output.
     """
 
-    def __init__(self, output: Seen, beliefs: Beliefs, features: "Sequence[TablePosterior]" = ()) -> None:
+    def __init__(self, output: ObservedTable, beliefs: Beliefs, features: "Sequence[TablePosterior]" = ()) -> None:
         self.prior = prior_of(output, beliefs.prior)
         most, log_prior = number_of(output, beliefs.n_prior)
         row_prior = row_prior_of(output, beliefs.row_prior)
@@ -374,7 +382,7 @@ class TablePosterior:
         return estimate_of_rows(self._trees[0][1].rows_given(totals), prob, log_evidence)
 
 
-def _refuse_too_few(output: Seen, most: int, *, is_public: bool) -> None:
+def _refuse_too_few(output: ObservedTable, most: int, *, is_public: bool) -> None:
     if is_public:
         raise output.damaged("it was guaranteed to hold more records in each cell than there are")
     raise ArgumentError(
@@ -383,7 +391,7 @@ def _refuse_too_few(output: Seen, most: int, *, is_public: bool) -> None:
     )
 
 
-def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> RowPosterior:
+def _row(alpha: Array, most: int, each: list[RowLikelihood], output: ObservedTable) -> RowPosterior:
     smooth = all(likelihood.smooth for likelihood in each)
     if not smooth and most * output.prior.size > _MOST_LOOKED_AT:
         raise ArgumentError(
@@ -407,7 +415,7 @@ def _of_total(each: list[RowLikelihood]) -> OfTotal:
     return factor
 
 
-def class_table(tables: Mapping[str, Seen]) -> str | None:
+def class_table(tables: Mapping[str, ObservedTable]) -> str | None:
     """The table whose cells are the rows of all others, by its name; None if there is no such table."""
     roots = [name for name, seen in tables.items() if seen.prior.ndim == 1 and seen.family == "dirichlet"]
     if (
@@ -445,7 +453,7 @@ class Posteriors:
 
     Parameters
     ----------
-    tables : mapping of str to Seen
+    tables : mapping of str to ObservedTable
     beliefs : mapping of str to Beliefs
         By table.
     classes : str, optional
@@ -453,7 +461,9 @@ class Posteriors:
         number of records is the same for all.
     """
 
-    def __init__(self, tables: Mapping[str, Seen], beliefs: Mapping[str, Beliefs], classes: str | None = None) -> None:
+    def __init__(
+        self, tables: Mapping[str, ObservedTable], beliefs: Mapping[str, Beliefs], classes: str | None = None
+    ) -> None:
         self._tables, self._classes = dict(tables), classes
         if classes is None:
             self._posteriors: dict[str, _Posterior] = {

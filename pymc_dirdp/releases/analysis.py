@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
-from pymc_dirdp.inference.observed_table import Labels, Seen
+from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.models.table import dim_name
 from pymc_dirdp.progress import Bar
@@ -182,7 +182,7 @@ def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]], chains:
     return arrays
 
 
-def _shares(seen: Seen, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(seen: ObservedTable, shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Shares as the release shows them; of a Beta those of success."""
     return shares[..., 0] if seen.family == "beta" else shares
 
@@ -198,7 +198,7 @@ def _labelled(arrays: Mapping[str, _Array]) -> xr.Dataset:
     return xr.Dataset({name: ([dim for dim, _ in labels], values) for name, (values, labels) in arrays.items()}, coords)
 
 
-def _published(tables: Mapping[str, Seen]) -> dict[str, dict[str, _Array]]:
+def _published(tables: Mapping[str, ObservedTable]) -> dict[str, dict[str, _Array]]:
     """The noisy counts, or the draws that are the release, in a group for each release if there are several."""
     each = zip(*(seen.observed for seen in tables.values()), strict=True)
     found = [dict(zip(tables, of_release, strict=True)) for of_release in each]
@@ -446,7 +446,7 @@ def estimate(
     )
 
 
-def _cells(seen: Seen) -> tuple[str, ...]:
+def _cells(seen: ObservedTable) -> tuple[str, ...]:
     """Such as `p[black]`, by the labels of the table of counts."""
     axes = [
         list(map(str, range(size) if labels is None else labels))

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, Seen, pooled
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, pooled
 from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.releases.opened import Opened, opened
@@ -32,7 +32,7 @@ class Sources:
 
     Attributes
     ----------
-    tables : list of dict of str to Seen
+    tables : list of dict of str to ObservedTable
         For each release its tables, all of the same names.
     seeded : bool
         Whether any says that a seed was used.
@@ -44,7 +44,7 @@ class Sources:
         Formulas over the tables, of the first release.
     """
 
-    tables: list[dict[str, Seen]]
+    tables: list[dict[str, ObservedTable]]
     seeded: bool
     same_people: bool
     has_own_prior: bool
@@ -84,7 +84,9 @@ def _of_outputs(given: list[MechanismOutput]) -> Sources:
         by_chance = one is not other and one.mechanism.output_kind.may_repeat
         if not by_chance and np.array_equal(one.values, other.values):
             raise _twice()
-    return Sources([{output.name: output} for output in given], seeded=False, same_people=True, has_own_prior=True)
+    return Sources(
+        [{output.name: output.observed_table} for output in given], seeded=False, same_people=True, has_own_prior=True
+    )
 
 
 def _of_releases(given: list[Any]) -> Sources:
@@ -103,7 +105,7 @@ def _of_releases(given: list[Any]) -> Sources:
     if len(set(identities)) < len(identities):
         raise _twice()
     return Sources(
-        [dict(one.tables) for one in stored],
+        [{name: table.observed_table for name, table in one.tables.items()} for one in stored],
         seeded=any(one.reproducible for one in stored),
         same_people=all(len(one.plan.groups) == 1 for one in stored),
         has_own_prior=False,
@@ -135,7 +137,7 @@ class Inferences:
 
     Attributes
     ----------
-    tables : dict of str to Seen
+    tables : dict of str to ObservedTable
         The output of each.
     beliefs : dict of str to Beliefs
         What is taken for granted of each.
@@ -149,7 +151,7 @@ class Inferences:
         Formulas over the tables.
     """
 
-    tables: dict[str, Seen]
+    tables: dict[str, ObservedTable]
     beliefs: dict[str, Beliefs]
     distributions: Posteriors
     classes: str | None
@@ -259,7 +261,7 @@ def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_numbe
     return {name: replace(belief, n_prior=beliefs[classes].n_prior) for name, belief in beliefs.items()}
 
 
-def _with_number(beliefs: Beliefs, seen: Seen) -> Beliefs:
+def _with_number(beliefs: Beliefs, seen: ObservedTable) -> Beliefs:
     """The beliefs about a table, with the prior of its private number that the release's own draws have."""
     return replace(beliefs, n_prior=seen.possible_records) if beliefs.n_prior is None else beliefs
 

@@ -24,7 +24,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.noisy_rows import noisy_rows
 from pymc_dirdp.inference.numbers import ImpossibleError
-from pymc_dirdp.inference.observed_table import Beliefs, Seen
+from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.sampling.bits import Seed, generator
@@ -134,18 +134,18 @@ class ReleaseLogp(CountsLogp):
 
     Parameters
     ----------
-    output : Seen
+    output : ObservedTable
         Of the table. It must not change any more.
     beliefs : Beliefs
         About totals that are private.
     """
 
-    def __init__(self, output: Seen, beliefs: Beliefs) -> None:
+    def __init__(self, output: ObservedTable, beliefs: Beliefs) -> None:
         self._output, self._beliefs = output, beliefs
         distribution = noisy_rows(output, beliefs) or posterior_of(output, beliefs)
         super().__init__(distribution, output.name, tuple(output.prior.shape))
 
-    def __reduce__(self) -> tuple[type["ReleaseLogp"], tuple[Seen, Beliefs]]:
+    def __reduce__(self) -> tuple[type["ReleaseLogp"], tuple[ObservedTable, Beliefs]]:
         # The distribution holds functions, which cannot be pickled; what it is made from can.
         return ReleaseLogp, (self._output, self._beliefs)
 
@@ -197,12 +197,12 @@ def owned(release: Source | Sequence[Source]) -> Any:
     return release.copy(deep=True) if isinstance(release, xr.DataTree) else release
 
 
-def logp_of(output: Seen, beliefs: Beliefs, p: Any) -> Any:
+def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
     """Log-probability of the output of a table, given its shares.
 
     Parameters
     ----------
-    output : Seen
+    output : ObservedTable
         The output of the table, which does not change.
     beliefs : Beliefs
         About totals that are private.

@@ -12,7 +12,7 @@ import os
 import secrets
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +28,8 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.inference.measurements import Measurement
-from pymc_dirdp.inference.observed_table import Labels
-from pymc_dirdp.mechanisms.joint import JointLikelihoods
-from pymc_dirdp.mechanisms.outputs import CellNoise, Marginals, Output, RowLikelihood
+from pymc_dirdp.inference.observed_table import ObservedTable
+from pymc_dirdp.mechanisms.outputs import Marginals, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution
@@ -169,70 +168,52 @@ class ReleasedTable:
         """Axes of the table of counts, with their labels."""
         return labels_of(self.view["prior"])
 
-    @property
-    def least(self) -> int:
-        """What every cell is guaranteed to hold."""
-        return math.ceil(self.mechanism.min_count or 0)
-
     @cached_property
-    def blocks(self) -> list[tuple[Integers, int]]:
-        """The rows, by number, whose records add up to a number that is public or that the output tells; often none."""
+    def observed_table(self) -> ObservedTable:
+        """What inference reads of it."""
+        mechanism, n_records, possible = self.mechanism, self.n_records, None
+        # Rows whose records add up to a number that is public or that the output tells.
+        totals: Iterable[tuple[Integers, float]] = mechanism.published_totals(self.published[0])
         if self.totals:
-            rows = self.mechanism.contributed.rows_by_entry(self.prior.shape)
-            return list(zip(rows, self.totals, strict=True))
-        return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.published[0])]
-
-    @property
-    def cell_noise(self) -> CellNoise | None:
-        """The noise on each cell of the noisy table; None where draws are the output."""
-        return self.mechanism.cell_noise
-
-    @cached_property
-    def joint_rows(self) -> JointLikelihoods | None:
-        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
-        if self.shared is not None:
+            totals = zip(mechanism.contributed.rows_by_entry(self.prior.shape), self.totals, strict=True)
+        if n_records is None and "most_records" in self.view.attrs:
+            possible = range(int(self.view.attrs["least_records"]), int(self.view.attrs["most_records"]) + 1)
+        if self.shared is None:
+            joint_rows = mechanism.joint_rows(self.published[0])
+        else:
             noise, number = self.shared
-            return noise.likelihoods[number]
-        return self.mechanism.joint_rows(self.published[0])
+            joint_rows = noise.likelihoods[number]
+        return ObservedTable(
+            name=self.name,
+            prior=self.prior,
+            n_records=n_records,
+            cell_labels=self.cell_labels,
+            share_labels=self.share_labels,
+            mechanism_names=(type(mechanism).__name__,),
+            observed=[self.output.observed(self.cell_labels, self.share_labels)],
+            row_likelihoods=self._row_likelihoods,
+            damaged=self._damaged,
+            family=self.family,
+            least=math.ceil(mechanism.min_count or 0),
+            blocks=[(rows, round(total)) for rows, total in totals],
+            possible_records=possible,
+            # Draws have none.
+            cell_noise=mechanism.cell_noise,
+            joint_rows=joint_rows,
+            measurements=self.measurements,
+        )
 
-    @property
-    def mechanism_names(self) -> tuple[str, ...]:
-        """The class of the mechanism."""
-        return (type(self.mechanism).__name__,)
-
-    @property
-    def observed(self) -> list[tuple[Array, Labels]]:
-        """The noisy counts, or the draws that are the release, with the names and labels of the axes."""
-        return [self.output.observed(self.cell_labels, self.share_labels)]
-
-    def damaged(self, problem: str) -> ReleaseError:
-        """The error about numbers that no mechanism can have returned."""
+    def _damaged(self, problem: str) -> ReleaseError:
         return ReleaseError(
             f"The release is damaged: of {self.name!r} {problem}. Ask its publisher for the file again."
         )
 
-    @property
-    def possible_records(self) -> range | None:
-        """The numbers of records that the release's own draws take for as likely as one another, if they do."""
-        if self.n_records is not None or "most_records" not in self.view.attrs:
-            return None
-        return range(int(self.view.attrs["least_records"]), int(self.view.attrs["most_records"]) + 1)
-
-    def row_likelihoods(self) -> list[list[RowLikelihood]]:
-        """For each row, the likelihoods of all outputs, which are independent given the counts.
-
-        Raises
-        ------
-        ArgumentError
-            If the mechanism has no product distribution, so that nothing is inferred from its output.
-        ReleaseError
-            If the mechanism cannot have put this out.
-        """
+    def _row_likelihoods(self) -> list[list[RowLikelihood]]:
         self.mechanism.refuse_inference()
         try:
             return self.output.row_likelihoods(self.mechanism, self.steps)
         except ArgumentError as error:
-            raise self.damaged(f"the output cannot come from this mechanism ({error})") from error
+            raise self._damaged(f"the output cannot come from this mechanism ({error})") from error
 
 
 def labels_of(variable: xr.DataArray) -> ListedLabels:

@@ -8,15 +8,15 @@ and released with the noise that `plan` chose.
 import math
 import sys
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
-from pymc_dirdp.inference.observed_table import Beliefs
+from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 from pymc_dirdp.releases.predicting import simulated_network
 from pymc_dirdp.releases.view import measurements_of_table
 
@@ -58,17 +58,6 @@ SHAPES: list[tuple[Any, ...]] = [
 ]
 
 
-@dataclass(frozen=True)
-class Table:
-    """What a posterior asks of a table."""
-
-    name: str
-    prior: Any
-    n_records: int | None
-    cell_labels: tuple[tuple[str, None], ...]
-    measurements: tuple[Measurement, ...]
-
-
 def coverage(
     shape: tuple[Any, ...], replicates: int, seed: int = 1
 ) -> tuple[list[float], list[float], float, float, str]:
@@ -94,7 +83,19 @@ def coverage(
             prior = np.ones([size for _, size in own])
             labels = tuple((axis, None) for axis, _ in own)
             public = n if adjacency == "replace-one" else None
-            found = MarginalPosterior(Table(name, prior, public, labels, tuple(measured)), Beliefs()).estimate([0.95])
+            table = ObservedTable(
+                name=name,
+                prior=prior,
+                n_records=public,
+                cell_labels=labels,
+                share_labels=labels,
+                mechanism_names=(),
+                observed=(),
+                row_likelihoods=list,
+                damaged=ReleaseError,
+                measurements=measured,
+            )
+            found = MarginalPosterior(table, Beliefs()).estimate([0.95])
             low, high = found.share_intervals[0].T
             covered += list((low <= made.shares[name].ravel()) & (made.shares[name].ravel() <= high))
             low, high = found.count_intervals[0].T

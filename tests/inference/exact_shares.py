@@ -65,6 +65,7 @@ def share_distributions(output, most, means):
     doubles do not hold the weights of all totals that matter at once.
     """
     prior = output.prior.reshape(-1, output.prior.shape[-1])
+    output = output.observed_table
     said, means = output.row_likelihoods(), means.reshape(prior.shape)
     top = output.n_records if most is None else most
     # With one block all rows share the records.

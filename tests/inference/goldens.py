@@ -5,6 +5,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,8 +102,7 @@ def posterior_of_case(kind, shape, n, width, a, private, seed=1):
             of_rows = classes if len(shapes) > 1 else rng.multinomial(n, np.full(one[0], 1 / one[0]))
             counts = np.stack([rng.multinomial(m, q) for m, q in zip(of_rows, p, strict=True)])
         output = released(kind, counts, width, private, rng, np.full(one, float(a)))
-        object.__setattr__(output, "name", f"t{i}")
-        tables[f"t{i}"] = output
+        tables[f"t{i}"] = replace(output.observed_table, name=f"t{i}")
     n_prior = 2 * n if private else None
     beliefs = {name: Beliefs(n_prior=n_prior) for name in tables}
     return Posteriors(tables, beliefs, "t0" if len(tables) > 1 else None)

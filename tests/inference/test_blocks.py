@@ -63,12 +63,13 @@ APPROX = dirdp.ApproxDP(epsilon=4.0, delta=1e-3)
     ids=str,
 )
 def test_rows_of_known_totals_are_summed_exactly(options):
-    output = output_of(survey(unit="person", **options))
+    released = output_of(survey(unit="person", **options))
+    output = released.observed_table
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0], 5), ([1], 5)]
     assert not rows_are_divided(output)
     posterior = posterior_of(output, Beliefs())
     assert len(posterior._trees) > 1
-    tables, probabilities, evidence = all_tables(output)
+    tables, probabilities, evidence = all_tables(released)
     assert posterior.log_evidence == pytest.approx(evidence, abs=1e-10)
     found = posterior.estimate([0.8])
     means = np.tensordot(probabilities, tables, 1)
@@ -99,7 +100,7 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
     table = replace(released.part.table, prior=mechanism.prior, dims=None, coords={})
     part = replace(released.part, table=table, mechanism=mechanism, n_records=120, totals=(40, 40, 40))
     release = replace(released.release, output={"p": NoisyTable({"noisy_counts": noisy})})
-    output = replace(released, part=part, release=release)
+    output = replace(released, part=part, release=release).observed_table
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0, 3], 40), ([1, 4], 40), ([2, 5], 40)]
     assert rows_are_divided(output)
     posterior = posterior_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))
@@ -116,7 +117,7 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
 
 
 def test_beliefs_are_checked():
-    output = output_of(survey(unit="person"))
+    output = output_of(survey(unit="person")).observed_table
     with pytest.raises(ArgumentError, match="Leave row_prior out"):
         posterior_of(output, Beliefs(row_prior=[1.0, 2.0]))
     with pytest.raises(ArgumentError, match="shape of the table"):
@@ -128,17 +129,17 @@ def test_beliefs_are_checked():
 
 
 def test_without_known_totals_the_posterior_is_in_one_piece():
-    private = output_of(survey(unit="person", contribution=2, n_records=10))
+    private = output_of(survey(unit="person", contribution=2, n_records=10)).observed_table
     assert isinstance(posterior_of(private, Beliefs(n_prior=30)), TablePosterior)
     assert rows_are_divided(private)
-    one = output_of(survey(contribution=2))
+    one = output_of(survey(contribution=2)).observed_table
     assert isinstance(posterior_of(one, Beliefs()), TablePosterior)
     assert [total for _, total in one.blocks] == [10]
 
 
 @pytest.mark.parametrize("shares", [[[0.3, 0.7], [0.9, 0.1]], [[0.0, 1.0], [0.5, 0.5]]])
 def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
-    output = output_of(survey(unit="person"))
+    output = output_of(survey(unit="person")).observed_table
     posterior = posterior_of(output, Beliefs())
     with np.errstate(divide="ignore"):
         logs = np.log(shares)
@@ -190,7 +191,9 @@ def test_the_draws_of_a_release_are_conditional_on_its_public_totals():
 def test_shares_are_asked_for_after_everything_else():
     """Found by comparison: the evidence of no shares was kept, and called that of these."""
     prior, noisy = np.ones((2, 3)), np.array([[30.0, 11, 9], [4, 21, 25]])
-    output = MechanismOutput(GeometricMechanism(prior, 2.0, adjacency="replace-one"), noisy, prior=prior, n_records=100)
+    output = MechanismOutput(
+        GeometricMechanism(prior, 2.0, adjacency="replace-one"), noisy, prior=prior, n_records=100
+    ).observed_table
     fresh, asked = (posterior_of(output, Beliefs()) for _ in range(2))
     asked.estimate([0.5])
     asked.counts(2, np.random.default_rng(1))

@@ -1,6 +1,7 @@
 """Classes and features together, against all tables there are, and truths among their draws."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,8 +63,12 @@ def every_table(least, most, total):
     return np.array([x for x in found if x.min() >= least], dtype=float)
 
 
+def posteriors(outputs, beliefs, classes=None):
+    return Posteriors({name: one.observed_table for name, one in outputs.items()}, beliefs, classes)
+
+
 def brute_force(outputs, most, total=None):
-    x = every_table(max(one.least for one in outputs.values()), most, total)
+    x = every_table(max(one.observed_table.least for one in outputs.values()), most, total)
     parts = {"y": x[:, :2], "f": x[:, 2:6].reshape(-1, 2, 2), "g": x[:, 6:].reshape(-1, 2, 2)}
     logs = np.zeros(len(x)) - (0 if total is not None else np.log(most + 1))
     for name, part in parts.items():
@@ -85,7 +90,7 @@ def test_the_posterior_is_that_of_all_tables(output_of, adjacency):
     private = adjacency == "add-remove"
     outputs = tables(output_of, adjacency)
     beliefs = {name: Beliefs(n_prior=8 if private else None) for name in outputs}
-    posterior = Posteriors(outputs, beliefs, "y")
+    posterior = posteriors(outputs, beliefs, "y")
     x, probabilities, evidence = brute_force(outputs, 8 if private else 6, None if private else 6)
     assert posterior.log_evidence == pytest.approx(evidence, abs=1e-7 if output_of is draws else 1e-9)
     drawn = posterior.draw(20_000, np.random.default_rng(1))
@@ -103,7 +108,7 @@ def test_the_posterior_is_that_of_all_tables(output_of, adjacency):
         return chi2.sf(np.sum((one - other) ** 2 / other), len(one) - 1)
 
     assert p_of(flat(drawn)) > 1e-6
-    separate = Posteriors(outputs, beliefs).draw(20_000, np.random.default_rng(1))
+    separate = posteriors(outputs, beliefs).draw(20_000, np.random.default_rng(1))
     assert p_of(flat(separate)) < 1e-6
     found = posterior.estimate([0.8])
     means = probabilities @ x
@@ -127,7 +132,7 @@ def test_a_guaranteed_least_count_of_a_feature_holds_for_the_classes():
         mechanism = DirichletMechanism(prior, 0.8, min_count=1)
         values = mechanism.sample(counts[name], sampler="fast", random_seed=5)
         outputs[name] = MechanismOutput(mechanism, values, prior=prior, n_records=7, name=name, sampler="fast")
-    posterior = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
+    posterior = posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
     x, probabilities, evidence = brute_force(outputs, 7, 7)
     assert posterior.log_evidence == pytest.approx(evidence, abs=1e-9)
     drawn = posterior.draw(2000, np.random.default_rng(1))
@@ -149,7 +154,7 @@ def test_many_records_are_as_certain_as_fewer():
             mechanism = GeometricMechanism(prior, 8.0)
             noisy = counts[name] + np.resize([3, -5, 8, 2], prior.shape)
             outputs[name] = MechanismOutput(mechanism, noisy, prior=prior, n_records=total, name=name)
-        posterior = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
+        posterior = posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
         return posterior.estimate([0.5])["y"].count_sds[0], posterior.estimate([0.5])["y"].count_means[0] - total / 2
 
     np.testing.assert_allclose(relative(4000), relative(5000), atol=0.02)
@@ -172,10 +177,10 @@ def test_features_sharpen_the_counts_of_the_classes():
             )
         beliefs = dict.fromkeys(outputs, Beliefs())
         together += (
-            Posteriors(outputs, beliefs, "y").draw(2000, np.random.default_rng(1))["y"].counts.std(axis=0).tolist()
+            posteriors(outputs, beliefs, "y").draw(2000, np.random.default_rng(1))["y"].counts.std(axis=0).tolist()
         )
         alone += (
-            Posteriors({"y": outputs["y"]}, beliefs)
+            posteriors({"y": outputs["y"]}, beliefs)
             .draw(2000, np.random.default_rng(1))["y"]
             .counts.std(axis=0)
             .tolist()
@@ -202,7 +207,7 @@ def ranks_of(sets, *, scale=3.0, other_records=False):
             noisy = x + rng.geometric(-np.expm1(-1 / 3), x.shape) - rng.geometric(-np.expm1(-1 / 3), x.shape)
             mechanism = GeometricMechanism(priors[name], scale)
             outputs[name] = MechanismOutput(mechanism, noisy, prior=priors[name], n_records=60, name=name)
-        drawn = Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y").draw(99, rng)
+        drawn = posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y").draw(99, rng)
         found.append(np.concatenate([rank(counts[name], drawn[name].counts, rng).ravel() for name in counts]))
     return found
 
@@ -231,23 +236,12 @@ def test_the_table_of_the_classes_is_found_by_its_axis():
             for name, prior in priors.items()
         }
 
-    labels = {"y": ("class",), "f": ("class", "f"), "x": ("x",), "deep": ("class", "f", "g")}
-
-    class Labelled:
-        """A table with names of axes of its own."""
-
-        def __init__(self, output):
-            self.output = output
-
-        def __getattr__(self, name):
-            return getattr(self.output, name)
-
-        @property
-        def share_labels(self):
-            return tuple((axis, None) for axis in labels[self.output.name])
+    names = {"y": ("class",), "f": ("class", "f"), "x": ("x",), "deep": ("class", "f", "g")}
+    labels = {name: tuple((axis, None) for axis in axes) for name, axes in names.items()}
 
     def found(**priors):
-        return class_table({name: Labelled(one) for name, one in seen(**priors).items()})
+        tables = {name: one.observed_table for name, one in seen(**priors).items()}
+        return class_table({name: replace(one, share_labels=labels[name]) for name, one in tables.items()})
 
     two, rows = np.ones(2), np.ones((2, 3))
     assert found(y=two, f=rows) == found(f=rows, y=two) == "y"
@@ -264,4 +258,4 @@ def test_the_table_of_the_classes_is_found_by_its_axis():
 def test_a_private_number_needs_its_prior():
     outputs = tables(geometric, "add-remove")
     with pytest.raises(ArgumentError, match="n_prior"):
-        Posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
+        posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")

@@ -210,7 +210,7 @@ OUTPUT = dirdp.mechanisms.MechanismOutput(SURVEY, ANSWERS, prior=PRIOR, n_record
 def test_public_verbs_read_the_output_of_a_survey():
     both, posterior, evidence = by_enumeration(SURVEY, (6, 4), PRIOR, ANSWERS.ravel())
     means = posterior @ np.array(both)
-    assert isinstance(posterior_of(OUTPUT, Beliefs()), JointPosterior)
+    assert isinstance(posterior_of(OUTPUT.observed_table, Beliefs()), JointPosterior)
     found = dirdp.estimate(OUTPUT, progressbar=False)
     np.testing.assert_allclose(found.tables["p"].count_means, means, rtol=1e-9)
     shares = (means.reshape(2, 3) + PRIOR) / (means.reshape(2, 3) + PRIOR).sum(axis=1, keepdims=True)
@@ -260,17 +260,17 @@ def test_the_likelihood_of_known_shares(zero):
     with np.errstate(divide="ignore"):
         logs, of_shares = np.log(shares), multinomial.logpmf(both.reshape(-1, 2, 3), [6, 4], shares).sum(axis=1)
     weights = of_shares + SURVEY.log_likelihood(ANSWERS.ravel(), both)
-    value, gradient = posterior_of(OUTPUT, Beliefs()).likelihood(logs)
+    value, gradient = posterior_of(OUTPUT.observed_table, Beliefs()).likelihood(logs)
     assert value == pytest.approx(np.logaddexp.reduce(weights), abs=1e-9)
     wanted = np.exp(weights - np.logaddexp.reduce(weights)) @ both
     np.testing.assert_allclose(gradient.ravel(), wanted, rtol=1e-8, atol=1e-12)
-    drawn, _ = posterior_of(OUTPUT, Beliefs()).given(logs).counts(4000, np.random.default_rng(1))
+    drawn, _ = posterior_of(OUTPUT.observed_table, Beliefs()).given(logs).counts(4000, np.random.default_rng(1))
     np.testing.assert_allclose(drawn.reshape(-1, 6).mean(axis=0), wanted, atol=0.1)
 
 
 def test_a_model_of_the_analyst_holds_the_likelihood():
     shares = PRIOR / PRIOR.sum(axis=1, keepdims=True)
-    value, gradient = posterior_of(OUTPUT, Beliefs()).likelihood(np.log(shares))
+    value, gradient = posterior_of(OUTPUT.observed_table, Beliefs()).likelihood(np.log(shares))
     p = pt.as_tensor_variable(shares)
     logp = dirdp.release_logp(OUTPUT, p)
     assert logp.eval() == pytest.approx(value, rel=1e-12)

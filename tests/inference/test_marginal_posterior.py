@@ -1,7 +1,5 @@
 """The posterior given noisy marginals: beside sums over grids and weighted draws from the prior, and its coverage."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
@@ -13,13 +11,22 @@ from pymc_dirdp.inference import marginal_posterior
 from pymc_dirdp.inference.effects import SCALES, Effects
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
-from pymc_dirdp.inference.observed_table import Beliefs
+from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 
 
 def seen(shape, measurements, n_records):
     labels = tuple((axis, None) for axis, _ in zip("abc", shape, strict=False))
-    return SimpleNamespace(
-        name="p", prior=np.ones(shape), n_records=n_records, cell_labels=labels, measurements=measurements
+    return ObservedTable(
+        name="p",
+        prior=np.ones(shape),
+        n_records=n_records,
+        cell_labels=labels,
+        share_labels=labels,
+        mechanism_names=(),
+        observed=(),
+        row_likelihoods=list,
+        damaged=ArgumentError,
+        measurements=measurements,
     )
 
 

@@ -155,6 +155,7 @@ def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
     rng = np.random.default_rng(cells + 10 * n)
     counts = rng.multinomial(n, np.full(cells, 1 / cells))
     output = goldens.released(kind, counts, 2, False, rng, np.full(cells, 0.7))
+    output = output.observed_table
     rows, p = noisy_rows(output, Beliefs()), rng.dirichlet(np.ones(cells))
     assert rows is not None
     assert rows.tables is not None
@@ -175,7 +176,7 @@ def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
 def test_lists_of_many_records_are_the_sums_of_any_row(kind):
     rng = np.random.default_rng(6)
     counts = rng.multinomial(3000, rng.dirichlet(np.ones(6)))
-    output = goldens.released(kind, counts, 20, False, rng, np.ones(6))
+    output = goldens.released(kind, counts, 20, False, rng, np.ones(6)).observed_table
     rows = noisy_rows(output, Beliefs())
     assert rows is not None
     assert rows.tables is not None
@@ -190,9 +191,9 @@ def test_lists_of_many_records_are_the_sums_of_any_row(kind):
 
 def test_lists_that_are_long_or_not_concave_are_left_to_other_sums():
     rng = np.random.default_rng(7)
-    far = goldens.released("draw", np.array([10**6, 10**6]), 20, False, rng, np.ones(2))
+    far = goldens.released("draw", np.array([10**6, 10**6]), 20, False, rng, np.ones(2)).observed_table
     assert noisy_rows(far, Beliefs()) is None
-    output = goldens.released("draw", np.array([5, 9]), 2, False, rng, np.ones(2))
+    output = goldens.released("draw", np.array([5, 9]), 2, False, rng, np.ones(2)).observed_table
     (seen,) = output.row_likelihoods()[0]
     object.__setattr__(seen, "of_cells", lambda x, cells: 0.1 * (x - 3.0) ** 2 + 0 * cells)
     assert noisy_rows(output, Beliefs()) is None

@@ -137,9 +137,10 @@ def test_every_table_has_its_probability(case, draws):
     for seed in range(3):
         values = output_of(mechanism, options, draws, seed)
         output = MechanismOutput(mechanism, values, prior=PRIOR, **options)
-        posterior = TablePosterior(output, Beliefs())
+        table = output.observed_table
+        posterior = TablePosterior(table, Beliefs())
         steps = 10_000 if case == "default urn" else options.get("steps")
-        tables, probabilities, evidence = brute_force(output.values, log_likelihood, steps, least=output.least)
+        tables, probabilities, evidence = brute_force(output.values, log_likelihood, steps, least=table.least)
         found = np.exp(log_probability(row_of(posterior), tables))
         # What the logarithms of large factorials leave of sixteen digits.
         slack = 1e-9 if case == "default urn" else 1e-12
@@ -159,7 +160,7 @@ def test_two_categories_of_a_hellinger_mechanism(sensitivity):
 
     for first in (0, 5, 12):
         values = np.array([[first, N - first], [7, 5]])
-        posterior = TablePosterior(MechanismOutput(mechanism, values, prior=prior), Beliefs())
+        posterior = TablePosterior(MechanismOutput(mechanism, values, prior=prior).observed_table, Beliefs())
         tables, probabilities, evidence = brute_force(values, log_likelihood, None, prior)
         np.testing.assert_allclose(
             np.exp(log_probability(row_of(posterior), tables)), probabilities, rtol=0, atol=1e-12
@@ -329,6 +330,6 @@ def test_truths_lie_where_the_draws_say_and_a_misread_parameter_is_seen(kind, mi
 
 def test_the_noise_of_a_cell_is_that_of_a_single_output():
     mechanism = GeometricMechanism([1.0, 1.0], scale=2.0)
-    assert MechanismOutput(mechanism, [3, 4], prior=[1, 1], n_records=9).cell_noise is not None
-    many = MechanismOutput(mechanism, [[3, 4], [2, 6]], prior=[1, 1], n_records=9)
-    assert (len(many.values), many.cell_noise) == (2, None)
+    one, many = (MechanismOutput(mechanism, values, prior=[1, 1], n_records=9) for values in ([3, 4], [[3, 4], [2, 6]]))
+    assert one.observed_table.cell_noise is not None
+    assert (len(many.values), many.observed_table.cell_noise) == (2, None)

@@ -130,7 +130,7 @@ def compared(seeds, **options):
         if mixes is None:
             continue
         rows, records = output.prior.size // output.prior.shape[-1], output.n_records if most is None else most
-        known = most is None and rows in (1, len(output.blocks))
+        known = most is None and rows in (1, len(output.observed_table.blocks))
         # Of more counts and totals that belong together, only some are summed.
         bound = 1e-8 if known or records < 170 else 1e-4
         for cell in rng.permutation(len(mixes))[:4]:

@@ -28,7 +28,7 @@ def released(**options):
 
 def brute_force(output, most, row_prior):
     """All tables of up to so many records, their logarithms with the likelihood; a flat prior of the number."""
-    cells = range(output.least, most + 1)
+    cells = range(output.observed_table.least, most + 1)
     x = np.array([x for x in itertools.product(cells, repeat=4) if sum(x) <= most], dtype=float).reshape(-1, 2, 2)
     if output.n_records is not None:
         x = x[x.sum(axis=(1, 2)) == most]
@@ -50,7 +50,7 @@ def test_rows_have_the_posterior_of_all_tables(adjacency, options, monkeypatch):
     output = released(adjacency=adjacency, **options, **({"n_records": 8} if private else {}))
     row_prior = np.array([1.5, 0.7])
     most = 12 if private else 7
-    posterior = TablePosterior(output, Beliefs(row_prior=row_prior, n_prior=most if private else None))
+    posterior = TablePosterior(output.observed_table, Beliefs(row_prior=row_prior, n_prior=most if private else None))
     tables, probabilities, evidence = brute_force(output, most, row_prior)
     assert posterior.log_evidence == pytest.approx(evidence, abs=1e-7)
     draws = posterior.draw(20_000, np.random.default_rng(1))
@@ -96,7 +96,7 @@ def test_a_private_number_of_a_single_row():
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", adjacency="add-remove")
     output = opened(release).tables["p"]
     weights = np.arange(16.0) ** 2
-    posterior = TablePosterior(output, Beliefs(n_prior=weights))
+    posterior = TablePosterior(output.observed_table, Beliefs(n_prior=weights))
     x = np.array([x for x in itertools.product(range(16), repeat=3) if sum(x) <= 15], dtype=float)
     prior, n = np.array([1.0, 2.0, 0.5]), x.sum(axis=1)
     with np.errstate(divide="ignore"):

@@ -19,6 +19,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.likelihood import ReleaseLogp
+from pymc_dirdp.releases.opened import opened
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
 KINDS = {
@@ -38,7 +39,7 @@ def only(release, prior, n_prior, row_prior):
     """The output of the only table, and the beliefs about it."""
     found = inferences(release, prior, n_prior, row_prior, jointly=False)
     ((name, seen),) = found.tables.items()
-    return SimpleNamespace(seen=seen, beliefs=found.beliefs[name])
+    return SimpleNamespace(seen=seen, drawn=opened(release).tables[name], beliefs=found.beliefs[name])
 
 
 def released(counts=(7, 4, 1), guarantee=APPROX, **options):
@@ -62,7 +63,8 @@ def operation(release, n_prior=None, row_prior=None):
 
 def tables(output, cells, most):
     """All tables of the public total, or of all totals up to one, and the logarithm of the likelihood of each."""
-    x = np.array([x for x in itertools.product(range(output.least, most + 1), repeat=cells) if sum(x) <= most])
+    least = output.observed_table.least
+    x = np.array([x for x in itertools.product(range(least, most + 1), repeat=cells) if sum(x) <= most])
     x = x.astype(float) if output.n_records is None else x[x.sum(axis=1) == most].astype(float)
     x = x.reshape(-1, *output.prior.shape)
     logs = sum(output.mechanism.log_likelihood(y, x, steps=output.steps) for y in output.published)
@@ -77,13 +79,13 @@ def test_value_and_gradient_are_those_of_all_tables(kind, adjacency):
     release = released(**KINDS[kind], adjacency=adjacency, **({"n_records": 12} if private else {}))
     n_prior = 14 if private else None
     one = only(release, None, n_prior, None)
-    x, logs = tables(one.seen, 3, 14 if private else 12)
+    x, logs = tables(one.drawn, 3, 14 if private else 12)
     logs = logs + gammaln(x.sum(axis=1) + 1) + np.sum(x * np.log(SHARES) - gammaln(x + 1), axis=1)
     p = pt.dvector("p")
     logp = dirdp.release_logp(release, p, n_prior=n_prior)
     value, gradient = pytensor.function([p], [logp, pytensor.grad(logp, p)])(SHARES)
     # Rounding shows where the logarithms of the urn's factors are large.
-    assert value == pytest.approx(logsumexp(logs), abs=1e-7 if one.seen.steps else 1e-11)
+    assert value == pytest.approx(logsumexp(logs), abs=1e-7 if one.drawn.steps else 1e-11)
     np.testing.assert_allclose(gradient * SHARES, np.exp(logs - logsumexp(logs)) @ x, rtol=1e-9)
 
 
@@ -96,7 +98,7 @@ def test_rows_have_the_value_and_gradient_of_all_tables(kind, adjacency):
     most, row_prior = (9, [1.5, 0.7]) if private else (7, [1.5, 0.7])
     one = only(release, None, most if private else None, row_prior)
     shares = np.array([[0.7, 0.3], [0.15, 0.85]])
-    x, logs = tables(one.seen, 4, most)
+    x, logs = tables(one.drawn, 4, most)
     rows, b = x.sum(axis=2), np.array(row_prior)
     logs = logs + gammaln(rows + 1).sum(axis=1) + np.sum(x * np.log(shares) - gammaln(x + 1), axis=(1, 2))
     logs += gammaln(rows.sum(axis=1) + 1) + gammaln(b.sum()) - gammaln(rows.sum(axis=1) + b.sum())

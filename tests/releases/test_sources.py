@@ -3,7 +3,7 @@
 import itertools
 import json
 import warnings
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.observed_table import Pooled
+from pymc_dirdp.inference.observed_table import pooled
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import opened, text_of
 
@@ -272,4 +272,8 @@ def test_outputs_that_tell_of_other_totals_of_rows_are_not_pooled():
     ],
 )
 def test_private_numbers_of_records_are_those_that_all_releases_allow(ranges, common):
-    assert Pooled(tuple(SimpleNamespace(possible_records=one) for one in ranges)).possible_records == common
+    output = dirdp.mechanisms.MechanismOutput(
+        dirdp.mechanisms.GeometricMechanism(PRIOR, 1.0, adjacency="add-remove"), [3, 2, 1], prior=PRIOR
+    )
+    tables = [replace(output.observed_table, possible_records=one) for one in ranges]
+    assert pooled(tables, own_prior=True).possible_records == common
