@@ -117,6 +117,9 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
     """
     from scipy.optimize import brentq  # Here, because it takes most of a second to import.
 
+    # Brent's method begins with both ends, and its root is looked at again.
+    excess = cache(excess)
+
     def bounded(log_x: float) -> float:
         # Brent's method interpolates, so infinities are replaced by large numbers.
         return min(max(excess(math.exp(log_x)), -1e3), 1e3)

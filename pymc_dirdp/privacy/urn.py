@@ -8,6 +8,7 @@ largest where all steps hit one cell, a sum of `log(1 + r / (alpha + j))`. The p
 import math
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import final
 
 import numpy as np
@@ -28,8 +29,8 @@ _RAISED, _ROUNDING = 1 + 4e-15, 4e-15
 _UP, _ROUNDED_GAMMA = 1 + 1e-14, 1e-15
 # All ways to spread so many records of a person are tried; of more, so many change at a time.
 _MOST_SPREAD = 12
-# So often an interval is halved, until what its ends differ by adds less than 1e-11 to a loss.
-_HALVINGS = 40
+# An interval is halved until what its ends differ by adds no more to a loss, and no more often.
+_LOOSE, _HALVINGS = 1e-12, 40
 
 # What decides the loss of a block of rows: the smallest prior parameters of rows that a record may leave, with the sums
 # of rows that it may come into; or the parameters of a single row in rising order, the last being the sum of the rest.
@@ -182,22 +183,24 @@ def _spread_loss(cells: Array, total: float, r: float, steps: int, records: int,
     """
     if records < 2:
         return largest_urn_loss(float(cells[0]), r, steps) if records else 0.0
-    numbers = range(records + 1) if replaced else (records,)
-    ways = [way for number in numbers for way in partitions(number, min(len(cells), records))]
-    parts = np.zeros((len(ways), min(len(cells), records)))
-    for row, way in zip(parts, ways, strict=True):
-        row[: len(way)] = way
+    parts = _ways_to_spread(records, min(len(cells), records), fewer=replaced)
     cells = cells[: parts.shape[1]]
     gained = parts.sum(axis=1)
     # As many steps go to each cell as have a term of log(1 + r / x) or more; x is such that they are enough.
-    # With real numbers of steps it would be the least of these. Where no record is added there are no terms.
-    high = np.min((steps + np.cumsum(cells)) / np.maximum(np.cumsum(parts, axis=1), 1.0), axis=1)
-    low = np.zeros(len(ways))
+    # With real numbers of steps it would be the least of these, and less than one step a cell is lost by whole ones.
+    # Where no record is added there are no terms.
+    added, needed = np.maximum(np.cumsum(parts, axis=1), 1.0), steps + np.cumsum(cells)
+    high = np.min(needed / added, axis=1)
+    low = np.maximum(np.min((needed - np.arange(1, len(cells) + 1)) / added, axis=1), 0.0)
+    low = np.where(gained > 0, low, high)
 
     def hits(x: Array) -> Array:
         return np.where(parts > 0, np.maximum(np.floor(parts * x[:, None] - cells) + 1, 0.0), 0.0)
 
     for _ in range(_HALVINGS):
+        with np.errstate(divide="ignore"):
+            if np.max(len(cells) * np.log1p(r * (high - low) / (low * (high + r)))) <= _LOOSE:
+                break
         middle = (low + high) / 2
         enough = hits(middle).sum(axis=1) >= steps
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
@@ -225,3 +228,15 @@ def _spread_loss(cells: Array, total: float, r: float, steps: int, records: int,
         )
         for i in np.flatnonzero(losses + error >= np.max(losses - error))
     )
+
+
+@cache
+def _ways_to_spread(records: int, most: int, *, fewer: bool) -> Array:
+    """All ways to put so many records, or fewer too, into at most so many cells, as rows of falling numbers."""
+    numbers = range(records + 1) if fewer else (records,)
+    ways = [way for number in numbers for way in partitions(number, most)]
+    parts = np.zeros((len(ways), most))
+    for row, way in zip(parts, ways, strict=True):
+        row[: len(way)] = way
+    parts.flags.writeable = False
+    return parts
