@@ -145,7 +145,7 @@ def test_counts_given_shares_have_the_distribution_of_all_tables():
     x = np.array([x for x in itertools.product(range(13), repeat=3) if sum(x) == 12], dtype=float)
 
     def p_value(shares):
-        logs = one.seen.mechanism.log_likelihood(one.seen.published[0], x)
+        logs = one.drawn.mechanism.log_likelihood(one.drawn.published[0], x)
         distribution = softmax(logs + np.sum(x * np.log(shares) - gammaln(x + 1), axis=1))
         place = {tuple(table): i for i, table in enumerate(x.astype(int).tolist())}
         drawn = counts.values.reshape(-1, 3).tolist()
