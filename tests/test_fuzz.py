@@ -24,8 +24,7 @@ from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
 
-# A search for a thousand records of each person was seen to take 15 s alone, and 36 s where another process shares the
-# processor's caches.
+# A search for a thousand records of each person was seen to take 17 s on a slow machine that did something else too.
 SECONDS = 100
 
 # Without shrinking, which would take minutes where an example takes a second.
