@@ -340,24 +340,26 @@ def largest_sum_of_variances(shapes: float, floor: float, ceiling: float = math.
     # Beyond twice the peak the sum falls in `shapes`: one of both is above the peak, and moves away from it.
     shapes = min(shapes, max(_FAR, 2 * peak))
 
-    def above(low: Array, high: Array) -> Array:
-        ends = np.maximum(variance_log(low, floor, ceiling), variance_log(high, floor, ceiling))
-        return np.where((low <= peak) & (peak <= high), most, ends * (1 + 1e-12))
+    def variances(low: Array) -> Array:
+        return variance_log(np.stack([low, shapes - low]), floor, ceiling)
 
     # The sum is symmetric. Before the first edge one shape lies below the peak and the other above, and both move away.
     middle, reach = shapes / 2, abs(shapes / 2 - peak) + 20 * (1 + floor)
     edges = middle - np.concatenate([[0.0], np.geomspace(1e-3 * reach, reach, 48)])[::-1]
-    low, high, attained = edges[:-1], edges[1:], 0.0
-    settled = float(variance_log(edges[:1], floor, ceiling)[0] + variance_log(shapes - edges[:1], floor, ceiling)[0])
+    at = variances(edges)
+    low, high, at_low, at_high = edges[:-1], edges[1:], at[:, :-1], at[:, 1:]
+    settled, attained = float(at[:, 0].sum()), 0.0
     while len(low):
-        sums = variance_log(low, floor, ceiling) + variance_log(shapes - low, floor, ceiling)
-        attained = max(attained, float(sums.max()))
-        bounds = above(low, high) + above(shapes - high, shapes - low)
+        attained = max(attained, float(at_low.sum(axis=0).max()))
+        peaks = np.stack([(low <= peak) & (peak <= high), (shapes - high <= peak) & (peak <= shapes - low)])
+        bounds = np.where(peaks, most, np.maximum(at_low, at_high) * (1 + 1e-12)).sum(axis=0)
         done = bounds <= attained * (1 + 1e-6)
         settled = max(settled, float(bounds[done].max(initial=0.0)))
-        low, high = low[~done], high[~done]
+        low, high, at_low, at_high = low[~done], high[~done], at_low[:, ~done], at_high[:, ~done]
         middles = (low + high) / 2
+        at = variances(middles)
         low, high = np.concatenate([low, middles]), np.concatenate([middles, high])
+        at_low, at_high = np.concatenate([at_low, at], axis=1), np.concatenate([at, at_high], axis=1)
     return max(settled, attained)
 
 
