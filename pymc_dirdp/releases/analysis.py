@@ -50,16 +50,15 @@ def analyse(
 
     The draw or the noisy counts of a release are not the data, and who reads them as data is far too sure. This takes
     the distribution of the mechanism into account, for as many draws as you like. They are independent and exact, but
-    for releases of marginals. It uses what was published
-    alone, so it costs no privacy.
+    for releases of marginals. It uses what was published alone, so it costs no privacy.
 
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
-        From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.sparse.release_sparse` or :func:`pymc_dirdp.load`; or what a
-        mechanism output alone. A list holds several releases of the same tables **of the same records**, and is read as
-        all that is known of these. Releases of other data, such as another year's, are not for one list: analyse each
-        by itself. In either case what the people lose adds up over all releases that they are in.
+        From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.sparse.release_sparse` or :func:`pymc_dirdp.load`; or the
+        output of a mechanism alone. A list holds several releases of the same tables **of the same records**, and is
+        read as all that is known of these. Releases of other data, such as another year's, are not for one list:
+        analyse each by itself. In either case what the people lose adds up over all releases that they are in.
     draws : int, default 1000
         How many of each chain.
     chains : int, default 4
