@@ -19,7 +19,14 @@ def test_what_is_no_guarantee_is_refused(other):
         PAIR.satisfies(other)
 
 
-@pytest.mark.parametrize("curves", [PAIR, FlooredCells((0.5, 0.5), 0.65, 8.0), Composition(((PAIR, 3),))])
+@pytest.mark.parametrize(
+    "curves",
+    [
+        PAIR,
+        pytest.param(FlooredCells((0.5, 0.5), 0.65, 8.0), marks=pytest.mark.thorough),
+        Composition(((PAIR, 3),)),
+    ],
+)
 def test_best_orders_of_several_deltas_are_those_of_each_and_no_other_order_is_better(curves):
     deltas = np.array([[1e-3, 1e-6], [1e-12, 0.5]])
     orders = curves.best_order(deltas)
