@@ -405,7 +405,8 @@ def likelihood_by_hand(found, stored, values):
         if one.kind == "counts":
             rv = found.model[one.name]
             logp = of_pymc(rv, found.model, values)
-            logs = np.array([np.ravel(logp(np.full(rv.shape.eval(), x))) for x in range(250)])
+            shape = rv.shape.eval()
+            logs = np.array([np.ravel(logp(np.full(shape, x))) for x in range(250)])
             shown = np.ravel(noisy)[: logs.shape[1]]
             total += logsumexp(logs + noise(shown - np.arange(250)[:, None]), axis=0).sum()
             continue
