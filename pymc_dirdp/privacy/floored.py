@@ -187,7 +187,14 @@ class FlooredCells(PrivacyCurves):
 
     @override
     def _renyi(self, order: float) -> float:
-        return min(float(self._divergences(np.array([order]))[0]), self.pure_epsilon)
+        if order not in self._known:
+            self._known[order] = min(float(self._divergences(np.array([order]))[0]), self.pure_epsilon)
+        return self._known[order]
+
+    @cached_property
+    def _known(self) -> dict[float, float]:
+        """Divergences by order: a composition asks for both orders of two neighbours, which are equal here."""
+        return {}
 
     @override
     def _rho(self, omega: float) -> float:
