@@ -229,10 +229,14 @@ def largest_floored_r(
         )
     if isinstance(curves(1.0), NoLoss):
         raise UnattainableError("Where a record cannot move, every concentration keeps every guarantee; take r = 1.")
-    divergence, start = guarantee.as_divergence(), 1.0
+    divergence = guarantee.as_divergence()
     if divergence is not None:
         # Divergences are at most their order times rho, which goes with the square of r.
         start = math.sqrt(divergence.epsilon / divergence.order / curves(1.0).rho(math.inf))
+    else:
+        # A pure loss nearly goes with r, and a divergence with its square.
+        loss, allowed = curves(1.0).loss(guarantee)
+        start = (allowed / loss) ** (1.0 if guarantee.is_pure else 0.5)
 
     def excess(r: float) -> float:
         return log_excess(*curves(r).loss(guarantee))
