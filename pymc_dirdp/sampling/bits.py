@@ -115,6 +115,8 @@ def _has_aes() -> bool:
 Words = NDArray[np.uint64]
 type _Shifts = NDArray[np.uint32] | NDArray[np.uint64]
 
+# The bits of a word. A test makes it smaller, and enumerates all words.
+_LENGTH = 64
 # The system is asked for 64 kB at a time.
 _BLOCK = 2**13
 
@@ -170,17 +172,12 @@ class Bits:
         length = (n - 1).bit_length()
         if length == 0:
             return 0
-        if length <= 64:
-            shift = 64 - length
-            while (value := self._word() >> shift) >= n:
-                pass
-            return value
-        count = -(-length // 64)
+        count = -(-length // _LENGTH)
         while True:
             value = 0
             for _ in range(count):
-                value = value << 64 | self._word()
-            value >>= 64 * count - length
+                value = value << _LENGTH | self._word()
+            value >>= _LENGTH * count - length
             if value < n:
                 return value
 

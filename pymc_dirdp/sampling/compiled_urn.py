@@ -33,6 +33,8 @@ MOST_STEPS = 2**29
 _WORDS = 2**16
 # Urns are divided into so many parts for each core.
 _PARTS = 4
+# The bits of a word of the source, and of a digit of a weight. A test makes it smaller, and enumerates all words.
+_WIDTH = 8
 
 
 def urns_in_jumps(
@@ -157,9 +159,9 @@ def _under(source: Any, at: int, part: int, whole: int) -> tuple[bool, int]:
     while at <= source.size:
         found = 0
         for _ in range(3):
-            found = (found << 8) + whole * np.int64(source[at & (source.size - 1)])  # type: ignore[assignment]
+            found = (found << _WIDTH) + whole * np.int64(source[at & (source.size - 1)])  # type: ignore[assignment]
             at += 1
-            part <<= 8
+            part <<= _WIDTH
             if found + whole <= part:
                 return True, at
             if found >= part:
@@ -169,15 +171,21 @@ def _under(source: Any, at: int, part: int, whole: int) -> tuple[bool, int]:
 
 
 def _below(source: Any, at: int, limit: int) -> tuple[int, int]:
-    """An integer below the limit: of a uniform number times it, whose bytes are drawn until it is known."""
-    found, value = 0, 0
-    for i in range(1, 4):
-        found = (found << 8) + limit * np.int64(source[at & (source.size - 1)])  # type: ignore[assignment]
-        at += 1
-        value = found >> 8 * i
-        if found + limit <= (value + 1) << 8 * i:
+    """An integer below the limit: of a uniform number times it, whose bytes are drawn until it is known.
+
+    The bytes say that the product lies in `[found, found + limit) / cells`. With at least `limit` cells this interval
+    is no longer than 1, and so meets two integers at most. Until then bytes are added, whatever the limit.
+    """
+    found, cells, value = 0, 1, 0
+    while True:
+        found = (found << _WIDTH) + limit * np.int64(source[at & (source.size - 1)])  # type: ignore[assignment]
+        at, cells = at + 1, cells << _WIDTH
+        value = found // cells
+        if found + limit <= (value + 1) * cells:
             return value, at
-    same, at = _under(source, at, ((value + 1) << 24) - found, limit)
+        if cells >= limit:
+            break
+    same, at = _under(source, at, (value + 1) * cells - found, limit)
     return (value if same else value + 1), at
 
 
@@ -188,7 +196,7 @@ def _add_up(fractions: Any, row: Any, sums: Any) -> int:
         carry = 0
         for i in range(last, 0, -1):
             digit = carry + fractions[row[k], i - 1] + (sums[k - 1, i] if k > 0 else 0)
-            sums[k, i], carry = digit & 255, digit >> 8
+            sums[k, i], carry = digit & ((1 << _WIDTH) - 1), digit >> _WIDTH
         sums[k, 0] = carry + (sums[k - 1, 0] if k > 0 else 0)
     first = 0
     while first <= last and sums[len(row) - 1, first] == 0:
