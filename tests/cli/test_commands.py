@@ -524,6 +524,9 @@ def test_any_label_that_is_typed_is_read_again(label, alone, run):
         (["--variable", "sex=a,b", "--epsilon", "-1"], "epsilon"),
         (["--variable", "sex=a,b", "--epsilon", "nan"], "epsilon"),
         (["--variable", "sex=a,b\x1b"], "cannot be printed"),
+        (["--variable", "sex=a,b,"], "A label of --variable sex=a,b, is empty"),
+        (["--variable", "sex=a, ,b"], "is empty"),
+        (["--variable", "sex=,a"], "is empty"),
     ],
 )
 def test_what_is_typed_wrongly_leaves_no_file(extra, said, alone, run):
