@@ -324,7 +324,7 @@ def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
             lines = csv.reader(file, delimiter=declaration.delimiter, strict=True)
             header = next(lines, [])
             places = [_position(name, header) for name in declaration.columns]
-            rows = [[fields[place] for place in places] for fields in _records(lines, len(header))]
+            rows = [[row[place] for place in places] for row in _records(lines, len(header))]
     except UnicodeDecodeError:
         problem = "is not written in UTF-8. Save it as UTF-8, by an editor or by iconv."
     except csv.Error:
@@ -343,13 +343,13 @@ def _records(lines: Iterator[list[str]], width: int) -> Iterator[list[str]]:
     lines that end the file are an editor's, and others are an error.
     """
     at_end = False
-    for fields in lines:
-        if not fields and width > 1:
+    for row in lines:
+        if not row and width > 1:
             at_end = True
-        elif at_end or len(fields or [""]) != width:
+        elif at_end or len(row or [""]) != width:
             raise DataError("Some line of the data has another number of fields than the first line.")
         else:
-            yield fields or [""]
+            yield row or [""]
 
 
 def _values(rows: list[list[str]], declaration: Declaration) -> dict[str, Any]:

@@ -198,16 +198,22 @@ def by_polars(columns, path):
     pytest.importorskip("polars").DataFrame(columns, schema=dict.fromkeys(columns, str)).write_csv(path)
 
 
+def of_texts(arrow, columns):
+    return arrow.table({name: arrow.array(values, "string") for name, values in columns.items()})
+
+
 def by_duckdb(columns, path):
     arrow = pytest.importorskip("pyarrow")
     connection = pytest.importorskip("duckdb").connect()
-    connection.register("records", arrow.table({name: arrow.array(values, "string") for name, values in columns.items()}))
+    connection.register(
+        "records", arrow.table({name: arrow.array(values, "string") for name, values in columns.items()})
+    )
     connection.execute(f"COPY records TO '{path}' (HEADER)")
 
 
 def by_arrow(columns, path):
     arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.csv")
-    writer.write_csv(arrow.table({name: arrow.array(values, "string") for name, values in columns.items()}), path)
+    writer.write_csv(of_texts(arrow, columns), path)
 
 
 ANSWERS = ["yes", None, "no", "", 'a "b",\r\nc', None, None]
@@ -240,7 +246,9 @@ def test_a_blank_line_of_one_column_is_a_record(end, mark, written, tmp_path):
     assert columns == {"a": lines[1:]}
     assert dirdp.count(columns, ["a"], categories=facts.categories).tolist() == [1, 1, 2]
     with pytest.raises(DataError, match="'a' holds missing values"):
-        bayesian_network(read_columns(path, of_columns(written, "a", "yes", "no")), {"a": []}, categories={"a": ["yes", "no"]})
+        bayesian_network(
+            read_columns(path, of_columns(written, "a", "yes", "no")), {"a": []}, categories={"a": ["yes", "no"]}
+        )
 
 
 def test_another_delimiter(facts, declare):
