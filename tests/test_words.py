@@ -193,7 +193,7 @@ def test_the_lint_finds_ways_out_that_leak():
 
 def test_missing_values_have_one_sentence():
     """Wherever an error is about missing values, its way out is that of `missing_values`, or a declared label."""
-    ways = missing_values.__name__, "otherwise=", "perhaps by a capital letter"
+    ways = missing_values.__name__, "refusal('missing values'", "otherwise=", "perhaps by a capital letter"
     for path in sorted((ROOT / "pymc_dirdp").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise | ast.Return | ast.Call) and "missing values" in (text := ast.unparse(node)):

@@ -47,7 +47,7 @@ class Bound:
             f"seen, so it is unknown whose these records are. {missing_values('Find out whose they are')}"
         )
 
-    def refuse_unclear(self, distinct: Iterable[int | str]) -> None:
+    def refuse_unclear(self, distinct: Iterable[Any]) -> None:
         """Refuse units of which somebody could be several, or whose text says nothing. **Secret**.
 
         Raises

@@ -236,7 +236,7 @@ def test_each_call_chooses_anew(choosing):
 
 
 def test_no_records_and_one(choosing):
-    for n in (0, 1):
+    for n in (0, 1, 2):
         records = choosing(RECORDS.slice(0, n))
         assert count(records, ["x"], categories=LABELS, unit="who", contribution=2).sum() == n
 
