@@ -17,6 +17,17 @@ __all__ = [
     "WeakGuaranteeWarning",
 ]
 
+# The records that are left after others were left out are as many as the values say. Add-remove protects that number.
+
+
+def missing_values(way_out: str = "Give missing values a category of their own") -> str:
+    """The sentence of every error about missing values: what to do with them, and when they may be left out."""
+    return (
+        f'{way_out}; or leave these records out and ask for adjacency="add-remove", under which the number of those '
+        "that remain is private."
+    )
+
+
 # An error repeats no more letters of a value than these.
 _SHOWN = 80
 

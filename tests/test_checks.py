@@ -1,12 +1,22 @@
 """Checks of public arguments: what is allowed, and what the error says."""
 
 import math
+import sys
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from pymc_dirdp.checks import at_least, checked_counts, integer, one_of, open_unit_interval, positive, positive_array
+from pymc_dirdp.checks import (
+    at_least,
+    checked_counts,
+    identifier,
+    integer,
+    one_of,
+    open_unit_interval,
+    positive,
+    positive_array,
+)
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
 NUMBERS = [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1)]
@@ -126,3 +136,50 @@ def test_checked_counts_are_an_array_of_their_own(counts):
 def test_counts_that_are_none(counts, message):
     with pytest.raises(DataError, match=message):
         checked_counts(counts, (2,))
+
+
+# Who is one person
+
+# An identifier, and what nobody could tell from it.
+ALIKE = [
+    (5, "5"),
+    ("5", "\uff15"),
+    ("5", "05"),
+    (5, "000\u0665"),
+    ("5", " 5\u00a0"),
+    ("0", "00"),
+    ("Ann", "ann"),
+    ("Zo\u00eb", "zoe\u0308"),
+    ("\u1e9b\u0323", "\u1e61\u0323"),
+    ("STRASSE", "stra\u00dfe"),
+    ("\u0391\u03a3", "\u03b1\u03c2"),
+    ("\u212b", "a\u030a"),
+    ("ann smith", "Ann\u2003 Smith"),
+    ("\ufb01n", "fin"),
+]
+APART = [5, 50, "5a", "0a", "a0", "ann", "an", "-5", "5.0", "\u0430nn", "ann smith", "annsmith"]
+UNSEEN = ["A\u200bnn", "a\u00adnn", "\u202eann", "ann\ufe0f", "\u3164", "a\nb", "\ud800"]
+NOBODY = [None, True, 1.5, b"5", "", " \t", "\u3000", *UNSEEN]
+
+
+@pytest.mark.parametrize(("first", "second"), ALIKE)
+def test_identifiers_that_look_alike_are_one(first, second):
+    assert identifier(first) == identifier(second) is not None
+
+
+def test_identifiers_that_differ_are_several():
+    assert len(set(map(identifier, APART))) == len(APART)
+
+
+@pytest.mark.parametrize("value", [*NOBODY, 10**5000], ids=range(len(NOBODY) + 1))
+def test_what_is_no_identifier(value):
+    assert identifier(value) is None
+
+
+@pytest.mark.thorough
+def test_the_form_of_an_identifier_is_its_own_form():
+    """All characters of Unicode, alone and with marks before which a letter is composed."""
+    for code in range(sys.maxunicode + 1):
+        for text in (chr(code), f"a{chr(code)}", f"{chr(code)}\u0323\u0345"):
+            form = identifier(text)
+            assert form is None or identifier(form) == form, code

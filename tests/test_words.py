@@ -5,6 +5,8 @@ import re
 import tokenize
 from pathlib import Path
 
+from pymc_dirdp.errors import missing_values
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # A home-made word, and what the field says.
@@ -97,3 +99,104 @@ def test_the_lint_finds_words_in_prose_alone():
     assert found("Whoever promised whole numbers") == ["Whoever", "promised", "whole numbers"]
     assert found("kept margins, a held-out margin and a safety margin", CODE_WORDS) == ["kept", "margins", "margin"]
     assert found("```python\nlaw = 1\n```\n`law` [x](law.md) lawn") == []
+
+
+# The ways out of errors, beside the page of lines that leak: nobody who follows a way out may write one of those.
+
+# What is in a cell of that table, and the words by which an error would advise it. All cells are here.
+LEAKS = {
+    "`s.value_counts()` for labels and counts": r"value_counts",
+    '`s.unique()`, `s.astype("category")`, `pd.factorize(s)`': r"\bunique\(|factorize|astype\(.category|"
+    r"\b(?:take|read|infer|derive|get)\b[^.;]*\b(?:categories|labels|values)\b[^.;]*\b(?:from|off) the "
+    r"(?:data|records)",
+    "`pd.crosstab(a, b)`, `groupby(...).size()`": r"crosstab|groupby|group_by",
+    "`pd.crosstab(..., margins=True)`": r"\bmargins\b",
+    "`pd.cut(x, bins=10)`, `pd.qcut(x, 10)`": r"\bq?cut\(|\bquantiles? of (?:the|your) (?:data|records|column)",
+    "`df.dropna()`, `n=len(df)` after a filter on answers": r"dropna|\blen\(|"
+    r"\b(?:drop|delete|remove|exclude|skip|discard|ignore|omit|filter|leave)\b(?: out)? "
+    r"(?:them|these|those|(?:(?:the|all|these|those|such|their|missing|empty) )*"
+    r"(?:records?|rows?|lines?|people|persons?|units|entries|answers|observations|values)\b)",
+}
+# Sentences with those words that advise no leak, and why.
+NO_LEAKS = {
+    "Do not take the categories from the data": "it advises against it",
+    "descend along the dim": "it warns of it",
+    "Rename it, or leave them out": "these are characters of a name",
+    "if anybody may know them, or leave them out": "these are covariates of a model",
+    "Leave records out; n_records in [options]": "this is the name of an option",
+    "Leave these arguments out": "these are arguments",
+    "Leave them out, there and in the records": "these are characters of labels",
+}
+# Under add-remove, a rule that looks at one record at a time may leave it out: neighbours stay neighbours.
+RECORDS = 'adjacency="add-remove"'
+
+
+def texts_of(path):
+    """All texts of a file that are no docstrings, with braces in the place of what is filled in."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    pieces = {id(piece) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for piece in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):  # A docstring.
+            pieces |= {id(node.value)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(piece.value if isinstance(piece, ast.Constant) else "{}" for piece in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces:
+            yield node.value
+
+
+def advised(text):
+    """The sentences of a text by which somebody would leak."""
+    for sentence in re.split(r"(?<=\.)\s", text):
+        harmless = " " not in sentence or RECORDS in sentence or any(said in sentence for said in NO_LEAKS)
+        if not harmless and re.search("|".join(LEAKS.values()), sentence, re.IGNORECASE):
+            yield sentence
+
+
+def test_no_way_out_is_a_line_that_leaks():
+    found = {
+        sentence: path.name
+        for path in sorted((ROOT / "pymc_dirdp").rglob("*.py"))
+        for text in texts_of(path)
+        for sentence in advised(text)
+    }
+    assert found == {}
+
+
+def test_every_line_that_leaks_has_words():
+    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    rows = re.search(r"^\| do not write \|.*\n\|---\|---\|\n((?:\|.*\n)+)", page, re.MULTILINE)[1].splitlines()
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(LEAKS)
+
+
+def test_the_lint_finds_ways_out_that_leak():
+    for text in (
+        "Drop these records, or make `missing` a category of its own.",
+        "It is unknown whose these records are. Drop them.",
+        "It holds missing values. Drop those records, or count them in a category of their own.",
+        "Leave these records out, or give them a category.",
+        "Leave records out, or plan for more.",
+        "Use df.dropna() first.",
+        "Pass n=len(df).",
+        "Remove all rows with missing values.",
+        "Read the categories off the data.",
+        "Pass categories=df.x.unique().",
+        'Write s.astype("category").',
+        "Count by pd.crosstab(a, b, margins=True).",
+        "Divide it by pd.qcut(x, 10).",
+        "Pass the counts of s.value_counts().",
+    ):
+        assert len(list(advised(text))) == 1, text
+    for text in (missing_values(), "Leave counts= out.", "Leave it out."):
+        assert list(advised(text)) == [], text
+
+
+def test_missing_values_have_one_sentence():
+    """Wherever an error is about missing values, its way out is that of `missing_values`, or a declared label."""
+    ways = missing_values.__name__, "refusal('missing values'", "otherwise=", "perhaps by a capital letter"
+    for path in sorted((ROOT / "pymc_dirdp").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise | ast.Return | ast.Call) and "missing values" in (text := ast.unparse(node)):
+                if isinstance(node, ast.Call) and not re.match(r"(?:\w+Error|Refusal|refused)\(", text):
+                    continue
+                assert any(way in text for way in ways), (path, text)

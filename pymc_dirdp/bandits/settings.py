@@ -14,7 +14,7 @@ import numpy as np
 from pymc_dirdp.accounting.store import understood, written
 from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
-from pymc_dirdp.checks import at_least, one_line, one_of
+from pymc_dirdp.checks import at_least, identifier, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 
@@ -218,7 +218,13 @@ class Settings[Rules: Design | EveryRound]:
             if person is not None:
                 raise ArgumentError("person= is for a bandit with contribution=, which protects people.")
             return None
-        return hashlib.blake2b(_name_of(person), key=self.key, digest_size=16).hexdigest()
+        name = identifier(person)
+        if name is None:
+            raise ArgumentError(
+                "This bandit protects people, so it has to know whose reward this is: pass person=, an integer or a "
+                "text that is not empty and whose characters can all be seen."
+            )
+        return hashlib.blake2b(name.encode(), key=self.key, digest_size=16).hexdigest()
 
     def to_json(self) -> str:
         """The settings as a file holds them."""
@@ -263,20 +269,6 @@ class Settings[Rules: Design | EveryRound]:
         if not settings.design.privacy.satisfies(settings.guarantee):
             raise ArgumentError(f"The mechanism does not keep {settings.guarantee}.")
         return settings
-
-
-def _name_of(person: object) -> bytes:
-    """The one name of a person: 5, "5" and "5 " are the same."""
-    try:
-        name = str(person).strip().encode() if isinstance(person, str | int) and not isinstance(person, bool) else b""
-    except ValueError:  # A text that is no Unicode, or an integer of thousands of digits.
-        name = b""
-    if not name:
-        raise ArgumentError(
-            "This bandit protects people, so it has to know whose reward this is: pass person=, an integer or a text "
-            "that is not empty."
-        )
-    return name
 
 
 def unit_of(contribution: int | None, unit: str | None) -> str:

@@ -16,8 +16,9 @@ from pymc_dirdp.errors import DirdpError, ReleaseError
 
 __all__ = ["OpenBatch", "State", "StateFile"]
 
-# In version 1 the fingerprints of 5 and "5" were different, and up to 2 a batch was a number of pulls and a sum.
-_VERSION = 3
+# In version 1 the fingerprints of 5 and "5" were different, and up to 3 those of "Ann" and "ann"; up to 2 a batch was a
+# number of pulls and a sum.
+_VERSION = 4
 _SCHEMA = (
     "CREATE TABLE bandit (version INTEGER NOT NULL, settings TEXT NOT NULL, owner TEXT NOT NULL)",
     "CREATE TABLE released (arm INTEGER NOT NULL, batch INTEGER NOT NULL, size INTEGER NOT NULL,"

@@ -212,8 +212,9 @@ class ThompsonSampler(BanditView):
             In [0, 1], or the name of a category if `utilities` were given. A reward that is not 0 or 1 is rounded to
             one of them by a coin, without bias.
         person : hashable, or list of hashables
-            Whose reward it is, if `contribution` was given: a text or an integer. Spaces around a text do not
-            count, and an integer is the same person as its decimal text.
+            Whose reward it is, if `contribution` was given: a text or an integer. Texts that differ in letter case,
+            Unicode form, spaces, or zeros before an integer alone are the same person, and so are an integer and its
+            decimal text.
 
         Raises
         ------

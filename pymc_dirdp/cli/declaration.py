@@ -4,7 +4,7 @@ import csv
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
@@ -181,6 +181,12 @@ def written(
         name, values = _split("--variable", typed, f"sex=female{separator}male")
         if name in labels:
             raise ArgumentError(f"--variable declares {name!r} twice. Give all its labels at once.")
+        if not all(listed(values)):
+            raise ArgumentError(
+                f"A label of --variable {name}={values} is empty. Type none between two separators or after the last "
+                f'one. If an empty field, which is a missing value, is a category of its own, write "" among the '
+                f"categories of [variables.{name}] by hand."
+            )
         whole = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in listed(values))
         # They are integers if all are written as Python writes them, else texts.
         labels[name] = [int(label) if whole else label for label in listed(values)]
@@ -317,12 +323,8 @@ def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, delimiter=declaration.delimiter, strict=True)
             header = next(lines, [])
-            at = [_position(name, header) for name in declaration.columns]
-            rows = []
-            for row in filter(None, lines):  # A blank line is no record.
-                if len(row) != len(header):
-                    raise DataError("Some line of the data has another number of fields than the first line.")
-                rows.append([row[i] for i in at])
+            places = [_position(name, header) for name in declaration.columns]
+            rows = [[row[place] for place in places] for row in _records(lines, len(header))]
     except UnicodeDecodeError:
         problem = "is not written in UTF-8. Save it as UTF-8, by an editor or by iconv."
     except csv.Error:
@@ -331,6 +333,23 @@ def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
         return _values(rows, declaration)
     # Raised here, because those errors hold the data, and Python would keep them as its context.
     raise DataError(f"{path} {problem}")
+
+
+def _records(lines: Iterator[list[str]], width: int) -> Iterator[list[str]]:
+    """The fields of each record, as many as there are columns.
+
+    A blank line, which the csv module reads as no fields, is a record in a file of one column: its field is empty, and
+    that is how Polars, DuckDB and Arrow write a missing value. No record of several columns is written so. There, blank
+    lines that end the file are an editor's, and others are an error.
+    """
+    at_end = False
+    for row in lines:
+        if not row and width > 1:
+            at_end = True
+        elif at_end or len(row or [""]) != width:
+            raise DataError("Some line of the data has another number of fields than the first line.")
+        else:
+            yield row or [""]
 
 
 def _values(rows: list[list[str]], declaration: Declaration) -> dict[str, Any]:

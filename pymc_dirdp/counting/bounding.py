@@ -1,6 +1,6 @@
 """Which records of each unit are retained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.checks import MOST_RECORDS, integer
+from pymc_dirdp.checks import MOST_RECORDS, identifier, integer
 from pymc_dirdp.counting.columns import NOTHING, dictionary_of, is_missing, plain_array, values_of
-from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 from pymc_dirdp.privacy.people import adjacency_named
 
 __all__ = ["Bound", "bound_for", "checked_bound", "refuse_engine", "retained", "retained_rows"]
@@ -43,9 +43,28 @@ class Bound:
     def without_unit(self) -> DataError:
         """The error for records whose unit is missing."""
         return DataError(
-            f"The column {self.unit!r} of the units holds missing values, so it is unknown whose these records are. "
-            "Drop them."
+            f"The column {self.unit!r} of the units holds missing values, empty texts or characters that cannot be "
+            f"seen, so it is unknown whose these records are. {missing_values('Find out whose they are')}"
         )
+
+    def refuse_unclear(self, distinct: Iterable[Any]) -> None:
+        """Refuse units of which somebody could be several, or whose text says nothing. **Secret**.
+
+        Raises
+        ------
+        DataError
+            If one of them is no identifier, or two of them are ways to write one.
+        """
+        written = set(distinct)
+        people = set(map(identifier, written))
+        if None in people:
+            raise self.without_unit
+        if len(people) < len(written):
+            raise DataError(
+                f"The column {self.unit!r} of the units holds texts that differ in letter case, Unicode form, spaces, "
+                "or zeros before an integer alone, so it is unknown whether they are one person. Write the unit of a "
+                "person in one way; number the people, in a table that you keep, if they are different."
+            )
 
     def refuse_public_number(self, adjacency: str) -> None:
         """Refuse a relation that makes the number of these records public, although it depends on who the units are."""
@@ -148,6 +167,8 @@ def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
             f"Expected the column {bound.unit!r} of the units to hold texts or integers, and not both. Cast it: "
             "in another type one person may have two values, such as 7 and 7.0."
         )
+    if kinds != {int}:  # Integers are written in one way.
+        bound.refuse_unclear(used)
     found: dict[Any, int] = {}
     numbers = np.array([found.setdefault(value, len(found)) for value in values], dtype=np.int64)
     hashes = np.array([hash((key, value)) & (2**64 - 1) for value in found], dtype=np.uint64)

@@ -98,6 +98,9 @@ _LAZY = {
 # `grouping` of DuckDB takes no more columns.
 _MOST_GROUPED = 60
 
+# Texts without a match are what `identifier` makes of them.
+_NOT_IN_ONE_FORM = r"^(0|$)|[^0-9a-z_-]"
+
 # Rows as the positions of their values among the labels, column by column, and how many records have each row.
 Coded = tuple[list[Integers], Integers]
 # The values of one column, and how many records have each of them.
@@ -175,12 +178,18 @@ class EngineRecords:
         Raises
         ------
         DataError
-            If some record has no unit.
+            If some record has no unit, or two units may be one person.
         """
         nw = _narwhals()
         missing = _asked(lambda: self.frame.filter(nw.col("u").is_null()).head(1).collect())
         if len(missing):
             raise bound.without_unit
+        if not self.frame.collect_schema()["u"].is_integer():
+            units = self.frame.select(nw.col("u").cast(nw.String))
+            # Where all are in their one form, as most are, no unit is brought back.
+            others = units.filter(nw.col("u").str.contains(_NOT_IN_ONE_FORM))
+            if len(_asked(lambda: others.head(1).collect())):
+                bound.refuse_unclear(_asked(lambda: units.unique().collect()["u"].to_list()))
         columns = [f"v{i}" for i in range(len(self.labels))]
         return replace(self, frame=_asked(lambda: retained(self.frame, columns, bound, key)))
 
@@ -286,12 +295,13 @@ def _renamed(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
     if engine == "duckdb":
         quoted = {name: '"' + name.replace('"', '""') + '"' for name in (*names, *units)}
         texts = {name for name, kind in zip(native.columns, native.types, strict=True) if str(kind) == "VARCHAR"}
-        collated = {name: f'{quoted[name]} COLLATE "binary"' if name in texts else quoted[name] for name in names}
-        columns = [f"{collated[name]} AS {new}" for name, new in names.items()]
-        return nw.from_native(native.project(", ".join([*columns, *(f"{quoted[unit]} AS u" for unit in units)])))
+        collated = {name: f'{quoted[name]} COLLATE "binary"' if name in texts else quoted[name] for name in quoted}
+        columns = [f"{collated[name]} AS {new}" for name, new in (*names.items(), *((unit, "u") for unit in units))]
+        return nw.from_native(native.project(", ".join(columns)))
     if engine == "pyspark":
         for field in native.schema.fields:
-            if field.name in names and getattr(field.dataType, "collation", None) not in (None, "UTF8_BINARY"):
+            collation = getattr(field.dataType, "collation", None)
+            if field.name in (*names, *units) and collation not in (None, "UTF8_BINARY"):
                 raise ArgumentError(
                     f"The column {field.name!r} has a collation, by which different texts are equal. Cast it to STRING "
                     "COLLATE UTF8_BINARY."

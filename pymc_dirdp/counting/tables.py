@@ -26,7 +26,7 @@ from pymc_dirdp.counting.columns import (
 )
 from pymc_dirdp.counting.counts import Counts, SparseCounts, occupied, row_counts, tabulate
 from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, relation
-from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 
 __all__ = [
     "SparseCounts",
@@ -336,8 +336,8 @@ def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> In
                 numbers = np.array(values, dtype=float)
     if numbers is None or np.isnan(numbers).any():
         raise DataError(
-            f"The column {name!r} holds missing values, or values that are no numbers. Drop those records, or count "
-            "them in a category of their own and choose bins for the others."
+            f"The column {name!r} holds missing values, or values that are no numbers. "
+            + missing_values("Give missing values a number of their own below all edges")
         )
     return np.searchsorted(np.asarray(edges, dtype=float), numbers, side="right").astype(np.int64)
 

@@ -25,7 +25,7 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import SpecifyShape
 
 from pymc_dirdp.checks import integer, list_of_names, one_of
-from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError, missing_values
 from pymc_dirdp.models.graph import (
     Node,
     compiled_plainly,
@@ -427,7 +427,7 @@ def _patterns(name: str, public: Sequence[Node], n: int) -> tuple[NDArray[np.int
         return np.zeros(1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     flat = np.concatenate([evaluate(array).reshape(n, -1).astype(np.float64) for array in public], axis=1)
     if not np.all(np.isfinite(flat)):
-        raise refused(name, "has a public covariate with missing values", "Give them a category of their own.")
+        raise refused(name, "has a public covariate with missing values", missing_values())
     _, first, pattern = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     return first.astype(np.int64), pattern.astype(np.int64).reshape(-1)
 

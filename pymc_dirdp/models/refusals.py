@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pymc_dirdp.errors import UnsupportedModelError
+from pymc_dirdp.errors import UnsupportedModelError, missing_values
 
 __all__ = ["REFUSALS", "Refusal", "listed", "refusal"]
 
@@ -54,7 +54,7 @@ REFUSALS = MappingProxyType(
         "observed parameter": Refusal("is a parameter and is itself observed", "Leave it unobserved."),
         "missing values": Refusal(
             "has missing values, which PyMC would impute",
-            "Drop these records, or make `missing` a category of its own.",
+            missing_values(),
         ),
         "no child": Refusal("has no observed child, so there is nothing to release", "Observe data that use it."),
         "name taken": Refusal("would be released as {released!r}, a name that is taken", "Rename {released!r}."),

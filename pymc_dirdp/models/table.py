@@ -305,7 +305,7 @@ def check_names(tables: Sequence["Table"]) -> None:
             if not all(map(is_one_line, texts)):
                 raise UnsupportedModelError(
                     f"The labels of the dim {dim!r} of {table.name!r} hold control characters, such as line breaks. "
-                    "Leave those out."
+                    "Write labels of one line of printable text."
                 )
             if labels is not None:
                 check_labels(dim, labels, table.name)

@@ -116,7 +116,8 @@ def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> No
         if people is not None and np.any(observed.records_of(people) > most):
             raise DataError(
                 f"Some entry of {stated.unit_text} holds more than contribution={most} records of "
-                f"{observed.name!r}. Leave records out, or plan for more."
+                f"{observed.name!r}. Plan for a larger contribution=, which must hold for every data set that could "
+                "have occurred; dirdp.count with unit= and contribution= makes a smaller one hold."
             )
 
 

@@ -16,7 +16,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_dirdp.errors import InternalError
+from pymc_dirdp.errors import InternalError, missing_values
 from pymc_dirdp.models.graph import Node, is_random, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.outcomes import ModelOptions, refused
 
@@ -55,7 +55,7 @@ def refuse_free_variables(
         name = str(rv.name)
         if np.dtype(rv.type.dtype).kind in "iub":
             if name.endswith("_unobserved"):
-                raise refused(name, "stands for missing values", "Leave these records out, or give them a category.")
+                raise refused(name, "stands for missing values", missing_values())
             raise refused(
                 name,
                 "is a discrete free variable, which NUTS does not sample",

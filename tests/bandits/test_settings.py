@@ -35,12 +35,19 @@ def test_the_key_is_never_shown():
 
 def test_a_fingerprint_tells_people_apart_by_the_key():
     own, other = settings(contribution=1), settings(contribution=1)
-    assert own.fingerprint("7") == own.fingerprint(7) != own.fingerprint("07")
+    assert own.fingerprint("7") == own.fingerprint(7) != own.fingerprint("70")
     assert own.fingerprint("7") != other.fingerprint("7")
     assert settings().fingerprint(None) is None
-    for person in (None, 1.5, True, ["Ann"]):
+    for person in (None, 1.5, True, ["Ann"], "", " ", "A\u200bnn", "\ud800", 10**5000):
         with pytest.raises(dirdp.errors.ArgumentError, match="person="):
             own.fingerprint(person)
+
+
+@pytest.mark.parametrize("written", [5, "5 ", "05", "\uff15", "\u0665"])
+def test_a_person_has_one_fingerprint(written):
+    own = settings(contribution=1)
+    assert own.fingerprint(written) == own.fingerprint("5")
+    assert own.fingerprint("ANN") == own.fingerprint("Ann") != own.fingerprint("5")
 
 
 NONSENSE = [None, True, -1, 0, 1.5, 10**400, "x", "", [], [[]], {}, {"a": 1}, "\n", "00" * 31]

@@ -524,6 +524,9 @@ def test_any_label_that_is_typed_is_read_again(label, alone, run):
         (["--variable", "sex=a,b", "--epsilon", "-1"], "epsilon"),
         (["--variable", "sex=a,b", "--epsilon", "nan"], "epsilon"),
         (["--variable", "sex=a,b\x1b"], "cannot be printed"),
+        (["--variable", "sex=a,b,"], "A label of --variable sex=a,b, is empty"),
+        (["--variable", "sex=a, ,b"], "is empty"),
+        (["--variable", "sex=,a"], "is empty"),
     ],
 )
 def test_what_is_typed_wrongly_leaves_no_file(extra, said, alone, run):
@@ -531,6 +534,23 @@ def test_what_is_typed_wrongly_leaves_no_file(extra, said, alone, run):
     assert code == 2
     assert said in error
     assert not list(Path.cwd().glob("s.toml*"))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+@pytest.mark.parametrize("way", ["replace-one", "add-remove"])
+def test_missing_values_that_are_declared_are_released_as_records(n, way, alone, run):
+    """The empty label is written by hand, as the refusal of `dirdp init` says; a blank line is a record of it."""
+    assert run("init", "s.toml", "--contribution", "1", "--delta", "0", "--variable", "a=yes,no")[0] == 0
+    text = Path("s.toml").read_text(encoding="utf-8").replace('"no"]', '"no", ""]').replace('"auto"', '"geometric"')
+    options = '"geometric"\nadjacency = "add-remove"\nn_records = 9'
+    text = text.replace('"geometric"', options) if way == "add-remove" else text
+    Path("s.toml").write_text(text, encoding="utf-8")
+    for end in ("\n", "\r\n", "\r"):
+        Path("s.csv").write_bytes(("a" + end + end * n).encode())
+        code, printed, _ = run("release", "s.toml", "s.csv", "--out", "r.json", "--force")
+        assert code == 0
+        assert (f"the number of records, {n}, is public" in printed) == (way == "replace-one")
+        assert run("verify", "r.json")[0] == 0
 
 
 def test_integers_are_declared_as_integers(alone, run):

@@ -85,6 +85,35 @@ def test_records_that_would_not_be_retained_are_checked(choosing):
                 count(records, ["x"], categories=LABELS, unit="who", contribution=1)
 
 
+@pytest.mark.parametrize(
+    "pair", [("5", "\uff15"), ("5", "05"), ("Ann", "ann"), ("Zo\u00eb", "Zoe\u0308"), ("p", "p "), ("\u00df", "ss")]
+)
+def test_units_that_look_alike_are_refused(pair, choosing):
+    """Two people with a record each would be one person with two, or one person two: nobody knows."""
+    records = choosing(pa.table({"who": [*pair, "q"], "x": ["a", "b", "c"]}))
+    with pytest.raises(DataError, match="'who' of the units holds texts that differ in") as caught:
+        count(records, ["x"], categories=LABELS, unit="who", contribution=1)
+    assert not any(repr(text) in str(caught.value) for text in pair)
+    # The ways out: one way to write it, and numbers.
+    for units in ([pair[0]] * 2 + ["q"], ["1", "2", "3"]):
+        records = choosing(pa.table({"who": units, "x": ["a", "b", "c"]}))
+        assert count(records, ["x"], categories=LABELS, unit="who", contribution=1).sum() == len(set(units))
+
+
+@pytest.mark.parametrize("nobody", ["", " ", "A\u200bnn", "\u3000", "a\tb"])
+def test_units_that_say_nothing_are_missing(nobody, choosing):
+    """Four guests are no person."""
+    records = choosing(pa.table({"who": [nobody] * 4 + ["q"], "x": ["a", "b", "c", "a", "b"]}))
+    with pytest.raises(DataError, match="'who' of the units holds missing values, empty texts"):
+        count(records, ["x"], categories=LABELS, unit="who", contribution=1)
+
+
+def test_units_are_written_in_any_one_way(choosing):
+    units = ["Ann", "05", "\uff15a", "Zoe\u0308", "p ", "q", "q", "007"]
+    records = choosing(pa.table({"who": units, "x": ["a"] * len(units)}))
+    assert count(records, ["x"], categories=LABELS, unit="who", contribution=1).tolist() == [7, 0, 0]
+
+
 @pytest.mark.parametrize("units", [["p", 1], [1, 1.0], [True, 2], [b"p", "p"], [float("nan"), 1], [("p",), "p"]])
 def test_units_of_mixed_types_are_refused(units):
     with pytest.raises(DataError, match="'who' of the units"):
@@ -207,7 +236,7 @@ def test_each_call_chooses_anew(choosing):
 
 
 def test_no_records_and_one(choosing):
-    for n in (0, 1):
+    for n in (0, 1, 2):
         records = choosing(RECORDS.slice(0, n))
         assert count(records, ["x"], categories=LABELS, unit="who", contribution=2).sum() == n
 

@@ -1,5 +1,7 @@
 """Every engine gives the same table, or all refuse the records."""
 
+import itertools
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -13,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.checks import identifier
 from pymc_dirdp.counting import engines
 from pymc_dirdp.counting.tables import count
 from pymc_dirdp.errors import ArgumentError, DataError
@@ -319,3 +322,12 @@ def test_spark_is_asked_about_its_collations(spark):
     records = spark.sql("SELECT x COLLATE UTF8_LCASE AS x FROM VALUES ('a'), ('A') AS t(x)")
     with pytest.raises(ArgumentError, match="has a collation"):
         count(records, ["x"], categories={"x": ["a", "A"]})
+
+
+def test_texts_that_stay_in_the_engine_are_in_their_one_form():
+    """Others are brought back and compared. All texts of two characters of ASCII, and one of all others."""
+    pairs = map("".join, itertools.product(map(chr, range(128)), repeat=2))
+    texts = ["", *pairs, *map(chr, range(2**16))]
+    staying = [text for text in texts if not re.search(engines._NOT_IN_ONE_FORM, text)]
+    assert {"a", "7", "a0", "70", "-5", "_a"} <= set(staying)
+    assert [identifier(text) for text in staying] == staying

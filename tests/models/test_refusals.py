@@ -92,7 +92,12 @@ def missing(values, categories=3):
     pm.Categorical("y", p=simplex(categories), observed=values)
 
 
-case("missing values", lambda: missing(np.ma.masked_values([0, -1, 2], -1)), lambda: missing([0, 2]))
+case(
+    "missing values",
+    lambda: missing(np.ma.masked_values([0, -1, 2], -1)),
+    lambda: missing([0, 2]),
+    said_instead={"adjacency": "add-remove"},
+)
 case("missing values", lambda: missing(np.ma.masked_values([0, -1, 2], -1)), lambda: missing([0, 3, 2], 4))
 
 # Variables that are not released
