@@ -9,7 +9,7 @@ pymc_dirdp.errors.ArgumentError: Expected r > 0 and finite, got r=-1.
 import difflib
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = [
     "checked_counts",
     "integer",
     "list_of_names",
+    "mapping_of_names",
     "numbers_or_none",
     "one_line",
     "one_of",
@@ -224,4 +225,18 @@ def list_of_names(**named: object) -> tuple[Any, ...]:
     ((name, value),) = named.items()
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ArgumentError(f"Expected {name} to be a list of names: write ['name'].")
-    return tuple(value)
+    names = tuple(value)
+    for entry in names:
+        if entry is None or isinstance(entry, numbers.Number | np.bool_):
+            raise ArgumentError(f"Expected {name} to be a list of names, got {type_name(entry)} in it.")
+    return names
+
+
+def mapping_of_names(**named: object) -> dict[str, Any]:
+    """Accept a dict whose keys are names, or None for an empty one."""
+    ((name, value),) = named.items()
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ArgumentError(f"Expected {name} to map names to values, as {{'name': ...}}, got {type_name(value)}.")
+    return dict(value)

@@ -108,7 +108,9 @@ def stated(
         axes,
         contribution,
         list_of_names(public_n=public_n),
-        None if disjoint is None else tuple(list_of_names(**{"each group of disjoint": group}) for group in disjoint),
+        None
+        if disjoint is None
+        else tuple(list_of_names(**{"each group of disjoint": group}) for group in list_of_names(disjoint=disjoint)),
         list_of_names(public_prior=public_prior),
         counted,
         adjacency,
