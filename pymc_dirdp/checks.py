@@ -22,6 +22,7 @@ __all__ = [
     "MOST_RECORDS",
     "at_least",
     "checked_counts",
+    "groups_of_names",
     "integer",
     "list_of_names",
     "mapping_of_names",
@@ -230,6 +231,12 @@ def list_of_names(**named: object) -> tuple[Any, ...]:
         if entry is None or isinstance(entry, numbers.Number | np.bool_):
             raise ArgumentError(f"Expected {name} to be a list of names, got {type_name(entry)} in it.")
     return names
+
+
+def groups_of_names(**named: object) -> tuple[tuple[Any, ...], ...]:
+    """Accept a list of lists of names."""
+    ((name, _),) = named.items()
+    return tuple(list_of_names(**{f"each group of {name}": group}) for group in list_of_names(**named))
 
 
 def mapping_of_names(**named: object) -> dict[str, Any]:
