@@ -11,7 +11,7 @@ import math
 import numbers
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,11 @@ __all__ = [
     "MOST_RECORDS",
     "at_least",
     "checked_counts",
+    "groups_of_names",
     "identifier",
     "integer",
     "list_of_names",
+    "mapping_of_names",
     "numbers_or_none",
     "one_line",
     "one_of",
@@ -229,7 +231,27 @@ def list_of_names(**named: object) -> tuple[Any, ...]:
     ((name, value),) = named.items()
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ArgumentError(f"Expected {name} to be a list of names: write ['name'].")
-    return tuple(value)
+    names = tuple(value)
+    for entry in names:
+        if entry is None or isinstance(entry, numbers.Number | np.bool_):
+            raise ArgumentError(f"Expected {name} to be a list of names, got {type_name(entry)} in it.")
+    return names
+
+
+def groups_of_names(**named: object) -> tuple[tuple[Any, ...], ...]:
+    """Accept a list of lists of names."""
+    ((name, _),) = named.items()
+    return tuple(list_of_names(**{f"each group of {name}": group}) for group in list_of_names(**named))
+
+
+def mapping_of_names(**named: object) -> dict[str, Any]:
+    """Accept a dict whose keys are names, or None for an empty one."""
+    ((name, value),) = named.items()
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ArgumentError(f"Expected {name} to map names to values, as {{'name': ...}}, got {type_name(value)}.")
+    return dict(value)
 
 
 # Characters that isprintable() takes for printable, and that take no place or look like a space.

@@ -24,7 +24,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import SpecifyShape
 
-from pymc_dirdp.checks import integer, list_of_names, one_of
+from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError, missing_values
 from pymc_dirdp.models.graph import (
     Node,
@@ -85,12 +85,13 @@ class ModelOptions:
     def __post_init__(self) -> None:
         checked = {
             "public": self.public if isinstance(self.public, bool) else list_of_names(public=self.public),
-            "levels": {key: integer(1, **{f"levels[{key!r}]": k}) for key, k in dict(self.levels or {}).items()},
+            "levels": {
+                key: integer(1, **{f"levels[{key!r}]": k}) for key, k in mapping_of_names(levels=self.levels).items()
+            },
             "counts": list_of_names(counts=self.counts),
-            "jointly": tuple(
-                list_of_names(**{"each group of jointly": one}) for one in list_of_names(jointly=self.jointly)
-            ),
-            "support": dict(self.support or {}),
+            "jointly": groups_of_names(jointly=self.jointly),
+            "disjoint": None if self.disjoint is None else groups_of_names(disjoint=self.disjoint),
+            "support": mapping_of_names(support=self.support),
             "contribution": integer(1, contribution=self.contribution),
             "max_cells": integer(2, max_cells=self.max_cells),
         }
@@ -104,7 +105,9 @@ class ModelOptions:
     @property
     def relation(self) -> str:
         """The adjacency, by default add-remove where the number of people is what is counted."""
-        return self.adjacency or ("add-remove" if self.counts else "replace-one")
+        if self.adjacency is not None:
+            return self.adjacency
+        return "add-remove" if self.counts else "replace-one"
 
     @property
     def records_are_public(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pymc_dirdp.checks import integer, list_of_names
+from pymc_dirdp.checks import groups_of_names, integer, list_of_names
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_named
 
@@ -108,7 +108,7 @@ def stated(
         axes,
         contribution,
         list_of_names(public_n=public_n),
-        None if disjoint is None else tuple(list_of_names(**{"each group of disjoint": group}) for group in disjoint),
+        None if disjoint is None else groups_of_names(disjoint=disjoint),
         list_of_names(public_prior=public_prior),
         counted,
         adjacency,

@@ -39,6 +39,7 @@ __all__ = [
     "library_version",
     "line_of",
     "plain",
+    "refuse_unreadable",
     "understood",
     "version_of",
 ]
@@ -142,7 +143,7 @@ def at(place: str) -> Iterator[None]:
         raise _MisreadError(_NOTHING, place) from None
 
 
-def understood(content: bytes, *kinds: type[Text]) -> Text:
+def understood(content: bytes, *kinds: type[Text], most_nodes: float = math.inf) -> Text:
     """What a text says, whatever its author.
 
     Parameters
@@ -150,6 +151,9 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
     content : bytes
     *kinds : type
         What is expected; by default any text of this library.
+    most_nodes : float, optional
+        The most values, lists and objects that a text may hold. They are counted before any of them is built, because
+        an empty list takes twenty times as much memory as its text.
 
     Raises
     ------
@@ -159,6 +163,11 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
     UnattainableError
         If it is a plan or a choice that does not keep its guarantee.
     """
+    # Each value opens a list or an object, or follows a comma; those within quotes only add to the bound.
+    if sum(map(content.count, (b"[", b"{", b","))) > most_nodes:
+        raise ReleaseError(
+            "It holds more values than a text of so many bytes. Pass a larger most_bytes= if you expect that."
+        )
     expected = " or ".join(kind.called for kind in kinds) or "text of pymc_dirdp"
     try:
         facts = json.loads(content, object_pairs_hook=_distinct, parse_constant=_refused)
@@ -190,6 +199,20 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
         raise ReleaseError(f"{what}: {problem}. Ask its publisher for the text again.") from None
     found.refuse_unkept()
     return found
+
+
+def refuse_unreadable(text: Text) -> None:
+    """Refuse what could not be read again, before anything is charged for it or drawn."""
+    try:
+        again = type(text).from_facts(json.loads(in_lines(text.said)))
+        same = again.text == text.text
+    except (DirdpError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        same = False
+    if not same:
+        raise InternalError(
+            f"The text of this {text.called} would not be read as it is written, so nothing was drawn or charged. "
+            "Please report this."
+        )
 
 
 def _kind(called: str) -> type[Text]:

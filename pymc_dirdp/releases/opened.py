@@ -431,7 +431,9 @@ def computable() -> Iterator[None]:
         ) from error
 
 
-_MOST_BYTES = 10**9
+_MOST_BYTES = 2**26  # A release of a million cells has some 50 MB.
+# Texts have 10 to 20 bytes for each value; those of small integers have fewer.
+_BYTES_PER_NODE = 8
 _GZIP, _PACKED = ".gz", b"\x1f\x8b"
 # The first bytes of files of netCDF, which earlier versions of this library wrote and which xarray writes.
 _NETCDF = (b"\x89HDF", b"CDF")
@@ -500,8 +502,9 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
     ----------
     path : path-like
         It is unpacked if it is a file of gzip.
-    most_bytes : int, default 10**9
-        The longest text that is read, after it was unpacked.
+    most_bytes : int, default 2**26
+        The longest text that is read, after it was unpacked. It may hold a value for every eight of these bytes, so
+        that a small file cannot fill the memory. A million cells take about 50 MB.
 
     Returns
     -------
@@ -532,14 +535,15 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
     True
     """
     file = Path(path)
-    content = _read(file, integer(1, most_bytes=most_bytes))
+    most = integer(1, most_bytes=most_bytes)
+    content = _read(file, most)
     if content.startswith(_NETCDF):
         raise ReleaseError(
             f"Open {file} by xarray.open_datatree: it is a netCDF file, as to_netcdf writes it. dirdp.load reads the "
             "text that dirdp.save writes."
         )
     try:
-        found = understood(content)
+        found = understood(content, most_nodes=most // _BYTES_PER_NODE)
     except ReleaseError as error:
         raise ReleaseError(f"{file}: {error}") from None
     if not isinstance(found, Release | SparseRelease):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, ove
 
 import pymc as pm
 
-from pymc_dirdp.checks import one_of, positive
+from pymc_dirdp.checks import MOST_RECORDS, integer, mapping_of_names, one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -140,6 +140,7 @@ class Options(MechanismOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "n_records", _checked_sizes(self.n_records))
         if self.weights is not None and self.kind == Marginals.kind:
             raise ArgumentError(
                 "weights share the guarantee among tables, and marginals are measured of all tables at once. Take "
@@ -176,7 +177,7 @@ class Options(MechanismOptions):
 
 def predicts(planning: Planning) -> bool:
     """Whether mechanisms are compared by the next record. What a Dirichlet draw keeps small is then its own error."""
-    if planning.get("objective") != "prediction":
+    if not isinstance(planning.get("objective"), str) or planning["objective"] != "prediction":
         return False
     if (mechanism := planning.get("mechanism", "dirichlet")) != "auto":
         raise ArgumentError(
@@ -409,12 +410,25 @@ def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
 
 
 def _weights(weights: Mapping[str, float] | None, tables: Iterable[str]) -> dict[str, float]:
-    if not isinstance(weights, Mapping | None):
-        raise ArgumentError(f"Expected weights to map names of tables to numbers, got {type_name(weights)}.")
-    given, names = dict(weights or {}), list(tables)
+    given, names = mapping_of_names(weights=weights), list(tables)
     for name in given:
         one_of(names, **{"table in weights": name})
     return {name: positive(**{f"weights[{name!r}]": given.get(name, 1.0)}) for name in names}
+
+
+def _checked_sizes(n_records: int | Mapping[str, int] | None) -> int | dict[str, int] | None:
+    """The planning size or sizes, in Python's integers, which are what a text holds."""
+    if n_records is None:
+        return None
+    several = isinstance(n_records, Mapping)
+    named = mapping_of_names(n_records=n_records) if several else {None: n_records}
+    sizes = {
+        name: integer(0, **{"n_records" if name is None else f"n_records[{name!r}]": size})
+        for name, size in named.items()
+    }
+    if any(size > MOST_RECORDS for size in sizes.values()):
+        raise ArgumentError("Expected n_records to be at most 2**53, the largest number that a text holds.")
+    return {name: size for name, size in sizes.items() if name is not None} if several else sizes[None]
 
 
 def _sizes(

@@ -25,6 +25,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, try_out
+from pymc_dirdp.releases.grammar import refuse_unreadable
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.plan import Planning, of_model, plan, refuse_second_planning, refuse_unknown, with_options
@@ -179,6 +180,7 @@ def sample_sealed(
         chosen = of_model(rebuild(guarantee), model)
     else:
         chosen = plan(guarantee, model, progressbar=progressbar, **planning)
+    refuse_unreadable(chosen)
     composition = chosen.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):

@@ -1,6 +1,7 @@
 """Releases of every kind, written and read."""
 
 import gzip
+import tracemalloc
 from datetime import datetime
 
 import numpy as np
@@ -176,3 +177,17 @@ def test_a_file_that_is_packed_or_long_is_read_no_further_than_it_may_be(tmp_pat
     packed.write_bytes(gzip.compress(bytes(10**8)))
     with pytest.raises(ReleaseError, match="longer than most_bytes=1000000"):
         dirdp.load(packed, most_bytes=10**6)
+
+
+@pytest.mark.parametrize("value", [b"[]", b"{}", b"0", b'{"a":[]}', b"[[],[]]", b'""'])
+def test_a_small_file_cannot_fill_the_memory(tmp_path, value):
+    """Values are counted before any is built: 2 MB of gzip, which hold 160 million empty lists, took 12.9 GB."""
+    path, most = tmp_path / "many.json.gz", 10**6
+    path.write_bytes(gzip.compress((b"[" + (value + b",") * (most // (len(value) + 1)))[: most - 1] + b"]"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ReleaseError, match=r"more values than a text of so many bytes\..* larger most_bytes="):
+            dirdp.load(path, most_bytes=most)
+        assert tracemalloc.get_traced_memory()[1] < 5 * most
+    finally:
+        tracemalloc.stop()

@@ -333,3 +333,47 @@ def test_a_plan_for_another_unit():
         dirdp.errors.ArgumentError, match="This plan protects unit='household'; sample was asked for unit='pe"
     ):
         dirdp.sample(plan, model, unit="person")
+
+
+WRONG = [
+    True, np.True_, -5, 5.5, 2.0, np.int64(5), np.float32(5), 2**60, 10**400, math.nan, math.inf, 1j, "x", b"x", (), {},
+    {"p": True}, {"p": "x"}, {"p": np.int64(5)}, {1: 5}, [None], [3], object(), np.array([1, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("option", [field.name for field in dataclasses.fields(Options)])
+def test_what_plan_admits_is_read_again_and_all_else_is_refused_in_words(option, tmp_path):
+    """N1: `592.0` and `True` were charged and saved and could not be loaded; NumPy's integers were a `TypeError`."""
+    admitted = 0
+    for value in WRONG:
+        options = {"adjacency": "add-remove", "mechanism": "geometric"} | {option: value}
+        try:
+            chosen = dirdp.plan(dirdp.PureDP(epsilon=1.0), hair_model(), **options)
+        except dirdp.errors.DirdpError as error:
+            assert not isinstance(error, dirdp.errors.InternalError), value  # noqa: PT017
+            continue
+        admitted += 1
+        dirdp.save(chosen, tmp_path / "plan.json")
+        assert dirdp.load(tmp_path / "plan.json") == chosen
+    assert admitted < len(WRONG)
+
+
+def test_numbers_of_records_are_integers():
+    for value in (500, 500.0, np.int64(500), np.uint8(200), {"p": np.int32(500)}):
+        (part,) = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", n_records=value).parts
+        assert type(part.n_records) is int
+    for value in (True, 1000.5, -5, "x", 2**53 + 1, {"p": -1}, {"p": True}):
+        with pytest.raises(ArgumentError, match="n_records"):
+            Options(adjacency="add-remove", n_records=value)
+
+
+@pytest.mark.parametrize("damage", [{"n_records": 592.0}, {"n_records": np.int64(592)}, {"n_records": np.float64(592)}])
+def test_what_could_not_be_read_is_never_charged(damage):
+    plan = dirdp.plan(TARGET, hair_model())
+    damaged = dataclasses.replace(plan, parts=(dataclasses.replace(plan.parts[0], **damage),))
+    ledger = dirdp.Ledger(TARGET)
+    with pytest.raises(dirdp.errors.InternalError, match=r"nothing was drawn or charged\. Please report this"):
+        dirdp.sample(damaged, hair_model(), ledger=ledger)
+    assert not ledger.entries()
+    dirdp.sample(plan, hair_model(), ledger=ledger)
+    assert len(ledger.entries()) == 1

@@ -660,3 +660,19 @@ def test_no_private_model():
         pm.Normal("a")
     with pytest.raises(UnsupportedModelError, match="observes nothing"):
         dirdp.private_model(PURE, model)
+
+
+def test_options_of_wrong_types_are_refused_in_words():
+    make, given = ACCEPTED["cases"]
+    with pm.Model() as model:
+        make()
+    wrong = (True, 0, 5.5, -5, np.int64(5), "x", b"x", object(), np.array([1, 2]), [None], {1: 2})
+    for option in ("levels", "support", "weights", "disjoint", "jointly", "counts", "adjacency", "unit", "max_cells"):
+        refused = 0
+        for value in wrong:
+            try:
+                dirdp.plan(PURE, model, any_model=True, simulations=0, **given | {option: value})
+            except DirdpError as error:
+                assert not isinstance(error, InternalError), (option, value)  # noqa: PT017
+                refused += 1
+        assert refused >= len(wrong) - 3, option
