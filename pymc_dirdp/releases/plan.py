@@ -311,14 +311,15 @@ def plan(
         choice.refuse_other_people(wanted.adjacency, reading.label)
     refuse_all_spent(guarantee, wanted.choices)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
+    totals = {name: public_totals(reading, table, model) for name, table in by_name.items()}
     with Bar(1, "plan", shown=progressbar):
-        chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, purpose.target, whole=whole)
+        chosen, choices = _chosen(guarantee, by_name, sizes, totals, reading, wanted, purpose.target, whole=whole)
     _warn_of_many_draws(chosen, wanted.draws)
     warn_if_weak(guarantee, max((size for size in sizes.values() if size is not None), default=None))
     return Plan(
         guarantee=guarantee,
         parts=tuple(
-            PlannedTable(table, chosen[name], sizes[name], choices.get(name), public_totals(reading, table, model))
+            PlannedTable(table, chosen[name], sizes[name], choices.get(name), totals[name])
             for name, table in by_name.items()
         ),
         groups=reading.groups,
@@ -338,6 +339,7 @@ def _chosen(
     guarantee: Guarantee,
     tables: Mapping[str, Table],
     sizes: _Sizes,
+    totals: Mapping[str, tuple[int, ...]],
     reading: Reading,
     wanted: Options,
     target: str | None,
@@ -358,7 +360,9 @@ def _chosen(
     }
     weights = _weights(wanted.weights, dict(reading.shapes))
     facts = {
-        name: TableFacts(table.prior, sizes[name], reading.contribution(name), weights[name], axes_of(table))
+        name: TableFacts(
+            table.prior, sizes[name], reading.contribution(name), weights[name], axes_of(table), totals[name]
+        )
         for name, table in tables.items()
         if name not in constant
     }

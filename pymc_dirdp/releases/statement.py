@@ -408,7 +408,13 @@ def typical_errors(stored: Opened, utility: xr.Dataset) -> Lines:
         if not np.all(np.isfinite(known)):
             return ()
         return (("of the fit", f"a share is typically off by {in_range(known, 2)}{by_table}, in made-up networks"),)
-    of_draws = _of_tables(stored, utility, lambda table, n: draw_share_error(table.mechanism, table.prior, round(n)))
+    of_draws = _of_tables(
+        stored,
+        utility,
+        lambda table, n: draw_share_error(
+            table.mechanism, table.prior, round(n), public=table.is_public, totals=table.totals
+        ),
+    )
     # Where nothing is inferred from the output, the error is that of the posterior which was released.
     known_distribution = [table.mechanism.has_inference for table in stored.tables.values()]
     of_means: Array = utility["share_error"].values
