@@ -287,6 +287,11 @@ class Mechanism(PrivacyCurves):
         return np.full(rows, float(n_records)), rows
 
     @property
+    def log_no_noise(self) -> float | None:
+        """The logarithm of the probability that all its noise is 0; None if it adds none to integers."""
+        return None
+
+    @property
     def noise_sd(self) -> float | None:
         """Standard deviation of the noise in one cell.
 
