@@ -313,11 +313,14 @@ _MISTAKE = 0.05
 _HALVINGS = 50
 
 
-def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: float) -> float | None:
+def smallest_share(
+    mechanism: Mechanism, shape: tuple[int, ...], n_records: float, *, totals: Sequence[int] = ()
+) -> float | None:
     """The least share of a row's records that is distinguished from an empty cell, with mistakes of 5 % either way.
 
     P1 equation 3 says how far the mean of a draw is from a cell's frequency: as far as the prior counts weigh against
-    `r` times the records. A cell of a small share shows mostly the prior. The rows hold equal numbers of records here.
+    `r` times the records. A cell of a small share shows mostly the prior. Rows whose numbers of records are private
+    hold equal ones here.
 
     Parameters
     ----------
@@ -327,6 +330,8 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
         The shape of the table.
     n_records : float
         The number of records of the table; 0 gives None.
+    totals : sequence of int, optional
+        The public numbers of records of parts of the rows. The smallest part that has any decides.
 
     Returns
     -------
@@ -340,7 +345,8 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
     >>> round(smallest_share(DirichletMechanism(np.full(4, 2.677), 0.2028), (4,), 592), 3)
     0.063
     """
-    n = n_records / math.prod(shape[:-1])
+    rows = math.prod(shape[:-1]) / max(1, len(totals))
+    n = min((total for total in totals if total > 0), default=n_records) / rows
     if not n > 0 or shape[-1] < 2:
         return None
     if mechanism.noise_sd is not None:

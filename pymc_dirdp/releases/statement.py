@@ -59,6 +59,8 @@ _NOT_PROTECTED = (
 _LARGEST_EXPONENT = 700.0
 # What is missing to 100 % is seen in three digits from here on.
 _VISIBLE = 1e-3
+# A probability of any noise below this one is called none: the logarithm of its complement has no more digits.
+_NO_NOISE = 1e-12
 # Signs that begin something in Markdown, or in a page made of it, as an underscore within a word does not; and what
 # browsers and GitHub turn into a link.
 _MARKED = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
@@ -273,7 +275,7 @@ def _chance(log_odds: float) -> str:
 
 def _probability(probability: float, rest: float) -> str:
     """A probability from above, given what is missing to 1: it is not rounded to 100 % where it is less."""
-    if rest == 0 or rest >= _VISIBLE:
+    if rest >= _VISIBLE:
         return f"{up(100 * probability, 3):.3g} %"
     return f"1 - {down(rest, 2):.2g}"
 
@@ -283,6 +285,8 @@ def _randomness(stored: Opened) -> str:
     logs = [log for table in stored.tables.values() if (log := table.mechanism.log_no_noise) is not None]
     if not logs or len(logs) < len(stored.tables):
         return "The numbers are random on purpose."
+    if -math.fsum(map(math.expm1, logs)) < _NO_NOISE:
+        return f"All noise is 0 but for a probability below {_NO_NOISE:g}: the numbers rest on the counts themselves."
     # All of them are the counts at most as often as those of one table.
     same = _probability(math.exp(min(logs)), -math.expm1(min(logs)))
     return (
@@ -470,7 +474,9 @@ def expected_errors(stored: Opened, utility: xr.Dataset) -> Lines:
 def _details(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     n, effective = utility["n_records"].values, utility["effective_records"].values
     by_table = ", by table" * (len(n) > 1)
-    least = _of_tables(stored, utility, lambda table, n: smallest_share(table.mechanism, table.prior.shape, n))
+    least = _of_tables(
+        stored, utility, lambda table, n: smallest_share(table.mechanism, table.prior.shape, n, totals=table.totals)
+    )
     # Noise that is nearly always 0 hides nothing.
     if (known := least[np.isfinite(least) & (least > 0)]).size:
         yield (
