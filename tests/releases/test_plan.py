@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import math
 import pickle
+import re
 import warnings
 from dataclasses import fields
 
