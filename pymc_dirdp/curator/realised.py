@@ -139,7 +139,7 @@ class Fresh:
         mechanism: TableMechanism,
         *,
         public: bool,
-        totals: Sequence[int],
+        totals: Sequence[int] = (),
         draws: int,
         rng: np.random.Generator,
     ) -> "Fresh":
