@@ -176,7 +176,7 @@ def errors_of_estimates(
         mechanism = mechanisms[name]
         times = mechanism.output_kind.releases_for(draws)
         # The view has the numbers of rows that are public.
-        said = release[f"mechanism/{name}"].get(PUBLIC_TOTALS)
+        said = release.children["mechanism"].children[name].to_dataset().get(PUBLIC_TOTALS)
         totals = [] if said is None else said.values.ravel().astype(np.int64).tolist()
         fresh = Fresh.releases(distribution, mechanism, public=public, totals=totals, draws=times, rng=rng)
         groups[f"/cells/{name}"] = _cell_errors(distribution, private.get(name), release, estimates[name], fresh)

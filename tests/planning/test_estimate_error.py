@@ -286,7 +286,7 @@ def test_totals_are_looked_at_where_the_release_says_that_they_are():
     assert np.all(np.diff(totals, axis=0) > 0)
 
 
-# What is promised beside what is realised: forty settings.
+# The expected error beside the realised one: forty settings.
 PUBLIC_SIZES = ((1000, 1000), (1900, 100), (1990, 10), (500, 5, 50, 45))
 PRIVATE_SIZES = ((1000, 1000), (100, 100), (250, 250, 250, 250))
 SETTINGS = [
@@ -299,7 +299,7 @@ SETTINGS = [
 
 
 def ratio_of_errors(adjacency, public, sizes, d, kind, releases=50):
-    """The realised error of a share over the promised one, root mean squares, and the standard error of its square.
+    """The realised error of a share over the expected one, root mean squares, and the standard error of its square.
 
     The truth comes from the model: shares from their prior and, where they are private, sizes from any division.
     """
@@ -315,7 +315,7 @@ def ratio_of_errors(adjacency, public, sizes, d, kind, releases=50):
         public_totals=adjacency == "replace-one",
     )
     known = adjacency == "replace-one"
-    promised = estimate_error(mechanism, prior, n, public=known, totals=sizes if public else ()).share
+    expected = estimate_error(mechanism, prior, n, public=known, totals=sizes if public else ()).share
     squared = []
     for _ in range(releases):
         totals = sizes if public else rng.multinomial(n, rng.dirichlet(np.ones(len(sizes))))
@@ -327,13 +327,13 @@ def ratio_of_errors(adjacency, public, sizes, d, kind, releases=50):
         seen = replace(output.observed_table, blocks=blocks)
         found = posterior_of(seen, Beliefs(n_prior=None if known else 2 * n)).estimate([0.5])
         squared.append(np.mean((found.share_means.reshape(shares.shape) - shares) ** 2))
-    ratio = np.array(squared) / promised**2
+    ratio = np.array(squared) / expected**2
     return math.sqrt(ratio.mean()), ratio.std() / math.sqrt(releases)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("setting", SETTINGS[1::5], ids=str)
-def test_what_is_promised_is_realised(setting):
-    """Sizes that are public were taken for private once: .038 was promised for (1990, 10), and .143 realised."""
+def test_the_realised_error_is_the_expected_one(setting):
+    """Sizes that are public were taken for private once: .038 was expected for (1990, 10), and .143 realised."""
     ratio, error = ratio_of_errors(*setting)
     assert abs(ratio**2 - 1) < 5.5 * error + 0.15
