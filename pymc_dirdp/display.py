@@ -2,17 +2,20 @@
 
 import abc
 import html
+import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar, override
 
-__all__ = ["Labelled", "Sections", "Tabular", "aligned", "clipped", "dots", "visible"]
+__all__ = ["Labelled", "Sections", "Tabular", "aligned", "clipped", "dots", "uncertain", "visible"]
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
 # The columns of a terminal that labelled lines take at most, and that a label takes of them.
 _WIDTH, _LABEL = 80, 24
+# Numbers between these are shown as whole ones.
+_WHOLE, _LARGE = 1e4, 1e15
 # A notebook would set the cells to the right.
 _LEFT = "text-align:left;vertical-align:top"
 
@@ -53,6 +56,35 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def uncertain(value: float, sd: float, low: float, high: float) -> tuple[str, str]:
+    """A number with its standard deviation, and an interval of it, as texts.
+
+    All are rounded to the same place, that of the second digit of the deviation, and whole ends of an interval are
+    shown as they are. Order is kept: a number that lies in the interval does so as it is printed. Without a deviation
+    six decimals are shown.
+
+    Examples
+    --------
+    >>> uncertain(100056.8, 1.4, 100054, 100060)
+    ('100056.8 ± 1.4', '100054 to 100060')
+    >>> uncertain(0.11113, 9.2e-6, 0.11111, 0.11115)
+    ('0.1111300 ± 0.0000092', '0.1111100 to 0.1111500')
+    >>> uncertain(1234567.0, 5432.0, 1223920, 1245214)
+    ('1234600 ± 5400', '1223900 to 1245200')
+    >>> uncertain(1.0, 0.0, 1.0, 1.0)
+    ('1 ± 0', '1 to 1')
+    """
+    decimals = 1 - math.floor(math.log10(sd)) if 0 < sd < math.inf else 6
+    ends = " to ".join(_rounded(end, decimals, whole=True) for end in (low, high))
+    return f"{_rounded(value, decimals, whole=not sd)} ± {_rounded(sd, decimals, whole=not sd)}", ends
+
+
+def _rounded(value: float, decimals: int, *, whole: bool) -> str:
+    """A number to so many decimals, or to a power of ten if they are negative; a whole one perhaps without any."""
+    rounded = round(float(value), decimals)
+    return f"{rounded:.{0 if whole and rounded == value and rounded.is_integer() else max(decimals, 0)}f}"
 
 
 class Tabular(abc.ABC):
@@ -241,4 +273,7 @@ def _row(cells: Iterable[str]) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else visible(str(value))
+    if not isinstance(value, float):
+        return visible(str(value))
+    # No digit before the point is lost, as it would be in 1.001e+05 for 100057.
+    return f"{value:.0f}" if _WHOLE <= abs(value) < _LARGE else f"{value:.4g}"

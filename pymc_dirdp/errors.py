@@ -6,6 +6,7 @@ __all__ = [
     "CategoriesFromDataWarning",
     "DataError",
     "DirdpError",
+    "FewRecordsWarning",
     "InternalError",
     "LedgerError",
     "ManyDrawsWarning",
@@ -89,6 +90,10 @@ class WeakGuaranteeWarning(UserWarning):
 
     The usual rules are a delta well below 1/N, and an epsilon of at most 10.
     """
+
+
+class FewRecordsWarning(UserWarning):
+    """A table has more cells than a fifth of its public number of records, so the release may tell next to nothing."""
 
 
 class CategoriesFromDataWarning(UserWarning):

@@ -1,10 +1,12 @@
 """What results look like: one table as text, HTML and frame; labelled lines; nothing a terminal or a browser obeys."""
 
+import re
 import unicodedata
 
+import numpy as np
 import pytest
 
-from pymc_dirdp.display import Labelled, Tabular, aligned, visible
+from pymc_dirdp.display import Labelled, Tabular, aligned, uncertain, visible
 
 EVIL = "a\x1b[2J<b>\n\u202eb"
 
@@ -137,3 +139,23 @@ def test_a_repr_is_one_line_whatever_the_result_holds():
     for one in (Prices([], EVIL * 200), Letter(EVIL * 200, [])):
         assert repr(one).isprintable()
         assert len(repr(one)) < 140
+
+
+def test_a_printed_number_lies_in_its_printed_interval_and_shows_two_digits_of_its_deviation():
+    rng = np.random.default_rng(7)
+    for _ in range(2000):
+        sd = 10 ** rng.uniform(-9, 6)
+        value = rng.choice([-1, 1]) * 10 ** rng.uniform(-6, 9)
+        low, high = value - sd * rng.exponential(2), value + sd * rng.exponential(2)
+        if rng.random() < 0.5:
+            low, high = np.floor(low), np.ceil(high)
+        shown = Prices([dict(zip(("number", "interval"), uncertain(value, sd, low, high), strict=True))])
+        for text in (str(shown), re.sub("<.*?>", " ", shown._repr_html_().replace("&nbsp;", " "))):
+            number, deviation, least, most = re.search(r"([-.\d]+) ± ([.\d]+)\D+?([-.\d]+) to ([-.\d]+)", text).groups()
+            assert float(least) <= float(number) <= float(most)
+            assert float(deviation) == pytest.approx(sd, rel=0.051)
+            assert abs(float(number) - value) <= 0.051 * sd
+
+
+def test_a_large_number_keeps_all_digits_before_the_point():
+    assert "100057" in str(Prices([{"what": "records", "number": 100057.4}]))

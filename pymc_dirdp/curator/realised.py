@@ -1,6 +1,6 @@
 """Errors of draws and of estimates on the data themselves: what privacy cost, beside the own posterior."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -22,7 +22,7 @@ from pymc_dirdp.planning.draw_error import DrawError, expected_kl
 from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
 from pymc_dirdp.planning.expected_kl import dirichlet_kl, dirichlet_kl_rows
 from pymc_dirdp.releases.analysis import estimate
-from pymc_dirdp.releases.description import labels
+from pymc_dirdp.releases.description import PUBLIC_TOTALS, labels
 from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = [
@@ -139,6 +139,7 @@ class Fresh:
         mechanism: TableMechanism,
         *,
         public: bool,
+        totals: Sequence[int] = (),
         draws: int,
         rng: np.random.Generator,
     ) -> "Fresh":
@@ -150,7 +151,8 @@ class Fresh:
             return cls(np.empty((0, *distribution.counts.shape)))
         which = np.tile(np.arange(len(counts)), times)
         prior = distribution.table.prior.reshape(-1, d)
-        rows = _Rows(which, prior[which], counts[which].astype(np.float64), len(counts), n_records, public)
+        sizes, sharing = mechanism.public_sizes(distribution.counts.shape, n_records, totals, public=public)
+        rows = _Rows(which, prior[which], counts[which].astype(np.float64), sharing, sizes[which], public)
         estimates = estimates_of(mechanism, rows, draws, rng)
         if estimates is None:
             return cls(np.empty((0, *distribution.counts.shape)))
@@ -173,7 +175,10 @@ def errors_of_estimates(
         name = distribution.table.name
         mechanism = mechanisms[name]
         times = mechanism.output_kind.releases_for(draws)
-        fresh = Fresh.releases(distribution, mechanism, public=public, draws=times, rng=rng)
+        # The view has the numbers of rows that are public.
+        said = release.children["mechanism"].children[name].to_dataset().get(PUBLIC_TOTALS)
+        totals = [] if said is None else said.values.ravel().astype(np.int64).tolist()
+        fresh = Fresh.releases(distribution, mechanism, public=public, totals=totals, draws=times, rng=rng)
         groups[f"/cells/{name}"] = _cell_errors(distribution, private.get(name), release, estimates[name], fresh)
         error, others = (
             float(kl_of_estimates(distribution, estimates[name])),

@@ -57,7 +57,7 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     ...     heads = pm.Binomial("heads", n=1000, p=p, observed=300)
     ...     plan = dirdp.plan(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
     >>> print("\n".join(str(dirdp.report(plan)).splitlines()[:4]))
-    Plan of a private posterior draw of p, 1-DP
+    Plan of a private table of noisy counts of p, 1-DP
       error      a share is typically off by 0.013 (dirdp.estimate)
     <BLANKLINE>
       protects   each record as another person; the number of records, 1000, is

@@ -2,6 +2,8 @@
 
 import abc
 import dataclasses
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
@@ -265,10 +267,29 @@ class Mechanism(PrivacyCurves):
         """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""
         return None
 
+    def public_sizes(
+        self, shape: Sequence[int], n_records: int, totals: Sequence[int] = (), *, public: bool
+    ) -> tuple[Array, int]:
+        """What is known in advance of the sizes of rows: records for each row, and how many rows divide them.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Of the table of counts.
+        n_records : int
+            In the whole table.
+        totals : sequence of int, optional
+            The public numbers of records of parts of the rows.
+        public : bool
+            Whether `n_records` is public.
+        """
+        rows = math.prod(shape[:-1])
+        return np.full(rows, float(n_records)), rows
+
     @property
-    def has_equal_rows(self) -> bool:
-        """Whether a person has as many records in every row of its table, so that all rows hold equal numbers."""
-        return False
+    def log_no_noise(self) -> float | None:
+        """The logarithm of the probability that all its noise is 0; None if it adds none to integers."""
+        return None
 
     @property
     def noise_sd(self) -> float | None:

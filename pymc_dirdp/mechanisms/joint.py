@@ -116,7 +116,8 @@ class JointMechanism(CurvesOf, Mechanism):
 
     Notes
     -----
-    The pure epsilon is `1 / scale`, or `2 / scale` under replace-one, whatever the number of tables, and it is exact.
+    The pure epsilon is `1 / scale`, or `2 / scale` under replace-one where a table has several cells, whatever the
+    number of tables, and it is exact.
     Independent noise of the same epsilon has up to 6 times the variance for tables of two cells. The other curves are
     exact for one record in each table that is added or removed, and for equal numbers of records they are bounds by a
     chain of such steps; for unequal ones they are those of randomised response. For zero-concentrated privacy, and for
@@ -202,7 +203,8 @@ class JointMechanism(CurvesOf, Mechanism):
     @property
     def _changes(self) -> int:
         """By how many times its records one person can change the norm of a table."""
-        return 1 if self.zero_sum else round(adjacency_named(self.adjacency).delta_1)
+        # In a table of one cell a record has no other cell to move to: a replaced person changes the number alone.
+        return 1 if self.zero_sum or max(self.cells) == 1 else round(adjacency_named(self.adjacency).delta_1)
 
     @cached_property
     @override

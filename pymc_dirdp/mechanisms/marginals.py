@@ -204,6 +204,11 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     @property
     @override
+    def log_no_noise(self) -> float:
+        return math.fsum(part.log_no_noise for part in self.parts)
+
+    @property
+    @override
     def in_short(self) -> str:
         least, most = min(self.noise_sds), max(self.noise_sds)
         many = f"{len(self.marginals)} marginals" if len(self.marginals) > 1 else "1 marginal"

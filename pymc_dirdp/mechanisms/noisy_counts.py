@@ -362,6 +362,12 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     def noise_sd(self) -> float:
         """Standard deviation of the noise in one cell."""
 
+    @property
+    @override
+    def log_no_noise(self) -> float:
+        none = np.zeros(self.prior.shape)
+        return min(float(self.log_likelihood(none, none)), 0.0)
+
     def variance_left(self, cells: int, *, public: bool) -> float:
         """The variance of the noise in one of so many cells once their sum is known, where it is public.
 

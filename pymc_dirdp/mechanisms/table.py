@@ -241,10 +241,18 @@ class TableMechanism(Mechanism):
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)
 
-    @property
     @override
-    def has_equal_rows(self) -> bool:
-        return set(self.contributed.fitted(self.shape).axes) == {"each"}
+    def public_sizes(
+        self, shape: Sequence[int], n_records: int, totals: Sequence[int] = (), *, public: bool
+    ) -> tuple[Array, int]:
+        sizes, sharing = super().public_sizes(shape, n_records, public=public)
+        if totals:
+            parts = self.contributed.rows_by_entry(shape)
+            sharing, sizes[parts] = parts.shape[1], np.array(totals, dtype=np.float64)[:, None]
+        elif public and set(self.contributed.fitted(shape).axes) == {"each"}:
+            # A person has as many records in every row, so all rows hold equal numbers.
+            sharing, sizes = 1, sizes // len(sizes)
+        return sizes, sharing
 
     @abc.abstractmethod
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:

@@ -87,6 +87,8 @@ class TableFacts:
         Its relative share of the divergence.
     axes : tuple of (str, int)
         The name and the length of each of its axes, where tables may be those of a network.
+    totals : tuple of int
+        The public numbers of records of parts of its rows, as in a plan.
     """
 
     prior: Array
@@ -94,6 +96,7 @@ class TableFacts:
     contribution: Contribution | int = 1
     weight: float = 1.0
     axes: Axes = ()
+    totals: tuple[int, ...] = ()
 
 
 @final
@@ -417,6 +420,7 @@ class _Plans:
                 facts.prior,
                 facts.n_records or 0,
                 public=self._terms.public_totals,
+                totals=facts.totals,
                 draws=self._terms.draws,
             )
             if error is None:

@@ -1,7 +1,7 @@
 """How far a Dirichlet draw is from frequencies, its shares from the true ones, and the smallest share that shows."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -251,7 +251,9 @@ def _crossing(slope: Callable[[float], float], first: float, *, below: bool) -> 
 _LEVELS = 400
 
 
-def draw_share_error(mechanism: Mechanism, prior: Array, n_records: int) -> float | None:
+def draw_share_error(
+    mechanism: Mechanism, prior: Array, n_records: int, *, public: bool = False, totals: Sequence[int] = ()
+) -> float | None:
     """The root mean square error of one share of a released draw; None if the draw is no release, or without records.
 
     The shares come from the prior, the counts from the shares, and the draw from the counts. All of this is summed in
@@ -267,6 +269,10 @@ def draw_share_error(mechanism: Mechanism, prior: Array, n_records: int) -> floa
         The model's own prior.
     n_records : int
         The public number of records, or the size to plan for.
+    public : bool, default False
+        Whether the number of records is public.
+    totals : sequence of int, optional
+        The public numbers of records of parts of the rows, see :meth:`Mechanism.public_sizes`.
 
     Examples
     --------
@@ -280,7 +286,8 @@ def draw_share_error(mechanism: Mechanism, prior: Array, n_records: int) -> floa
     drawn = drawn.matched(n_records)
     d = prior.shape[-1]
     a, alpha = prior.reshape(-1, d), drawn.alpha.reshape(-1, d)
-    n = _totals(n_records, len(a))[:, None, None]
+    sizes, sharing = mechanism.public_sizes(prior.shape, n_records, totals, public=public)
+    n = _totals(sizes, sharing)[..., None]
     size, total = a.sum(axis=-1, keepdims=True), alpha.sum(axis=-1, keepdims=True)
     share = a / size
     count, variance = n * share, n * share * (1 - share) * (n + size) / (size + 1)
@@ -293,12 +300,12 @@ def draw_share_error(mechanism: Mechanism, prior: Array, n_records: int) -> floa
     return math.sqrt(float(np.mean(spread_of_draw + spread_of_share + between)))
 
 
-def _totals(n_records: int, n_rows: int) -> Array:
-    """Totals of a row that are as likely as one another."""
-    if n_rows == 1:
-        return np.array([float(n_records)])
-    level = (np.arange(_LEVELS) + 0.5) / _LEVELS
-    return np.asarray(n_records * -np.expm1(np.log1p(-level) / (n_rows - 1)))
+def _totals(sizes: Array, sharing: int) -> Array:
+    """Totals of rows that are as likely as one another, shape (levels, rows), where so many rows divide the records."""
+    if sharing == 1:
+        return sizes[None]
+    level = (np.arange(_LEVELS)[:, None] + 0.5) / _LEVELS
+    return np.asarray(sizes * -np.expm1(np.log1p(-level) / (sharing - 1)))
 
 
 # The probability of either mistake: to take an empty cell for one of this share, and the reverse.
@@ -306,11 +313,14 @@ _MISTAKE = 0.05
 _HALVINGS = 50
 
 
-def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: float) -> float | None:
+def smallest_share(
+    mechanism: Mechanism, shape: tuple[int, ...], n_records: float, *, totals: Sequence[int] = ()
+) -> float | None:
     """The least share of a row's records that is distinguished from an empty cell, with mistakes of 5 % either way.
 
     P1 equation 3 says how far the mean of a draw is from a cell's frequency: as far as the prior counts weigh against
-    `r` times the records. A cell of a small share shows mostly the prior. The rows hold equal numbers of records here.
+    `r` times the records. A cell of a small share shows mostly the prior. Rows whose numbers of records are private
+    hold equal ones here.
 
     Parameters
     ----------
@@ -320,6 +330,8 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
         The shape of the table.
     n_records : float
         The number of records of the table; 0 gives None.
+    totals : sequence of int, optional
+        The public numbers of records of parts of the rows. The smallest part that has any decides.
 
     Returns
     -------
@@ -333,7 +345,8 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
     >>> round(smallest_share(DirichletMechanism(np.full(4, 2.677), 0.2028), (4,), 592), 3)
     0.063
     """
-    n = n_records / math.prod(shape[:-1])
+    rows = math.prod(shape[:-1]) / max(1, len(totals))
+    n = min((total for total in totals if total > 0), default=n_records) / rows
     if not n > 0 or shape[-1] < 2:
         return None
     if mechanism.noise_sd is not None:

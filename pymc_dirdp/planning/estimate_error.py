@@ -6,7 +6,7 @@ cells (a saddle point), for all simulated tables at once: this is planning, and 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, final
@@ -56,7 +56,13 @@ class EstimateError:
 
 
 def estimate_error(
-    mechanism: Mechanism, prior: Array, n_records: int, *, public: bool = True, draws: int = 1
+    mechanism: Mechanism,
+    prior: Array,
+    n_records: int,
+    *,
+    public: bool = True,
+    totals: Sequence[int] = (),
+    draws: int = 1,
 ) -> EstimateError | None:
     """The expected error of estimates from releases of a mechanism; None if it is not known, or there are no records.
 
@@ -75,6 +81,9 @@ def estimate_error(
         another. The records of a table divide among its rows in any way, each as likely as another, and nobody knows
         how; that the rows add up to all records is not used, so the error is a little too large. Where a person has as
         many records in every row, and their number is public, rows hold equal numbers.
+    totals : sequence of int, optional
+        The public numbers of records of parts of the rows: the entries of the axes along which a person stays in place,
+        see :meth:`Contribution.rows_by_entry`. Only the rows of one part divide its records in an unknown way.
     draws : int, default 1
         How many draws are released, where each is a release.
 
@@ -91,7 +100,7 @@ def estimate_error(
         # Every share is 1, before and after.
         return EstimateError(0.0, 0.0)
     times = mechanism.output_kind.releases_for(min(draws, _MOST_DRAWS))
-    return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, times)
+    return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, tuple(totals), times)
 
 
 def estimated_shares(
@@ -125,17 +134,23 @@ def estimated_shares(
     n_rows = prior.size // d
     table = counts.reshape(n_rows, d).astype(np.float64)
     which, n_records = np.tile(np.arange(n_rows), times or 1), round(float(table.sum()))
-    rows = _Rows(which, prior.reshape(n_rows, d)[which], table[which], n_rows, n_records, public)
+    rows = _Rows(which, prior.reshape(n_rows, d)[which], table[which], n_rows, np.full(len(which), n_records), public)
     found = estimates_of(mechanism, rows, 1, rng)
     return None if found is None else found.reshape(prior.shape if times is None else (times, *prior.shape))
 
 
 @lru_cache(maxsize=512)
 def _estimate_error(
-    mechanism: Mechanism, shape: tuple[int, ...], prior: bytes, n_records: int, public: bool, draws: int
+    mechanism: Mechanism,
+    shape: tuple[int, ...],
+    prior: bytes,
+    n_records: int,
+    public: bool,
+    totals: tuple[int, ...],
+    draws: int,
 ) -> EstimateError | None:
-    equal = public and mechanism.has_equal_rows
     table, part = np.frombuffer(prior).reshape(-1, shape[-1]), 1.0
+    sizes, sharing = mechanism.public_sizes(shape, n_records, totals, public=public)
     if shape[-1] > _MOST_CELLS:
         # Every so many cells, in the order of their priors, with their part of the records: what is lost of a share of
         # the records is the same, and the shares themselves are larger.
@@ -143,8 +158,8 @@ def _estimate_error(
         cells = np.sort(order[np.linspace(0, shape[-1] - 1, _MOST_CELLS).round().astype(np.intp)])
         part = _MOST_CELLS / shape[-1]
         mechanism, table = _of_cells(mechanism, shape, cells), table[:, cells]
-        n_records = max(1, round(part * n_records))
-    rows = _Rows.simulated(table, n_records, public=public, equal=equal)
+        sizes = np.maximum(np.minimum(sizes, 1), np.round(part * sizes))
+    rows = _Rows.simulated(table, sizes, sharing, public=public)
     rng = np.random.default_rng(20261122)
     estimated = estimates_of(mechanism, rows, draws, rng)
     if estimated is None:
@@ -163,33 +178,35 @@ def _of_cells(mechanism: Mechanism, shape: tuple[int, ...], cells: NDArray[np.in
 @final
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Simulated rows: which row of the table each is, priors and counts, shape (m, d), and what is known of totals."""
+    """Simulated rows: which row of the table each is, priors and counts, shape (m, d), and what is known of totals.
+
+    Each is one of `sharing` rows which divide `n_records`, shape (m,), among them, and `public` says if this is known.
+    """
 
     which: NDArray[np.intp]
     prior: Array
     counts: Array
-    n_rows: int
-    n_records: int
+    sharing: int
+    n_records: Array
     public: bool
 
     @classmethod
-    def simulated(cls, prior: Array, n_records: int, *, public: bool, equal: bool = False) -> "_Rows":
-        """Rows of tables with this prior of shape (rows, d); `equal` ones have as many records each, publicly."""
+    def simulated(cls, prior: Array, n_records: Array, sharing: int, *, public: bool) -> "_Rows":
+        """Rows of tables with this prior of shape (rows, d), and the records that each shares with others: (rows,)."""
         # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
         rng = np.random.default_rng(20261121)
         n_rows, d = prior.shape
         looked_at = np.unique(np.linspace(0, n_rows - 1, min(n_rows, _MOST_ROWS)).round().astype(np.intp))
         tables = max(1, round(min(max(_CELLS / d, _FEWEST), _MOST) / len(looked_at)))
         which = np.tile(looked_at, tables)
-        if equal:
-            n_rows, n_records = 1, n_records // n_rows
+        shared = n_records[which].astype(np.int64)
         # The share of one row if all divisions of the records among rows are as likely as one another.
-        totals = rng.binomial(n_records, rng.beta(1.0, n_rows - 1.0, len(which))) if n_rows > 1 else n_records
+        totals = rng.binomial(shared, rng.beta(1.0, sharing - 1.0, len(which))) if sharing > 1 else shared
         logs = _log_gammas(prior[which], rng)
         shares = np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))
         shares /= shares.sum(axis=-1, keepdims=True)
         counts = rng.multinomial(totals, shares).astype(np.float64)
-        return cls(which, prior[which], counts, n_rows, n_records, public)
+        return cls(which, prior[which], counts, sharing, shared.astype(np.float64), public)
 
     @property
     def sizes(self) -> Array:
@@ -197,9 +214,9 @@ class _Rows:
         return np.asarray(self.counts.sum(axis=-1))
 
     @property
-    def most(self) -> int:
-        """The largest total that an estimate takes for possible."""
-        return self.n_records if self.public else 2 * self.n_records
+    def most(self) -> Array:
+        """The largest total that an estimate takes for possible, shape (m,); of no records it takes one for it."""
+        return np.maximum(1.0, self.n_records if self.public else 2 * self.n_records)
 
     def totals(self, seen: tuple[Array, float] | None) -> tuple[Array, Array]:
         """Totals to look at, and the logarithms of their prior weights; shape (k, m).
@@ -207,18 +224,18 @@ class _Rows:
         If the release says where they are, they are evenly spaced there; otherwise each stands for an equal share of
         the prior.
         """
-        if (self.public and self.n_rows == 1) or (seen is not None and seen[1] == 0):
+        if (self.public and self.sharing == 1) or (seen is not None and seen[1] == 0):
             return self.sizes[None], np.zeros((1, len(self.counts)))
         level = (np.arange(_TOTALS)[:, None] + 0.5) / _TOTALS
         # The quantiles of the share of one row; of a single one, of the number of records itself.
-        prior = self.most * -np.expm1(np.log1p(-level) / max(self.n_rows - 1, 1))
+        prior = self.most * -np.expm1(np.log1p(-level) / max(self.sharing - 1, 1))
         found = np.broadcast_to(prior, (_TOTALS, len(self.counts)))
         weights = np.zeros(found.shape)
         if seen is not None:
             low, high = (np.clip(seen[0] + side * 3.5 * seen[1], 0, self.most) for side in (-1, 1))
             said = (high > low) & (high - low < self.most)
             found = np.where(said, low + (high - low) * np.linspace(0, 1, _TOTALS)[:, None], found)
-            thinner = max(self.n_rows - 2, 0) * np.log1p(-np.minimum(found / self.most, 1 - 1e-9))
+            thinner = max(self.sharing - 2, 0) * np.log1p(-np.minimum(found / self.most, 1 - 1e-9))
             weights = np.where(said, thinner, weights)
         # Each table with a total is as likely as the prior of the shares says.
         return found, weights - _log_gamma_ratio(found, self.prior.sum(axis=-1))  # type: ignore[arg-type, operator]
@@ -308,8 +325,9 @@ class _Cells:
         seen: tuple[Array, ...],
         slopes: Array | float = 0.0,
     ) -> "_Cells":
-        low = np.floor(np.clip(low, 0, rows.most - 1))
-        high = np.ceil(np.clip(high, low + 1, rows.most))
+        most = rows.most[:, None]
+        low = np.floor(np.clip(low, 0, most - 1))
+        high = np.ceil(np.clip(high, low + 1, most))
 
         def log_weight(x: Array, prior: Array, *seen: Array) -> Array:
             return _log_gamma_ratio(x, prior) + log_likelihood(x, *seen)  # type: ignore[arg-type]  # It broadcasts.

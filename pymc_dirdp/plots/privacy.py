@@ -334,9 +334,9 @@ def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, 
     runs : BanditRuns, or sequence of them
         From :func:`pymc_dirdp.simulate_bandit`, for one bandit.
     bound : bool, default True
-        Whether to draw the lower bound of the strictest privacy among the runs, see
-        :func:`pymc_dirdp.bandits.bandit_lower_bound`. It holds for horizons without end, and may lie above a good
-        policy.
+        Whether to draw the slope that the lower bound has with the strictest privacy among the runs, see
+        :func:`pymc_dirdp.bandits.bandit_lower_bound`, at the end of its median. The bound says how regret grows
+        with the logarithm of the round at last; it says nothing of the height of a line, nor of any horizon.
     ax : matplotlib Axes or None
         None makes a new figure.
 
@@ -371,12 +371,16 @@ def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, 
             ax.plot(one.checkpoints, ends, color=colour, linestyle=dash, linewidth=0.7, alpha=0.7, label="_band")
         ax.plot(one.checkpoints, median, color=colour, linestyle=dash, label=_label(one, several))
     rounds = several[0].checkpoints
-    strictest = min(one.epsilon for one in several)
+    most_private = min(several, key=lambda one: one.epsilon)
+    strictest = most_private.epsilon
     means = several[0].means
     if bound and np.all((means > 0) & (means < 1)):
-        least = bandit_lower_bound(means, strictest) * np.log(rounds)
+        end = float(np.median(most_private.regret[:, -1]))
+        slope = end + bandit_lower_bound(means, strictest) * np.log(rounds / rounds[-1])
+        late = (slope >= 0) & (rounds >= rounds[-1] / 10)
         privacy = f"for epsilon = {strictest:.3g}" if np.isfinite(strictest) else "without privacy"
-        ax.plot(rounds, least, color="black", linewidth=1, linestyle=(0, (1, 2)), label=f"lower bound {privacy}")
+        label = f"least slope in the long run {privacy}"
+        ax.plot(rounds[late], slope[late], color="black", linewidth=1, linestyle=(0, (1, 2)), label=label)
     ax.set(xscale="log", xlabel="round", ylabel="regret", title="median of the runs, and 5 to 95 % of them")
     ax.set_ylim(bottom=0)
     return legend(ax)

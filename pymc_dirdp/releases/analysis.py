@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer
-from pymc_dirdp.display import Tabular
+from pymc_dirdp.display import Tabular, uncertain
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.inference.sparse_cells import SparsePrior
@@ -336,15 +336,20 @@ class Estimates(Tabular):
         rows = []
         for row in self._numbers():
             level = f"{max(next(iter(self.tables.values())).prob):g}"
+            share, share_interval = uncertain(
+                row["share"], row["share_sd"], row[f"share_low_{level}"], row[f"share_high_{level}"]
+            )
+            count, count_interval = uncertain(
+                row["count"], row["count_sd"], row[f"count_low_{level}"], row[f"count_high_{level}"]
+            )
+            percent = f"{100 * float(level):g} %"
             rows.append(
                 {
                     "cell": row["cell"],
-                    "share": f"{row['share']:.3g} ± {row['share_sd']:.2g}",
-                    f"{100 * float(level):g} %": f"{row[f'share_low_{level}']:.3g} to {row[f'share_high_{level}']:.3g}",
-                    "records": f"{row['count']:.4g} ± {row['count_sd']:.2g}",
-                    f"{100 * float(level):g} % of records": (
-                        f"{row[f'count_low_{level}']} to {row[f'count_high_{level}']}"
-                    ),
+                    "share": share,
+                    percent: share_interval,
+                    "records": count,
+                    f"{percent} of records": count_interval,
                 }
             )
         # The shares in a table of one category are known, and would make the error look small.

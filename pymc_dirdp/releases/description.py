@@ -169,7 +169,9 @@ def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float
         return values
     values["n_records"] = float(n_records)
     public = chosen.reading.sizes_are_public
-    error = estimate_error(mechanism, part.table.prior, n_records, public=public, draws=chosen.draws)
+    error = estimate_error(
+        mechanism, part.table.prior, n_records, public=public, totals=part.totals, draws=chosen.draws
+    )
     if error is not None:
         values["estimate_kl"], values["share_error"] = error.kl, error.share
     # Draws given noisy counts have no closed form, leave every record its weight and have no grid.

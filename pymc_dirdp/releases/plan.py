@@ -15,6 +15,7 @@ import pymc as pm
 
 from pymc_dirdp.checks import MOST_RECORDS, integer, mapping_of_names, one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
+from pymc_dirdp.mechanisms import outputs
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.graph import built_for
@@ -39,7 +40,7 @@ from pymc_dirdp.releases.choices import (
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
-from pymc_dirdp.releases.wording import assumed, warn_if_weak
+from pymc_dirdp.releases.wording import assumed, warn_if_few, warn_if_weak
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -312,14 +313,21 @@ def plan(
         choice.refuse_other_people(wanted.adjacency, reading.label)
     refuse_all_spent(guarantee, wanted.choices)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
+    totals = {name: public_totals(reading, table, model) for name, table in by_name.items()}
     with Bar(1, "plan", shown=progressbar):
-        chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, purpose.target, whole=whole)
+        chosen, choices = _chosen(guarantee, by_name, sizes, totals, reading, wanted, purpose.target, whole=whole)
     _warn_of_many_draws(chosen, wanted.draws)
     warn_if_weak(guarantee, max((size for size in sizes.values() if size is not None), default=None))
+    # Marginals of a network leave out what their noise hides, so its tables may have many cells.
+    warn_if_few(
+        {name: table for name, table in by_name.items() if chosen[name].output_kind is not outputs.Marginals},
+        sizes,
+        reading,
+    )
     return Plan(
         guarantee=guarantee,
         parts=tuple(
-            PlannedTable(table, chosen[name], sizes[name], choices.get(name), public_totals(reading, table, model))
+            PlannedTable(table, chosen[name], sizes[name], choices.get(name), totals[name])
             for name, table in by_name.items()
         ),
         groups=reading.groups,
@@ -339,6 +347,7 @@ def _chosen(
     guarantee: Guarantee,
     tables: Mapping[str, Table],
     sizes: _Sizes,
+    totals: Mapping[str, tuple[int, ...]],
     reading: Reading,
     wanted: Options,
     target: str | None,
@@ -359,7 +368,9 @@ def _chosen(
     }
     weights = _weights(wanted.weights, dict(reading.shapes))
     facts = {
-        name: TableFacts(table.prior, sizes[name], reading.contribution(name), weights[name], axes_of(table))
+        name: TableFacts(
+            table.prior, sizes[name], reading.contribution(name), weights[name], axes_of(table), totals[name]
+        )
         for name, table in tables.items()
         if name not in constant
     }

@@ -14,7 +14,7 @@ from scipy.special import betaincinv
 
 from pymc_dirdp.display import Labelled, Sections, clipped, dots
 from pymc_dirdp.errors import DirdpError
-from pymc_dirdp.mechanisms.outputs import Draws, Marginals
+from pymc_dirdp.mechanisms.outputs import Draws, Marginals, NoisyTable
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -97,8 +97,8 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         verification = verified(stored, release)
     tree = stored.tree
     privacy, utility = tree.children["privacy"].to_dataset(), tree.children["utility"].to_dataset()
-    what = "table of noisy counts" if stored.plan.is_of_model else "posterior draw"
-    what = "estimate" if stored.is_estimate else what
+    noisy = len(stored.plan.publishing(NoisyTable)) == len(stored.plan.parts)
+    what = "estimate" if stored.is_estimate else "table of noisy counts" if noisy else "posterior draw"
     title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
     if not verification.follows:
         title = verification.headline

@@ -14,7 +14,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of, encode, index_of
 from pymc_dirdp.counting.counts import SparseCounts
-from pymc_dirdp.display import Tabular
+from pymc_dirdp.display import Tabular, uncertain
 from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, type_name
 from pymc_dirdp.inference.estimates import interval_ends
 from pymc_dirdp.inference.quantiles import count_quantiles
@@ -306,11 +306,12 @@ class SparseEstimates(Tabular):
             {
                 "cell": str(self.cells[i]),
                 "noisy": str(self.noisy_counts[i]),
-                "records": f"{self.means[i]:.4g} ± {self.sds[i]:.2g}",
-                f"{100 * self.prob[level]:g} %": f"{self.intervals[level, i, 0]} to {self.intervals[level, i, 1]}",
+                "records": records,
+                f"{100 * self.prob[level]:g} %": interval,
                 "holds any": f"{self.occupied[i]:.3g}",
             }
             for i in largest
+            for records, interval in [uncertain(self.means[i], self.sds[i], *self.intervals[level, i])]
         ]
         rows.append(
             {
@@ -322,12 +323,13 @@ class SparseEstimates(Tabular):
             }
         )
         more = len(self.cells) - len(largest)
+        together, _ = uncertain(self.total_mean, self.total_sd, self.total_mean, self.total_mean)
         return (
             ("What the list says",),
             rows,
             (
                 *((f"{more} more cells are listed; frame() has all.",) if more else ()),
-                f"All cells together: {self.total_mean:.4g} ± {self.total_sd:.2g} records.",
+                f"All cells together: {together} records.",
                 f"Given {self.condition}.",
             ),
         )

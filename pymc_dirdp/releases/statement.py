@@ -21,6 +21,7 @@ from pymc_dirdp.display import clipped, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
+from pymc_dirdp.numerics.roots import floor_to_digits as down
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.curves import PrivacyCurves, convert
@@ -29,7 +30,7 @@ from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.verification import Verification, verified
-from pymc_dirdp.releases.wording import taken_for_granted
+from pymc_dirdp.releases.wording import secret_of, taken_for_granted, who
 
 __all__ = [
     "DELTA",
@@ -56,8 +57,13 @@ _NOT_PROTECTED = (
 )
 # A double holds the exponential of this number.
 _LARGEST_EXPONENT = 700.0
-# Signs that begin something in Markdown, or in a page made of it; and what browsers and GitHub turn into a link.
-_MARKED = re.compile(r"([\\`*_{}\[\]#!|~$])")
+# What is missing to 100 % is seen in three digits from here on.
+_VISIBLE = 1e-3
+# A probability of any noise below this one is called none: the logarithm of its complement has no more digits.
+_NO_NOISE = 1e-12
+# Signs that begin something in Markdown, or in a page made of it, as an underscore within a word does not; and what
+# browsers and GitHub turn into a link.
+_MARKED = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
 _LINKED = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
 
 type Lines = tuple[tuple[str, str], ...]
@@ -195,7 +201,9 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
     if not verification.follows:
         return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *shared), entry)
     published = f"{', '.join(stored.tables)} {'was' if len(stored.tables) == 1 else 'were'} published"
-    paragraph = _paragraph(published, _secret(stored), stored.curves, _delta(stored.plan.guarantee))
+    paragraph = _paragraph(
+        published, _secret(stored), stored.curves, _delta(stored.plan.guarantee), _randomness(stored)
+    )
     return Statement("Privacy", paragraph, (*_guarantee(stored), *shared), entry)
 
 
@@ -209,8 +217,7 @@ def _of_ledger(ledger: Ledger) -> Statement:
         approximate = convert(guarantee, ApproxDP, delta=DELTA / _TIMES)
     epsilon, delta = approximate.budget, approximate.stated_delta or 0.0
     curves, probability = Bounded(epsilon, delta), min(1.0, up(_TIMES * delta))
-    called = unit if unit.isalpha() else f"unit ({unit})"
-    secret = f"one {called}" if relation.records_are_public else f"whether one {called} is in the data"
+    secret, alone = secret_of(unit, relation), ", of whom each record is another" * (unit == "record")
     public = f"the number of records is {'public' if relation.records_are_public else 'private'}"
     used = {entry.uses for entry in entries}
     open_ones = [entry.what for entry in entries if entry.reserved and entry.number not in used]
@@ -220,7 +227,7 @@ def _of_ledger(ledger: Ledger) -> Statement:
     assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.terms.assumptions)
     lines = (
         ("guarantee", f"{guarantee}, of all of this together: {how}"),
-        ("protected", f"every {called}; adjacency {relation.name}: {public}"),
+        ("protected", f"every {who(unit)}{alone}; adjacency {relation.name}: {public}"),
         ("odds of the truth", f"times {_odds(curves, probability)}, about {secret}"),
         ("published", "; ".join([*(listed[:_NAMED] if more else listed), *more]) or "nothing yet"),
         *([("reserved", f"{'; '.join(dict.fromkeys(open_ones))}, which the guarantee covers")] if open_ones else []),
@@ -234,7 +241,10 @@ def _of_ledger(ledger: Ledger) -> Statement:
     number = f"{len(released)} release{'s' * (len(released) != 1)}"
     loss = {"epsilon": epsilon, "delta": delta}
     entry = _columns(guarantee, names, f"{number} about the same people", unit, loss, public, how, ledger.head)
-    paragraph = _paragraph(f"{number} about the same people ({names}) were published", secret, curves, probability)
+    numbers = "The statement of each of them says how its numbers were drawn."
+    paragraph = _paragraph(
+        f"{number} about the same people ({names}) were published", secret, curves, probability, numbers
+    )
     return Statement("Privacy", paragraph, lines, entry)
 
 
@@ -248,12 +258,40 @@ def _delta(guarantee: Guarantee) -> float:
     return guarantee.stated_delta or DELTA
 
 
-def _paragraph(published: str, secret: str, curves: PrivacyCurves, delta: float) -> str:
-    after = 1 / (1 + math.exp(-odds_factor(curves, delta)))
+def _paragraph(published: str, secret: str, curves: PrivacyCurves, delta: float, numbers: str) -> str:
     return (
         f"{published} with differential privacy. Whatever anyone believes about {secret}, and whatever else they know, "
         f"this multiplies their odds for the truth by {_odds(curves, delta)}. An even chance before becomes "
-        f"{up(100 * after, 3):.3g} % at most. The numbers are noisy on purpose; they are not the counts."
+        f"{_chance(odds_factor(curves, delta))} at most. {numbers}"
+    )
+
+
+def _chance(log_odds: float) -> str:
+    """The probability that has these odds."""
+    if log_odds > _LARGEST_EXPONENT:
+        return f"1 - exp(-{up(log_odds * (1 + 1e-12), 4):.4g})"
+    return _probability(1 / (1 + math.exp(-log_odds)), 1 / (1 + math.exp(log_odds)))
+
+
+def _probability(probability: float, rest: float) -> str:
+    """A probability from above, given what is missing to 1: it is not rounded to 100 % where it is less."""
+    if rest >= _VISIBLE:
+        return f"{up(100 * probability, 3):.3g} %"
+    return f"1 - {down(rest, 2):.2g}"
+
+
+def _randomness(stored: Opened) -> str:
+    """What is random in a release, and how likely it is that its noisy counts are the counts."""
+    logs = [log for table in stored.tables.values() if (log := table.mechanism.log_no_noise) is not None]
+    if not logs or len(logs) < len(stored.tables):
+        return "The numbers are random on purpose."
+    if -math.fsum(map(math.expm1, logs)) < _NO_NOISE:
+        return f"All noise is 0 but for a probability below {_NO_NOISE:g}: the numbers rest on the counts themselves."
+    # All of them are the counts at most as often as those of one table.
+    same = _probability(math.exp(min(logs)), -math.expm1(min(logs)))
+    return (
+        f"The numbers are noisy on purpose: all noise is 0, and they rest on the counts themselves, with a probability "
+        f"of {same} at most."
     )
 
 
@@ -266,12 +304,8 @@ def _odds(curves: PrivacyCurves, delta: float) -> str:
 
 
 def _secret(stored: Opened) -> str:
-    """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
     reading = stored.plan.reading
-    who = f"one unit ({reading.label})" if reading.stated.unit or reading.stated.counted else "one person"
-    if reading.relation.records_are_public:
-        return f"the records of {who}"
-    return f"whether the records of {who} are in the data"
+    return secret_of(reading.label, reading.relation)
 
 
 def odds_of_the_truth(stored: Opened, *, short: bool = False) -> str:
@@ -408,7 +442,13 @@ def typical_errors(stored: Opened, utility: xr.Dataset) -> Lines:
         if not np.all(np.isfinite(known)):
             return ()
         return (("of the fit", f"a share is typically off by {in_range(known, 2)}{by_table}, in made-up networks"),)
-    of_draws = _of_tables(stored, utility, lambda table, n: draw_share_error(table.mechanism, table.prior, round(n)))
+    of_draws = _of_tables(
+        stored,
+        utility,
+        lambda table, n: draw_share_error(
+            table.mechanism, table.prior, round(n), public=table.is_public, totals=table.totals
+        ),
+    )
     # Where nothing is inferred from the output, the error is that of the posterior which was released.
     known_distribution = [table.mechanism.has_inference for table in stored.tables.values()]
     of_means: Array = utility["share_error"].values
@@ -434,7 +474,9 @@ def expected_errors(stored: Opened, utility: xr.Dataset) -> Lines:
 def _details(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     n, effective = utility["n_records"].values, utility["effective_records"].values
     by_table = ", by table" * (len(n) > 1)
-    least = _of_tables(stored, utility, lambda table, n: smallest_share(table.mechanism, table.prior.shape, n))
+    least = _of_tables(
+        stored, utility, lambda table, n: smallest_share(table.mechanism, table.prior.shape, n, totals=table.totals)
+    )
     # Noise that is nearly always 0 hides nothing.
     if (known := least[np.isfinite(least) & (least > 0)]).size:
         yield (
@@ -450,7 +492,13 @@ def _details(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         all_tables = ", all tables" * (len(n) > 1)
         yield "KL of posteriors", f"{posterior.sum():.4g} nats expected, private from yours{all_tables}"
     if np.all(np.isfinite(estimate)):
-        yield "KL of the draw", f"{in_range(estimate)} nats expected, from the frequencies{by_table}"
+        urns = any(
+            table.mechanism.tempered is not None and table.mechanism.tempered.steps is not None
+            for table in stored.tables.values()
+        )
+        # An urn of few steps is matched by its mean and variance alone.
+        like = "; about: the urn is taken for a Dirichlet distribution of its mean and variance" * urns
+        yield "KL of the draw", f"{in_range(estimate)} nats expected, from the frequencies{by_table}{like}"
     of_estimates = utility["estimate_kl"].values
     if np.all(np.isfinite(of_estimates)):
         yield "KL of the estimate", f"{in_range(of_estimates, 3)} nats expected, from the shares{by_table}"

@@ -11,6 +11,7 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import (
     CategoriesFromDataWarning,
+    FewRecordsWarning,
     RepeatedReleaseWarning,
     SeededReleaseWarning,
     WeakGuaranteeWarning,
@@ -20,6 +21,7 @@ from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import Adjacency
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -32,13 +34,16 @@ __all__ = [
     "NO_NUMBER",
     "assumed",
     "records_word",
+    "secret_of",
     "taken_for_granted",
     "totals_in_words",
+    "warn_if_few",
     "warn_if_ranked",
     "warn_if_seeded",
     "warn_if_weak",
     "warn_of_repetition",
     "warn_of_seed",
+    "who",
 ]
 
 # Counts of fewer labels often descend by chance: three labels once in six.
@@ -46,6 +51,8 @@ _FEWEST_RANKED = 4
 
 # Above it a guarantee is a formality, by common advice: the odds of the truth may rise 20,000-fold.
 _LARGE_EPSILON = 10.0
+# A good table has so many records for each of its cells at least.
+_RECORDS_A_CELL = 5
 # Warnings point to the first line outside of it.
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -102,6 +109,22 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
         )
     if problems:
         warnings.warn(" ".join(problems), WeakGuaranteeWarning, skip_file_prefixes=(_PACKAGE,))
+
+
+def warn_if_few(tables: Mapping[str, Table], sizes: Mapping[str, int | None], reading: Reading) -> None:
+    """Warn the user of tables with more cells than a fifth of their records, where that number is public."""
+    few = [name for name, table in tables.items() if table.prior.size > (sizes[name] or 0) / _RECORDS_A_CELL]
+    few = [name for name in few if tables[name].n_categories > 1 and sizes[name]]
+    if few and reading.sizes_are_public:
+        cells, size = tables[few[0]].prior.size, sizes[few[0]]
+        warnings.warn(
+            f"{few[0]!r} has {cells} cells for {size} records{', as have others' * (len(few) > 1)}: the noise hides "
+            "most of what such a table tells, and the guarantee is spent all the same. Take fewer and larger "
+            "categories, a fifth as many as there are records at most. print(dirdp.plan(...)) says how large the "
+            "error will be.",
+            FewRecordsWarning,
+            skip_file_prefixes=(_PACKAGE,),
+        )
 
 
 def warn_of_repetition(tables: Iterable[Table]) -> None:
@@ -172,6 +195,22 @@ NEXT = {
 # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
+
+
+def who(label: str) -> str:
+    """What the unit of privacy of a plan or a ledger is called in sentences, by its label."""
+    if label == "record" or label.startswith("at most "):
+        return "person"
+    return label if label.isalpha() else f"unit ({label})"
+
+
+def secret_of(label: str, relation: Adjacency) -> str:
+    """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
+    return (
+        f"the records of one {who(label)}"
+        if relation.records_are_public
+        else (f"whether the records of one {who(label)} are in the data")
+    )
 
 
 def records_word(reading: Reading) -> str:

@@ -50,6 +50,8 @@ CASES = {
     "three added": (JointMechanism([1, 2, 1], 0.4, adjacency="add-remove"), 14),
     "two records added": (JointMechanism([2, 1], 0.4, records=2, adjacency="add-remove"), 22),
     "replaced": (JointMechanism([2, 2], 0.4), 14),
+    "replaced, one cell each": (JointMechanism([1, 1, 1], 0.4), 14),
+    "several replaced, one cell each": (JointMechanism([1, 1], 0.4, records=2), 22),
 }
 
 

@@ -1,6 +1,7 @@
 """Draws given a release: their distribution by brute force, the tree, and truths among them over many data sets."""
 
 import itertools
+import re
 import runpy
 import subprocess
 import sys
@@ -320,3 +321,18 @@ def test_probabilities_have_to_be_some():
     for wrong in ([], [0.5, 1.0], [0]):
         with pytest.raises(ArgumentError, match="prob"):
             dirdp.estimate(one_row(), prob=wrong)
+
+
+def test_a_printed_estimate_lies_in_its_printed_interval():
+    """Counts above 10,000 lost their digits once: 1.001e+05 ± 1.4, 100054 to 100060."""
+    with pm.Model():
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("x", n=1_000_000, p=p, observed=[100_057, 111_112, 788_831])
+        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
+    found = dirdp.estimate(release)
+    pages = str(found), re.sub("<.*?>", " ", found._repr_html_().replace("&nbsp;", " "))
+    for page in pages:
+        numbers = re.findall(r"([.\d]+) ± ([.\d]+)\s+([.\d]+) to ([.\d]+)", page)
+        assert len(numbers) == 6
+        for number, _, low, high in numbers:
+            assert float(low) < float(number) < float(high)

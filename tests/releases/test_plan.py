@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import math
 import pickle
+import re
 import warnings
 from dataclasses import fields
 
@@ -377,3 +378,21 @@ def test_what_could_not_be_read_is_never_charged(damage):
     assert not ledger.entries()
     dirdp.sample(plan, hair_model(), ledger=ledger)
     assert len(ledger.entries()) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["geometric", "dirichlet", "auto"])
+def test_an_expected_error_rests_on_the_sizes_of_rows_that_are_public(mechanism):
+    """They were taken for private: (1990, 10) and (1000, 1000) had one number, and one erred four times as much."""
+    expected, texts = [], []
+    for sizes in ([1000, 1000], [1900, 100], [1990, 10]):
+        with pm.Model(coords={"arm": ["a", "b"]}):
+            p = pm.Beta("p", 1, 1, dims="arm")
+            pm.Binomial("conv", n=sizes, p=p, observed=[3, 3], dims="arm")
+            planned = dirdp.plan(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), public_n=["conv"], mechanism=mechanism)
+        lines = dict(dirdp.report(planned, full=True).sections[0][1])
+        texts.append(lines)
+        expected.append(float(re.search(r"off by ([.\d]+)", lines["of dirdp.estimate"])[1]))
+    assert expected[0] < 0.6 * expected[1] < 0.5 * expected[2]
+    assert [lines["smallest share"] for lines in texts] == list(
+        dict.fromkeys(lines["smallest share"] for lines in texts)
+    )

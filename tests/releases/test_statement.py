@@ -5,6 +5,7 @@ import json
 import math
 import re
 
+import mpmath
 import numpy as np
 import pymc as pm
 import pytest
@@ -14,6 +15,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.releases import statement as statement_module
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.statement import odds_factor
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -269,9 +272,66 @@ def test_a_ledger_of_releases_is_stated_with_what_it_assumes_and_reserves():
     assert lines["published"].endswith("and 3 more")
     assert lines["reserved"].startswith("the next quarter")
     assert "one person holds at most 3 records of a table" in lines["assumed"]
-    assert "whether one person is in the data" in found.paragraph
+    assert "whether the records of one person are in the data" in found.paragraph
     assert (entry["epsilon"], entry["delta"], entry["digest"]) == (1.0, 1e-6, ledger.head)
     assert "<b>" not in str(found) + found._repr_html_()
     assert all(len(row) == 2 for row in cells(str(found)))
     ledger.using(number).spend(part, what="the next quarter")
     assert "reserved" not in dict(dirdp.statement(ledger).lines)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 20.0, 1000.0])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_how_likely_the_counts_themselves_are_is_that_of_the_noise(epsilon, adjacency):
+    """By independent draws of the mechanism; and no probability is rounded to 100 % where it is less."""
+    with pm.Model():
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("x", n=60, p=p, observed=[10, 20, 30])
+        options = {"adjacency": adjacency} | ({"n_records": 60} if adjacency == "add-remove" else {})
+        release = dirdp.sample(dirdp.PureDP(epsilon=epsilon), mechanism="geometric", **options)
+    found = dirdp.statement(release).paragraph
+    assert "100 %" not in found
+    assert "they are not the counts" not in found
+    mechanism = opened(release).tables["p"].mechanism
+    counts, times = np.array([10, 20, 30]), 20_000
+    same = np.mean((mechanism.releases(counts, times, random_seed=3) == counts).all(axis=-1))
+    stated = np.exp(mechanism.log_no_noise)
+    # Five standard errors, and less than one of 10 million tests fails by chance; few draws are Poisson.
+    assert abs(same - stated) <= 5.4 * np.sqrt(max(stated * (1 - stated), 1 / times) / times) + 5 / times
+    if stated > 1 - 1e-12:
+        assert "All noise is 0 but for a probability below 1e-12" in found
+        return
+    printed = re.search(r"with a probability of (.*) at most\.$", found)[1]
+    bound = 1 - float(printed[4:]) if printed.startswith("1 - ") and "exp" not in printed else None
+    bound = float(printed.removesuffix(" %")) / 100 if printed.endswith("%") else bound
+    assert stated <= bound <= 1.1 * stated + 1e-15
+
+
+@pytest.mark.parametrize("log_odds", [0.0, 1e-3, 1.0, 5.0, 6.9, 7.0, 10.0, 20.0, 36.0, 40.0, 700.0, 701.0, 5e3])
+def test_a_chance_is_rounded_up_and_never_to_certainty(log_odds):
+    text = statement_module._chance(log_odds)
+    with mpmath.workdps(60 + int(log_odds)):
+        chance = 1 / (1 + mpmath.exp(-mpmath.mpf(log_odds)))
+        if text.endswith("%"):
+            bound = mpmath.mpf(text.removesuffix(" %")) / 100
+        elif "exp" in text:
+            bound = 1 - mpmath.exp(-mpmath.mpf(text[len("1 - exp(-") : -1]))
+        else:
+            bound = 1 - mpmath.mpf(text.removeprefix("1 - "))
+        assert bound < 1
+        assert chance <= bound + mpmath.mpf(10) ** -(50 + int(log_odds))
+        assert 1 - bound >= (1 - chance) * (0.85 if log_odds < 500 else mpmath.exp(-2))
+
+
+def test_a_release_and_its_ledger_say_the_same_of_whose_odds_they_are(tmp_path):
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=2.0), tmp_path / "ledger")
+    with pm.Model(coords={"sex_of": ["f", "m"]}):
+        p = pm.Dirichlet("p_sex", np.ones(2), dims="sex_of")
+        pm.Multinomial("x", n=60, p=p, observed=[25, 35])
+        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", ledger=ledger)
+    of_release, of_ledger = dirdp.statement(release), dirdp.statement(ledger)
+    odds = [dict(found.lines)["odds of the truth"].rpartition("about ")[2] for found in (of_release, of_ledger)]
+    assert odds[0] == odds[1] == "the records of one person"
+    # An underscore within a word is none of Markdown's signs, and a title is one of what is published.
+    assert "p_sex" in str(of_release)
+    assert dirdp.report(release, full=True).title == "Private table of noisy counts of p_sex"

@@ -65,6 +65,8 @@ def test_the_whole_way(target, tmp_path):
     assert group["steps"] == group["urn_steps"] == plan.parts[0].mechanism.urn_steps
     report = " ".join(str(dirdp.report(release, full=True)).split())
     assert f"{group['urn_steps']} steps of an urn" in report
+    # 64 steps: .2321 was stated without a word, and .2215 is true.
+    assert "about: the urn is taken for a Dirichlet distribution" in " ".join(report.split())
     assert str(target) in report
     np.testing.assert_allclose(dirdp.estimate(release).tables["p"].share_means.sum(), 1)
     assert dirdp.analyse(release, draws=200, chains=1)["posterior"]["p"].shape == (1, 200, 4)

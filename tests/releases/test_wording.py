@@ -129,3 +129,38 @@ def test_the_warning_of_delta_tells_no_private_number():
             dirdp.ApproxDP(epsilon=1, delta=0.1), counted(None, [40, 60]), adjacency="add-remove", n_records=5000
         )
     assert "100" not in str(caught[0].message)
+
+
+@pytest.mark.filterwarnings("default::pymc_dirdp.errors.FewRecordsWarning")
+@pytest.mark.parametrize(
+    ("cells", "n", "mechanism", "adjacency", "warned"),
+    [
+        (360, 90, "geometric", "replace-one", True),
+        (360, 90, "dirichlet", "replace-one", True),
+        (360, 90, "geometric", "add-remove", False),
+        (18, 90, "geometric", "replace-one", False),
+        (19, 90, "auto", "replace-one", True),
+    ],
+)
+def test_a_table_of_few_records_warns_before_it_is_paid_for(cells, n, mechanism, adjacency, warned):
+    """By public numbers alone: nothing is said where the number of records is private."""
+    counts = np.bincount(np.arange(n) % cells, minlength=cells)
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5), adjacency=adjacency)
+    options = {"n_records": n} if adjacency == "add-remove" else {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        planned = dirdp.plan(TARGET, counted(None, counts), mechanism=mechanism, adjacency=adjacency, **options)
+    few = [warning for warning in caught if warning.category is dirdp.errors.FewRecordsWarning]
+    assert len(few) == warned
+    assert all(
+        warning.filename == __file__ and f"{cells} cells for {n} records" in str(warning.message) for warning in few
+    )
+    assert ledger.entries() == ()
+    assert planned.parts[0].n_records == n
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dirdp.errors.FewRecordsWarning)
+        with pytest.raises(dirdp.errors.FewRecordsWarning) if warned else contextlib.nullcontext():
+            dirdp.sample(
+                TARGET, counted(None, counts), mechanism=mechanism, adjacency=adjacency, ledger=ledger, **options
+            )
+    assert len(ledger.entries()) == (not warned)
