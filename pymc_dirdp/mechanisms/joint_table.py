@@ -16,10 +16,10 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods, JointMechanism, ZeroSumJointMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts, round_scale_up
+from pymc_dirdp.mechanisms.noisy_counts import LEAST, NoisyCounts, round_scale_up
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output, RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.numerics.roots import safe_root
+from pymc_dirdp.numerics.roots import log_excess, safe_root
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
@@ -281,8 +281,9 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         def alone(scale: float) -> NoisyCounts:
             return kind(self.prior, scale, contribution=self.contribution)
 
-        sd, most = self.noise_sd, 10 * self.scale * self.whole.dimension
-        return alone(safe_root(lambda scale: math.log(alone(scale).noise_sd / sd), safe=self.scale / 10, unsafe=most))
+        # Noise of small scales is 0 in doubles, here or there.
+        sd, least, most = self.noise_sd, max(self.scale / 10, LEAST), 10 * self.scale * self.whole.dimension
+        return alone(safe_root(lambda scale: log_excess(alone(scale).noise_sd, sd), safe=least, unsafe=most))
 
     @override
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:

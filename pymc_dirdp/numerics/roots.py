@@ -91,11 +91,14 @@ _BEYOND, _NEWTON_STEPS = 0.45, 12
 
 
 def log_excess(loss: float, allowed: float) -> float:
-    """`log(loss / allowed)`, which is at most 0 exactly where `loss <= allowed`, whatever rounding does."""
+    """`log(loss / allowed)`, which is at most 0 exactly where `loss <= allowed`, whatever rounding does.
+
+    Either may be 0, where doubles end.
+    """
     if loss <= allowed:
         return min(math.log(loss) - math.log(allowed), 0.0) if loss > 0 else -math.inf
     # NaN may be any loss, and no comparison notices it.
-    return math.inf if math.isnan(loss) else max(math.log(loss) - math.log(allowed), 5e-324)
+    return math.inf if math.isnan(loss) or allowed <= 0 else max(math.log(loss) - math.log(allowed), 5e-324)
 
 
 def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, rtol: float = 2e-12) -> float:

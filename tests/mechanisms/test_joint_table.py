@@ -470,3 +470,12 @@ def test_a_wide_table_is_left_to_other_noise():
     assert {part.mechanism.kind for part in plan.parts} == {"geometric"}
     with pytest.raises(ArgumentError, match="mechanism='geometric'"):
         dirdp.sample(PURE, model, mechanism="joint")
+
+
+@pytest.mark.parametrize("scale", [2.0**-200, 1e-30, 1e-3, 0.02, 0.03, 0.1, 1.0, 1e10])
+@pytest.mark.parametrize("joint", [JointTableMechanism, ZeroSumJointTableMechanism], ids=["any total", "public totals"])
+def test_noise_that_is_as_large_is_found_where_all_noise_is_0(joint, scale):
+    """Noise of a small scale has a deviation of 0 in doubles, and a loss of privacy that is none the less finite."""
+    table = joint(np.ones((1, 2)), scale, beside=[(2, 1, 1)])
+    assert table.alike_alone.noise_sd <= table.noise_sd
+    assert table.noise_sd == 0 or table.alike_alone.noise_sd == pytest.approx(table.noise_sd)

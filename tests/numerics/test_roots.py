@@ -109,6 +109,9 @@ def test_excess_is_the_log_of_the_ratio():
     assert log_excess(1e-300, 1e300) == pytest.approx(math.log(1e-300) - math.log(1e300))
     assert log_excess(0.0, 1.0) == -math.inf
     assert log_excess(math.inf, 1.0) == math.inf
+    # Noise of a small scale has a variance of 0 in doubles.
+    assert log_excess(5e-324, 0.0) == math.inf
+    assert log_excess(0.0, 0.0) == -math.inf
 
 
 @pytest.mark.parametrize("factor", [2.0, 4.0, 0.5, 0.25])
