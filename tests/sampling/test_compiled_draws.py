@@ -70,7 +70,7 @@ def in_arrays(draw, choices, none):
 
 
 def differences(array, python, none=_NO_WORDS, weight=1 / 3000):
-    """How many of the words of this weight or more give one answer in arrays and another in Python; and how many end."""
+    """How many words of this weight or more have one answer in arrays and another in Python; and how many have any."""
     paths, ended, differ = [((), 1.0)], 0, 0
     while paths:
         choices, share = paths.pop()
@@ -143,4 +143,4 @@ def test_numbers_of_the_real_size():
                 value, at = code(words, at, n)
                 assert value == bits.uniform(n)
             assert at == bits._spent
-    assert 2**61 + 1 < discrete_noise._LIMIT
+    assert discrete_noise._LIMIT > 2**61 + 1
