@@ -11,7 +11,7 @@ from typing import Any, final, override
 
 from pymc_dirdp.accounting.budget import Amount, Header, Position, cost_of, tracked_rules
 from pymc_dirdp.accounting.store import Entry, Receipt, Store, Terms
-from pymc_dirdp.checks import integer, one_line
+from pymc_dirdp.checks import integer, one_line, with_suggestions
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -24,6 +24,7 @@ __all__ = ["Entry", "Ledger", "Terms", "added_up"]
 _COLUMNS = ("number", "recorded", "what", "guarantee")
 
 
+@with_suggestions
 @final
 class Ledger(Tabular):
     """A limit, and all that was released under it.
@@ -149,19 +150,23 @@ class Ledger(Tabular):
         """All releases and reservations that were recorded, in order."""
         return self._store.verified()[1]
 
+    @with_suggestions
     def receipt(self, entry: Entry) -> Receipt:
         """That this ledger holds an entry, for :meth:`holds`."""
         return Receipt(self._store.identity, entry.number, self._store.hash_of(entry.number) or "")
 
+    @with_suggestions
     def issued(self, receipt: Receipt) -> bool:
         """Whether a receipt is one of this ledger, and its entry is there."""
         return receipt.ledger == self._store.identity and self._store.hash_of(receipt.number) == receipt.hash
 
+    @with_suggestions
     def holds(self, receipt: Receipt, digest: str) -> bool:
         """Whether a receipt is one of this ledger, for an entry that states this digest."""
         stated = {entry.number: entry.terms.digest for entry in self.entries()}
         return stated.get(receipt.number) == digest and self.issued(receipt)
 
+    @with_suggestions
     def verify(self, head: str | None = None) -> str:
         """Compare all entries with their hashes, and an earlier state with what became of it.
 
@@ -210,6 +215,7 @@ class Ledger(Tabular):
         """What is left, by the names of what is added up."""
         return {amount.label: float(amount.left) for amount in self._balance()[1]}
 
+    @with_suggestions
     def remaining(self, delta: float | None = None) -> Guarantee | None:
         """The largest guarantee that one more release could have, in the words of the limit, to three digits.
 
@@ -241,6 +247,7 @@ class Ledger(Tabular):
             like = ApproxDP(epsilon=1.0, delta=tenth if delta is None else delta)
         return self._position.largest_admitted(like)
 
+    @with_suggestions
     def spend(
         self,
         guarantee: Guarantee,
@@ -302,6 +309,7 @@ class Ledger(Tabular):
         (entry,) = self._recorded(asked, mechanism, adjacency, times=1)
         return entry
 
+    @with_suggestions
     def reserve(
         self,
         guarantee: Guarantee,
@@ -362,6 +370,7 @@ class Ledger(Tabular):
         asked = Entry(0, "", one_line(what=what), guarantee, {}, terms, None, reserved=True)
         return self._recorded(asked, mechanism, adjacency, times=integer(1, times=times))
 
+    @with_suggestions
     def using(self, reservation: int) -> "Ledger":
         """The same ledger, whose next release uses a reservation.
 

@@ -15,7 +15,7 @@ from pymc_dirdp.bandits.categories import ShareBelief, believed
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import Worth
 from pymc_dirdp.bandits.thompson import ThompsonSampler
-from pymc_dirdp.checks import at_least, integer, numbers_or_none
+from pymc_dirdp.checks import at_least, integer, numbers_or_none, with_suggestions
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Seed, generator
@@ -33,6 +33,7 @@ __all__ = [
 # What no private policy can beat in the long run.
 
 
+@with_suggestions
 def bandit_lower_bound(means: ArrayLike, epsilon: float) -> float:
     """The least regret that a policy with pure privacy can have, as a multiple of the logarithm of the horizon.
 
@@ -161,6 +162,7 @@ class BanditRuns:
         )
 
 
+@with_suggestions
 def simulate_bandit(
     policy: ThompsonSampler | Design | Policy,
     means: ArrayLike,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.counting.bounding import Bound, checked_bound, retained_rows
 from pymc_dirdp.counting.columns import (
     Categories,
@@ -44,6 +45,7 @@ _MOST_CELLS = 50_000_000
 _MOST_NUMBERED = 2**63 - 1
 
 
+@with_suggestions
 def count(
     records: Frame | str | PathLike[str],
     variables: Sequence[str],
@@ -138,6 +140,7 @@ def count(
     return Counts.of(table, tuple((name, tuple(labels[name])) for name in names), bound)
 
 
+@with_suggestions
 def count_sparse(
     records: Frame | str | PathLike[str],
     variables: Sequence[str],

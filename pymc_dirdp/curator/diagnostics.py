@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, with_suggestions
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table, observations
 from pymc_dirdp.curator.leave_one_out import nuts as nuts_draws
@@ -38,6 +38,7 @@ __all__ = ["diagnose"]
 _GUARANTEE = ("statement", "protected", "adjacency", "draws")
 
 
+@with_suggestions
 def diagnose(
     release: xr.DataTree,
     model: pm.Model | None = None,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.realised import Distribution, simplex
 from pymc_dirdp.errors import ArgumentError
@@ -190,6 +191,7 @@ class _ConfidentialELPD(_LOO or az.ELPDData):  # type: ignore[misc]  # which of 
         return str(self)
 
 
+@with_suggestions
 def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
     """What `arviz.compare` takes: the leave-one-out results of each posterior, record by record. **Confidential**.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, with_suggestions
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.leave_one_out import Observed, observations
 from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
@@ -149,6 +149,7 @@ def _dataset(
 # The exact posterior of a model without any privacy, by conjugacy. All of it is confidential.
 
 
+@with_suggestions
 def exact_posterior(
     model: pm.Model | None = None,
     draws: int = 4000,

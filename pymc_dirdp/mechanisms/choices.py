@@ -16,7 +16,7 @@ from typing import Any, Self, final, override
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, within
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, with_suggestions, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
@@ -70,6 +70,7 @@ class ChoiceMechanism(CurvesOf):
         return found
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True)
 class TreeMechanism(ChoiceMechanism):
@@ -269,6 +270,7 @@ _MOST_SPLITS = 16
 _TIGHT = 1e-4
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True)
 class QuantilesMechanism(ChoiceMechanism):

@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincc, gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
+from pymc_dirdp.checks import (
+    MOST_RECORDS,
+    at_least,
+    checked_counts,
+    integer,
+    positive,
+    positive_array,
+    with_suggestions,
+    within,
+)
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.outputs import ONE_DRAW, Draws, Output, RowLikelihood, RowsSeen
@@ -141,6 +150,7 @@ _RANGE = 1e-3, 1e4
 _LAST_CELL = 1 + 2.0**-36
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, eq=False)
 class FlooredDirichletMechanism(CurvesOf, TableMechanism):

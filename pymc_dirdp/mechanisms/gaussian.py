@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.audit_distributions import CELLS, normal_distributions
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
@@ -239,6 +240,7 @@ _BISECTIONS = 32
 _FINE = 8.0
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, eq=False)
 class DiscreteGaussianMechanism(NoisyCounts):
@@ -425,6 +427,7 @@ _NEARLY_EQUAL = 0.1
 _UP, _ROUNDING = 1 + 1e-11, 1e-15
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(NoisyCounts):

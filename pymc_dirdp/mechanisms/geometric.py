@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import block_distributions
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts, adds_up_to_0, geometric_noise, round_scale_up
@@ -28,6 +29,7 @@ from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplac
 __all__ = ["GeometricMechanism", "LaplaceMechanism", "ZeroSumGeometricMechanism"]
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMechanism(CurvesOf, NoisyCounts):
@@ -122,6 +124,7 @@ _RAISED = 1 + 4e-15
 _LARGEST_SCALE = 2.0**980
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
@@ -331,6 +334,7 @@ _DECIMALS = 9
 _BETWEEN = 300
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(CurvesOf, NoisyCounts):

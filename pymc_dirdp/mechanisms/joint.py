@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import checked_counts, integer, within
+from pymc_dirdp.checks import checked_counts, integer, with_suggestions, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, adds_up_to_0, round_scale_up
@@ -89,6 +89,7 @@ class JointLikelihoods:
         return np.asarray(tails[np.max(firsts, axis=0)])
 
 
+@with_suggestions
 @dataclass(frozen=True, eq=False)
 class JointMechanism(CurvesOf, Mechanism):
     """Release `counts + Z` for several tables of the same people, where tables share one budget and not divide it.
@@ -403,6 +404,7 @@ class JointMechanism(CurvesOf, Mechanism):
         return "the same mechanism with less noise", dataclasses.replace(self, scale=self.scale / factor)
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumJointMechanism(JointMechanism):

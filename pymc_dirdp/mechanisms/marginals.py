@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
+from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array, with_suggestions
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
@@ -31,6 +31,7 @@ NOISES = ("gaussian", "geometric")
 """The kinds of noise, as in `plan(mechanism=...)`."""
 
 
+@with_suggestions
 @dataclass(frozen=True, eq=False)
 class MarginalsMechanism(CurvesOf, TableMechanism):
     """Release some marginals of a table of counts, each with independent integer noise of its own.
@@ -369,6 +370,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return cls(**{**facts, "marginals": tuple(map(tuple, marginals)), "parameters": tuple(parameters)})
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumMarginalsMechanism(MarginalsMechanism):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, final
 
-from pymc_dirdp.checks import one_of
+from pymc_dirdp.checks import one_of, with_suggestions
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
@@ -132,6 +132,7 @@ MEASURES = ("levels", "families", "variables")
 type Measure = str | Iterable[str | tuple[str, ...]]
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, kw_only=True)
 class Dirichlet:
@@ -166,6 +167,7 @@ class Dirichlet:
         one_of(STRATEGIES, strategy=self.strategy)
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True, kw_only=True)
 class Marginals:

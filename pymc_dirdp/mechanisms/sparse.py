@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive
+from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, with_suggestions
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -28,6 +28,7 @@ _LEAST_SCALE, _LARGEST_SCALE, _LARGEST_THRESHOLD = 2.0**-9, 2.0**40, 2**40
 _MOST_CELLS = 2**63 - 1
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True)
 class SparseGeometricMechanism(CurvesOf):
@@ -217,6 +218,7 @@ class SparseGeometricMechanism(CurvesOf):
         return own.astype(np.int64), checked_counts(counts, own.shape).astype(np.int64)
 
 
+@with_suggestions
 def least_threshold(
     guarantee: Guarantee,
     n_cells: int,

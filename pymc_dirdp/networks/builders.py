@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import positive_array
+from pymc_dirdp.checks import positive_array, with_suggestions
 from pymc_dirdp.counting.bounding import checked_bound
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of
 from pymc_dirdp.counting.counts import Counts
@@ -29,6 +29,7 @@ _EXPECTED_STRUCTURE = (
 )
 
 
+@with_suggestions
 def naive_bayes(
     X: Frame | str | PathLike[str],
     y: ArrayLike | str,
@@ -127,6 +128,7 @@ def class_name(y: ArrayLike | str, target: str | None, categories: Categories) -
     return named
 
 
+@with_suggestions
 def bayesian_network(
     frame: Frame | str | PathLike[str],
     structure: Parents | Iterable[tuple[str, str]],

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.checks import at_least, one_line, one_of
+from pymc_dirdp.checks import at_least, one_line, one_of, with_suggestions
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
 from pymc_dirdp.counting.tables import count_between, count_families, refuse_absent
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["choose_bins", "choose_structure", "part_of", "tree_within"]
 
 
+@with_suggestions
 def choose_structure(
     guarantee: Guarantee,
     frame: Frame | str | PathLike[str],
@@ -276,6 +277,7 @@ def tree_within(
         raise UnattainableError("The guarantee is so tight that no noise keeps it; relax it.") from None
 
 
+@with_suggestions
 def choose_bins(
     guarantee: Guarantee,
     records: Frame,

@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.checks import integer, one_of, with_suggestions
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.log_linear import EliminationError
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records, with_co_parents
@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 
+@with_suggestions
 def fit(
     release: xr.DataTree, consistency: Literal["joint", "tables"] | None = None, *, progressbar: bool = True
 ) -> xr.DataTree:

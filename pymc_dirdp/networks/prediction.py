@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import one_of
+from pymc_dirdp.checks import one_of, with_suggestions
 from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, of_release
@@ -64,6 +64,7 @@ class _Network:
         return average
 
 
+@with_suggestions
 def predict_log_proba(
     release: xr.DataTree,
     X: Frame,
@@ -208,6 +209,7 @@ class Predictor:
         return xr.DataArray(log_proba, {self.target: self.classes}, dims, name="log_proba")
 
 
+@with_suggestions
 def log_likelihood(
     release: xr.DataTree,
     frame: Frame,

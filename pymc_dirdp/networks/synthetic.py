@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, with_suggestions
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
 from pymc_dirdp.sampling.bits import Seed, generator
@@ -20,6 +20,7 @@ __all__ = ["synthetic", "systematic"]
 Codes = NDArray[np.int64]
 
 
+@with_suggestions
 def synthetic(
     release: xr.DataTree,
     n_records: int | None = None,

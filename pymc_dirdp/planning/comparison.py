@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaln, entr
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer, positive_array
+from pymc_dirdp.checks import integer, positive_array, with_suggestions
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -107,6 +107,7 @@ class Comparison(Tabular):
         return [title], [asdict(score) for score in (*self.scores, self.baseline)], notes
 
 
+@with_suggestions
 def compare(
     guarantee: Guarantee,
     *,
@@ -247,6 +248,7 @@ _CLOSE = 1e-6
 _TOLERANCE = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
 
 
+@with_suggestions
 def optimal_error(guarantee: Guarantee, *, prior: ArrayLike, n_records: int) -> float:
     """The least expected divergence that any mechanism reaches, for one table of two cells and a public size.
 

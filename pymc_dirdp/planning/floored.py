@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer, positive_array
+from pymc_dirdp.checks import integer, positive_array, with_suggestions
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root, with_slack
@@ -44,6 +44,7 @@ _FACTOR, _RTOL = 1.1, 1e-9
 type _Trial = tuple[float, FlooredDirichletMechanism]
 
 
+@with_suggestions
 def calibrate_floored(
     guarantee: Guarantee,
     *,

@@ -12,7 +12,7 @@ from typing import Any, Literal, Unpack, final, overload, override
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer, one_of, positive, positive_array
+from pymc_dirdp.checks import integer, one_of, positive, positive_array, with_suggestions
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -61,6 +61,7 @@ def calibrate(
 def calibrate(
     guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
 ) -> TableMechanism: ...
+@with_suggestions
 def calibrate(
     guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
 ) -> TableMechanism:
@@ -134,6 +135,7 @@ def chosen_for(guarantee: Guarantee, prior: Array, n_records: int | None, wanted
     return mechanisms["table"]
 
 
+@with_suggestions
 def expected_error(
     guarantee: Guarantee,
     *,
@@ -184,6 +186,7 @@ def expected_error(
     return _expected_kl(prior, n_records, of, TableOptions(**options))(guarantee)
 
 
+@with_suggestions
 def least_guarantee(
     kl: float,
     like: Guarantee,
@@ -241,6 +244,7 @@ def least_guarantee(
     return like.with_budget(amount)
 
 
+@with_suggestions
 def least_records(
     kl: float,
     guarantee: Guarantee,
@@ -341,6 +345,7 @@ class Frontier(Tabular):
         return [f"expected KL of {self.measure}, {self.n_records} records; a priori"], rows, []
 
 
+@with_suggestions
 def privacy_utility(
     guarantees: Iterable[Guarantee],
     *,

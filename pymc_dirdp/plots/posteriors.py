@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import one_of, open_unit_interval
+from pymc_dirdp.checks import one_of, open_unit_interval, with_suggestions
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.mechanisms.outputs import Marginals
@@ -42,6 +42,7 @@ _HEIGHT = np.sqrt(3) / 2
 _SHOWN = 1500
 
 
+@with_suggestions
 def plot_posteriors(
     diagnosis: xr.DataTree, *, var_name: str | None = None, axes: ArrayLike | None = None
 ) -> NDArray[np.object_]:
@@ -132,6 +133,7 @@ def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
     )
 
 
+@with_suggestions
 def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axes | None = None) -> Axes:
     """Both posteriors of three categories as clouds of draws in a triangle, with the released draw. **Confidential**.
 
@@ -217,6 +219,7 @@ def _released(diagnosis: xr.DataTree, name: str) -> Array:
 _MOST_CELLS = 40
 
 
+@with_suggestions
 def plot_analysis(
     release: xr.DataTree,
     *,
@@ -309,6 +312,7 @@ def _beta(parameters: Array, level: float) -> Array:
     return np.stack(ends, axis=-1)
 
 
+@with_suggestions
 def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes | None = None) -> Axes:
     """Coverage of credible intervals against their level: on the diagonal they are calibrated.
 
@@ -346,6 +350,7 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
 _DRAW_MOST_CELLS = 60
 
 
+@with_suggestions
 def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
     """Each category of the first draw, with an a priori band for the frequency in the data. Public.
 

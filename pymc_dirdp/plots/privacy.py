@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.bandits.simulation import BanditRuns, bandit_lower_bound
-from pymc_dirdp.checks import one_of
+from pymc_dirdp.checks import one_of, with_suggestions
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -31,6 +31,7 @@ __all__ = ["plot_comparison", "plot_frontier", "plot_ledger", "plot_privacy", "p
 _POINTS = 60
 
 
+@with_suggestions
 def plot_privacy(
     source: Any,
     *,
@@ -171,6 +172,7 @@ _LOOKS["Floored draw"] = ("P", "#7b4fa3")
 _OTHERS = (MARKERS[-1], COLOURS[-1])
 
 
+@with_suggestions
 def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: Axes | None = None) -> Axes:
     """A point for each mechanism on a logarithmic axis, the most accurate at the top.
 
@@ -227,6 +229,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
 # What accuracy costs in privacy.
 
 
+@with_suggestions
 def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
     """Expected error against the privacy loss allowed, a line for each mechanism, both axes logarithmic.
 
@@ -270,6 +273,7 @@ def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
 # What has been spent of a budget.
 
 
+@with_suggestions
 def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
     """A bar for each amount that the ledger limits: spent, left, and the limit as 100 per cent.
 
@@ -324,6 +328,7 @@ def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
 # What bandits lose while they learn.
 
 
+@with_suggestions
 def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, ax: Axes | None = None) -> Axes:
     """Regret against the round: a line at the median of the runs, and a band from 5 to 95 % of them.
 

@@ -9,7 +9,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, with_suggestions
 from pymc_dirdp.errors import ArgumentError
 
 __all__ = ["ADJACENCIES", "AXES", "Adjacency", "Contribution", "adjacency_named"]
@@ -90,6 +90,7 @@ def adjacency_named(adjacency: str) -> Adjacency:
 AXES = ("any", "each", "own")
 
 
+@with_suggestions
 @final
 @dataclass(frozen=True)
 class Contribution:

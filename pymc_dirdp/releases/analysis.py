@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, with_suggestions
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
@@ -34,6 +34,7 @@ __all__ = ["Estimates", "analyse", "analyze", "estimate", "sample_posterior_pred
 type _Array = tuple[NDArray[Any], Labels]
 
 
+@with_suggestions
 def analyse(
     release: Source | Sequence[Source],
     draws: int = 1000,
@@ -227,6 +228,7 @@ def _attributes(found: Inferences) -> dict[str, str]:
 analyze = analyse
 
 
+@with_suggestions
 def sample_posterior_predictive(
     release: xr.DataTree, model: "pm.Model | None" = None, *, n_records: int, random_seed: Seed = None
 ) -> xr.DataTree:
@@ -380,6 +382,7 @@ def estimate(
 ) -> Estimates: ...
 
 
+@with_suggestions
 def estimate(
     release: Source | Sequence[Source],
     prob: Sequence[float] = (0.5, 0.8, 0.95),

@@ -21,6 +21,7 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.noisy_rows import noisy_rows
 from pymc_dirdp.inference.numbers import ImpossibleError
@@ -226,6 +227,7 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
     return check_parameters(value, proper, msg=words)
 
 
+@with_suggestions
 def release_logp(
     release: Source | Sequence[Source],
     p: Any,
@@ -312,6 +314,7 @@ def release_logp(
     return logp_of(found.tables[name], found.beliefs[name], p)
 
 
+@with_suggestions
 def analyst_model(
     release: Source | Sequence[Source],
     tables: Sequence[str] | None = None,
@@ -398,6 +401,7 @@ def _named(known: Sequence[str], tables: Sequence[str]) -> list[str]:
     return names
 
 
+@with_suggestions
 def latent_counts(
     idata: xr.DataTree,
     release: Source | Sequence[Source],

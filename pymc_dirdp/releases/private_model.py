@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pymc as pm
 import xarray as xr
 
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, type_name
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.models.tables import root_model
@@ -31,6 +32,7 @@ __all__ = ["private_model", "release_of"]
 _RELEASE = "_dirdp_release"
 
 
+@with_suggestions
 def private_model(
     source: "Guarantee | ModelPlan | Plan | xr.DataTree | str | os.PathLike[str]",
     model: pm.Model | None = None,
@@ -208,6 +210,7 @@ def private_model(
     return terms.model
 
 
+@with_suggestions
 def release_of(model: pm.Model) -> xr.DataTree:
     """The release behind a private model: what may be published, for `save`, `report`, `statement` and `verify`.
 

@@ -10,6 +10,7 @@ from numpy import int64
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.budget import check_ledger_type
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import (
     ArgumentError,
     UnattainableError,
@@ -27,7 +28,7 @@ from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, try_out
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
-from pymc_dirdp.releases.plan import Planning, of_model, plan, refuse_second_planning, refuse_unknown, with_options
+from pymc_dirdp.releases.plan import Planning, of_model, plan, refuse_second_planning, with_options
 from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
@@ -43,6 +44,7 @@ __all__ = ["sample", "sample_sealed"]
 Counts = NDArray[int64]
 
 
+@with_suggestions
 @with_options
 def sample(
     guarantee: Guarantee | Plan,
@@ -137,7 +139,6 @@ def sample(
     if isinstance(model, Plan):
         raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
-    refuse_unknown("sample", planning)
     return sample_sealed(
         guarantee,
         model,
@@ -200,7 +201,7 @@ def sample_sealed(
     tried = try_out(deterministics, released)
     refuse_dims(tried, chosen, {one.name: one.dims for one in deterministics})
     if random_seed is not None:
-        warn_of_seed(deeper=1)
+        warn_of_seed()
     elif ledger is None:
         warn_of_repetition(released)
     receipt = None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, with_suggestions
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of, encode, index_of
 from pymc_dirdp.counting.counts import SparseCounts
 from pymc_dirdp.display import Tabular
@@ -39,6 +39,7 @@ __all__ = ["SparseEstimates", "drawn", "estimated", "refuse_options", "release_s
 _RECORD = "record"
 
 
+@with_suggestions
 def release_sparse(
     guarantee: Guarantee,
     cells: ArrayLike | Frame | SparseCounts,

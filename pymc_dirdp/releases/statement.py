@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.ledger import Ledger, added_up
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.display import clipped, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
@@ -127,6 +128,7 @@ class Statement:
         return json.dumps(self.entry, indent=2, ensure_ascii=False, allow_nan=False)
 
 
+@with_suggestions
 def statement(release: xr.DataTree | Ledger) -> Statement:
     """What can be printed under a published table, from its file alone, or under all that a ledger holds.
 

@@ -9,6 +9,7 @@ from typing import Any, final, override
 import numpy as np
 import xarray as xr
 
+from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError, shown
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -141,6 +142,7 @@ class Verification(Labelled):
         return self.headline, [("", [*lines, ("ok", passed), ("more", more)])]
 
 
+@with_suggestions
 def verify(release: xr.DataTree) -> Verification:
     """Whether the guarantee that a release states follows from its own numbers. It needs no data and no model.
 
