@@ -7,12 +7,10 @@ pymc_dirdp.errors.ArgumentError: Expected r > 0 and finite, got r=-1.
 """
 
 import difflib
-import functools
-import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterable
-from typing import Any, get_args, get_overloads
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,7 +31,6 @@ __all__ = [
     "positive",
     "positive_array",
     "refuse_unknown",
-    "with_suggestions",
     "within",
 ]
 
@@ -234,9 +231,6 @@ def list_of_names(**named: object) -> tuple[Any, ...]:
     return tuple(value)
 
 
-# Names of arguments. An option that goes through several functions is answered where it was written.
-
-
 def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str]) -> None:
     """Refuse keywords that a function does not have, with the nearest one that it has, or with all of them."""
     names = list(names)
@@ -244,46 +238,3 @@ def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str]) ->
         if name not in names:
             hint = _hint(name, names, cutoff=0.6) or f" It has {', '.join(names) or 'none'}."
             raise KeywordError(f"{function}() got an unexpected keyword argument {shown(name)}.{hint}")
-
-
-def with_suggestions[Verb: Callable[..., Any]](verb: Verb) -> Verb:
-    """Answer a misspelt keyword of a public function, or of the constructor of a class, by :func:`refuse_unknown`.
-
-    The names are those of the signature. Behind `**options` stand the names of its `TypedDict`, and overloads add
-    theirs.
-
-    Examples
-    --------
-    >>> @with_suggestions
-    ... def share(table, draws=1): ...
-    >>> share([1, 2], darws=3)
-    Traceback (most recent call last):
-        ...
-    pymc_dirdp.errors.KeywordError: share() got an unexpected keyword argument 'darws'. Did you mean 'draws'?
-    """
-    if isinstance(verb, type):
-        setattr(verb, "__init__", with_suggestions(vars(verb)["__init__"]))  # noqa: B010
-        return verb
-
-    @functools.cache
-    def names() -> list[str]:
-        signatures: list[Callable[..., Any]] = [verb, *get_overloads(verb)]
-        return list(dict.fromkeys(name for signature in signatures for name in _keywords(signature)))
-
-    @functools.wraps(verb)
-    def answered(*args: Any, **named: Any) -> Any:
-        if named and not named.keys() <= set(names()):
-            refuse_unknown(verb.__qualname__.removesuffix(".__init__"), named, names())
-        return verb(*args, **named)
-
-    return answered  # type: ignore[return-value]
-
-
-def _keywords(function: Callable[..., Any]) -> Iterable[str]:
-    """The names by which a function takes arguments."""
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            for options in get_args(parameter.annotation):
-                yield from options.__annotations__
-        elif parameter.name not in ("self", "cls"):
-            yield parameter.name

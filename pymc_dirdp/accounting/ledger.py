@@ -11,12 +11,13 @@ from typing import Any, final, override
 
 from pymc_dirdp.accounting.budget import Amount, Header, Position, cost_of, tracked_rules
 from pymc_dirdp.accounting.store import Entry, Receipt, Store, Terms
-from pymc_dirdp.checks import integer, one_line, with_suggestions
+from pymc_dirdp.checks import integer, one_line
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Entry", "Ledger", "Terms", "added_up"]
 
@@ -24,7 +25,7 @@ __all__ = ["Entry", "Ledger", "Terms", "added_up"]
 _COLUMNS = ("number", "recorded", "what", "guarantee")
 
 
-@with_suggestions
+@user_facing
 @final
 class Ledger(Tabular):
     """A limit, and all that was released under it.
@@ -150,23 +151,23 @@ class Ledger(Tabular):
         """All releases and reservations that were recorded, in order."""
         return self._store.verified()[1]
 
-    @with_suggestions
+    @user_facing
     def receipt(self, entry: Entry) -> Receipt:
         """That this ledger holds an entry, for :meth:`holds`."""
         return Receipt(self._store.identity, entry.number, self._store.hash_of(entry.number) or "")
 
-    @with_suggestions
+    @user_facing
     def issued(self, receipt: Receipt) -> bool:
         """Whether a receipt is one of this ledger, and its entry is there."""
         return receipt.ledger == self._store.identity and self._store.hash_of(receipt.number) == receipt.hash
 
-    @with_suggestions
+    @user_facing
     def holds(self, receipt: Receipt, digest: str) -> bool:
         """Whether a receipt is one of this ledger, for an entry that states this digest."""
         stated = {entry.number: entry.terms.digest for entry in self.entries()}
         return stated.get(receipt.number) == digest and self.issued(receipt)
 
-    @with_suggestions
+    @user_facing
     def verify(self, head: str | None = None) -> str:
         """Compare all entries with their hashes, and an earlier state with what became of it.
 
@@ -215,7 +216,7 @@ class Ledger(Tabular):
         """What is left, by the names of what is added up."""
         return {amount.label: float(amount.left) for amount in self._balance()[1]}
 
-    @with_suggestions
+    @user_facing
     def remaining(self, delta: float | None = None) -> Guarantee | None:
         """The largest guarantee that one more release could have, in the words of the limit, to three digits.
 
@@ -247,7 +248,7 @@ class Ledger(Tabular):
             like = ApproxDP(epsilon=1.0, delta=tenth if delta is None else delta)
         return self._position.largest_admitted(like)
 
-    @with_suggestions
+    @user_facing
     def spend(
         self,
         guarantee: Guarantee,
@@ -309,7 +310,7 @@ class Ledger(Tabular):
         (entry,) = self._recorded(asked, mechanism, adjacency, times=1)
         return entry
 
-    @with_suggestions
+    @user_facing
     def reserve(
         self,
         guarantee: Guarantee,
@@ -370,7 +371,7 @@ class Ledger(Tabular):
         asked = Entry(0, "", one_line(what=what), guarantee, {}, terms, None, reserved=True)
         return self._recorded(asked, mechanism, adjacency, times=integer(1, times=times))
 
-    @with_suggestions
+    @user_facing
     def using(self, reservation: int) -> "Ledger":
         """The same ledger, whose next release uses a reservation.
 

@@ -9,17 +9,18 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.intervals import Counts, Event, Measure, Scores, chosen, counted, measures, parts
 from pymc_dirdp.auditing.result import Audit, Bound, family_of, rarest_event, refutable
 from pymc_dirdp.auditing.statistics import BlackBox, Seen, Source, Statistic, commonest_shape, learned, seen
-from pymc_dirdp.checks import integer, open_unit_interval, with_suggestions
+from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Audit", "Bound", "audit"]
 
 
-@with_suggestions
+@user_facing
 def audit(
     mechanism: Mechanism | BlackBox,
     *,

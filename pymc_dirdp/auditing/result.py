@@ -12,7 +12,7 @@ from scipy.special import bdtr, bdtrik
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.intervals import Counts, Measure, guaranteed_orders, lower_limit, measures, parts
-from pymc_dirdp.checks import at_least, integer, open_unit_interval, with_suggestions
+from pymc_dirdp.checks import at_least, integer, open_unit_interval
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -21,6 +21,7 @@ from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "CHANCE",
@@ -96,7 +97,7 @@ class CurveCheck(Tabular):
         return [title], [asdict(point) | {"shortfall": point.shortfall} for point in self.points], []
 
 
-@with_suggestions
+@user_facing
 def check_curve(
     mechanism: Mechanism,
     *,

@@ -13,9 +13,10 @@ from pymc_dirdp.bandits.runs import BatchRun
 from pymc_dirdp.bandits.settings import Settings, Worth, checked_labels, checked_utilities, listed, rules_of, unit_of
 from pymc_dirdp.bandits.store import State, StateFile
 from pymc_dirdp.bandits.view import BanditView, Transcript
-from pymc_dirdp.checks import integer, with_suggestions
+from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning, warn
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ThompsonSampler"]
 
 
-@with_suggestions
+@user_facing
 @final
 class ThompsonSampler(BanditView):
     """A bandit whose whole run, of any length, keeps one guarantee for each reward.
@@ -172,7 +173,7 @@ class ThompsonSampler(BanditView):
         if path is not None:
             self.save(path)
 
-    @with_suggestions
+    @user_facing
     def select(self, size: int | None = None, *, theta: ArrayLike | None = None) -> Any:
         """The arm for the next visitor, or the arms for the next `size` visitors before any feedback.
 
@@ -201,7 +202,7 @@ class ThompsonSampler(BanditView):
             chosen = [self._settings.arms[place] for place in self._run.choose(wanted)]
         return chosen[0] if size is None else chosen
 
-    @with_suggestions
+    @user_facing
     def update(self, arm: Any, reward: Any, *, person: Any = None) -> None:
         """Report a reward, or the rewards of several visitors in the order of their choices.
 
@@ -235,7 +236,7 @@ class ThompsonSampler(BanditView):
             fingerprints = [self._settings.fingerprint(one) for one in people]
             self._run.add(zip(places, values, fingerprints, strict=True))
 
-    @with_suggestions
+    @user_facing
     def add_arm(self, arm: Hashable) -> None:
         """Choose among one more arm from now on: a new one, or one that was retired, with all that is known of it.
 
@@ -266,7 +267,7 @@ class ThompsonSampler(BanditView):
         with self._lock:
             self._settle(self._settings.with_arm(arm))
 
-    @with_suggestions
+    @user_facing
     def retire_arm(self, arm: Hashable) -> None:
         """Do not choose an arm any more. Rewards of visitors for whom it was chosen before are still counted.
 
@@ -314,7 +315,7 @@ class ThompsonSampler(BanditView):
     def __reduce__(self) -> str:
         raise TypeError("A bandit cannot be copied or pickled: the copy would release the same rewards again.")
 
-    @with_suggestions
+    @user_facing
     def save(self, path: str | os.PathLike[str] | None = None) -> None:
         """Write the open batches to the file too, so that a run can go on after a pause.
 
@@ -356,7 +357,7 @@ class ThompsonSampler(BanditView):
             return Transcript(cast(Settings[Design], self._settings), self._run.state.released)
 
     @classmethod
-    @with_suggestions
+    @user_facing
     def load(cls, path: str | os.PathLike[str]) -> "ThompsonSampler":
         """Go on with the run of a file. The process that had it before can release nothing more.
 

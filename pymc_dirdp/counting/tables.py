@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.counting.bounding import Bound, checked_bound, retained_rows
 from pymc_dirdp.counting.columns import (
     Categories,
@@ -28,6 +27,7 @@ from pymc_dirdp.counting.columns import (
 from pymc_dirdp.counting.counts import Counts, SparseCounts, occupied, row_counts, tabulate
 from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, relation
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "SparseCounts",
@@ -45,7 +45,7 @@ _MOST_CELLS = 50_000_000
 _MOST_NUMBERED = 2**63 - 1
 
 
-@with_suggestions
+@user_facing
 def count(
     records: Frame | str | PathLike[str],
     variables: Sequence[str],
@@ -140,7 +140,7 @@ def count(
     return Counts.of(table, tuple((name, tuple(labels[name])) for name in names), bound)
 
 
-@with_suggestions
+@user_facing
 def count_sparse(
     records: Frame | str | PathLike[str],
     variables: Sequence[str],

@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_dirdp.checks import integer, with_suggestions
+from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table, observations
 from pymc_dirdp.curator.leave_one_out import nuts as nuts_draws
@@ -31,6 +31,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["diagnose"]
 
@@ -38,7 +39,7 @@ __all__ = ["diagnose"]
 _GUARANTEE = ("statement", "protected", "adjacency", "draws")
 
 
-@with_suggestions
+@user_facing
 def diagnose(
     release: xr.DataTree,
     model: pm.Model | None = None,

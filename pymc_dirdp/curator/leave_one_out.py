@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.realised import Distribution, simplex
 from pymc_dirdp.errors import ArgumentError
@@ -22,6 +21,7 @@ from pymc_dirdp.models.likelihoods import Kind
 from pymc_dirdp.models.observations import observed_records
 from pymc_dirdp.models.table import Likelihood, Table, View, dim_name
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Observed", "elpd", "elpd_by_cell", "elpd_by_table", "nuts", "observations", "tempered_model"]
 
@@ -191,7 +191,7 @@ class _ConfidentialELPD(_LOO or az.ELPDData):  # type: ignore[misc]  # which of 
         return str(self)
 
 
-@with_suggestions
+@user_facing
 def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
     """What `arviz.compare` takes: the leave-one-out results of each posterior, record by record. **Confidential**.
 

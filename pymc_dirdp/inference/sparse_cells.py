@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import positive, with_suggestions
+from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Distributions, LogWeight, NumberDraws
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["SparsePosterior", "SparsePrior", "occupied"]
 
@@ -23,7 +24,7 @@ _UNLIKELY = 60.0
 _FEW = 1000.0
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True)
 class SparsePrior:

@@ -16,7 +16,7 @@ from typing import Any, Self, final, override
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, with_suggestions, within
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
@@ -28,6 +28,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import chosen, dyadic_above
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["ChoiceMechanism", "QuantilesMechanism", "TreeMechanism"]
 
@@ -70,7 +71,7 @@ class ChoiceMechanism(CurvesOf):
         return found
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True)
 class TreeMechanism(ChoiceMechanism):
@@ -270,7 +271,7 @@ _MOST_SPLITS = 16
 _TIGHT = 1e-4
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True)
 class QuantilesMechanism(ChoiceMechanism):

@@ -12,16 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import (
-    MOST_RECORDS,
-    at_least,
-    checked_counts,
-    integer,
-    positive,
-    positive_array,
-    with_suggestions,
-    within,
-)
+from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import CELLS, dirichlet_distributions, urn_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
@@ -37,6 +28,7 @@ from pymc_dirdp.privacy.urn import urn_cells
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["DirichletDraws", "DirichletMechanism"]
 
@@ -174,7 +166,7 @@ def _terms(u: Array, seen: Array, steps: int | None) -> Array:
 _MOST_STEPS, _UNKNOWN_STEPS = 100_000_000, 1_000_000
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class DirichletMechanism(TableMechanism, DirichletDraws):

@@ -11,16 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincc, gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import (
-    MOST_RECORDS,
-    at_least,
-    checked_counts,
-    integer,
-    positive,
-    positive_array,
-    with_suggestions,
-    within,
-)
+from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.outputs import ONE_DRAW, Draws, Output, RowLikelihood, RowsSeen
@@ -31,6 +22,7 @@ from pymc_dirdp.privacy.floored import STEPS, floored_curves
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, fast_floored, flint, intensities
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["FlooredDirichletMechanism", "FlooredDistribution", "floored_pair"]
 
@@ -150,7 +142,7 @@ _RANGE = 1e-3, 1e4
 _LAST_CELL = 1 + 2.0**-36
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class FlooredDirichletMechanism(CurvesOf, TableMechanism):

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.audit_distributions import CELLS, normal_distributions
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
@@ -24,6 +23,7 @@ from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, dyadic_above
 from pymc_dirdp.sampling.fast import on_grid
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "DiscreteGaussianMechanism",
@@ -240,7 +240,7 @@ _BISECTIONS = 32
 _FINE = 8.0
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class DiscreteGaussianMechanism(NoisyCounts):
@@ -427,7 +427,7 @@ _NEARLY_EQUAL = 0.1
 _UP, _ROUNDING = 1 + 1e-11, 1e-15
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(NoisyCounts):

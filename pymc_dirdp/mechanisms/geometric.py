@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import block_distributions
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts, adds_up_to_0, geometric_noise, round_scale_up
@@ -25,11 +24,12 @@ from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.fast import on_grid
 from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplace
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["GeometricMechanism", "LaplaceMechanism", "ZeroSumGeometricMechanism"]
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMechanism(CurvesOf, NoisyCounts):
@@ -124,7 +124,7 @@ _RAISED = 1 + 4e-15
 _LARGEST_SCALE = 2.0**980
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
@@ -334,7 +334,7 @@ _DECIMALS = 9
 _BETWEEN = 300
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(CurvesOf, NoisyCounts):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import checked_counts, integer, with_suggestions, within
+from pymc_dirdp.checks import checked_counts, integer, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, adds_up_to_0, round_scale_up
@@ -27,6 +27,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.geometric import fast_joint_noise, joint_noise
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["BlockLikelihood", "JointLikelihoods", "JointMechanism", "ZeroSumJointMechanism"]
 
@@ -89,7 +90,7 @@ class JointLikelihoods:
         return np.asarray(tails[np.max(firsts, axis=0)])
 
 
-@with_suggestions
+@user_facing
 @dataclass(frozen=True, eq=False)
 class JointMechanism(CurvesOf, Mechanism):
     """Release `counts + Z` for several tables of the same people, where tables share one budget and not divide it.
@@ -404,7 +405,7 @@ class JointMechanism(CurvesOf, Mechanism):
         return "the same mechanism with less noise", dataclasses.replace(self, scale=self.scale / factor)
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumJointMechanism(JointMechanism):

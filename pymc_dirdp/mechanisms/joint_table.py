@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, integer, with_suggestions
+from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
@@ -25,6 +25,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["JointTableMechanism", "ZeroSumJointTableMechanism"]
 
@@ -37,7 +38,7 @@ _QUICK, _FEW_CELLS = 150, 50
 type _Block = tuple[int, int]
 
 
-@with_suggestions
+@user_facing
 @dataclass(frozen=True, eq=False)
 class JointTableMechanism(CurvesOf, NoisyCounts):
     """Release `counts + Z` for a table whose noise is part of a joint noise, as in :class:`JointMechanism`.
@@ -329,7 +330,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return Mechanism.output_distributions(self, x, y, cells)
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumJointTableMechanism(JointTableMechanism):

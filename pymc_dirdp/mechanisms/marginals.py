@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array, with_suggestions
+from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
@@ -24,6 +24,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["NOISES", "MarginalsMechanism", "ZeroSumMarginalsMechanism"]
 
@@ -31,7 +32,7 @@ NOISES = ("gaussian", "geometric")
 """The kinds of noise, as in `plan(mechanism=...)`."""
 
 
-@with_suggestions
+@user_facing
 @dataclass(frozen=True, eq=False)
 class MarginalsMechanism(CurvesOf, TableMechanism):
     """Release some marginals of a table of counts, each with independent integer noise of its own.
@@ -370,7 +371,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return cls(**{**facts, "marginals": tuple(map(tuple, marginals)), "parameters": tuple(parameters)})
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumMarginalsMechanism(MarginalsMechanism):

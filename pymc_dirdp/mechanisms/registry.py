@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, final
 
-from pymc_dirdp.checks import one_of, with_suggestions
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
@@ -19,6 +19,7 @@ from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointT
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "MEASURES",
@@ -132,7 +133,7 @@ MEASURES = ("levels", "families", "variables")
 type Measure = str | Iterable[str | tuple[str, ...]]
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class Dirichlet:
@@ -167,7 +168,7 @@ class Dirichlet:
         one_of(STRATEGIES, strategy=self.strategy)
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class Marginals:

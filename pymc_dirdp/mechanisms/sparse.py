@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, with_suggestions
+from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -18,6 +18,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.geometric import noise_above
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["SparseGeometricMechanism", "least_threshold"]
 
@@ -28,7 +29,7 @@ _LEAST_SCALE, _LARGEST_SCALE, _LARGEST_THRESHOLD = 2.0**-9, 2.0**40, 2**40
 _MOST_CELLS = 2**63 - 1
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True)
 class SparseGeometricMechanism(CurvesOf):
@@ -218,7 +219,7 @@ class SparseGeometricMechanism(CurvesOf):
         return own.astype(np.int64), checked_counts(counts, own.shape).astype(np.int64)
 
 
-@with_suggestions
+@user_facing
 def least_threshold(
     guarantee: Guarantee,
     n_cells: int,

@@ -11,7 +11,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_dirdp.checks import one_of, with_suggestions
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.cells import CellMap, Cells, Codes, Numbering, UnreadableError
 from pymc_dirdp.models.graph import (
@@ -44,11 +44,12 @@ from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.shares import reading_of
 from pymc_dirdp.models.table import Family, Likelihood, Table, View
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Parent", "parents_of", "root_model", "tables"]
 
 
-@with_suggestions
+@user_facing
 def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ()) -> tuple[Table, ...]:
     """The conjugate tables that a PyMC model holds, in the model's order.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import positive_array, with_suggestions
+from pymc_dirdp.checks import positive_array
 from pymc_dirdp.counting.bounding import checked_bound
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of
 from pymc_dirdp.counting.counts import Counts
@@ -18,6 +18,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.graph import Purpose, build_for
 from pymc_dirdp.models.table import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.releases.choices import Structure
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Alpha", "Parents", "bayesian_network", "class_name", "naive_bayes", "refuse_labels", "refuse_names"]
 
@@ -29,7 +30,7 @@ _EXPECTED_STRUCTURE = (
 )
 
 
-@with_suggestions
+@user_facing
 def naive_bayes(
     X: Frame | str | PathLike[str],
     y: ArrayLike | str,
@@ -128,7 +129,7 @@ def class_name(y: ArrayLike | str, target: str | None, categories: Categories) -
     return named
 
 
-@with_suggestions
+@user_facing
 def bayesian_network(
     frame: Frame | str | PathLike[str],
     structure: Parents | Iterable[tuple[str, str]],

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.checks import at_least, one_line, one_of, with_suggestions
+from pymc_dirdp.checks import at_least, one_line, one_of
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
 from pymc_dirdp.counting.tables import count_between, count_families, refuse_absent
@@ -25,6 +25,7 @@ from pymc_dirdp.releases.choices import Bins, Structure
 from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.wording import warn_if_seeded
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["choose_bins", "choose_structure", "part_of", "tree_within"]
 
 
-@with_suggestions
+@user_facing
 def choose_structure(
     guarantee: Guarantee,
     frame: Frame | str | PathLike[str],
@@ -277,7 +278,7 @@ def tree_within(
         raise UnattainableError("The guarantee is so tight that no noise keeps it; relax it.") from None
 
 
-@with_suggestions
+@user_facing
 def choose_bins(
     guarantee: Guarantee,
     records: Frame,

@@ -20,7 +20,6 @@ from scipy.special import expit, log_softmax, logsumexp, softmax
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.outputs import Draws
@@ -34,6 +33,7 @@ from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.releases.choices import PrivateChoice
@@ -53,7 +53,7 @@ _LABELS, _LEAST_LEVELS, _WEAK, _STRONG = 14, 4, 0.5, 8.0
 _WHOLE = 0.25
 
 
-@with_suggestions
+@user_facing
 @final
 class Classifier:
     """Naive Bayes that knows how far to trust itself: its tables, and a calibration of its predictions.
@@ -142,7 +142,7 @@ class Classifier:
         self.powers = _labelled(weights)
 
     @classmethod
-    @with_suggestions
+    @user_facing
     def sample(
         cls,
         guarantee: Guarantee,
@@ -272,7 +272,7 @@ class Classifier:
     def _classes(self) -> list[object]:
         return self._predictor.classes
 
-    @with_suggestions
+    @user_facing
     def predict_log_proba(self, X: Frame) -> xr.DataArray:
         """Logarithms of class probabilities, averaged over the powers.
 

@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer, one_of, with_suggestions
+from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.log_linear import EliminationError
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records, with_co_parents
@@ -37,6 +37,7 @@ from pymc_dirdp.releases.opened import (
 )
 from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, tree_of
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "DrawnTable",
@@ -53,7 +54,7 @@ __all__ = [
 ]
 
 
-@with_suggestions
+@user_facing
 def fit(
     release: xr.DataTree, consistency: Literal["joint", "tables"] | None = None, *, progressbar: bool = True
 ) -> xr.DataTree:

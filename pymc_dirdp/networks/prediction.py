@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import one_of, with_suggestions
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, of_release
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Predictor", "averages", "log_likelihood", "predict_log_proba"]
 
@@ -64,7 +65,7 @@ class _Network:
         return average
 
 
-@with_suggestions
+@user_facing
 def predict_log_proba(
     release: xr.DataTree,
     X: Frame,
@@ -209,7 +210,7 @@ class Predictor:
         return xr.DataArray(log_proba, {self.target: self.classes}, dims, name="log_proba")
 
 
-@with_suggestions
+@user_facing
 def log_likelihood(
     release: xr.DataTree,
     frame: Frame,

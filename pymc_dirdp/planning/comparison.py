@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaln, entr
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer, positive_array, with_suggestions
+from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -26,6 +26,7 @@ from pymc_dirdp.planning.prices import chosen_for
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Comparison", "Score", "compare", "optimal_error"]
 
@@ -107,7 +108,7 @@ class Comparison(Tabular):
         return [title], [asdict(score) for score in (*self.scores, self.baseline)], notes
 
 
-@with_suggestions
+@user_facing
 def compare(
     guarantee: Guarantee,
     *,
@@ -248,7 +249,7 @@ _CLOSE = 1e-6
 _TOLERANCE = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
 
 
-@with_suggestions
+@user_facing
 def optimal_error(guarantee: Guarantee, *, prior: ArrayLike, n_records: int) -> float:
     """The least expected divergence that any mechanism reaches, for one table of two cells and a public size.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer, positive_array, with_suggestions
+from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root, with_slack
@@ -20,6 +20,7 @@ from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves, largest_variance
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["calibrate_floored", "largest_floored_r"]
 
@@ -44,7 +45,7 @@ _FACTOR, _RTOL = 1.1, 1e-9
 type _Trial = tuple[float, FlooredDirichletMechanism]
 
 
-@with_suggestions
+@user_facing
 def calibrate_floored(
     guarantee: Guarantee,
     *,

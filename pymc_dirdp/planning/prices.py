@@ -12,7 +12,7 @@ from typing import Any, Literal, Unpack, final, overload, override
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer, one_of, positive, positive_array, with_suggestions
+from pymc_dirdp.checks import integer, one_of, positive, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -24,6 +24,7 @@ from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl
 from pymc_dirdp.planning.options import DrawPlanning, TableOptions, TablePlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "Frontier",
@@ -61,7 +62,7 @@ def calibrate(
 def calibrate(
     guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
 ) -> TableMechanism: ...
-@with_suggestions
+@user_facing
 def calibrate(
     guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
 ) -> TableMechanism:
@@ -135,7 +136,7 @@ def chosen_for(guarantee: Guarantee, prior: Array, n_records: int | None, wanted
     return mechanisms["table"]
 
 
-@with_suggestions
+@user_facing
 def expected_error(
     guarantee: Guarantee,
     *,
@@ -186,7 +187,7 @@ def expected_error(
     return _expected_kl(prior, n_records, of, TableOptions(**options))(guarantee)
 
 
-@with_suggestions
+@user_facing
 def least_guarantee(
     kl: float,
     like: Guarantee,
@@ -244,7 +245,7 @@ def least_guarantee(
     return like.with_budget(amount)
 
 
-@with_suggestions
+@user_facing
 def least_records(
     kl: float,
     guarantee: Guarantee,
@@ -345,7 +346,7 @@ class Frontier(Tabular):
         return [f"expected KL of {self.measure}, {self.n_records} records; a priori"], rows, []
 
 
-@with_suggestions
+@user_facing
 def privacy_utility(
     guarantees: Iterable[Guarantee],
     *,

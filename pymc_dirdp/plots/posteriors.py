@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import one_of, open_unit_interval, with_suggestions
+from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.mechanisms.outputs import Marginals
@@ -31,6 +31,7 @@ from pymc_dirdp.plots.axes import (
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["cell_labels", "plot_analysis", "plot_calibration", "plot_draw", "plot_posteriors", "plot_ternary"]
 
@@ -42,7 +43,7 @@ _HEIGHT = np.sqrt(3) / 2
 _SHOWN = 1500
 
 
-@with_suggestions
+@user_facing
 def plot_posteriors(
     diagnosis: xr.DataTree, *, var_name: str | None = None, axes: ArrayLike | None = None
 ) -> NDArray[np.object_]:
@@ -133,7 +134,7 @@ def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
     )
 
 
-@with_suggestions
+@user_facing
 def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axes | None = None) -> Axes:
     """Both posteriors of three categories as clouds of draws in a triangle, with the released draw. **Confidential**.
 
@@ -219,7 +220,7 @@ def _released(diagnosis: xr.DataTree, name: str) -> Array:
 _MOST_CELLS = 40
 
 
-@with_suggestions
+@user_facing
 def plot_analysis(
     release: xr.DataTree,
     *,
@@ -312,7 +313,7 @@ def _beta(parameters: Array, level: float) -> Array:
     return np.stack(ends, axis=-1)
 
 
-@with_suggestions
+@user_facing
 def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes | None = None) -> Axes:
     """Coverage of credible intervals against their level: on the diagonal they are calibrated.
 
@@ -350,7 +351,7 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
 _DRAW_MOST_CELLS = 60
 
 
-@with_suggestions
+@user_facing
 def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
     """Each category of the first draw, with an a priori band for the frequency in the data. Public.
 

@@ -8,10 +8,11 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, final, override
 
-from pymc_dirdp.checks import at_least, open_unit_interval, positive, with_suggestions
+from pymc_dirdp.checks import at_least, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.numerics.roots import floor_to_digits as down
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -185,7 +186,7 @@ def _split(whole: float, share: float) -> tuple[float, float]:
 # The text of a guarantee is rounded so that it follows from the guarantee: losses up, orders down.
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class RenyiDP(Guarantee):
@@ -234,7 +235,7 @@ class RenyiDP(Guarantee):
         return self.order
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class TruncatedCDP(Guarantee):
@@ -296,7 +297,7 @@ def _delta(*, delta: object) -> float:
     return open_unit_interval(delta=delta)
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class ApproxDP(Guarantee):
@@ -372,7 +373,7 @@ class ApproxDP(Guarantee):
         return RenyiDP(order=order, epsilon=max(order * root**2, 5e-324))
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class ZeroCDP(Guarantee):
@@ -407,7 +408,7 @@ class ZeroCDP(Guarantee):
         return of.rho(self.omega)
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class PureDP(Guarantee):

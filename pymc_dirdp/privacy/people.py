@@ -9,8 +9,9 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, with_suggestions
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["ADJACENCIES", "AXES", "Adjacency", "Contribution", "adjacency_named"]
 
@@ -90,7 +91,7 @@ def adjacency_named(adjacency: str) -> Adjacency:
 AXES = ("any", "each", "own")
 
 
-@with_suggestions
+@user_facing
 @final
 @dataclass(frozen=True)
 class Contribution:

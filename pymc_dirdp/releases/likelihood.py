@@ -21,7 +21,6 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.noisy_rows import noisy_rows
 from pymc_dirdp.inference.numbers import ImpossibleError
@@ -29,6 +28,7 @@ from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "CountsLogp",
@@ -227,7 +227,7 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
     return check_parameters(value, proper, msg=words)
 
 
-@with_suggestions
+@user_facing
 def release_logp(
     release: Source | Sequence[Source],
     p: Any,
@@ -314,7 +314,7 @@ def release_logp(
     return logp_of(found.tables[name], found.beliefs[name], p)
 
 
-@with_suggestions
+@user_facing
 def analyst_model(
     release: Source | Sequence[Source],
     tables: Sequence[str] | None = None,
@@ -401,7 +401,7 @@ def _named(known: Sequence[str], tables: Sequence[str]) -> list[str]:
     return names
 
 
-@with_suggestions
+@user_facing
 def latent_counts(
     idata: xr.DataTree,
     release: Source | Sequence[Source],

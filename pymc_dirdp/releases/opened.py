@@ -24,7 +24,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer, with_suggestions
+from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.inference.measurements import Measurement
@@ -38,6 +38,7 @@ from pymc_dirdp.releases.grammar import Text, understood
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release, SparseRelease
 from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, shared_noises, view
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "ListedLabels",
@@ -437,7 +438,7 @@ _GZIP, _PACKED = ".gz", b"\x1f\x8b"
 _NETCDF = (b"\x89HDF", b"CDF")
 
 
-@with_suggestions
+@user_facing
 def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
     """Write a release, a plan or a private choice to a file, which :func:`load` reads: a JSON text of its facts.
 
@@ -494,7 +495,7 @@ def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
         aside.unlink(missing_ok=True)
 
 
-@with_suggestions
+@user_facing
 def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
     """What :func:`save` wrote. Nothing in the file is believed.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, ove
 
 import pymc as pm
 
-from pymc_dirdp.checks import one_of, positive, refuse_unknown, with_suggestions
+from pymc_dirdp.checks import one_of, positive, refuse_unknown
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name, warn
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -40,6 +40,7 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
 from pymc_dirdp.releases.wording import assumed, warn_if_weak
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.releases.model_plan import ModelPlan
@@ -217,7 +218,7 @@ def plan(
 ) -> Plan: ...
 
 
-@with_suggestions
+@user_facing
 @with_options
 def plan(
     guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any

@@ -10,7 +10,6 @@ from numpy import int64
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.errors import (
     ArgumentError,
     UnattainableError,
@@ -35,6 +34,7 @@ from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import refuse_dims, try_distribution
 from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -44,7 +44,7 @@ __all__ = ["sample", "sample_sealed"]
 Counts = NDArray[int64]
 
 
-@with_suggestions
+@user_facing
 @with_options
 def sample(
     guarantee: Guarantee | Plan,

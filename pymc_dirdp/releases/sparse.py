@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer, with_suggestions
+from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of, encode, index_of
 from pymc_dirdp.counting.counts import SparseCounts
 from pymc_dirdp.display import Tabular
@@ -30,6 +30,7 @@ from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.wording import warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -39,7 +40,7 @@ __all__ = ["SparseEstimates", "drawn", "estimated", "refuse_options", "release_s
 _RECORD = "record"
 
 
-@with_suggestions
+@user_facing
 def release_sparse(
     guarantee: Guarantee,
     cells: ArrayLike | Frame | SparseCounts,

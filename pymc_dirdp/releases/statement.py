@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.ledger import Ledger, added_up
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import with_suggestions
 from pymc_dirdp.display import clipped, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
@@ -31,6 +30,7 @@ from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import taken_for_granted
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "DELTA",
@@ -128,7 +128,7 @@ class Statement:
         return json.dumps(self.entry, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-@with_suggestions
+@user_facing
 def statement(release: xr.DataTree | Ledger) -> Statement:
     """What can be printed under a published table, from its file alone, or under all that a ledger holds.
 
