@@ -9,7 +9,9 @@ pymc_dirdp.errors.ArgumentError: Expected r > 0 and finite, got r=-1.
 import difflib
 import math
 import numbers
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ __all__ = [
     "MOST_RECORDS",
     "at_least",
     "checked_counts",
+    "file_path",
     "integer",
     "list_of_names",
     "numbers_or_none",
@@ -221,6 +224,16 @@ def one_line(**named: object) -> str:
             f"{shown(value)}. Rename it, or leave them out."
         )
     return value
+
+
+def file_path(**named: object) -> Path:
+    """The path of a file; a number is none, although Python opens it."""
+    ((name, value),) = named.items()
+    if not isinstance(value, str | os.PathLike):
+        raise ArgumentError(f"Expected {name} to be a path, got {type_name(value)}.")
+    if "\0" in (text := os.fspath(value)):
+        raise ArgumentError(f"Expected {name} to be a path, got one with a null character.")
+    return Path(text)
 
 
 def list_of_names(**named: object) -> tuple[Any, ...]:

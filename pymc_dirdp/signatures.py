@@ -144,9 +144,10 @@ def _fits(value: object, kind: Any) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, part) for part in _parts(inner))
     if kind is int or kind is float:
-        is_number = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
-        # An integer may be written as 60.0, which the checks of the verbs accept.
-        return is_number and not isinstance(value, bool | np.bool_) and (kind is float or value % 1 == 0)
+        number = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+        if not isinstance(number, numbers.Real) or isinstance(number, bool | np.bool_):
+            return False
+        return kind is float or number % 1 == 0  # An integer may be written as 60.0, which the checks accept.
     if origin is type:
         return isinstance(value, type)
     if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -11,7 +11,7 @@ from typing import Any, final, override
 
 from pymc_dirdp.accounting.budget import Amount, Header, Position, cost_of, tracked_rules
 from pymc_dirdp.accounting.store import Entry, Receipt, Store, Terms
-from pymc_dirdp.checks import integer, one_line
+from pymc_dirdp.checks import file_path, integer, one_line
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -100,7 +100,7 @@ class Ledger(Tabular):
         header = Header(limit, bool(adaptive), adjacency_named(adjacency).name, unit)
         if not isinstance(path, str | os.PathLike | None):
             raise ArgumentError(f"Expected path to be a text or a pathlib.Path, got {type_name(path)}.")
-        self._store = Store(None if path is None else Path(path), header)
+        self._store = Store(None if path is None else file_path(path=path), header)
 
     @property
     def limit(self) -> Guarantee:

@@ -455,10 +455,16 @@ def _codes(column: Any, name: str, labels: Sequence[Any], otherwise: int | None)
     if codes is None or np.any(codes < 0):
         raise DataError(
             f"The column {name!r} holds missing values, or values that categories[{name!r}] does not declare, perhaps "
-            "by a capital letter or a space. Correct them; or declare a label for all of them, as in "
+            f"by a capital letter, a space, or their type: the labels are {_types_of(labels)}, and True is no 'True'. "
+            "Correct them; or declare a label for all of them, as in "
             f"otherwise={{{name!r}: 'unknown'}}. Do not take the categories from the data."
         )
     return codes
+
+
+def _types_of(labels: Sequence[Any]) -> str:
+    """The types of labels, which are public, in words."""
+    return "of the type " + " or ".join(sorted({type(label).__name__ for label in labels}))
 
 
 def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:

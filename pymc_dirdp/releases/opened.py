@@ -24,7 +24,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import file_path, integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.inference.measurements import Measurement
@@ -482,7 +482,7 @@ def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
     text = release.text if isinstance(release, Text) else text_of(release)
     if not isinstance(release, Text):
         from_text(text)
-    file, content = Path(path), text.encode()
+    file, content = file_path(path=path), text.encode()
     if file.suffix == _GZIP:
         # Without a time, so that the same release is the same file.
         content = gzip.compress(content, mtime=0)
@@ -534,7 +534,7 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
     ...     bool(dirdp.verify(dirdp.load(f"{folder}/hair.json")))
     True
     """
-    file = Path(path)
+    file = file_path(path=path)
     content = _read(file, integer(1, most_bytes=most_bytes))
     if content.startswith(_NETCDF):
         raise ReleaseError(

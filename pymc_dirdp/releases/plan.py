@@ -75,17 +75,17 @@ class ModelPlanning(TypedDict, total=False):
     """What :func:`pymc_dirdp.plan` takes beside a guarantee and a model of any discrete data."""
 
     any_model: Required[Literal[True]]
-    public: Any
+    public: Iterable[str] | bool
     levels: Mapping[str, int] | None
-    counts: Any
-    jointly: Any
+    counts: Iterable[str]
+    jointly: Iterable[Iterable[str]]
     support: Mapping[str, Any] | None
     unit: str | None
     contribution: int
     adjacency: str | None
     mechanism: str
     weights: Mapping[str, float] | None
-    disjoint: Any
+    disjoint: Iterable[Iterable[str]] | None
     max_cells: int
     against: Sequence[Guarantee]
     n_records: int | None

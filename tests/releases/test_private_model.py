@@ -660,3 +660,16 @@ def test_no_private_model():
         pm.Normal("a")
     with pytest.raises(UnsupportedModelError, match="observes nothing"):
         dirdp.private_model(PURE, model)
+
+
+def test_a_likelihood_in_a_potential_is_named():
+    """The way out is the same likelihood as an observed variable."""
+    answers = np.array([0, 1, 1, 0])
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        pm.Potential("answered", pm.logp(pm.Bernoulli.dist(p), answers).sum())
+    with pytest.raises(UnsupportedModelError, match=r"'answered' is a Potential.*pm\.Bernoulli\('y', p, observed=y\)"):
+        dirdp.private_model(PURE, model)
+    with pm.Model() as model:
+        pm.Bernoulli("y", pm.Beta("p", 1, 1), observed=answers)
+    assert dirdp.private_model(PURE, model, adjacency="replace-one", unit="record").free_RVs
