@@ -31,6 +31,7 @@ from pymc_dirdp.plots.axes import (
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["cell_labels", "plot_analysis", "plot_calibration", "plot_draw", "plot_posteriors", "plot_ternary"]
 
@@ -42,6 +43,7 @@ _HEIGHT = np.sqrt(3) / 2
 _SHOWN = 1500
 
 
+@user_facing
 def plot_posteriors(
     diagnosis: xr.DataTree, *, var_name: str | None = None, axes: ArrayLike | None = None
 ) -> NDArray[np.object_]:
@@ -132,6 +134,7 @@ def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
     )
 
 
+@user_facing
 def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axes | None = None) -> Axes:
     """Both posteriors of three categories as clouds of draws in a triangle, with the released draw. **Confidential**.
 
@@ -217,6 +220,7 @@ def _released(diagnosis: xr.DataTree, name: str) -> Array:
 _MOST_CELLS = 40
 
 
+@user_facing
 def plot_analysis(
     release: xr.DataTree,
     *,
@@ -309,6 +313,7 @@ def _beta(parameters: Array, level: float) -> Array:
     return np.stack(ends, axis=-1)
 
 
+@user_facing
 def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes | None = None) -> Axes:
     """Coverage of credible intervals against their level: on the diagonal they are calibrated.
 
@@ -346,6 +351,7 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
 _DRAW_MOST_CELLS = 60
 
 
+@user_facing
 def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
     """Each category of the first draw, with an a priori band for the frequency in the data. Public.
 

@@ -12,6 +12,7 @@ from pymc_dirdp.checks import at_least, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.numerics.roots import floor_to_digits as down
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -185,6 +186,7 @@ def _split(whole: float, share: float) -> tuple[float, float]:
 # The text of a guarantee is rounded so that it follows from the guarantee: losses up, orders down.
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class RenyiDP(Guarantee):
@@ -233,6 +235,7 @@ class RenyiDP(Guarantee):
         return self.order
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class TruncatedCDP(Guarantee):
@@ -294,6 +297,7 @@ def _delta(*, delta: object) -> float:
     return open_unit_interval(delta=delta)
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class ApproxDP(Guarantee):
@@ -369,6 +373,7 @@ class ApproxDP(Guarantee):
         return RenyiDP(order=order, epsilon=max(order * root**2, 5e-324))
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class ZeroCDP(Guarantee):
@@ -403,6 +408,7 @@ class ZeroCDP(Guarantee):
         return of.rho(self.omega)
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class PureDP(Guarantee):

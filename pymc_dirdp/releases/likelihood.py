@@ -28,6 +28,7 @@ from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "CountsLogp",
@@ -226,6 +227,7 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
     return check_parameters(value, proper, msg=words)
 
 
+@user_facing
 def release_logp(
     release: Source | Sequence[Source],
     p: Any,
@@ -312,6 +314,7 @@ def release_logp(
     return logp_of(found.tables[name], found.beliefs[name], p)
 
 
+@user_facing
 def analyst_model(
     release: Source | Sequence[Source],
     tables: Sequence[str] | None = None,
@@ -398,6 +401,7 @@ def _named(known: Sequence[str], tables: Sequence[str]) -> list[str]:
     return names
 
 
+@user_facing
 def latent_counts(
     idata: xr.DataTree,
     release: Source | Sequence[Source],

@@ -81,6 +81,12 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     UnsupportedModelError, ArgumentError
         It names the variable, the reason and a way out.
     """
+    if not model.observed_RVs and model.potentials:
+        raise UnsupportedModelError(
+            f"private_model cannot release this model: it observes no variable, and {model.potentials[0].name!r} is a "
+            "Potential, which does not say what its records are. Write a likelihood as an observed variable, such as "
+            "pm.Bernoulli('y', p, observed=y)."
+        )
     if not model.observed_RVs:
         raise UnsupportedModelError(
             "private_model cannot release this model: it observes nothing. Give its discrete variables observed=; a "

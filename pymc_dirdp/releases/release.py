@@ -28,13 +28,14 @@ from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, 
 from pymc_dirdp.releases.grammar import refuse_unreadable
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
-from pymc_dirdp.releases.plan import Planning, of_model, plan, refuse_second_planning, refuse_unknown, with_options
+from pymc_dirdp.releases.plan import Planning, of_model, plan, refuse_second_planning, with_options
 from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import refuse_dims, try_distribution
 from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -44,6 +45,7 @@ __all__ = ["sample", "sample_sealed"]
 Counts = NDArray[int64]
 
 
+@user_facing
 @with_options
 def sample(
     guarantee: Guarantee | Plan,
@@ -138,7 +140,6 @@ def sample(
     if isinstance(model, Plan):
         raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
-    refuse_unknown("sample", planning)
     return sample_sealed(
         guarantee,
         model,
@@ -202,7 +203,7 @@ def sample_sealed(
     tried = try_out(deterministics, released)
     refuse_dims(tried, chosen, {one.name: one.dims for one in deterministics})
     if random_seed is not None:
-        warn_of_seed(deeper=1)
+        warn_of_seed()
     elif ledger is None:
         warn_of_repetition(released)
     receipt = None

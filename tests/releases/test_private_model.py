@@ -676,3 +676,16 @@ def test_options_of_wrong_types_are_refused_in_words():
                 assert not isinstance(error, InternalError), (option, value)  # noqa: PT017
                 refused += 1
         assert refused >= len(wrong) - 3, option
+
+
+def test_a_likelihood_in_a_potential_is_named():
+    """The way out is the same likelihood as an observed variable."""
+    answers = np.array([0, 1, 1, 0])
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        pm.Potential("answered", pm.logp(pm.Bernoulli.dist(p), answers).sum())
+    with pytest.raises(UnsupportedModelError, match=r"'answered' is a Potential.*pm\.Bernoulli\('y', p, observed=y\)"):
+        dirdp.private_model(PURE, model)
+    with pm.Model() as model:
+        pm.Bernoulli("y", pm.Beta("p", 1, 1), observed=answers)
+    assert dirdp.private_model(PURE, model, adjacency="replace-one", unit="record").free_RVs
