@@ -1,7 +1,7 @@
 """Whose records a model holds: what one person adds to each table, and what is asked where the model leaves it open."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -27,7 +27,7 @@ from pymc_dirdp.models.graph import root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, observation, totals_of
 from pymc_dirdp.models.privacy_unit import Reading, Stated, as_code, axis_text, check_stated
-from pymc_dirdp.models.public import check_public
+from pymc_dirdp.models.public import check_public, numbers_to_name
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
@@ -69,7 +69,9 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)
     _refuse_shared_data(groups, observations)
-    check_public(observations, model, stated)
+    numbers = _numbers(observations, stated)
+    differing = {name: group for group in groups for name in numbers_to_name(numbers, group | anybody)}
+    check_public(observations, model, stated, differing)
     parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
     others = False
     for group in groups:
@@ -82,6 +84,8 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
             others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
+    if unnamed := [name for name in differing if name not in stated.public_n]:
+        raise _different_numbers(unnamed, numbers, differing[unnamed[0]] | anybody, stated, works)
     fed = tuple(
         tuple(table.name for table in tables if any(one.name in group | anybody for one in table.likelihoods))
         for group in groups
@@ -196,6 +200,51 @@ def _single_records(together: Sequence[Observation], stated: Stated) -> dict[str
     names = dict.fromkeys(observed.table.name for observed in together)
     fed = {name: [observed for observed in together if observed.table.name == name] for name in names}
     return {name: contribution_of_record(by, stated) for name, by in fed.items()}
+
+
+def _numbers(observations: Sequence[Observation], stated: Stated) -> dict[str, int]:
+    """How many records each observed variable has, or how many people if an axis of it holds them.
+
+    Empty where that is private, and where a person may hold several records, more of one table than of another. The
+    records of a variable that takes its rows from what another one observes are those of the other.
+    """
+    if not stated.sizes_are_public or (stated.contribution or 1) > 1:
+        return {}
+    numbers = {}
+    for observed in observations:
+        people = people_axes(observed, stated) if stated.unit else None
+        numbers[observed.name] = (
+            int(observed.records_of(())) if people is None else math.prod(observed.lengths[axis] for axis in people)
+        )
+    parents = {id(observed.stored): observed.name for observed in observations}
+    for child in observations:
+        for _, codes in child.parents:
+            numbers[child.name] = numbers[parents.get(id(codes), child.name)]
+    return numbers
+
+
+def _different_numbers(
+    unnamed: Sequence[str],
+    numbers: Mapping[str, int],
+    together: Collection[str],
+    stated: Stated,
+    works: Callable[[Stated], bool],
+) -> UnsupportedModelError:
+    """The error for numbers of records that differ. It offers statements that were tried, and names no number."""
+    first = unnamed[0]
+    other = next(name for name, number in numbers.items() if name in together and number != numbers[first])
+    public = replace(stated, public_n=tuple(dict.fromkeys((*stated.public_n, *unnamed))))
+    alike = {number: tuple(name for name in numbers if numbers[name] == number) for number in numbers.values()}
+    apart = stated if stated.disjoint else replace(stated, disjoint=tuple(alike.values()))
+    several = replace(stated, contribution=2, unit=())
+    offered = (
+        (public, "if anybody may know {its}"),
+        (apart, "if nobody has records in two of these groups"),
+        (several, "(or your bound) if a person may hold several records in one of them, and anybody may know {its}"),
+    )
+    its = "this number" if len(unnamed) == 1 else "these numbers"
+    ways = [f"{_written(said)} {why.format(its=its)}" for said, why in offered if said != stated and works(said)]
+    return refusal("different numbers", first, other=other, ways="; ".join(ways))
 
 
 # The observed variables that one person may feed together.
@@ -408,6 +457,8 @@ def _completed(said: Stated, together: Sequence[Observation], works: Callable[[S
         candidates += [replace(said, public_n=(one.name,)) for one in counted]
         candidates += [replace(said, public_n=tuple(one.name for one in some)) for some in (differing, counted)]
         candidates += [replace(said, contribution=_BOUND)]
+    numbers = _numbers(together, said)
+    candidates += [replace(said, public_n=tuple(numbers_to_name(numbers, numbers)))]
     return next((candidate for candidate in candidates if works(candidate)), None)
 
 

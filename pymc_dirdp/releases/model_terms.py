@@ -29,6 +29,8 @@ from pymc_dirdp.models.graph import Node, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
 from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, n_row_arrays, refused
+from pymc_dirdp.models.privacy_unit import as_code
+from pymc_dirdp.models.public import numbers_to_name
 from pymc_dirdp.models.whose_records import known_bound
 from pymc_dirdp.models.without_data import (
     check_nothing_left,
@@ -156,6 +158,43 @@ def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> Non
     )
 
 
+def _refuse_different_numbers(found: ModelRead) -> list[str]:
+    """The tables whose public number of records differs from that of others of the same people.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If nobody has said that anybody may know it.
+    """
+    said = found.said
+    if not said.records_are_public or said.contribution > 1:
+        return []
+    numbers = {one.name: one.n_records if one.totals is None else sum(one.totals) for one in found.outcomes}
+    apart = [frozenset(group) for group in said.disjoint or ()]
+    anybody = frozenset(numbers).difference(*apart)
+    differing = [
+        name for group in apart or [frozenset()] for name in numbers_to_name(numbers, group | anybody)
+    ]
+    parts = {"_".join(group): group for group in said.jointly}
+    names = {name: parts.get(name, (name,)) for name in differing}
+    unnamed = {name: of for name, of in names.items() if not all(map(said.is_public, of))}
+    if unnamed:
+        first = next(iter(unnamed))
+        other = next(name for name, number in numbers.items() if number != numbers[first])
+        public = [one for of in unnamed.values() for one in of]
+        raise refused(
+            first,
+            f"has another number of records than {other!r}, which would be published, and the same people may stand "
+            f"behind both, so it may count what is observed in {other!r}, as the number of buyers among those who "
+            "signed up does",
+            f"Say public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
+            "know it, or disjoint= if different people stand behind them. If it is such a count, observe one variable "
+            "with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
+            "private.",
+        )
+    return differing
+
+
 @final
 @dataclass(frozen=True)
 class Layout:
@@ -221,13 +260,14 @@ def _made_up_totals(one: Outcomes, found: ModelRead, laid: Layout) -> Any:
 def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -> Plan:
     """The plan with the least noise."""
     tables = table_model(found, None)
+    differing = _refuse_different_numbers(found)
     options: dict[str, Any] = {
         "adjacency": said.relation,
         "contribution": found.said.contribution,
         "public_n": [
             records_name(one.name)
             for one in found.outcomes
-            if len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public
+            if (len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public) or one.name in differing
         ],
         **{name: given for name in ("weights", "disjoint") if (given := getattr(said, name)) is not None},
     }

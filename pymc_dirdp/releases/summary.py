@@ -130,7 +130,7 @@ def _protects(stored: Opened, utility: xr.Dataset) -> str:
     reading = stored.plan.reading
     if not (reading.stated.unit or reading.stated.counted or reading.label != "record"):
         who = (
-            f"each person, with one record in each of {shared}"
+            f"each person, with {shared}"
             if (shared := reading.shared_tables)
             else ("each record as another person")
         )
