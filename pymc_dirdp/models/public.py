@@ -23,9 +23,7 @@ from pymc_dirdp.models.table import Table
 __all__ = ["check_public", "numbers_to_name"]
 
 
-def check_public(
-    observations: Sequence[Observation], model: pm.Model, stated: Stated, differing: Iterable[str]
-) -> None:
+def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]) -> None:
     """Refuse a model whose release would publish data as if they were public numbers.
 
     Parameters
@@ -33,8 +31,8 @@ def check_public(
     observations : sequence of Observation
     model : pymc.Model
     stated : Stated
-    differing : iterable of str
-        What :func:`numbers_to_name` has found, which `public_n` may name.
+    numbered : iterable of str
+        The variables of the same people whose numbers of records differ: `public_n` may name all of them.
 
     Raises
     ------
@@ -44,7 +42,7 @@ def check_public(
     ArgumentError
         If `public_n` names what has no number of trials, or changes nothing.
     """
-    asked = set(differing)
+    asked = set(numbered)
     counted = [observed.name for observed in observations if observed.trials is not None or observed.name in asked]
     for name in stated.public_n:
         one_of(counted, **{"observed variable with a number of trials in public_n": name})

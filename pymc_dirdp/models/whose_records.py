@@ -1,7 +1,7 @@
 """Whose records a model holds: what one person adds to each table, and what is asked where the model leaves it open."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -10,7 +10,7 @@ import pymc as pm
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.counting.counts import Counts
+from pymc_dirdp.counting.counts import Counts, live_bound
 from pymc_dirdp.display import aligned
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.contributions import (
@@ -23,7 +23,7 @@ from pymc_dirdp.models.contributions import (
     refuse_unknown_axes,
     united,
 )
-from pymc_dirdp.models.graph import root_of, same_data
+from pymc_dirdp.models.graph import evaluate, root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, observation, totals_of
 from pymc_dirdp.models.privacy_unit import Reading, Stated, as_code, axis_text, check_stated
@@ -32,7 +32,16 @@ from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
-__all__ = ["Group", "check_people", "known_bound", "public_totals", "question", "read", "with_counted"]
+__all__ = [
+    "Group",
+    "check_people",
+    "known_bound",
+    "public_totals",
+    "question",
+    "read",
+    "refuse_lost_unit",
+    "with_counted",
+]
 
 
 def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool = True) -> Reading:
@@ -71,7 +80,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     _refuse_shared_data(groups, observations)
     numbers = _numbers(observations, stated)
     differing = {name: group for group in groups for name in numbers_to_name(numbers, group | anybody)}
-    check_public(observations, model, stated, differing)
+    check_public(observations, model, stated, anybody.union(*differing.values()) if differing else ())
     parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
     others = False
     for group in groups:
@@ -557,3 +566,26 @@ def known_bound(name: str, model: pm.Model) -> _Known | None:
     """The counts that are observed, with their bound; None if they are another kind of array, or have none."""
     data = getattr(root_of(stored_observations(model[name], model)), "data", None)
     return (data, data.bound) if isinstance(data, Counts) and data.bound is not None else None
+
+
+def refuse_lost_unit(names: Iterable[str], model: pm.Model, contribution: int = 1) -> None:
+    """Refuse observations that are bounded counts of this process without their bound, of more records than were said.
+
+    It looks at what is observed, so that its answer depends on the records: two tables may agree by chance, or because
+    nobody has more records than are counted. So it comes after the charge, like all that is wrong with data; a plan
+    charges nothing, and its own errors are for the curator.
+
+    Raises
+    ------
+    DataError
+        It names the observed variable, the unit and the bound.
+    """
+    for name in sorted(names):
+        bound = live_bound(evaluate(stored_observations(model[name], model)))
+        if bound is not None and bound.records > contribution and known_bound(name, model) is None:
+            raise DataError(
+                f"{name!r} observes the same numbers as counts of at most {bound.records} records of each "
+                f"{bound.unit!r}, but not these counts themselves, so that each record would be protected as another "
+                f"person's. Observe the counts as count() returned them, or say contribution={bound.records}; if these "
+                "are other data, say with contribution= or unit= whose they are, or delete the counts."
+            )

@@ -31,7 +31,7 @@ from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_
 from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, n_row_arrays, refused
 from pymc_dirdp.models.privacy_unit import as_code
 from pymc_dirdp.models.public import numbers_to_name
-from pymc_dirdp.models.whose_records import known_bound
+from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
 from pymc_dirdp.models.without_data import (
     check_nothing_left,
     public_deterministics,
@@ -41,12 +41,13 @@ from pymc_dirdp.models.without_data import (
 )
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
-from pymc_dirdp.releases.plan import plan
+from pymc_dirdp.releases.plan import planned
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
 __all__ = [
     "ModelRead",
     "ModelTerms",
+    "counted",
     "has_likelihood",
     "layout_of",
     "planned_tables",
@@ -172,9 +173,7 @@ def _refuse_different_numbers(found: ModelRead) -> list[str]:
     numbers = {one.name: one.n_records if one.totals is None else sum(one.totals) for one in found.outcomes}
     apart = [frozenset(group) for group in said.disjoint or ()]
     anybody = frozenset(numbers).difference(*apart)
-    differing = [
-        name for group in apart or [frozenset()] for name in numbers_to_name(numbers, group | anybody)
-    ]
+    differing = [name for group in apart or [frozenset()] for name in numbers_to_name(numbers, group | anybody)]
     parts = {"_".join(group): group for group in said.jointly}
     names = {name: parts.get(name, (name,)) for name in differing}
     unnamed = {name: of for name, of in names.items() if not all(map(said.is_public, of))}
@@ -220,6 +219,18 @@ def layout_of(one: Outcomes, found: ModelRead) -> Layout:
         return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
     dims = (f"{one.name}_row", f"{one.name}_outcome")
     return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=public)
+
+
+def counted(found: ModelRead, model: pm.Model) -> pm.Model:
+    """The tables of a model's records, as :func:`table_model` has them. It is **secret**, and a ledger is charged before.
+
+    Raises
+    ------
+    DataError
+        If some observation is not what was said, or bounded counts have lost their unit.
+    """
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.contribution)
+    return table_model(found, [one.counts(model) for one in found.outcomes])
 
 
 def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:
@@ -275,7 +286,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     problem: Exception | None = None
     for kind in NOISES if said.mechanism == "auto" else (said.mechanism,):
         try:
-            one = plan(guarantee, tables, mechanism=kind, **options)
+            one = planned(guarantee, tables, mechanism=kind, **options)
         except (UnattainableError, ArgumentError) as error:
             problem = problem or error
             continue
