@@ -78,8 +78,8 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)
     _refuse_shared_data(groups, observations)
-    numbers = _numbers(observations, stated)
-    differing = {name: group for group in groups for name in numbers_to_name(numbers, group | anybody)}
+    sizes = _numbers(observations, stated)
+    differing = {name: group for group in groups for name in numbers_to_name(sizes, group | anybody)}
     check_public(observations, model, stated, anybody.union(*differing.values()) if differing else ())
     parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
     others = False
@@ -94,7 +94,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
         for name, contribution in of_group.items():
             parts[name].append(contribution)
     if unnamed := [name for name in differing if name not in stated.public_n]:
-        raise _different_numbers(unnamed, numbers, differing[unnamed[0]] | anybody, stated, works)
+        raise _different_numbers(unnamed, sizes, differing[unnamed[0]] | anybody, stated, works)
     fed = tuple(
         tuple(table.name for table in tables if any(one.name in group | anybody for one in table.likelihoods))
         for group in groups

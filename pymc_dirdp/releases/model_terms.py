@@ -31,6 +31,7 @@ from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_
 from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, n_row_arrays, refused
 from pymc_dirdp.models.privacy_unit import as_code
 from pymc_dirdp.models.public import numbers_to_name
+from pymc_dirdp.models.refusals import REFUSALS
 from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
 from pymc_dirdp.models.without_data import (
     check_nothing_left,
@@ -170,7 +171,7 @@ def _refuse_different_numbers(found: ModelRead) -> list[str]:
     said = found.said
     if not said.records_are_public or said.contribution > 1:
         return []
-    numbers = {one.name: one.n_records if one.totals is None else sum(one.totals) for one in found.outcomes}
+    numbers = {one.name: sum(one.totals) if one.totals is not None else one.n_records or 0 for one in found.outcomes}
     apart = [frozenset(group) for group in said.disjoint or ()]
     anybody = frozenset(numbers).difference(*apart)
     differing = [name for group in apart or [frozenset()] for name in numbers_to_name(numbers, group | anybody)]
@@ -183,9 +184,7 @@ def _refuse_different_numbers(found: ModelRead) -> list[str]:
         public = [one for of in unnamed.values() for one in of]
         raise refused(
             first,
-            f"has another number of records than {other!r}, which would be published, and the same people may stand "
-            f"behind both, so it may count what is observed in {other!r}, as the number of buyers among those who "
-            "signed up does",
+            REFUSALS["different numbers"].reason.format(other=other),
             f"Say public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
             "know it, or disjoint= if different people stand behind them. If it is such a count, observe one variable "
             "with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
@@ -222,7 +221,7 @@ def layout_of(one: Outcomes, found: ModelRead) -> Layout:
 
 
 def counted(found: ModelRead, model: pm.Model) -> pm.Model:
-    """The tables of a model's records, as :func:`table_model` has them. It is **secret**, and a ledger is charged before.
+    """**Secret**: the tables of a model's records, as :func:`table_model` has them. A ledger is charged before.
 
     Raises
     ------

@@ -189,7 +189,7 @@ def test_a_network_is_planned_for_its_units():
 
 # What may be observed in the place of counts: forms that know the unit, and forms that have lost it.
 
-KEPT = {
+BOUNDED = {
     "as they are": lambda counts: counts,
     "a copy": lambda counts: counts.copy(),
     "a deep copy": copy.deepcopy,
@@ -259,7 +259,7 @@ VERBS = {
 ALL = pytest.mark.thorough
 
 
-@pytest.mark.parametrize("form", KEPT.values(), ids=KEPT)
+@pytest.mark.parametrize("form", BOUNDED.values(), ids=BOUNDED)
 def test_forms_that_know_the_unit(form):
     counts = counted()
     assert "every patient" in dirdp.plan(GUARANTEE, multinomial(counts, form), **ADD_REMOVE).protected
@@ -289,7 +289,7 @@ def test_forms_that_have_lost_the_unit_are_refused_after_the_charge(form, verb):
     # Both ways out.
     VERBS[verb](model, None, contribution=3)
     if verb in ("plan", "sample"):
-        VERBS[verb](multinomial(counts, KEPT["as they are"]), None)
+        VERBS[verb](multinomial(counts, BOUNDED["as they are"]), None)
 
 
 @pytest.mark.parametrize("verb", ["sample", "sample by a plan", "private_model", "plan of any model"])
