@@ -108,7 +108,7 @@ def _arguments(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
             yield parameter.name, parameter.annotation
 
 
-# Annotations, as far as a value can be held against them.
+# Annotations, as far as a value can be compared with them.
 
 
 class _Names(dict[str, Any]):

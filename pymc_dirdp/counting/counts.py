@@ -1,9 +1,11 @@
 """Counts of records by cell, which know whose records they hold, and how they add up."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Self, final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.columns import Frame, column_of, values_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
-__all__ = ["Counts", "SparseCounts", "occupied", "row_counts", "tabulate"]
+__all__ = ["Counts", "SparseCounts", "live_bound", "occupied", "row_counts", "tabulate"]
 
 # Codes of records to counts of cells. **Secret**.
 
@@ -67,8 +69,9 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
     """A table of counts as :func:`count` returns it: an array that knows what was declared. It is **secret**.
 
     Pass it as `observed=` itself. PyMC keeps what it knows, so :func:`plan` protects the unit that was counted. A part
-    of it, a sum along its axes, and a copy know the unit too. `np.asarray(counts)`, `pm.Data` and a file do not: say
-    `contribution=` to :func:`plan` there.
+    of it, a sum along its axes, and a copy know the unit too. A file does not: say `contribution=` to :func:`plan`
+    there. Nor do `np.asarray(counts)`, `pm.Data`, lists, and arrays of pandas and xarray: a model that observes the
+    same numbers in one of these, while the counts live, is refused where nothing is said of people.
 
     `first + second` adds tables of the same variables, categories and unit. A unit may have records in both, so what
     it contributes adds up; :meth:`with_other_people` is for tables of different units.
@@ -106,7 +109,12 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
         """Return the counts with what was declared."""
         counts = table.view(cls)
         counts._declared, counts.bound = declared, bound
+        counts._remember()
         return counts
+
+    def _remember(self) -> None:
+        if self.bound is not None:
+            _LIVE[id(self)] = self
 
     def __array_finalize__(self, given: Any) -> None:
         # A part of a table has the bound of the whole. Its variables are not known.
@@ -115,6 +123,7 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
         is_part = self.base is not None and self.size <= np.size(given) and self.dtype == given.dtype
         self.is_computed = self.bound is not None and (given.is_computed or not is_part)
         self._declared = None
+        self._remember()
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         if out is not None:
@@ -193,6 +202,7 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
         array, facts = state
         super().__setstate__(array)
         vars(self).update(facts)
+        self._remember()
 
     def __add__(self, other: Any) -> Any:
         return self._sum(other, others=False) if isinstance(other, Counts) else super().__add__(other)
@@ -230,6 +240,37 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
         _refuse_other_declaration(self._declared, other._declared)
         bound = _bound_of_sum(self.bound, other.bound, others=others)
         return type(self).of(np.asarray(self) + np.asarray(other), self._declared, bound)
+
+
+# Bounded counts that live in this process, by identity: arrays have no hash.
+_LIVE: WeakValueDictionary[int, Counts] = WeakValueDictionary()
+
+
+def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
+    """The bound of counts of this process that hold the same numbers, in any shape and order; None if there are none.
+
+    Also looked at are sums of these counts over some of their variables, and the counts of one category in all rows.
+    What PyMC, xarray, pandas, NumPy and lists make of counts shares no memory with them, so nothing but the numbers
+    tells where they come from. One number may agree by chance, and is not looked for. The answer depends on the counts,
+    which are **secret**.
+    """
+    wanted = np.sort(numbers, axis=None)
+    for counts in list(_LIVE.values()):
+        if counts.is_computed or wanted.size < 2:
+            continue
+        if any(np.array_equal(np.sort(part, axis=None), wanted) for part in _parts(np.asarray(counts), wanted.size)):
+            return counts.bound
+    return None
+
+
+def _parts(counts: np.ndarray[Any, Any], size: int) -> Iterator[np.ndarray[Any, Any]]:
+    """The table, its sums over axes, and its counts of one category in all rows, if they have this size. **Secret**."""
+    axes = range(counts.ndim)
+    for summed in (some for n_summed in axes for some in combinations(axes, n_summed)):
+        if math.prod(length for axis, length in enumerate(counts.shape) if axis not in summed) == size:
+            yield counts.sum(axis=summed)
+    if counts.ndim > 1 and math.prod(counts.shape[:-1]) == size:
+        yield from np.moveaxis(counts, -1, 0)
 
 
 def _plain(value: Any) -> Any:

@@ -227,20 +227,23 @@ class Reading:
         elif self._holds_several:
             who = f"every person, who holds at most {self.stated.contribution} records of each table"
         elif self.shared_tables:
-            who = f"every person, with one record in each of {self.shared_tables}"
+            who = f"every person, with {self.shared_tables}"
         else:
             who = "every record: each observation, and each trial where several are counted, is another person"
         return f"{who}. Neighbours: {self.neighbours}."
 
     @property
     def shared_tables(self) -> str:
-        """The tables that hold one record of every person, in words; empty where each record is another person."""
+        """In which tables every person has a record, in words; empty where each record is another person."""
         (names, *others) = self.groups
         if others or len(names) == 1 or any("each" in adds.axes for _, adds in self.contributions):
             return ""
+        tables = f"{', '.join(names[:-1])} and {names[-1]}"
         if len(names) > _MOST_NAMES:
-            return f"the {len(names)} tables"
-        return f"{', '.join(names[:-1])} and {names[-1]}"
+            tables = f"the {len(names)} tables"
+        # Numbers of records may differ where somebody has said so, and then some people have none in some table.
+        most = "at most " if self.stated.contribution is not None or self.stated.public_n else ""
+        return f"{most}one record in each of {tables}"
 
     @property
     def neighbours(self) -> str:

@@ -1,6 +1,7 @@
 """Refusals of models whose release would publish data as if they were public numbers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -19,11 +20,19 @@ from pymc_dirdp.models.privacy_unit import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
-__all__ = ["check_public"]
+__all__ = ["check_public", "numbers_to_name"]
 
 
-def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> None:
+def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]) -> None:
     """Refuse a model whose release would publish data as if they were public numbers.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+    model : pymc.Model
+    stated : Stated
+    numbered : iterable of str
+        The variables of the same people whose numbers of records differ: `public_n` may name all of them.
 
     Raises
     ------
@@ -33,7 +42,8 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     ArgumentError
         If `public_n` names what has no number of trials, or changes nothing.
     """
-    counted = [observed.name for observed in observations if observed.trials is not None]
+    asked = set(numbered)
+    counted = [observed.name for observed in observations if observed.trials is not None or observed.name in asked]
     for name in stated.public_n:
         one_of(counted, **{"observed variable with a number of trials in public_n": name})
     if not stated.relation.records_are_public:
@@ -68,7 +78,6 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
 
     data = _data(observations, model) if used else {}
     complete = {id(other.stored): other.stored for other in observations if other.kind.core}
-    asked: set[str] = set()
     for observed in observations if used else ():
         source = _source(observed, observations, data, complete, model, stated, counts)
         if source is not None and observed.name in stated.public_n:
@@ -80,6 +89,20 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     for name in stated.public_n:
         if name not in asked:
             _refuse_idle(name, observations, stated)
+
+
+def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> list[str]:
+    """The variables whose public number of records is not that of most others which the same people may feed.
+
+    Such a number may count what another variable observes, as the number of buyers among those who signed up does.
+    Nobody can see in a number whether it does. So it has to be said that anybody may know it, always: a comparison with
+    what is observed would tell of the records, and one number may agree by chance. Only public numbers are compared.
+    """
+    known = {name: number for name, number in numbers.items() if name in together}
+    how_many = Counter(known.values())
+    # Of numbers that are as frequent, none counts more people than the largest one has.
+    usual = max(how_many, key=lambda number: (how_many[number], number), default=0)
+    return [name for name, number in known.items() if number != usual]
 
 
 def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated) -> None:

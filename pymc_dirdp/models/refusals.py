@@ -206,6 +206,13 @@ REFUSALS = MappingProxyType(
             "has a number of trials that is, or depends on, what is observed in {source!r}, so it is no public number",
             "{ways}",
         ),
+        "different numbers": Refusal(
+            "has another number of records than {other!r}, which would be published, and the same people may stand "
+            "behind both, so it may count what is observed in {other!r}, as the number of buyers among those who "
+            "signed up does",
+            "Say {ways}. If it is such a count, observe one variable with a category for each outcome, or ask for "
+            "adjacency='add-remove', where the numbers of records are private.",
+        ),
         "row of each record": Refusal(
             "has one record in each row of {table!r}, so under add-remove the shape of the release would show how many "
             "people take part",

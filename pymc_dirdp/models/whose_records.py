@@ -1,7 +1,7 @@
 """Whose records a model holds: what one person adds to each table, and what is asked where the model leaves it open."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -10,7 +10,7 @@ import pymc as pm
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.counting.counts import Counts
+from pymc_dirdp.counting.counts import Counts, live_bound
 from pymc_dirdp.display import aligned
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.contributions import (
@@ -23,16 +23,25 @@ from pymc_dirdp.models.contributions import (
     refuse_unknown_axes,
     united,
 )
-from pymc_dirdp.models.graph import root_of, same_data
+from pymc_dirdp.models.graph import evaluate, root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, observation, totals_of
 from pymc_dirdp.models.privacy_unit import Reading, Stated, as_code, axis_text, check_stated
-from pymc_dirdp.models.public import check_public
+from pymc_dirdp.models.public import check_public, numbers_to_name
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
-__all__ = ["Group", "check_people", "known_bound", "public_totals", "question", "read", "with_counted"]
+__all__ = [
+    "Group",
+    "check_people",
+    "known_bound",
+    "public_totals",
+    "question",
+    "read",
+    "refuse_lost_unit",
+    "with_counted",
+]
 
 
 def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool = True) -> Reading:
@@ -69,7 +78,9 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)
     _refuse_shared_data(groups, observations)
-    check_public(observations, model, stated)
+    sizes = _numbers(observations, stated)
+    differing = {name: group for group in groups for name in numbers_to_name(sizes, group | anybody)}
+    check_public(observations, model, stated, anybody.union(*differing.values()) if differing else ())
     parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
     others = False
     for group in groups:
@@ -82,6 +93,8 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
             others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
+    if unnamed := [name for name in differing if name not in stated.public_n]:
+        raise _different_numbers(unnamed, sizes, differing[unnamed[0]] | anybody, stated, works)
     fed = tuple(
         tuple(table.name for table in tables if any(one.name in group | anybody for one in table.likelihoods))
         for group in groups
@@ -196,6 +209,51 @@ def _single_records(together: Sequence[Observation], stated: Stated) -> dict[str
     names = dict.fromkeys(observed.table.name for observed in together)
     fed = {name: [observed for observed in together if observed.table.name == name] for name in names}
     return {name: contribution_of_record(by, stated) for name, by in fed.items()}
+
+
+def _numbers(observations: Sequence[Observation], stated: Stated) -> dict[str, int]:
+    """How many records each observed variable has, or how many people if an axis of it holds them.
+
+    Empty where that is private, and where a person may hold several records, more of one table than of another. The
+    records of a variable that takes its rows from what another one observes are those of the other.
+    """
+    if not stated.sizes_are_public or (stated.contribution or 1) > 1:
+        return {}
+    numbers = {}
+    for observed in observations:
+        people = people_axes(observed, stated) if stated.unit else None
+        numbers[observed.name] = (
+            int(observed.records_of(())) if people is None else math.prod(observed.lengths[axis] for axis in people)
+        )
+    parents = {id(observed.stored): observed.name for observed in observations}
+    for child in observations:
+        for _, codes in child.parents:
+            numbers[child.name] = numbers[parents.get(id(codes), child.name)]
+    return numbers
+
+
+def _different_numbers(
+    unnamed: Sequence[str],
+    numbers: Mapping[str, int],
+    together: Collection[str],
+    stated: Stated,
+    works: Callable[[Stated], bool],
+) -> UnsupportedModelError:
+    """The error for numbers of records that differ. It offers statements that were tried, and names no number."""
+    first = unnamed[0]
+    other = next(name for name, number in numbers.items() if name in together and number != numbers[first])
+    public = replace(stated, public_n=tuple(dict.fromkeys((*stated.public_n, *unnamed))))
+    alike = {number: tuple(name for name in numbers if numbers[name] == number) for number in numbers.values()}
+    apart = stated if stated.disjoint else replace(stated, disjoint=tuple(alike.values()))
+    several = replace(stated, contribution=2, unit=())
+    offered = (
+        (public, "if anybody may know {its}"),
+        (apart, "if nobody has records in two of these groups"),
+        (several, "(or your bound) if a person may hold several records in one of them, and anybody may know {its}"),
+    )
+    its = "this number" if len(unnamed) == 1 else "these numbers"
+    ways = [f"{_written(said)} {why.format(its=its)}" for said, why in offered if said != stated and works(said)]
+    return refusal("different numbers", first, other=other, ways="; ".join(ways))
 
 
 # The observed variables that one person may feed together.
@@ -408,6 +466,8 @@ def _completed(said: Stated, together: Sequence[Observation], works: Callable[[S
         candidates += [replace(said, public_n=(one.name,)) for one in counted]
         candidates += [replace(said, public_n=tuple(one.name for one in some)) for some in (differing, counted)]
         candidates += [replace(said, contribution=_BOUND)]
+    numbers = _numbers(together, said)
+    candidates += [replace(said, public_n=tuple(numbers_to_name(numbers, numbers)))]
     return next((candidate for candidate in candidates if works(candidate)), None)
 
 
@@ -506,3 +566,26 @@ def known_bound(name: str, model: pm.Model) -> _Known | None:
     """The counts that are observed, with their bound; None if they are another kind of array, or have none."""
     data = getattr(root_of(stored_observations(model[name], model)), "data", None)
     return (data, data.bound) if isinstance(data, Counts) and data.bound is not None else None
+
+
+def refuse_lost_unit(names: Iterable[str], model: pm.Model, contribution: int = 1) -> None:
+    """Refuse observations that are bounded counts of this process without their bound, of more records than were said.
+
+    It looks at what is observed, so that its answer depends on the records: two tables may agree by chance, or because
+    nobody has more records than are counted. So it comes after the charge, like all that is wrong with data; a plan
+    charges nothing, and its own errors are for the curator.
+
+    Raises
+    ------
+    DataError
+        It names the observed variable, the unit and the bound.
+    """
+    for name in sorted(names):
+        bound = live_bound(evaluate(stored_observations(model[name], model)))
+        if bound is not None and bound.records > contribution and known_bound(name, model) is None:
+            raise DataError(
+                f"{name!r} observes the same numbers as counts of at most {bound.records} records of each "
+                f"{bound.unit!r}, but not these counts themselves, so that each record would be protected as another "
+                f"person's. Observe the counts as count() returned them, or say contribution={bound.records}; if these "
+                "are other data, say with contribution= or unit= whose they are, or delete the counts."
+            )

@@ -24,6 +24,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModel
 from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.outcomes import NOISES, ModelOptions, Outcomes
+from pymc_dirdp.models.whose_records import refuse_lost_unit
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.model_terms import (
@@ -123,6 +124,7 @@ def plan_of_model(
     others = [Guarantee.checked(guarantee=one) for one in against]
     found = read_model(model, options)
     chosen = planned_tables(guarantee, found, options)
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.contribution)
     cells = {one.name: len(one.rows) * len(one.labels) for one in found.outcomes}
     # The size of joint noise is what matters: it is simulated by that of tables by themselves.
     alone = planned_tables(guarantee, found, replace(options, mechanism="geometric")) if chosen.together else chosen

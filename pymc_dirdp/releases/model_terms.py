@@ -29,7 +29,10 @@ from pymc_dirdp.models.graph import Node, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
 from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, n_row_arrays, refused
-from pymc_dirdp.models.whose_records import known_bound
+from pymc_dirdp.models.privacy_unit import as_code
+from pymc_dirdp.models.public import numbers_to_name
+from pymc_dirdp.models.refusals import REFUSALS
+from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
 from pymc_dirdp.models.without_data import (
     check_nothing_left,
     public_deterministics,
@@ -39,12 +42,13 @@ from pymc_dirdp.models.without_data import (
 )
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
-from pymc_dirdp.releases.plan import plan
+from pymc_dirdp.releases.plan import planned
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
 __all__ = [
     "ModelRead",
     "ModelTerms",
+    "counted",
     "has_likelihood",
     "layout_of",
     "planned_tables",
@@ -162,6 +166,39 @@ def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> Non
     )
 
 
+def _refuse_different_numbers(found: ModelRead) -> list[str]:
+    """The tables whose public number of records differs from that of others of the same people.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If nobody has said that anybody may know it.
+    """
+    said = found.said
+    if not said.records_are_public or said.contribution > 1:
+        return []
+    numbers = {one.name: sum(one.totals) if one.totals is not None else one.n_records or 0 for one in found.outcomes}
+    apart = [frozenset(group) for group in said.disjoint or ()]
+    anybody = frozenset(numbers).difference(*apart)
+    differing = [name for group in apart or [frozenset()] for name in numbers_to_name(numbers, group | anybody)]
+    parts = {"_".join(group): group for group in said.jointly}
+    names = {name: parts.get(name, (name,)) for name in differing}
+    unnamed = {name: of for name, of in names.items() if not all(map(said.is_public, of))}
+    if unnamed:
+        first = next(iter(unnamed))
+        other = next(name for name, number in numbers.items() if number != numbers[first])
+        public = [one for of in unnamed.values() for one in of]
+        raise refused(
+            first,
+            REFUSALS["different numbers"].reason.format(other=other),
+            f"Say public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
+            "know it, or disjoint= if different people stand behind them. If it is such a count, observe one variable "
+            "with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
+            "private.",
+        )
+    return differing
+
+
 @final
 @dataclass(frozen=True)
 class Layout:
@@ -187,6 +224,18 @@ def layout_of(one: Outcomes, found: ModelRead) -> Layout:
         return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
     dims = (f"{one.name}_row", f"{one.name}_outcome")
     return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=public)
+
+
+def counted(found: ModelRead, model: pm.Model) -> pm.Model:
+    """**Secret**: the tables of a model's records, as :func:`table_model` has them. A ledger is charged before.
+
+    Raises
+    ------
+    DataError
+        If some observation is not what was said, or bounded counts have lost their unit.
+    """
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.contribution)
+    return table_model(found, [one.counts(model) for one in found.outcomes])
 
 
 def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:
@@ -227,13 +276,14 @@ def _made_up_totals(one: Outcomes, found: ModelRead, laid: Layout) -> Any:
 def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -> Plan:
     """The plan with the least noise."""
     tables = table_model(found, None)
+    differing = _refuse_different_numbers(found)
     options: dict[str, Any] = {
         "adjacency": said.relation,
         "contribution": found.said.contribution,
         "public_n": [
             records_name(one.name)
             for one in found.outcomes
-            if len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public
+            if (len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public) or one.name in differing
         ],
         **{name: given for name in ("weights", "disjoint") if (given := getattr(said, name)) is not None},
     }
@@ -241,7 +291,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     problem: Exception | None = None
     for kind in NOISES if said.mechanism == "auto" else (said.mechanism,):
         try:
-            one = plan(guarantee, tables, mechanism=kind, **options)
+            one = planned(guarantee, tables, mechanism=kind, **options)
         except (UnattainableError, ArgumentError) as error:
             problem = problem or error
             continue

@@ -22,7 +22,7 @@ from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import Reading, Stated, Unit, stated
 from pymc_dirdp.models.table import Table, check_names, plain_labels
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.models.whose_records import public_totals, read, with_counted
+from pymc_dirdp.models.whose_records import public_totals, read, refuse_lost_unit, with_counted
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
 from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
@@ -53,8 +53,10 @@ __all__ = [
     "Planning",
     "of_model",
     "plan",
+    "planned",
     "predicts",
     "refuse_second_planning",
+    "refuse_unsaid_units",
     "with_options",
 ]
 
@@ -286,6 +288,23 @@ def plan(
 
         return plan_of_model(guarantee, root_model(model), progressbar=progressbar, **planning)
     refuse_unknown("plan", planning, Planning.__annotations__)
+    chosen = planned(guarantee, model, progressbar=progressbar, **planning)
+    refuse_unsaid_units(chosen, root_model(model))
+    return chosen
+
+
+def refuse_unsaid_units(chosen: Plan, model: pm.Model) -> None:
+    """Refuse counts that have lost their unit, where nobody has said whose records they are: :func:`refuse_lost_unit`.
+
+    It looks at what the model observes, so a ledger is charged before.
+    """
+    said = chosen.reading.stated
+    if not said.unit and said.contribution is None:
+        refuse_lost_unit({one.name for part in chosen.parts for one in part.table.likelihoods}, model)
+
+
+def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any) -> Plan:
+    """What :func:`plan` returns of a model with Dirichlet or Beta priors, before its observations are looked at."""
     # The model comes first, so that swapped arguments are recognised.
     model = root_model(model)
     guarantee = Guarantee.checked(guarantee=guarantee)

@@ -16,7 +16,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
-from pymc_dirdp.releases.model_terms import planned_tables, read_model, table_model, with_terms
+from pymc_dirdp.releases.model_terms import counted, planned_tables, read_model, table_model, with_terms
 from pymc_dirdp.releases.opened import load
 from pymc_dirdp.releases.plan import of_model
 from pymc_dirdp.releases.plan_types import Plan, rebuild
@@ -193,7 +193,7 @@ def private_model(
         chosen = of_model(rebuild(chosen), tables)
         # All that could be refused is refused here, and what is published is put in afterwards.
         terms = with_terms(found, chosen, n_prior)
-        sealed = Sealed(lambda: table_model(found, [one.counts(model) for one in found.outcomes]), ledger)
+        sealed = Sealed(lambda: counted(found, model), ledger)
         with warnings.catch_warnings():
             # Categories are the model's own values.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)

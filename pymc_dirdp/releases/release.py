@@ -28,7 +28,14 @@ from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, 
 from pymc_dirdp.releases.grammar import refuse_unreadable
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
-from pymc_dirdp.releases.plan import Planning, of_model, plan, refuse_second_planning, with_options
+from pymc_dirdp.releases.plan import (
+    Planning,
+    of_model,
+    planned,
+    refuse_second_planning,
+    refuse_unsaid_units,
+    with_options,
+)
 from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
@@ -180,7 +187,7 @@ def sample_sealed(
         refuse_second_planning(guarantee, planning)
         chosen = of_model(rebuild(guarantee), model)
     else:
-        chosen = plan(guarantee, model, progressbar=progressbar, **planning)
+        chosen = planned(guarantee, model, progressbar=progressbar, **planning)
     refuse_unreadable(chosen)
     composition = chosen.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
@@ -260,6 +267,7 @@ def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
     """The checked counts of all tables."""
     counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
     check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
+    refuse_unsaid_units(chosen, model)
     for part in chosen.parts:
         part.mechanism.check(counts[part.table.name])
     return counts

@@ -129,11 +129,7 @@ def _divergences(stored: Opened, delta: float) -> Lines:
 def _protects(stored: Opened, utility: xr.Dataset) -> str:
     reading = stored.plan.reading
     if not (reading.stated.unit or reading.stated.counted or reading.label != "record"):
-        who = (
-            f"each person, with one record in each of {shared}"
-            if (shared := reading.shared_tables)
-            else ("each record as another person")
-        )
+        who = f"each person, with {shared}" if (shared := reading.shared_tables) else ("each record as another person")
         if reading.relation.records_are_public:
             sizes = in_range(utility["n_records"].values, 15)
             rows = ", also of each row," * any(part.totals for part in stored.plan.parts)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.counting.counts import Counts
+from pymc_dirdp.counting.counts import Counts, live_bound
 from pymc_dirdp.counting.tables import count
 from pymc_dirdp.errors import ArgumentError
 
@@ -195,3 +195,36 @@ def test_the_key_is_nowhere():
     counts = counted()
     assert set(vars(counts)) == {"bound", "is_computed", "_declared"}
     assert vars(counts.bound) == {"unit": "who", "records": 3, "distinct": False}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.asarray,
+        lambda counts: counts.tolist(),
+        lambda counts: np.asarray(counts).T,
+        lambda counts: np.asarray(counts).ravel()[::-1],
+        lambda counts: np.asarray(counts, dtype=float)[None],
+        lambda counts: np.asarray(counts).sum(axis=0),
+        lambda counts: np.asarray(counts).sum(axis=1).tolist(),
+        lambda counts: np.asarray(counts)[:, 1],
+    ],
+)
+def test_the_bound_of_counts_is_known_by_their_numbers_while_they_live(form):
+    counts = counted()
+    numbers = np.array(form(counts))
+    assert live_bound(numbers) == Bound("who", 3)
+    last = counts.copy()
+    del counts
+    assert live_bound(numbers) == Bound("who", 3)
+    del last
+    assert live_bound(numbers) is None
+
+
+def test_other_numbers_have_no_bound():
+    counts, unbounded = counted(), count(records(), ["x"], categories=CATEGORIES)
+    plain = np.asarray(counts)
+    for numbers in (plain + 1, plain[:, :1] + 1, plain[0, 0], plain[:1, :1], plain * 0, np.asarray(unbounded)):
+        assert live_bound(numbers) is None
+    shares = counts / counts.sum()
+    assert live_bound(np.asarray(shares)) is None

@@ -1,7 +1,13 @@
 """What counts know of people reaches the plan, the report and the file."""
 
+import copy
+import pickle
+
 import numpy as np
+import pandas as pd
+import polars as pl
 import pymc as pm
+import pytensor
 import pytest
 import xarray as xr
 
@@ -179,3 +185,139 @@ def test_a_network_is_planned_for_its_units():
             unit="patient",
             contribution=2,
         )
+
+
+# What may be observed in the place of counts: forms that know the unit, and forms that have lost it.
+
+BOUNDED = {
+    "as they are": lambda counts: counts,
+    "a copy": lambda counts: counts.copy(),
+    "a deep copy": copy.deepcopy,
+    "from a pickle": lambda counts: pickle.loads(pickle.dumps(counts)),
+    "doubles": lambda counts: counts.astype(float),
+    "a view": lambda counts: counts.view(),
+    "a slice": lambda counts: counts[:],
+    "as any array": np.asanyarray,
+    "a constant": pytensor.tensor.constant,
+}
+REFUSED = {
+    "computed": lambda counts: counts * 1,
+    "taken": lambda counts: counts.take([0, 1, 2]),
+    "a copy by NumPy": lambda counts: np.array(counts, subok=True),
+}
+LOST = {
+    "pm.Data": lambda counts: pm.Data("data", counts),
+    "pm.Data of a list": lambda counts: pm.Data("data", counts.tolist()),
+    "pm.Data of doubles": lambda counts: pm.Data("data", np.asarray(counts, dtype=float)),
+    "shared": pytensor.shared,
+    "xarray": xr.DataArray,
+    "values of xarray": lambda counts: xr.DataArray(counts).values,
+    "pandas": pd.Series,
+    "a column of pandas": lambda counts: pd.DataFrame({"n": counts})["n"],
+    "Polars": lambda counts: pl.Series(np.asarray(counts)).to_numpy(),
+    "NumPy": np.asarray,
+    "NumPy, in 32 bits": lambda counts: np.asarray(counts, dtype=np.int32),
+    "NumPy, in memory order": np.ascontiguousarray,
+    "a plain view": lambda counts: counts.view(np.ndarray),
+    "a buffer": lambda counts: np.array(memoryview(counts)),
+    "one by one": lambda counts: np.fromiter(counts, dtype=int),
+    "a list": lambda counts: counts.tolist(),
+    "a list of cells": list,
+    "a tuple": lambda counts: tuple(counts.tolist()),
+    "turned round": lambda counts: np.asarray(counts)[::-1],
+    "a column": lambda counts: np.asarray(counts)[:, None].ravel(),
+}
+
+
+def multinomial(counts, form):
+    """A model of counts in another form. The counts live as long as their caller has them."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("answers", n=int(np.asarray(counts).sum()), p=p, observed=form(counts))
+    return model
+
+
+WITHOUT_N = {"adjacency": "add-remove", "mechanism": "geometric"}
+VERBS = {
+    "plan": lambda model, ledger, **said: dirdp.plan(GUARANTEE, model, **said, **WITHOUT_N, n_records=800),
+    "sample": lambda model, ledger, **said: dirdp.sample(
+        GUARANTEE, model, ledger=ledger, **said, **WITHOUT_N, n_records=800
+    ),
+    "sample by a plan": lambda model, ledger, **said: dirdp.sample(
+        dirdp.plan(GUARANTEE, multinomial(np.array([300, 300, 200]), list), **said, **WITHOUT_N, n_records=800),
+        model,
+        ledger=ledger,
+    ),
+    "private_model": lambda model, ledger, **said: dirdp.private_model(
+        GUARANTEE, model, unit="trial", ledger=ledger, **said, **WITHOUT_N
+    ),
+    "plan of any model": lambda model, ledger, **said: dirdp.plan(
+        GUARANTEE, model, any_model=True, unit="trial", simulations=0, **said, **WITHOUT_N
+    ),
+}
+
+ALL = pytest.mark.thorough
+
+
+@pytest.mark.parametrize("form", BOUNDED.values(), ids=BOUNDED)
+def test_forms_that_know_the_unit(form):
+    counts = counted()
+    assert "every patient" in dirdp.plan(GUARANTEE, multinomial(counts, form), **ADD_REMOVE).protected
+
+
+@pytest.mark.parametrize("form", REFUSED.values(), ids=REFUSED)
+def test_forms_that_were_computed(form):
+    counts = counted()
+    with pytest.raises(dirdp.errors.ArgumentError, match="computed from counts of at most 3 records of each 'patient'"):
+        dirdp.plan(GUARANTEE, multinomial(counts, form), **ADD_REMOVE)
+
+
+@pytest.mark.parametrize("verb", [name if name == "plan" else pytest.param(name, marks=ALL) for name in VERBS])
+@pytest.mark.parametrize("form", LOST.values(), ids=LOST)
+def test_forms_that_have_lost_the_unit_are_refused_after_the_charge(form, verb):
+    """Found by attack: the plan said that every record is another person's."""
+    counts, ledger = counted(), dirdp.Ledger(GUARANTEE, adjacency="add-remove")
+    model = multinomial(counts, form)
+    with pytest.raises(
+        dirdp.errors.DataError, match="same numbers as counts of at most 3 records of each 'pat"
+    ) as found:
+        VERBS[verb](model, ledger)
+    charged = not verb.startswith("plan")
+    assert len(ledger.entries()) == charged
+    assert ("has been charged" in str(found.value)) == charged
+    assert not any(str(number) in str(found.value) for number in np.asarray(counts))
+    # Both ways out.
+    VERBS[verb](model, None, contribution=3)
+    if verb in ("plan", "sample"):
+        VERBS[verb](multinomial(counts, BOUNDED["as they are"]), None)
+
+
+@pytest.mark.parametrize("verb", ["sample", "sample by a plan", "private_model", "plan of any model"])
+def test_a_list_has_lost_the_unit_for_every_verb(verb):
+    counts, ledger = counted(), dirdp.Ledger(GUARANTEE, adjacency="add-remove")
+    with pytest.raises(dirdp.errors.DataError, match="same numbers as counts of at most 3 records of each 'patient'"):
+        VERBS[verb](multinomial(counts, LOST["a list"]), ledger)
+    assert len(ledger.entries()) == (verb != "plan of any model")
+
+
+@pytest.mark.parametrize("verb", ["plan", "sample"])
+def test_numbers_of_other_people_are_released_as_what_they_are(verb):
+    counts = counted()
+    model = multinomial(counts, LOST["NumPy"])
+    VERBS[verb](model, None, contribution=1)
+    other = np.asarray(counts) + [1, 0, 0]
+    VERBS[verb](multinomial(other, list), None)
+    # A bound of one record loses nothing.
+    single = counted(1)
+    VERBS[verb](multinomial(single, LOST["NumPy"]), None)
+
+
+def test_a_sum_and_the_counts_of_one_category_in_each_row_have_lost_the_unit_too():
+    counts = counted(variables=("ward", "ill"))
+    with pytest.raises(dirdp.errors.DataError, match="at most 3 records of each 'patient'"):
+        VERBS["plan"](multinomial(np.asarray(counts).sum(axis=0), list), None)
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1, shape=2)
+        pm.Binomial("ill", n=np.asarray(counts).sum(axis=1), p=p, observed=np.asarray(counts)[:, 0])
+    with pytest.raises(dirdp.errors.DataError, match="'ill' observes the same numbers"):
+        VERBS["plan"](model, None)

@@ -412,6 +412,25 @@ def funnel():
 
 case("trials are data", funnel, said_instead={"public_n": ["bought"]})
 case("trials are data", funnel, said_instead={"adjacency": "add-remove", "n_records": 12})
+
+
+def signed_up_and_bought(n=5):
+    """Whoever signed up, of twelve, may buy."""
+    pm.Binomial("signed", n=N, p=beta(), observed=5)
+    pm.Binomial("bought", n=n, p=beta("c"), observed=2)
+
+
+OTHERS = "'bought' has another number of records than 'signed'"
+case("different numbers", signed_up_and_bought, said_instead={"public_n": ["bought"]}, words=OTHERS)
+case("different numbers", signed_up_and_bought, said_instead={"disjoint": [["signed"], ["bought"]]}, words=OTHERS)
+case("different numbers", signed_up_and_bought, said={"contribution": 1}, said_instead={"contribution": 2})
+case("different numbers", signed_up_and_bought, said_instead={"adjacency": "add-remove", "n_records": N})
+case(
+    "different numbers",
+    signed_up_and_bought,
+    lambda: pm.Multinomial("answers", n=N, p=simplex(3), observed=[7, 3, 2]),
+    words="one variable with a category for each outcome",
+)
 REMOVED = {"adjacency": "add-remove", "n_records": N}
 case("row of each record", lambda: tossed(beta(shape=N)), said=REMOVED, said_instead={"adjacency": "replace-one"})
 

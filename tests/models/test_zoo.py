@@ -117,8 +117,14 @@ def a_b_test():
     return model
 
 
-@is_read("record", {"first": (1,), "second": (1,)}, {"first": 50, "second": 60})
+@is_refused("'a' has another number of records than 'b'", 'public_n=["a"]', 'disjoint=[["a"], ["b"]]')
+@is_refused("'a' has another number of records than 'b'", contribution=1)
+@is_read("record", {"first": (1,), "second": (1,)}, {"first": 50, "second": 60}, public_n=["a"])
+@is_read("record", {"first": (1,), "second": (1,)}, {"first": 50, "second": 60}, public_n=["a"], contribution=1)
+@is_refused("'a' has another number of records than 'b'", public_n=["b"])
+@is_read("at most 2 records", {"first": (2,), "second": (2,)}, contribution=2)
 @is_read("record", {"first": (1,), "second": (1,)}, disjoint=[["first"], ["second"]])
+@is_read("record", {"first": (1,), "second": (1,)}, relation="add-remove")
 def a_b_test_in_two_tables():
     with pm.Model() as model:
         pm.Binomial("a", n=50, p=pm.Beta("first", 1, 1), observed=13)
@@ -638,11 +644,12 @@ def funnel_by_counts_of_codes():
     return model
 
 
-@is_read("record", {"a": (1,), "b": (1,)}, {"a": 100, "b": 37})
+@is_read("record", {"a": (1,), "b": (1,)}, {"a": 100, "b": 100})
 def one_number_may_agree_by_chance():
+    """Both were asked of 100 people, all of whom said yes to the first."""
     with pm.Model() as model:
-        pm.Binomial("first", n=100, p=pm.Beta("a", 1, 1), observed=37)
-        pm.Binomial("second", n=37, p=pm.Beta("b", 1, 1), observed=5)
+        pm.Binomial("first", n=100, p=pm.Beta("a", 1, 1), observed=100)
+        pm.Binomial("second", n=100, p=pm.Beta("b", 1, 1), observed=5)
     return model
 
 
@@ -871,7 +878,8 @@ def the_textbook_globe():
     return model
 
 
-@is_read("record", {"theta": (1, "each")}, {"theta": 220})
+@is_refused("'a' has another number of records than 'b'")
+@is_read("record", {"theta": (1, "each")}, {"theta": 220}, public_n=["a"])
 @is_read("at most 2 records", {"theta": (2, "any")}, contribution=2)
 @is_refused("'theta' is used twice", 'disjoint=[["a"], ["b"]]', contribution=1)
 @is_read("record", {"theta": (1, "any")}, disjoint=[["a"], ["b"]])
