@@ -1,4 +1,4 @@
-"""What a user passes to a public function or class, held against its signature.
+"""What a user passes to a public function or class, compared with its signature.
 
 Every verb is marked by :func:`user_facing`. A keyword that it does not have is answered with the nearest one before the
 call. A value of another type than the signature says is left to the checks of the verb itself, which know better what
@@ -152,7 +152,7 @@ def _fits(value: object, kind: Any) -> bool:
         return isinstance(value, type)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(
-            _fits(key, inner[0]) and _fits(held, inner[1]) for key, held in value.items()
+            _fits(key, inner[0]) and _fits(entry, inner[1]) for key, entry in value.items()
         )
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
@@ -161,7 +161,7 @@ def _fits(value: object, kind: Any) -> bool:
             return True  # An iterator is not used up.
         if issubclass(origin, tuple) and inner[-1] is not Ellipsis:
             return len(value) == len(inner) and all(map(_fits, value, inner))
-        return all(_fits(held, inner[0]) for held in value)
+        return all(_fits(entry, inner[0]) for entry in value)
     try:
         return isinstance(value, kind if origin is None else origin)
     except TypeError:  # A protocol, or `Any`.

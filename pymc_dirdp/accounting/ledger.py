@@ -13,7 +13,7 @@ from pymc_dirdp.accounting.budget import Amount, Header, Position, cost_of, trac
 from pymc_dirdp.accounting.store import Entry, Receipt, Store, Terms
 from pymc_dirdp.checks import file_path, integer, one_line
 from pymc_dirdp.display import Tabular
-from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
+from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
@@ -98,8 +98,6 @@ class Ledger(Tabular):
         tracked_rules(limit, adaptive=adaptive)  # This refuses what is no guarantee.
         unit = None if unit is None else one_line(unit=unit)
         header = Header(limit, bool(adaptive), adjacency_named(adjacency).name, unit)
-        if not isinstance(path, str | os.PathLike | None):
-            raise ArgumentError(f"Expected path to be a text or a pathlib.Path, got {type_name(path)}.")
         self._store = Store(None if path is None else file_path(path=path), header)
 
     @property
