@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -20,7 +21,7 @@ from pymc_dirdp.models.privacy_unit import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
-__all__ = ["check_public", "numbers_to_name"]
+__all__ = ["check_public", "numbers_to_name", "refuse_copies"]
 
 
 def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]) -> None:
@@ -233,6 +234,48 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         if k > 0:
             yield counts[..., :k]
             yield counts[..., k:]
+
+
+def refuse_copies(
+    arrays: Iterable[NDArray[Any]], counts: Mapping[str, NDArray[np.int64]], *, no_chance: float = 12
+) -> None:
+    """Refuse arrays that a release takes for public numbers and that are counts, or counts plus a constant.
+
+    A prior of `counts + 1` uses the records twice, and would publish them. The counts are looked at, so a ledger is
+    charged before. Counts of one category in all rows, of all others, and of the first or last few are found as well as
+    whole tables. Few or small numbers agree by chance, and so they are no reason for a refusal.
+
+    Parameters
+    ----------
+    arrays : iterable of array
+        What the release takes for public.
+    counts : mapping of str to array
+        **Secret**: the counts of each table, with its categories along the last axis.
+    no_chance : float
+        So many bits have to agree.
+
+    Raises
+    ------
+    DataError
+        It names the table whose counts they are.
+    """
+    # Numbers of trials have rules of their own, and may equal the counts: all trials may succeed.
+    trials = [np.squeeze(table.sum(axis=-1)) for table in counts.values()]
+    written = [
+        array
+        for array in map(np.squeeze, arrays)
+        if array.size > 1 and np.ptp(array) > 0 and not any(np.array_equal(array, totals) for totals in trials)
+    ]
+    for name, table in counts.items():
+        for part in map(np.squeeze, (table, *_parts(table)) if written else ()):
+            # The constant takes one of the numbers.
+            if part.size < 2 or (part.size - 1) * np.log2(part.max() + 1) < no_chance:
+                continue
+            if any(array.shape == part.shape and np.ptp(array - part) == 0 for array in written):
+                raise DataError(
+                    f"A prior or another array of the model holds counts of {name!r}, which the release would publish. "
+                    "Write numbers that anybody may know, such as those of an earlier study."
+                )
 
 
 def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> None:

@@ -25,12 +25,12 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError, Un
 from pymc_dirdp.inference.joint_rows import JointRows, multiplications
 from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.mechanisms.outputs import CellNoise
-from pymc_dirdp.models.graph import Node, operation, parameters, stored_shape
+from pymc_dirdp.models.graph import Node, evaluate, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
 from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, n_row_arrays, refused
 from pymc_dirdp.models.privacy_unit import as_code
-from pymc_dirdp.models.public import numbers_to_name
+from pymc_dirdp.models.public import numbers_to_name, refuse_copies
 from pymc_dirdp.models.refusals import REFUSALS
 from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
 from pymc_dirdp.models.without_data import (
@@ -232,10 +232,14 @@ def counted(found: ModelRead, model: pm.Model) -> pm.Model:
     Raises
     ------
     DataError
-        If some observation is not what was said, or bounded counts have lost their unit.
+        If some observation is not what was said, bounded counts have lost their unit, or the model holds counts.
     """
     refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.contribution)
-    return table_model(found, [one.counts(model) for one in found.outcomes])
+    counts = {one.name: one.counts(model) for one in found.outcomes}
+    used = ancestors([*found.model.basic_RVs, *found.model.deterministics])
+    written = (node for node in used if is_stored(node) and node.type.ndim and not found.said.is_public(node.name))
+    refuse_copies([evaluate(node) for node in written if not any(node is one for one in found.secret)], counts)
+    return table_model(found, list(counts.values()))
 
 
 def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_dirdp import ApproxDP, Ledger, plan, private_model, report, sample, statement
-from pymc_dirdp.errors import UnsupportedModelError
+from pymc_dirdp.errors import DataError, UnsupportedModelError
 from pymc_dirdp.models import public
 from pymc_dirdp.releases import release_of
 
@@ -308,3 +308,72 @@ def test_people_along_a_numbered_axis_are_as_many_in_all_variables():
     with pytest.raises(UnsupportedModelError, match=DIFFERENT):
         plan(TARGET, model, unit=0)
     assert plan(TARGET, model, unit=0, disjoint=[["signed"], ["bought"]]).contribution == 1
+
+
+# Arrays that are written into a model, and hold counts.
+
+ANSWERS = np.array([[310, 250, 440], [120, 700, 180], [90, 205, 705]])
+
+
+def survey(prior):
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", prior)
+        pm.Multinomial("answers", n=[1000, 1000, 1000], p=p, observed=ANSWERS)
+    return model
+
+
+def other_survey(prior):
+    with pm.Model() as model:
+        pm.Multinomial("answers", n=[1000, 1000, 1000], p=pm.Dirichlet("p", np.ones((3, 3))), observed=ANSWERS)
+        pm.Binomial("hits", n=[500, 1500, 1000], p=pm.Beta("q", prior, 1), observed=[100, 400, 7])
+    return model
+
+
+def regression(knots):
+    with pm.Model() as model:
+        effect = pm.Normal("effect", np.zeros(3), 1)
+        p = pm.math.softmax(effect + pm.math.log(np.array(knots)))
+        pm.Multinomial("answers", n=1000, p=p, observed=ANSWERS[0])
+    return model
+
+
+def categories_of_a_prior(mean):
+    with pm.Model() as model:
+        effect = pm.Normal("effect", mean, 1)
+        pm.Multinomial("answers", n=1000, p=pm.math.softmax(effect / 100), observed=ANSWERS[0])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "array", "verb"),
+    [
+        (survey, ANSWERS, "sample"),
+        (survey, ANSWERS + 1.0, "sample"),
+        (survey, ANSWERS + 0.5, "sample"),
+        (other_survey, ANSWERS[:, 0], "sample"),
+        (other_survey, 1000 - ANSWERS[:, 0], "sample"),
+        (categories_of_a_prior, ANSWERS[0], "private_model"),
+        (categories_of_a_prior, ANSWERS[0] - 250.0, "private_model"),
+        (regression, ANSWERS[0] + 1, "private_model"),
+    ],
+)
+def test_arrays_of_counts_are_refused_after_the_charge(build, array, verb):
+    ledger = Ledger(TARGET)
+    with pytest.raises(DataError, match=r"holds counts of .*ledger has been charged") as found:
+        VERBS[verb](build(array), ledger)
+    assert len(ledger.entries()) == 1
+    assert not any(str(number) in str(found.value) for number in ANSWERS.ravel())
+    # Whatever an array holds, a plan is made before anybody looks at counts.
+    VERBS["plan" if verb == "sample" else "plan of any model"](build(array), None)
+    # Numbers of another study.
+    VERBS[verb](build(2 * array + 1), None)
+
+
+def test_numbers_that_agree_by_chance_are_no_reason_for_a_refusal():
+    for prior, seen in (([1, 1, 1], [400, 400, 400]), ([2, 3, 1], [2, 3, 1]), ([3, 5, 2], [2, 4, 1])):
+        with pm.Model() as model:
+            pm.Multinomial("x", n=sum(seen), p=pm.Dirichlet("p", prior), observed=seen)
+        VERBS["sample"](model, None)
+    with pm.Model() as model:
+        pm.Binomial("x", n=[60, 90, 120], p=pm.Beta("p", 1, 1, shape=3), observed=[60, 90, 120])
+    VERBS["sample"](model, None)
