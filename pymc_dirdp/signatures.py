@@ -79,12 +79,8 @@ def misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, 
     for way in _ways(verb):
         for name, annotation in _arguments(way):
             expected.setdefault(name, []).append(annotation)
-    try:
-        passed = inspect.signature(verb, follow_wrapped=False).bind_partial(*args, **named).arguments
-    except TypeError:
-        return None  # There are too many arguments: Python says it best.
-    options = passed.pop("options", {}) | passed.pop("planning", {})
-    for name, value in {**passed, **options}.items():
+    in_order = inspect.signature(verb).parameters
+    for name, value in {**dict(zip(in_order, args, strict=False)), **named}.items():
         kinds = [_resolved(annotation, verb) for annotation in expected.get(name, [])]
         if kinds and not any(_fits(value, kind) for kind in kinds):
             words = _listed(_words(kinds[0]))
@@ -134,7 +130,7 @@ def _fits(value: object, kind: Any) -> bool:
     if kind == ArrayLike or origin is np.ndarray:
         return value is not None and numbers_or_none(value) is not None  # type: ignore[arg-type]
     if isinstance(kind, TypeAliasType | str):
-        return _fits(value, kind.__value__) if isinstance(kind, TypeAliasType) else True
+        return _fits(value, _behind(kind)) if isinstance(kind, TypeAliasType) else kind in _kinds_of(value)
     if isinstance(origin, TypeAliasType):
         return _fits(value, origin.__value__[inner])
     if isinstance(kind, TypeVar):
@@ -180,6 +176,18 @@ _WORDS: dict[Any, str] = {
 }
 
 
+def _behind(alias: TypeAliasType) -> Any:
+    """What an alias stands for, or its name: that of a class in a module that only those import who have its values."""
+    try:
+        return alias.__value__
+    except NameError:
+        return alias.__name__
+
+
+def _kinds_of(value: object) -> set[str]:
+    return {kind.__name__ for kind in type(value).__mro__}
+
+
 def _parts(inner: tuple[Any, ...]) -> list[Any]:
     """The members of a union; before NumPy 2.4 an array is a union itself, whose members stand among the others."""
     arrays = get_args(ArrayLike)
@@ -194,7 +202,7 @@ def _words(kind: Any) -> list[str]:
     if kind == ArrayLike or origin is np.ndarray:
         return ["an array of numbers"]
     if isinstance(kind, TypeAliasType):
-        return _words(kind.__value__)
+        return _words(_behind(kind))
     if isinstance(origin, TypeAliasType):
         return _words(origin.__value__[inner])
     if isinstance(kind, TypeVar):

@@ -79,7 +79,10 @@ def plot_posteriors(
     values = {label: _values(diagnosis, key, name) for key, label in _LABELS.items()}
     first = values["posterior"]
     shape = first.shape[2:]
-    grid = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object).reshape(shape)
+    grid = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object)
+    if grid.size != first[0, 0].size:
+        raise ArgumentError(f"Expected axes to be {first[0, 0].size} axes, one for each cell, got {grid.size}.")
+    grid = grid.reshape(shape)
     azp.plot_dist(
         {label: xr.DataTree.from_dict({"/posterior": value.to_dataset()}) for label, value in values.items()},
         var_names=[name],
