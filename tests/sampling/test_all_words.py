@@ -50,10 +50,14 @@ class Tape(Bits):
     def coin(self, p):
         return self.choose([1 - p, p]) == 1
 
-    def __getitem__(self, place):
-        # A byte that is read twice is no random one, and the probabilities below would not show it.
+    def after(self, place):
+        """The next place; each is read once, in order. A byte that is read twice is not random the second time."""
         assert place == self._read
         self._read += 1
+        return self._read
+
+    def __getitem__(self, place):
+        self.after(place)
         return self.uniform(2**compiled_urn._WIDTH)
 
 
@@ -103,8 +107,15 @@ def width(request, monkeypatch):
 @pytest.fixture
 def primitives(monkeypatch):
     """Coins and numbers below a limit are branches of the tape; the tests of these say that they may be."""
-    monkeypatch.setattr(compiled_urn, "_under", lambda tape, at, part, whole: (tape.coin(Fraction(part, whole)), at))
-    monkeypatch.setattr(compiled_urn, "_below", lambda tape, at, limit: (tape.uniform(limit), at))
+
+    def under(tape, at, part, whole):
+        return tape.coin(Fraction(part, whole)), tape.after(at)
+
+    def below(tape, at, limit):
+        return tape.uniform(limit), tape.after(at)
+
+    monkeypatch.setattr(compiled_urn, "_under", under)
+    monkeypatch.setattr(compiled_urn, "_below", below)
 
 
 widths = pytest.mark.parametrize("width", [1, 2, 3], indirect=True)
