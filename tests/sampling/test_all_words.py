@@ -36,7 +36,7 @@ class Tape(Bits):
 
     def __init__(self, choices):
         super().__init__(0)
-        self._choices, self._read = list(choices), 0
+        self._choices, self.read = list(choices), 0
         self.size = 2**40  # As a source of bytes, it has no end.
 
     def choose(self, probabilities):
@@ -52,9 +52,9 @@ class Tape(Bits):
 
     def after(self, place):
         """The next place; each is read once, in order. A byte that is read twice is not random the second time."""
-        assert place == self._read
-        self._read += 1
-        return self._read
+        assert place == self.read
+        self.read += 1
+        return self.read
 
     def __getitem__(self, place):
         self.after(place)
@@ -68,6 +68,13 @@ class Words(Tape):
 
     def _word(self):
         return Tape.uniform(self, 2**bits_module._LENGTH)
+
+
+def answer_of(function, tape, *numbers):
+    """The answer of a function of bytes, which says where the first byte is that it has not read."""
+    value, end = function(tape, 0, *numbers)
+    assert end == tape.read
+    return value
 
 
 def distribution(run, tape=Tape, left=LEFT):
@@ -127,7 +134,7 @@ def test_a_number_below_a_limit(width):
     powers = [2 ** (width * i) for i in range(1, 6)]
     for limit in sorted({1, 2, 3, 5, 7, *(p + e for p in powers if p <= 64 for e in (-1, 0, 1))} - {0}):
         exact = dict.fromkeys(range(limit), Fraction(1, limit))
-        assert agrees(lambda tape, limit=limit: _below(tape, 0, limit)[0], exact)
+        assert agrees(lambda tape, limit=limit: answer_of(_below, tape, limit), exact)
         # One round of words: what it accepts has equal probabilities, and all else starts again.
         round_of_words = Fraction(2 ** (limit - 1).bit_length() - limit, 2 ** (limit - 1).bit_length())
         found, _ = distribution(lambda tape, limit=limit: tape.uniform(limit), Words, round_of_words)
@@ -135,7 +142,9 @@ def test_a_number_below_a_limit(width):
         assert len(set(found.values())) == 1
         if limit > 1:
             wrong = exact | {0: Fraction(3, 2 * limit)}
-            assert not agrees(lambda tape, limit=limit: _below(tape, 0, limit)[0], wrong, left=Fraction(1, 8 * limit))
+            assert not agrees(
+                lambda tape, limit=limit: answer_of(_below, tape, limit), wrong, left=Fraction(1, 8 * limit)
+            )
 
 
 @widths
@@ -144,7 +153,7 @@ def test_a_coin_with_the_probability_of_a_ratio(width):
         for part in {0, 1, whole // 2, whole - 1, whole}:
             p = Fraction(part, whole)
             exact = {answer: q for answer, q in ((True, p), (False, 1 - p)) if q}
-            assert agrees(lambda tape, part=part, whole=whole: _under(tape, 0, part, whole)[0], exact)
+            assert agrees(lambda tape, part=part, whole=whole: answer_of(_under, tape, part, whole), exact)
 
 
 @pytest.mark.parametrize(("a", "b", "c", "d"), [(0, 1, 1, 1), (1, 1, 1, 1), (2, 3, 1, 1), (1, 2, 3, 4)])
@@ -174,8 +183,8 @@ def waiting(atoms, cells, most):
 def test_steps_to_a_new_record(atoms, cells, most):
     """One by one (few atoms) and in windows (more atoms than the square of the cells)."""
     exact = waiting(atoms, cells, most)
-    assert agrees(lambda tape: _wait(tape, 0, atoms, cells, most)[0], exact)
-    assert not agrees(lambda tape: _wait(tape, 0, atoms, cells, most)[0], waiting(atoms + 1, cells, most))
+    assert agrees(lambda tape: answer_of(_wait, tape, atoms, cells, most), exact)
+    assert not agrees(lambda tape: answer_of(_wait, tape, atoms, cells, most), waiting(atoms + 1, cells, most))
 
 
 @pytest.mark.usefixtures("primitives")
@@ -184,14 +193,14 @@ def test_stars_before_the_first_of_some_bars(stars, bars):
     """At `bars**2` stars the way changes; the number is Beta-binomial."""
     ways = math.comb(stars + bars, bars)
     exact = {k: Fraction(math.comb(stars - k + bars - 1, bars - 1), ways) for k in range(stars + 1)}
-    assert agrees(lambda tape: _before_a_bar(tape, 0, stars, bars)[0], exact)
+    assert agrees(lambda tape: answer_of(_before_a_bar, tape, stars, bars), exact)
 
 
 @pytest.mark.usefixtures("primitives")
 def test_stars_between_atoms():
     def run(tape):
         atoms = np.array([2, 0, 1])
-        _share_out(tape, 0, 3, atoms, np.empty(2, dtype=np.int64))
+        assert _share_out(tape, 0, 3, atoms, np.empty(2, dtype=np.int64)) == tape.read
         return tuple(atoms.tolist())
 
     # Three stars among three atoms: ten ways, of which k + 1 give k stars to the first two atoms.
@@ -212,7 +221,7 @@ def test_a_category_by_its_weight(width):
         places = (int(sums[-1, first]) + 1) * base ** (size - first)
         exact = {k: Fraction(w, places) for k, w in enumerate(whole) if w}
         exact |= {-1: 1 - sum(exact.values())} if sum(whole) < places else {}
-        assert agrees(lambda tape, sums=sums, first=first: _category(tape, 0, sums, first)[0], exact)
+        assert agrees(lambda tape, sums=sums, first=first: answer_of(_category, tape, sums, first), exact)
 
 
 def dirichlet_multinomial(weights, base, steps):
@@ -243,7 +252,8 @@ def test_the_urn(width, urn):
             counts = np.zeros((1, len(weights)), dtype=np.int64)
             whole = np.array([w // base for w in weights], dtype=np.int64)
             fractions = np.array([[w % base] for w in weights], dtype=np.uint8)
-            _urns(tape, np.arange(len(weights))[None], 0, whole, fractions, 1, steps, counts, 0)
+            done, used = _urns(tape, np.arange(len(weights))[None], 0, whole, fractions, 1, steps, counts, 0)
+            assert (done, used) == (1, tape.read)
             return tuple(counts[0].tolist())
 
         def walk(tape, weights=weights, steps=steps):
@@ -255,6 +265,24 @@ def test_the_urn(width, urn):
         assert agrees(run, dirichlet_multinomial(weights, base, steps), left=Fraction(1, 10))
         wrong = dirichlet_multinomial([w + base if i == 0 else w for i, w in enumerate(weights)], base, steps)
         assert not agrees(run, wrong, left=Fraction(1, 10))
+
+
+@pytest.mark.parametrize(("weights", "steps"), [([700, 300], 12), ([5, 3, 900], 30), ([2, 1], 9), ([512, 3], 200)])
+def test_an_urn_reads_each_byte_once(weights, steps):
+    """In order, whichever of its parts reads it. Of several urns each starts behind the bytes of the one before."""
+
+    class Drawn(Tape):
+        def choose(self, probabilities):
+            return int(rng.integers(len(probabilities)))
+
+    rng = np.random.default_rng(steps)
+    whole = np.array([w // 256 for w in weights], dtype=np.int64)
+    fractions = np.array([[w % 256] for w in weights], dtype=np.uint8)
+    for _ in range(20):
+        tape, counts = Drawn([]), np.zeros((3, len(weights)), dtype=np.int64)
+        done, used = _urns(tape, np.arange(len(weights))[None], 0, whole, fractions, 3, steps, counts, 0)
+        assert (done, used) == (3, tape.read)
+        assert (counts.sum(axis=1) == steps).all()
 
 
 @pytest.mark.parametrize(
