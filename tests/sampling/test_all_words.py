@@ -36,7 +36,7 @@ class Tape(Bits):
 
     def __init__(self, choices):
         super().__init__(0)
-        self._choices = list(choices)
+        self._choices, self._read = list(choices), 0
         self.size = 2**40  # As a source of bytes, it has no end.
 
     def choose(self, probabilities):
@@ -51,6 +51,9 @@ class Tape(Bits):
         return self.choose([1 - p, p]) == 1
 
     def __getitem__(self, place):
+        # A byte that is read twice is no random one, and the probabilities below would not show it.
+        assert place == self._read
+        self._read += 1
         return self.uniform(2**compiled_urn._WIDTH)
 
 
@@ -250,9 +253,10 @@ def test_the_urn(width, urn):
 )
 def test_the_radius_of_joint_noise(blocks, monkeypatch):
     """Each radius is proposed with a probability and accepted with another: their product is what is stated."""
-    proposals, accepted = [], []
+    proposals, accepted, rates = [], [], set()
 
     def proposed(uniform, t, s):
+        rates.add(Fraction(s, t))
         proposals.append(math.exp(-radius * s / t))
         return radius
 
@@ -270,6 +274,8 @@ def test_the_radius_of_joint_noise(blocks, monkeypatch):
         assert 0 < accepted[-1] <= 1
         ratios.append(proposals[-1] * accepted[-1] / exact)
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-12)
+    # What doubles do not see: the tangent's slope is taken off the rate, and nothing is rounded.
+    assert rates == {1 / Fraction(3 * unit) - geometric._tangent(Fraction(3), blocks)[1]}
 
 
 LIMITS = [2**k + e for k in (8, 16, 24) for e in (-1, 0, 1, 2)] + [2**24 * 3, 2**26, 2**29, 2**30 - 1, 2**32 + 1]
