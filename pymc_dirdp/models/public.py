@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from pymc_dirdp.models.privacy_unit import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
-__all__ = ["check_public", "numbers_to_name", "refuse_copies"]
+__all__ = ["check_counts", "check_public", "numbers_to_name", "refuse_copies"]
 
 
 def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]) -> None:
@@ -236,6 +237,22 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
             yield counts[..., k:]
 
 
+def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]], stated: Stated) -> None:
+    """Refuse public numbers that are counts, as far as a look at the counts tells: after a ledger is charged.
+
+    Raises
+    ------
+    DataError
+        It names a table and no number.
+    """
+    for table in tables if stated.sizes_are_public and not stated.unit else ():
+        if not {one.name for one in table.likelihoods} <= set(stated.public_n):
+            _refuse_stages(table.name, counts[table.name])
+    if not stated.public_prior:
+        priors = [table.prior for table in tables]
+        refuse_copies([array for prior in priors for array in (prior, *np.moveaxis(prior, -1, 0))], counts)
+
+
 def refuse_copies(
     arrays: Iterable[NDArray[Any]], counts: Mapping[str, NDArray[np.int64]], *, no_chance: float = 12
 ) -> None:
@@ -275,6 +292,36 @@ def refuse_copies(
                 raise DataError(
                     f"A prior or another array of the model holds counts of {name!r}, which the release would publish. "
                     "Write numbers that anybody may know, such as those of an earlier study."
+                )
+
+
+def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 12) -> None:
+    """Refuse a table whose rows are the stages of a funnel: those who are counted in one row are asked in the next one.
+
+    Its number of records, which is public, then counts what is observed. The counts are looked at, so a ledger is
+    charged before, and it takes so many bits that agree that it can hardly be chance.
+
+    Parameters
+    ----------
+    name : str
+        The table.
+    counts : array of int64
+        **Secret**, with the categories along the last axis.
+    no_chance : float
+        So many bits have to agree.
+    """
+    totals = counts.sum(axis=-1)
+    for axis, counted in product(range(totals.ndim), _parts(counts)):
+        if counted.shape != totals.shape:
+            continue
+        asked, before = (np.moveaxis(array, axis, 0) for array in (totals, counted))
+        for later, earlier in ((asked[1:], before[:-1]), (asked[:-1], before[1:])):
+            if np.array_equal(later, earlier) and np.log2(earlier + 1.0).sum() >= no_chance:
+                raise DataError(
+                    f"The numbers of trials of the rows of {name!r} count what is observed in the rows before, so the "
+                    "number of records is no public number. Observe one variable with a category for the last stage "
+                    "that a person has reached; or ask for adjacency='add-remove', where the numbers of records are "
+                    "private; or name the observed variable in public_n if anybody may know these numbers."
                 )
 
 

@@ -377,3 +377,33 @@ def test_numbers_that_agree_by_chance_are_no_reason_for_a_refusal():
     with pm.Model() as model:
         pm.Binomial("x", n=[60, 90, 120], p=pm.Beta("p", 1, 1, shape=3), observed=[60, 90, 120])
     VERBS["sample"](model, None)
+
+
+@pytest.mark.parametrize("part", ["those who went on", "those who left"])
+@pytest.mark.parametrize("form", ["Binomial", "Multinomial", "for each arm", "pm.Data"])
+def test_the_stages_of_a_funnel_in_one_variable_are_refused_after_the_charge(form, part):
+    """The total of 1271 would be published, and with the first number what is observed in the first stage."""
+    n, yes = np.array([1000, 230, 41]), np.array([230, 41, 7])
+    yes = yes if part == "those who went on" else n - yes
+    with pm.Model() as model:
+        if form == "Multinomial":
+            pm.Multinomial("stage", n=n, p=shares("stage", 3, 2), observed=np.stack([yes, n - yes], axis=1))
+        elif form == "for each arm":
+            n, yes = np.stack([n, n], axis=1), np.stack([yes, yes], axis=1)
+            pm.Binomial("stage", n=n, p=rate("stage", shape=(3, 2)), observed=yes)
+        else:
+            kind = np.array if form == "Binomial" else lambda array: pm.Data(f"d{array[0]}", array)
+            pm.Binomial("stage", n=kind(n), p=rate("stage", shape=3), observed=kind(yes))
+    ledger = Ledger(TARGET)
+    with pytest.raises(DataError, match=r"count what is observed in the rows before.*ledger has been charged"):
+        VERBS["sample"](model, ledger)
+    assert len(ledger.entries()) == 1
+    VERBS["sample"](model, None, public_n=["stage"])
+    VERBS["sample"](model, None, adjacency="add-remove", n_records=1000)
+
+
+def test_rows_of_chance_are_no_stages():
+    with pm.Model() as model:
+        pm.Binomial("two", n=[9, 3], p=rate("two", shape=2), observed=[3, 1])
+        pm.Binomial("other", n=[4, 4, 4], p=rate("other", shape=3), observed=[4, 4, 4])
+    VERBS["sample"](model, None)
