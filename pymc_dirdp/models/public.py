@@ -1,6 +1,5 @@
 """Refusals of models whose release would publish data as if they were public numbers."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
@@ -94,17 +93,15 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
 
 
 def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> list[str]:
-    """The variables whose public number of records is not that of most others which the same people may feed.
+    """The variables with fewer records than others which the same people may feed, where these numbers are public.
 
     Such a number may count what another variable observes, as the number of buyers among those who signed up does.
     Nobody can see in a number whether it does. So it has to be said that anybody may know it, always: a comparison with
     what is observed would tell of the records, and one number may agree by chance. Only public numbers are compared.
     """
     known = {name: number for name, number in numbers.items() if name in together}
-    how_many = Counter(known.values())
-    # Of numbers that are as frequent, none counts more people than the largest one has.
-    usual = max(how_many, key=lambda number: (how_many[number], number), default=0)
-    return [name for name, number in known.items() if number != usual]
+    most = max(known.values(), default=0)
+    return [name for name, number in known.items() if number < most]
 
 
 def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated) -> None:

@@ -292,6 +292,27 @@ def test_equal_numbers_are_not_asked_for(verb):
     VERBS[verb](model, None)
 
 
+@pytest.mark.parametrize(
+    "said", [{}, {"public_n": ["signed"]}, {"public_n": ["bought"]}, {"public_n": ["signed", "bought"]}]
+)
+def test_two_variables_of_those_who_were_counted_do_not_outvote_the_first(said):
+    with pm.Model() as model:
+        for name, n, yes in (("bought", 230, 41), ("returned", 230, 7), ("signed", 1000, 230)):
+            binomial(name, n, yes)
+    with pytest.raises(UnsupportedModelError, match=r"(bought|returned).*may count what is observed in 'signed'"):
+        plan(TARGET, model, **said)
+    assert plan(TARGET, model, public_n=["bought", "returned"]).parts[0].n_records == 230
+
+
+def test_variables_that_anybody_may_feed_are_compared_with_each_group():
+    with pm.Model() as model:
+        for name, n, yes in (("bought", 230, 41), ("north", 1000, 230), ("south", 230, 7)):
+            binomial(name, n, yes)
+    with pytest.raises(UnsupportedModelError, match=r"'bought' .*public_n=\[\"bought\"\]"):
+        plan(TARGET, model, disjoint=[["north"], ["south"]])
+    assert plan(TARGET, model, disjoint=[["north"], ["south", "bought"]]).contribution == 1
+
+
 def test_the_number_of_a_child_is_that_of_its_parent():
     """Words of documents are more than documents, by a number that the model states."""
     with pm.Model() as model:
