@@ -66,6 +66,15 @@ class Bound:
                 "person in one way; number the people, in a table that you keep, if they are different."
             )
 
+    def lost(self, name: str) -> DataError:
+        """The error for numbers that are bounded counts of this process, and do not know it."""
+        return DataError(
+            f"{name} has the same numbers as counts of at most {self.records} records of each {self.unit!r}, but not "
+            "these counts themselves, so that each record would be protected as another person's. Pass the counts as "
+            f"they were returned, or say contribution={self.records}. If these are other data, say with contribution= "
+            "or unit= whose they are, or delete the counts."
+        )
+
     def refuse_public_number(self, adjacency: str) -> None:
         """Refuse a relation that makes the number of these records public, although it depends on who the units are."""
         if self.records > 1 and adjacency_named(adjacency).records_are_public:

@@ -243,7 +243,7 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 # Bounded counts that live in this process, by identity: arrays have no hash.
-_LIVE: WeakValueDictionary[int, Counts] = WeakValueDictionary()
+_LIVE: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
@@ -255,10 +255,11 @@ def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
     which are **secret**.
     """
     wanted = np.sort(numbers, axis=None)
-    for counts in list(_LIVE.values()):
-        if counts.is_computed or wanted.size < 2:
+    for counts in list(_LIVE.values()) if wanted.size > 1 else ():
+        table = counts.counts if isinstance(counts, SparseCounts) else np.asarray(counts)
+        if getattr(counts, "is_computed", False):
             continue
-        if any(np.array_equal(np.sort(part, axis=None), wanted) for part in _parts(np.asarray(counts), wanted.size)):
+        if any(np.array_equal(np.sort(part, axis=None), wanted) for part in _parts(table, wanted.size)):
             return counts.bound
     return None
 
@@ -324,6 +325,8 @@ class SparseCounts:
     def __post_init__(self) -> None:
         for numbers in (self.cells, self.counts):
             numbers.flags.writeable = False
+        if self.bound is not None:
+            _LIVE[id(self)] = self
 
     @property
     def n_cells(self) -> int:

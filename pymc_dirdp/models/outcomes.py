@@ -359,7 +359,8 @@ def _aligned(
     arrays = n_row_arrays(ancestors([log_p]), n)
     if said.records_are_public or n == 1:
         return arrays
-    private = [node for node in ancestors([log_p]) if is_stored(node) and node.type.ndim and node.name in said.levels]
+    stored = [node for node in ancestors([log_p]) if is_stored(node) and node.type.ndim]
+    private = [node for node in stored if node.name in said.levels]
     others = [array for array in arrays if all(array is not one for one in private)]
     # All else has the length that it has.
     lengths = {
@@ -377,6 +378,14 @@ def _aligned(
         return bool(found.type.shape[0] is None)
 
     if fits(private):
+        # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen.
+        nameless = (isinstance(node, Constant) and stored_shape(node) not in ((), (1,)) for node in stored)
+        if said.public is not True and any(nameless):
+            raise refused(
+                str(rv.name),
+                "reads an array of numbers without a name, which add-remove keeps private if it was made of records",
+                "If anybody may know it, say public=True, or write it as a pm.Data and name that in public=[...].",
+            )
         return private
     aligned = [array for array in others if not fits(private + [other for other in others if other is not array])]
     if not aligned:

@@ -1,8 +1,8 @@
 """Refusals of models whose release would publish data as if they were public numbers."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from pymc_dirdp.models.privacy_unit import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
-__all__ = ["check_public", "numbers_to_name", "refuse_copies"]
+__all__ = ["check_counts", "check_public", "numbers_to_name", "refuse_copies"]
 
 
 def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]) -> None:
@@ -93,17 +93,15 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
 
 
 def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> list[str]:
-    """The variables whose public number of records is not that of most others which the same people may feed.
+    """The variables with fewer records than others which the same people may feed, where these numbers are public.
 
     Such a number may count what another variable observes, as the number of buyers among those who signed up does.
     Nobody can see in a number whether it does. So it has to be said that anybody may know it, always: a comparison with
     what is observed would tell of the records, and one number may agree by chance. Only public numbers are compared.
     """
     known = {name: number for name, number in numbers.items() if name in together}
-    how_many = Counter(known.values())
-    # Of numbers that are as frequent, none counts more people than the largest one has.
-    usual = max(how_many, key=lambda number: (how_many[number], number), default=0)
-    return [name for name, number in known.items() if number != usual]
+    most = max(known.values(), default=0)
+    return [name for name, number in known.items() if number < most]
 
 
 def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated) -> None:
@@ -236,6 +234,22 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
             yield counts[..., k:]
 
 
+def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]], stated: Stated) -> None:
+    """Refuse public numbers that are counts, as far as a look at the counts tells: after a ledger is charged.
+
+    Raises
+    ------
+    DataError
+        It names a table and no number.
+    """
+    for table in tables if stated.sizes_are_public and not stated.unit else ():
+        if not {one.name for one in table.likelihoods} <= set(stated.public_n):
+            _refuse_stages(table.name, counts[table.name])
+    if not stated.public_prior:
+        priors = [table.prior for table in tables]
+        refuse_copies([array for prior in priors for array in (prior, *np.moveaxis(prior, -1, 0))], counts)
+
+
 def refuse_copies(
     arrays: Iterable[NDArray[Any]], counts: Mapping[str, NDArray[np.int64]], *, no_chance: float = 12
 ) -> None:
@@ -275,6 +289,36 @@ def refuse_copies(
                 raise DataError(
                     f"A prior or another array of the model holds counts of {name!r}, which the release would publish. "
                     "Write numbers that anybody may know, such as those of an earlier study."
+                )
+
+
+def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 12) -> None:
+    """Refuse a table whose rows are the stages of a funnel: those who are counted in one row are asked in the next one.
+
+    Its number of records, which is public, then counts what is observed. The counts are looked at, so a ledger is
+    charged before, and it takes so many bits that agree that it can hardly be chance.
+
+    Parameters
+    ----------
+    name : str
+        The table.
+    counts : array of int64
+        **Secret**, with the categories along the last axis.
+    no_chance : float
+        So many bits have to agree.
+    """
+    totals = counts.sum(axis=-1)
+    for axis, counted in product(range(totals.ndim), _parts(counts)):
+        if counted.shape != totals.shape:
+            continue
+        asked, before = (np.moveaxis(array, axis, 0) for array in (totals, counted))
+        for later, earlier in ((asked[1:], before[:-1]), (asked[:-1], before[1:])):
+            if np.array_equal(later, earlier) and np.log2(earlier + 1.0).sum() >= no_chance:
+                raise DataError(
+                    f"The numbers of trials of the rows of {name!r} count what is observed in the rows before, so the "
+                    "number of records is no public number. Observe one variable with a category for the last stage "
+                    "that a person has reached; or ask for adjacency='add-remove', where the numbers of records are "
+                    "private; or name the observed variable in public_n if anybody may know these numbers."
                 )
 
 

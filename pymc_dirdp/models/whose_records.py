@@ -241,7 +241,7 @@ def _different_numbers(
 ) -> UnsupportedModelError:
     """The error for numbers of records that differ. It offers statements that were tried, and names no number."""
     first = unnamed[0]
-    other = next(name for name, number in numbers.items() if name in together and number != numbers[first])
+    other = max((name for name in numbers if name in together), key=numbers.__getitem__)
     public = replace(stated, public_n=tuple(dict.fromkeys((*stated.public_n, *unnamed))))
     alike = {number: tuple(name for name in numbers if numbers[name] == number) for number in numbers.values()}
     apart = stated if stated.disjoint else replace(stated, disjoint=tuple(alike.values()))
@@ -583,9 +583,4 @@ def refuse_lost_unit(names: Iterable[str], model: pm.Model, contribution: int = 
     for name in sorted(names):
         bound = live_bound(evaluate(stored_observations(model[name], model)))
         if bound is not None and bound.records > contribution and known_bound(name, model) is None:
-            raise DataError(
-                f"{name!r} observes the same numbers as counts of at most {bound.records} records of each "
-                f"{bound.unit!r}, but not these counts themselves, so that each record would be protected as another "
-                f"person's. Observe the counts as count() returned them, or say contribution={bound.records}; if these "
-                "are other data, say with contribution= or unit= whose they are, or delete the counts."
-            )
+            raise bound.lost(repr(name))

@@ -177,13 +177,14 @@ def _refuse_different_numbers(found: ModelRead) -> list[str]:
     numbers = {one.name: sum(one.totals) if one.totals is not None else one.n_records or 0 for one in found.outcomes}
     apart = [frozenset(group) for group in said.disjoint or ()]
     anybody = frozenset(numbers).difference(*apart)
-    differing = [name for group in apart or [frozenset()] for name in numbers_to_name(numbers, group | anybody)]
+    groups = [group | anybody for group in apart or [frozenset()]]
+    differing = {name: group for group in groups for name in numbers_to_name(numbers, group)}
     parts = {"_".join(group): group for group in said.jointly}
     names = {name: parts.get(name, (name,)) for name in differing}
     unnamed = {name: of for name, of in names.items() if not all(map(said.is_public, of))}
     if unnamed:
         first = next(iter(unnamed))
-        other = next(name for name, number in numbers.items() if number != numbers[first])
+        other = max(differing[first], key=numbers.__getitem__)
         public = [one for of in unnamed.values() for one in of]
         raise refused(
             first,
@@ -193,7 +194,7 @@ def _refuse_different_numbers(found: ModelRead) -> list[str]:
             "with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
             "private.",
         )
-    return differing
+    return list(differing)
 
 
 @final

@@ -115,8 +115,9 @@ class Options(MechanismOptions):
         private then, so sizes come from `n_records`, and `sample` refuses data in which a person holds more.
     public_n : iterable of str, default ()
         Observed variables whose number of trials anybody may know, although it comes from data or differs between
-        people. Where each record is another person, the numbers of records of the rows that follow its axes are public
-        then, and a record that is replaced stays in its row. A name that changes nothing is refused.
+        people; and those whose number of records differs from that of others of the same people. Where each record is
+        another person, the numbers of records of the rows that follow its axes are public then, and a record that is
+        replaced stays in its row. A name that changes nothing is refused.
     public_prior : iterable of str, default ()
         The `pm.Data` in priors that anybody may know, also those that :func:`pymc.do` has put there. They are read when
         a plan is made.
@@ -259,6 +260,9 @@ def plan(
         If no guarantee can be proved for the model. The message names the variable, the reason and the way out.
     UnattainableError, ArgumentError
         The same errors as those of :func:`pymc_dirdp.calibrate`.
+    DataError
+        If the model observes counts of :func:`pymc_dirdp.count` in a form that has lost their unit, and nothing is said
+        of people.
 
     Warns
     -----

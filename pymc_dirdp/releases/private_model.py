@@ -71,7 +71,8 @@ def private_model(
         observations may be made up, of any number; covariates hold every row that the release has.
     public : iterable of str, or True, default ()
         The `pm.Data` that anybody may know, entry by entry, such as covariates of records; `True` for all. Also
-        observed variables whose numbers of trials anybody may know. A covariate has to be named here or in `levels`.
+        observed variables whose numbers of trials anybody may know, and those with another number of records than
+        others of the same people. A covariate has to be named here or in `levels`.
     levels : mapping of str to int, optional
         Private covariates, and how many codes from 0 on each of them has. All combinations are rows of the table.
     counts : iterable of str, default ()

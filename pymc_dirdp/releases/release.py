@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Unpack
 
-import numpy as np
 import pymc as pm
 import xarray as xr
+from numpy import int64
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.budget import check_ledger_type
@@ -16,7 +16,7 @@ from pymc_dirdp.errors import (
 )
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.models.observations import read_counts
-from pymc_dirdp.models.public import refuse_copies
+from pymc_dirdp.models.public import check_counts
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.models.whose_records import check_people
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sample", "sample_sealed"]
 
-Counts = NDArray[np.int64]
+Counts = NDArray[int64]
 
 
 @user_facing
@@ -269,9 +269,7 @@ def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
     counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
     check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
     refuse_unsaid_units(chosen, model)
-    if not chosen.reading.stated.public_prior:
-        priors = [part.table.prior for part in chosen.parts]
-        refuse_copies([array for prior in priors for array in (prior, *np.moveaxis(prior, -1, 0))], counts)
+    check_counts([part.table for part in chosen.parts], counts, chosen.reading.stated)
     for part in chosen.parts:
         part.mechanism.check(counts[part.table.name])
     return counts

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final, override
 
@@ -13,7 +14,7 @@ from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of, encode, index_of
-from pymc_dirdp.counting.counts import SparseCounts
+from pymc_dirdp.counting.counts import SparseCounts, live_bound
 from pymc_dirdp.display import Tabular, uncertain
 from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, type_name
 from pymc_dirdp.inference.estimates import interval_ends
@@ -161,7 +162,7 @@ def release_sparse(
         )
         receipt = ledger.receipt(entry)
     listed, noisy = sealed.read(
-        lambda table: mechanism.release(*_counted(*table, labels), random_seed=random_seed), receipt
+        lambda table: mechanism.release(*_counted(*table, labels, contribution), random_seed=random_seed), receipt
     )
     source = randomness(random_seed, sampler="exact")
     return shown_tree(
@@ -173,7 +174,8 @@ def _refuse_twice(cells: Any, **given: object) -> None:
     if isinstance(cells, SparseCounts) and any(value is not None for value in given.values()):
         raise ArgumentError(
             "What count_sparse found knows its counts, categories, unit and contribution. Leave these arguments "
-            "out, or pass its cells and counts: release_sparse(guarantee, found.cells, found.counts, n_cells, ...)."
+            "out, or pass its cells and counts, and say whose they are: release_sparse(guarantee, found.cells, "
+            "found.counts, n_cells, unit=..., contribution=...)."
         )
 
 
@@ -212,7 +214,7 @@ def _checked_labels(cells: Any, n_cells: int | None, categories: Categories | No
     return {name: plain_labels(values) for name, values in labels.items()}
 
 
-def _counted(cells: Any, counts: Any, labels: dict[str, list[Any]] | None) -> tuple[Any, Any]:
+def _counted(cells: Any, counts: Any, labels: dict[str, list[Any]] | None, contribution: int | None) -> tuple[Any, Any]:
     """The numbers of the cells that hold records, and how many these are. **Secret**."""
     if isinstance(cells, SparseCounts):
         return cells.cells, cells.counts
@@ -222,6 +224,12 @@ def _counted(cells: Any, counts: Any, labels: dict[str, list[Any]] | None) -> tu
         mine, its = index_of(column), index_of(counts)
         if mine is not None and its is not None and not mine.equals(its):
             raise DataError("The cells and the counts have different indexes, and they are matched by position.")
+        bound = None
+        # What is no array of numbers is refused by the mechanism.
+        with suppress(OverflowError, TypeError, ValueError):
+            bound = None if contribution is not None else live_bound(np.asarray(counts))
+        if bound is not None and bound.records > 1:
+            raise bound.lost("counts=")
         return numbers, counts
     try:
         array = np.asarray(numbers)

@@ -319,5 +319,5 @@ def test_a_sum_and_the_counts_of_one_category_in_each_row_have_lost_the_unit_too
     with pm.Model() as model:
         p = pm.Beta("p", 1, 1, shape=2)
         pm.Binomial("ill", n=np.asarray(counts).sum(axis=1), p=p, observed=np.asarray(counts)[:, 0])
-    with pytest.raises(dirdp.errors.DataError, match="'ill' observes the same numbers"):
+    with pytest.raises(dirdp.errors.DataError, match="'ill' has the same numbers"):
         VERBS["plan"](model, None)

@@ -292,6 +292,27 @@ def test_equal_numbers_are_not_asked_for(verb):
     VERBS[verb](model, None)
 
 
+@pytest.mark.parametrize(
+    "said", [{}, {"public_n": ["signed"]}, {"public_n": ["bought"]}, {"public_n": ["signed", "bought"]}]
+)
+def test_two_variables_of_those_who_were_counted_do_not_outvote_the_first(said):
+    with pm.Model() as model:
+        for name, n, yes in (("bought", 230, 41), ("returned", 230, 7), ("signed", 1000, 230)):
+            binomial(name, n, yes)
+    with pytest.raises(UnsupportedModelError, match=r"(bought|returned).*may count what is observed in 'signed'"):
+        plan(TARGET, model, **said)
+    assert plan(TARGET, model, public_n=["bought", "returned"]).parts[0].n_records == 230
+
+
+def test_variables_that_anybody_may_feed_are_compared_with_each_group():
+    with pm.Model() as model:
+        for name, n, yes in (("bought", 230, 41), ("north", 1000, 230), ("south", 230, 7)):
+            binomial(name, n, yes)
+    with pytest.raises(UnsupportedModelError, match=r"'bought' .*public_n=\[\"bought\"\]"):
+        plan(TARGET, model, disjoint=[["north"], ["south"]])
+    assert plan(TARGET, model, disjoint=[["north"], ["south", "bought"]]).contribution == 1
+
+
 def test_the_number_of_a_child_is_that_of_its_parent():
     """Words of documents are more than documents, by a number that the model states."""
     with pm.Model() as model:
@@ -376,4 +397,34 @@ def test_numbers_that_agree_by_chance_are_no_reason_for_a_refusal():
         VERBS["sample"](model, None)
     with pm.Model() as model:
         pm.Binomial("x", n=[60, 90, 120], p=pm.Beta("p", 1, 1, shape=3), observed=[60, 90, 120])
+    VERBS["sample"](model, None)
+
+
+@pytest.mark.parametrize("part", ["those who went on", "those who left"])
+@pytest.mark.parametrize("form", ["Binomial", "Multinomial", "for each arm", "pm.Data"])
+def test_the_stages_of_a_funnel_in_one_variable_are_refused_after_the_charge(form, part):
+    """The total of 1271 would be published, and with the first number what is observed in the first stage."""
+    n, yes = np.array([1000, 230, 41]), np.array([230, 41, 7])
+    yes = yes if part == "those who went on" else n - yes
+    with pm.Model() as model:
+        if form == "Multinomial":
+            pm.Multinomial("stage", n=n, p=shares("stage", 3, 2), observed=np.stack([yes, n - yes], axis=1))
+        elif form == "for each arm":
+            n, yes = np.stack([n, n], axis=1), np.stack([yes, yes], axis=1)
+            pm.Binomial("stage", n=n, p=rate("stage", shape=(3, 2)), observed=yes)
+        else:
+            kind = np.array if form == "Binomial" else lambda array: pm.Data(f"d{array[0]}", array)
+            pm.Binomial("stage", n=kind(n), p=rate("stage", shape=3), observed=kind(yes))
+    ledger = Ledger(TARGET)
+    with pytest.raises(DataError, match=r"count what is observed in the rows before.*ledger has been charged"):
+        VERBS["sample"](model, ledger)
+    assert len(ledger.entries()) == 1
+    VERBS["sample"](model, None, public_n=["stage"])
+    VERBS["sample"](model, None, adjacency="add-remove", n_records=1000)
+
+
+def test_rows_of_chance_are_no_stages():
+    with pm.Model() as model:
+        pm.Binomial("two", n=[9, 3], p=rate("two", shape=2), observed=[3, 1])
+        pm.Binomial("other", n=[4, 4, 4], p=rate("other", shape=3), observed=[4, 4, 4])
     VERBS["sample"](model, None)

@@ -392,7 +392,7 @@ def test_groups_of_different_people_and_several_draws(bins):
     plan = dirdp.plan(dirdp.PureDP(epsilon=1.0), two, mechanism="geometric", after=bins, disjoint=[["a"], ["b"]])
     for part in plan.parts:
         assert part.mechanism.pure_epsilon + bins.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-3)
-    several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, draws=3)
+    several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, draws=3, public_n=["a"])
     assert several.composition.satisfies(several.guarantee)
     assert not several.composition.satisfies(dirdp.RenyiDP(order=3, epsilon=0.48))
 

@@ -54,6 +54,15 @@ def weights(n):
     pm.Bernoulli("y", logit_p=pt.dot(np.array([0.2, 0.3, 0.5]), effect), observed=answers(n))
 
 
+def unnamed_weights(n):
+    """Nobody says that they are public: three numbers of three records would look the same."""
+    weights(n)
+
+
+def mean_of_numbers(n):
+    pm.Bernoulli("y", logit_p=pm.Normal("b") * pt.constant(np.linspace(-1, 1, n)).mean(), observed=answers(n))
+
+
 def thresholds(n):
     pm.OrderedLogistic("y", eta=pm.Normal("eta"), cutpoints=np.array([-1.0, 0.0, 1.0]), observed=answers(n, 4))
 
@@ -123,9 +132,10 @@ MODELS = {
     numbers: ({}, range(2, 13)),
     free_vector: ({}, (6, 7, 8)),
     long_dim: ({}, (11, 12, 13)),
-    weights: ({}, (3, 4)),
-    thresholds: ({}, (3, 4, 5)),
-    lookup: ({"levels": {"group": 4}}, (3, 4, 5)),
+    weights: ({"public": True}, (3, 4)),
+    thresholds: ({"public": True}, (3, 4, 5)),
+    lookup: ({"levels": {"group": 4}, "public": True}, (3, 4, 5)),
+    unnamed_weights: ({}, (3, 4)),
     groups: ({"levels": {"group": 5}}, (4, 5, 6, 10)),
     groups_with_dims: ({"levels": {"group": 5}}, (4, 5, 6, 10)),
     two_questions: ({"jointly": [["first", "second"]]}, (4, 5)),
@@ -136,6 +146,7 @@ MODELS = {
     covariate_of_records: ({}, ()),
     named_covariate: ({"public": ["x"]}, ()),
     mean_of_records: ({}, ()),
+    mean_of_numbers: ({}, ()),
 }
 
 
@@ -170,7 +181,7 @@ def test_a_private_number_of_records_changes_nothing_before_the_charge(make):
 
 def test_most_models_of_the_zoo_are_released():
     """So that equal answers are not all refusals."""
-    accepted = [make.__name__ for make in MODELS if len(seen_before_the_charge(make, 40, MODELS[make][0])[0]) > 30]
+    accepted = [make for make in MODELS if isinstance(seen_before_the_charge(make, 40, MODELS[make][0])[0], str)]
     assert len(accepted) >= 12
 
 

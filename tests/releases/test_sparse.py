@@ -218,6 +218,17 @@ def test_the_unit_of_sparse_counts_is_protected(adjacency):
     assert verify(release)
 
 
+@pytest.mark.parametrize("form", [np.asarray, list, lambda counts: counts.astype(float)])
+def test_counts_that_have_lost_their_unit_are_refused_after_the_charge(form):
+    records = {"who": ["p", "q", "q", "r"] * 300, "zip": ["3", "1", "1", "2"] * 300}
+    found = count_sparse(records, ["zip"], categories=PLACES, unit="who", contribution=4)
+    ledger = Ledger(PureDP(epsilon=1))
+    with pytest.raises(DataError, match=r"counts= has the same numbers as counts of at most 4 records of each 'who'"):
+        release_sparse(GUARANTEE, found.cells, form(found.counts), 10**4, threshold=100, ledger=ledger)
+    assert len(ledger.entries()) == 1
+    release_sparse(GUARANTEE, found.cells, form(found.counts), 10**4, threshold=100, unit="who", contribution=4)
+
+
 @pytest.mark.parametrize(
     "given",
     [{"unit": "who"}, {"contribution": 1}, {"categories": PLACES}, {"n_cells": 6}, {"counts": [1]}],
