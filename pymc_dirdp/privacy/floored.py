@@ -198,7 +198,8 @@ class FlooredCells(PrivacyCurves):
 
     @override
     def _rho(self, omega: float) -> float:
-        if math.isinf(omega) or not self._one_record:
+        # Squares of larger orders are no doubles; the bound for all orders holds for them.
+        if omega > 1e150 or not self._one_record:
             return self._rho_everywhere
         return min(largest_slope(self._divergences, omega), self._rho_everywhere)
 
@@ -474,7 +475,7 @@ def largest_divergences(
     found = _closed(repeated, candidates.ravel(), r, floor, ceiling, joins=joins)
     values, errors = (one.reshape(candidates.shape) for one in found)
     lost = ~np.all(errors <= _TRUSTED * values, axis=1)
-    flat = orders * r <= math.sqrt(_FLAT / most)
+    flat = orders * r * math.sqrt(most) <= math.sqrt(_FLAT)
     if np.any(some := lost & flat):
         reach = (orders[some] * r)[:, None]
         nearest = np.clip(peak, candidates[some] - reach, candidates[some] + reach)
