@@ -258,7 +258,7 @@ TABLE = {"prior": [1, 1], "n_records": 9}
 OPTIONAL = {"adjacency": "replace-one", "draws": 1, "min_count": 0, "contribution": 1, "public_totals": False}
 CELLS = {"prior": [1, 1], "scale": 1.0}
 TWO_BLOCKS = {"cells": (2, 2), "scale": 1.0}
-MARGINS = {"prior": np.ones((2, 2)), "marginals": ((0,), (1,)), "parameters": (1.0, 1.0)}
+VARIABLES_ALONE = {"prior": np.ones((2, 2)), "marginals": ((0,), (1,)), "parameters": (1.0, 1.0)}
 GEOMETRIC = mechanisms.GeometricMechanism([1, 1], 1.0)
 RUN = {"policy": bandits.EveryRound(APPROX, 20), "means": [0.2, 0.8], "horizon": 20, "n_runs": 2, "random_seed": 1}
 
@@ -390,8 +390,8 @@ CALLS = {
     "Marginals": dict,
     "DirichletMechanism": lambda: {"alpha": [1, 1], "r": 0.5},
     "FlooredDirichletMechanism": lambda: {"alpha": [1, 1], "r": 0.5, "floor": 2.0},
-    "MarginalsMechanism": lambda: MARGINS,
-    "ZeroSumMarginalsMechanism": lambda: MARGINS,
+    "MarginalsMechanism": lambda: VARIABLES_ALONE,
+    "ZeroSumMarginalsMechanism": lambda: VARIABLES_ALONE,
     "QuantilesMechanism": lambda: {"n_bins": 3, "n_candidates": 9, "scale": 1.0},
     "SparseGeometricMechanism": lambda: {"n_cells": 9, "threshold": 3, "scale": 1.0},
     "TreeMechanism": lambda: {"lengths": (2, 2), "scale": 1.0, "parameter": 1.0},

@@ -305,13 +305,13 @@ class Ledger(Tabular):
         """
         terms = Terms.checked(unit=unit, contribution=contribution, min_count=min_count, groups=groups, digest=digest)
         asked = Entry(0, "", one_line(what=what), guarantee, {}, terms, None, uses=self._uses)
-        (entry,) = self._recorded(asked, mechanism, adjacency, times=1)
+        (entry,) = self._recorded([asked], mechanism, adjacency)
         return entry
 
     @user_facing
     def reserve(
         self,
-        guarantee: Guarantee,
+        guarantee: Guarantee | Sequence[Guarantee],
         *,
         what: str,
         times: int = 1,
@@ -323,12 +323,12 @@ class Ledger(Tabular):
 
         Parameters
         ----------
-        guarantee : Guarantee
-            What each of them will guarantee.
+        guarantee : Guarantee or sequence of Guarantee
+            What each of them will guarantee; or one for each release, all of which are reserved or none.
         what : str
             A short public text that says what will be released, in one line.
         times : int, default 1
-            How many releases; each has a reservation of its own.
+            How many releases with each guarantee; each has a reservation of its own.
         mechanism : PrivacyCurves, optional
             The curves that each of them will have, such as `plan.composition`: they cost less than the guarantee.
         adjacency, unit : str, optional
@@ -366,8 +366,9 @@ class Ledger(Tabular):
         {'epsilon': 0.2}
         """
         terms = Terms.checked(unit=unit, contribution=None, min_count=None, groups=None, digest=None)
-        asked = Entry(0, "", one_line(what=what), guarantee, {}, terms, None, reserved=True)
-        return self._recorded(asked, mechanism, adjacency, times=integer(1, times=times))
+        guarantees = [guarantee] if isinstance(guarantee, Guarantee) else list(guarantee)
+        asked = [Entry(0, "", one_line(what=what), one, {}, terms, None, reserved=True) for one in guarantees]
+        return self._recorded(asked * integer(1, times=times), mechanism, adjacency)
 
     @user_facing
     def using(self, reservation: int) -> "Ledger":
@@ -389,47 +390,52 @@ class Ledger(Tabular):
         return view
 
     def _recorded(
-        self, asked: Entry, mechanism: PrivacyCurves | None, adjacency: str | None, *, times: int
+        self, asked: Sequence[Entry], mechanism: PrivacyCurves | None, adjacency: str | None
     ) -> tuple[Entry, ...]:
-        """The entries of some equal releases or reservations, which are durable once this returns."""
+        """The entries of some releases or reservations, which are durable once this returns."""
         if adjacency not in (None, self.adjacency):
             raise ArgumentError(
                 f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
                 "do not add up. Keep a ledger for each."
             )
-        guarantee = Guarantee.checked(guarantee=asked.guarantee)
-        if mechanism is not None and not mechanism.satisfies(guarantee):
-            raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
-        cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
-        if not all(value >= 0 and math.isfinite(value) for value in cost.values()):
-            raise ArgumentError("The mechanism has a loss that is no number, or is below 0, so it cannot be recorded.")
+        priced = [replace(entry, cost=self._cost(entry.guarantee, mechanism)) for entry in asked]
         try:
-            return self._added(replace(asked, cost=cost), times)
+            return self._added(priced)
         except BudgetError as error:
             # Here, because a search takes long and nobody else could write to the file meanwhile.
             position = self._position
-            for like in (guarantee, self.limit):
+            for like in (asked[-1].guarantee, self.limit):
                 if most := position.largest_admitted(like):
                     way_out = f"{most} would fit, with any mechanism. Or stop releasing data about these people."
                     break
             else:
                 way_out = "Nothing is left: stop releasing data about these people."
-            raise BudgetError(f"{guarantee} does not fit, so nothing was recorded. {way_out} {error}") from None
+            together = " and ".join(dict.fromkeys(str(entry.guarantee) for entry in asked))
+            raise BudgetError(f"{together} does not fit, so nothing was recorded. {way_out} {error}") from None
 
-    def _added(self, asked: Entry, times: int) -> tuple[Entry, ...]:
+    def _cost(self, guarantee: Guarantee, mechanism: PrivacyCurves | None) -> dict[str, float]:
+        guarantee = Guarantee.checked(guarantee=guarantee)
+        if mechanism is not None and not mechanism.satisfies(guarantee):
+            raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
+        cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
+        if not all(value >= 0 and math.isfinite(value) for value in cost.values()):
+            raise ArgumentError("The mechanism has a loss that is no number, or is below 0, so it cannot be recorded.")
+        return cost
+
+    def _added(self, asked: Sequence[Entry]) -> tuple[Entry, ...]:
         """The entries, added in one transaction."""
-        entries = []
+        entries: list[Entry] = []
         with self._store.transaction(writing=True) as now:
-            terms = replace(asked.terms, unit=now.position.agreed_unit(asked.terms.unit))
-            if asked.reserved and terms.unit is None and now.position.first is None:
-                raise ArgumentError(
-                    "Say whom the releases will protect, because the first entry of a ledger decides it: "
-                    'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
-                )
-            for _ in range(times):
-                rule = now.position.giving_back(asked.uses).admitted(asked.cost, asked.guarantee)
+            for entry in asked:
+                terms = replace(entry.terms, unit=now.position.agreed_unit(entry.terms.unit))
+                if entry.reserved and terms.unit is None and now.position.first is None:
+                    raise ArgumentError(
+                        "Say whom the releases will protect, because the first entry of a ledger decides it: "
+                        'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
+                    )
+                rule = now.position.giving_back(entry.uses).admitted(entry.cost, entry.guarantee)
                 recorded, number = datetime.now(UTC).isoformat(timespec="seconds"), now.position.number + 1
-                entries.append(replace(asked, number=number, recorded=recorded, terms=terms, composition_rule=rule))
+                entries.append(replace(entry, number=number, recorded=recorded, terms=terms, composition_rule=rule))
                 now.append(entries[-1])
         return tuple(entries)
 

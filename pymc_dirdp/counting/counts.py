@@ -260,7 +260,8 @@ def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
         if getattr(counts, "is_computed", False):
             continue
         if any(np.array_equal(np.sort(part, axis=None), wanted) for part in _parts(table, wanted.size)):
-            return counts.bound
+            bound: Bound | None = counts.bound
+            return bound
     return None
 
 

@@ -203,7 +203,8 @@ class Table:
         return self._facts() == other._facts() and np.array_equal(self.prior, other.prior)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.family, self.shape, self.dims, self.likelihoods))
+        labels = tuple((dim, *(self.coords[dim] or ())) for dim in sorted(self.coords))
+        return hash((self.name, self.family, self.shape, self.dims, self.likelihoods, self.prior.tobytes(), labels))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # It is rebuilt by __init__, because pickle forgets that an array is read-only.

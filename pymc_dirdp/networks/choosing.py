@@ -152,6 +152,7 @@ def choose_structure(
     tables = sealed.read(
         lambda records: count_families(records, families, labels, otherwise={}, bound=bound, times=counts),
         terms["entry"],
+        released=None if terms["reproducible"] else (mechanism, tuple(names)),
     )
     alone = len(mechanism.variables)
     by_pair = dict(zip(pairs, tables[alone:], strict=True))
@@ -391,7 +392,11 @@ def choose_bins(
     terms = charged_choice(
         guarantee, mechanism, what=f"the bins of {name}", people=people, ledger=ledger, random_seed=random_seed
     )
-    between = sealed.read(lambda frame: count_between(frame, name, edges, bound), terms["entry"])
+    between = sealed.read(
+        lambda frame: count_between(frame, name, edges, bound),
+        terms["entry"],
+        released=None if terms["reproducible"] else (mechanism, name, tuple(edges)),
+    )
     chosen = mechanism.release(between, random_seed=random_seed)
     return Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)
 

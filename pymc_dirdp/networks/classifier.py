@@ -10,9 +10,10 @@ Where so little is allowed that only the variables by themselves are measured, t
 whole guarantee is for the tables.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.special import expit, log_softmax, logsumexp, softmax
@@ -21,17 +22,21 @@ from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.counting.engines import in_engine
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
 from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.release import sample
+from pymc_dirdp.releases.release import sample, sample_sealed
+from pymc_dirdp.releases.wording import warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 
@@ -179,7 +184,7 @@ class Classifier:
             That of the tables; `"auto"` measures the variables by themselves where the budget is small, and then the
             whole guarantee is for them. The calibration is by geometric noise.
         ledger : Ledger, optional
-            The guarantee is reserved in it before a record is used, and each release is recorded.
+            The guarantees of both releases are reserved in it before a value is read, and each release is recorded.
         random_seed : int, SeedSequence, Generator or None, default None
             As in :func:`pymc_dirdp.sample`: a seed makes both releases reproducible, hence **not private**.
         progressbar : bool, default True
@@ -201,16 +206,20 @@ class Classifier:
         named = class_name(y, target, categories)
         if len(categories[named]) < 2:
             raise ArgumentError(f"Expected categories[{named!r}] to hold two classes or more: one needs no classifier.")
-        model = naive_bayes(
-            X,
-            y,
-            categories=categories,
-            target=named,
-            structure=structure,
-            alpha=alpha,
-            unit=unit,
-            contribution=contribution,
-        )
+        own, people = _columns(X, y, target=named, categories=categories, unit=unit)
+
+        def model_of(columns: Frame) -> pm.Model:
+            return naive_bayes(
+                columns,
+                named,
+                categories=categories,
+                structure=structure,
+                alpha=alpha,
+                unit=unit,
+                contribution=contribution,
+            )
+
+        model = model_of(_made_up(own, people, categories=categories, adjacency=adjacency))
 
         def planned_for(allowed: Guarantee, mechanism: str | Marginals) -> Plan:
             return plan(
@@ -232,16 +241,25 @@ class Classifier:
                 "Use mechanism='auto' or other noise on counts: draws alone predict nothing where the number of "
                 "records is private."
             )
-        # What cannot be predicted later is found before the charge, as an engine's table, whose rows have no order.
-        own = {name: column_of(X, name) for name in categories if name != named}
-        own[named] = column_of(X, y) if isinstance(y, str) else y
-        true = encode(own, list(categories), categories)[named]
-        ledger = Ledger(guarantee, adjacency=adjacency) if ledger is None else ledger
-        (reserved,) = ledger.reserve(
-            guarantee, what=f"a classifier of {named}", adjacency=planned.adjacency, unit=planned.unit_label
+        if ledger is None:
+            ledger = Ledger(guarantee, adjacency=adjacency)
+            if random_seed is None:
+                warn_of_repetition(tuple(part.table for part in planned.parts))
+        # Each release has a reservation of its own, so that nobody takes that of the second after the first.
+        reserved = ledger.reserve(
+            [first, second] if calibrates else [guarantee],
+            what=f"a classifier of {named}",
+            adjacency=planned.adjacency,
+            unit=planned.unit_label,
         )
-        using = ledger.using(reserved.number)
-        tables = sample(planned, model, ledger=using, random_seed=random_seed, progressbar=progressbar)
+        true: list[Any] = []
+
+        def read() -> pm.Model:
+            true.extend(encode(own, list(categories), categories)[named])
+            return model_of(own | people)
+
+        sealed = Sealed(read, ledger.using(reserved[0].number))
+        tables = sample_sealed(planned, model, sealed, random_seed=random_seed, progressbar=progressbar)
         if not calibrates:
             return cls(tables)
         predictor = Predictor(tables)
@@ -253,14 +271,14 @@ class Classifier:
             for i, level in np.ndindex(len(classes), levels)
         ]
         said = _said(predictor.log_proba(own), predictor.alone, levels)
-        place = said + np.where(said // levels == true, 0, len(classes) * levels)
-        columns = {cell: np.array(labels)[place]} | ({} if unit is None else {unit: column_of(X, unit)})
+        place = said + np.where(said // levels == np.array(true), 0, len(classes) * levels)
+        columns = {cell: np.array(labels)[place]} | people
         again = bayesian_network(columns, {cell: []}, categories={cell: labels}, unit=unit, contribution=contribution)
         calibration = sample(
             second,
             again,
             mechanism="geometric",
-            ledger=ledger,
+            ledger=ledger.using(reserved[1].number),
             random_seed=random_seed,
             progressbar=progressbar,
             adjacency=adjacency,
@@ -300,6 +318,25 @@ class Classifier:
     def __repr__(self) -> str:
         mean = float(self.powers.values @ _POWERS)
         return f"Classifier({self.target!r}, {len(self._classes)} classes, likelihood to the power {mean:.2g})"
+
+
+def _columns(
+    X: Frame, y: ArrayLike | str, *, target: str, categories: Categories, unit: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The columns of features and class, and that of the people. What cannot be predicted later is refused here."""
+    if in_engine(X):
+        raise ArgumentError(f"Expected records in memory, got {type_name(X)}, whose rows have no order: fetch them.")
+    columns = {name: column_of(X, name) for name in categories if name != target}
+    columns[target] = column_of(X, y) if isinstance(y, str) else y
+    return columns, {} if unit is None else {unit: column_of(X, unit)}
+
+
+def _made_up(
+    columns: dict[str, Any], people: dict[str, Any], *, categories: Categories, adjacency: str
+) -> dict[str, Any]:
+    """Records that are planned for: all with the first label of each variable, as many where that is public."""
+    n = max(map(len, columns.values())) if adjacency_named(adjacency).records_are_public else 1
+    return {name: [categories[name][0]] * n for name in columns} | {name: range(n) for name in people}
 
 
 def _measures_features(planned: Plan) -> bool:

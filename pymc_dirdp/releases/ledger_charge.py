@@ -1,7 +1,7 @@
 """What a ledger is charged before any record is read, and errors that depend on the records after that."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, final
 
 from pymc_dirdp.accounting.store import Receipt
@@ -12,6 +12,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import fingerprint_of
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.verification import tightest_guarantee
+from pymc_dirdp.releases.wording import warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ def charged_choice(
 class Sealed[T]:
     """Records that nobody looks at before the charge: they are opened with its receipt.
 
+    Every verb that releases something of records takes them out of this, so that each one warns of a second release
+    that no ledger adds to the first.
+
     Parameters
     ----------
     records : T
@@ -85,14 +89,19 @@ class Sealed[T]:
     def __repr__(self) -> str:
         return "Sealed(secret)"
 
-    def read[R](self, reading: Callable[[T], R], receipt: Receipt | None) -> R:
+    def read[R](self, reading: Callable[[T], R], receipt: Receipt | None, *, released: Hashable) -> R:
         """What a function reads from the records. Its error says that the ledger was charged, if it was.
+
+        Without a ledger it warns of what was released before in this process, by the public facts of it; None for what
+        a seed makes reproducible.
 
         An error tells something about the data, so the ledger is charged before. It is raised outside of the handler,
         so that it carries no frame in which the data are. They can be read once.
         """
         if self.ledger is not None and (receipt is None or not self.ledger.issued(receipt)):
             raise LedgerError("The ledger was not charged for these records, so they are not read. Please report this.")
+        if self.ledger is None and released is not None:
+            warn_of_repetition(released)
         try:
             # Taken out, so that no frame of an error has them.
             return reading(self._records.pop())

@@ -41,7 +41,7 @@ from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import refuse_dims, try_distribution
-from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_repetition, warn_of_seed
+from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 from pymc_dirdp.signatures import user_facing
 
@@ -212,8 +212,6 @@ def sample_sealed(
     refuse_dims(tried, chosen, {one.name: one.dims for one in deterministics})
     if random_seed is not None:
         warn_of_seed()
-    elif ledger is None:
-        warn_of_repetition(released)
     receipt = None
     if ledger is not None:
         stated, lost = charged(chosen, ledger)
@@ -232,7 +230,8 @@ def sample_sealed(
         receipt = ledger.receipt(entry)
     for choice in chosen.after:
         choice.mark_released()
-    counts = sealed.read(lambda records: _read(chosen, records()), receipt)
+    facts = released if random_seed is None else None
+    counts = sealed.read(lambda records: _read(chosen, records()), receipt, released=facts)
     warn_if_ranked(released, counts)
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
         output = _drawn(chosen, counts, sampler, random_seed, bar)

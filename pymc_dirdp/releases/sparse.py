@@ -162,7 +162,9 @@ def release_sparse(
         )
         receipt = ledger.receipt(entry)
     listed, noisy = sealed.read(
-        lambda table: mechanism.release(*_counted(*table, labels, contribution), random_seed=random_seed), receipt
+        lambda table: mechanism.release(*_counted(*table, labels, contribution), random_seed=random_seed),
+        receipt,
+        released=None if random_seed is not None else (size, whom, *(labels or ())),
     )
     source = randomness(random_seed, sampler="exact")
     return shown_tree(

@@ -1,7 +1,7 @@
 """What is said about releases in words, of people above all; and the warnings about guarantees and seeds."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,15 +121,15 @@ def warn_if_few(tables: Mapping[str, Table], sizes: Mapping[str, int | None], re
         )
 
 
-def warn_of_repetition(tables: Iterable[Table]) -> None:
-    """Warn the user, if it is the second release of these tables here."""
-    facts = hash(tuple(tables))
+def warn_of_repetition(released: Hashable) -> None:
+    """Warn the user, if it is the second release here with these public facts, such as the tables of a model."""
+    facts = hash(released)
     times = _released_before[facts] = _released_before.get(facts, 0) + 1
     if times == 2:
         warn(
-            "This model was released before in this process, without a ledger. If the same people are in the data, the "
+            "This was released before in this process, without a ledger. If the same people are in the data, the "
             "privacy losses of all releases add up, and their average reveals the data. Publish one of them, or pass "
-            "ledger=Ledger(limit), which enforces a privacy budget. This warning appears once for each model.",
+            "ledger=Ledger(limit), which enforces a privacy budget. This warning appears once for each.",
             RepeatedReleaseWarning,
         )
 

@@ -80,12 +80,59 @@ def test_a_ledger_reserves_the_guarantee_before_a_record_is_used_and_holds_both_
     records = independent(300, np.random.default_rng(1))
     ledger = dirdp.Ledger(GUARANTEE)
     dirdp.Classifier.sample(GUARANTEE, records, "y", categories=kinds(records), ledger=ledger, random_seed=1)
-    assert next(iter(ledger.entries())).what == "a classifier of y"
-    assert len(ledger.entries()) == 3
+    assert [entry.reserved for entry in ledger.entries()] == [True, True, False, False]
+    assert ledger.entries()[0].what == "a classifier of y"
     small = dirdp.Ledger(dirdp.ApproxDP(epsilon=0.9, delta=1e-6))
     with pytest.raises(dirdp.errors.BudgetError):
         dirdp.Classifier.sample(GUARANTEE, records, "y", categories=kinds(records), ledger=small)
     assert small.entries() == ()
+
+
+def test_values_are_read_after_the_charge():
+    """Found by attack: an exhausted ledger answered whether any label is outside a set, as often as it was asked."""
+    records = independent(300, np.random.default_rng(1))
+    categories = kinds(records)
+    spent = dirdp.Ledger(dirdp.ApproxDP(epsilon=0.5, delta=1e-6))
+    spoilt = records | {"q0": np.where(np.arange(300) == 7, 5, records["q0"])}
+    errors = set()
+    for data in (records, spoilt):
+        with pytest.raises(dirdp.errors.BudgetError) as caught:
+            dirdp.Classifier.sample(GUARANTEE, data, "y", categories=categories, ledger=spent)
+        errors.add(str(caught.value))
+    assert len(errors) == 1
+    ledger = dirdp.Ledger(GUARANTEE)
+    with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
+        dirdp.Classifier.sample(GUARANTEE, spoilt, "y", categories=categories, ledger=ledger)
+    assert [entry.reserved for entry in ledger.entries()] == [True, True, False]
+
+
+def test_nobody_takes_what_the_calibration_needs():
+    """Found by attack: the first release gave the whole reservation back, and its tables were lost with the second."""
+    records = independent(300, np.random.default_rng(1))
+    ledger, taken = dirdp.Ledger(GUARANTEE), []
+    draw = module.sample_sealed
+
+    def greedy(*args, **options):
+        release = draw(*args, **options)
+        for epsilon in (0.2, 0.1, 0.01):
+            with pytest.raises(dirdp.errors.BudgetError):
+                ledger.spend(dirdp.ApproxDP(epsilon=epsilon, delta=1e-8), what="another table", unit="record")
+            taken.append(epsilon)
+        return release
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "sample_sealed", greedy)
+        found = dirdp.Classifier.sample(GUARANTEE, records, "y", categories=kinds(records), ledger=ledger)
+    assert taken
+    assert found.calibration is not None
+
+
+def test_a_second_classifier_of_the_same_records_warns():
+    records = independent(300, np.random.default_rng(1))
+    categories = {"q0": [0, 1], "q3": [0, 1], "y": [0, 1, 2]}
+    dirdp.Classifier.sample(GUARANTEE, records, "y", categories=categories)
+    with pytest.warns(dirdp.errors.RepeatedReleaseWarning):
+        dirdp.Classifier.sample(GUARANTEE, records, "y", categories=categories)
 
 
 def test_what_cannot_be_predicted_is_refused_before_the_charge():
