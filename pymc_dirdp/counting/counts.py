@@ -243,7 +243,7 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 # Bounded counts that live in this process, by identity: arrays have no hash.
-_LIVE: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_LIVE: "WeakValueDictionary[int, Counts | SparseCounts]" = WeakValueDictionary()
 
 
 def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
@@ -257,7 +257,7 @@ def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
     wanted = np.sort(numbers, axis=None)
     for counts in list(_LIVE.values()) if wanted.size > 1 else ():
         table = counts.counts if isinstance(counts, SparseCounts) else np.asarray(counts)
-        if getattr(counts, "is_computed", False):
+        if isinstance(counts, Counts) and counts.is_computed:
             continue
         if any(np.array_equal(np.sort(part, axis=None), wanted) for part in _parts(table, wanted.size)):
             return counts.bound
