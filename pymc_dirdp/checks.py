@@ -9,21 +9,24 @@ pymc_dirdp.errors.ArgumentError: Expected r > 0 and finite, got r=-1.
 import difflib
 import math
 import numbers
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError, DataError, missing_values, shown, type_name
+from pymc_dirdp.errors import ArgumentError, DataError, KeywordError, missing_values, shown, type_name
 
 __all__ = [
     "MOST_RECORDS",
     "at_least",
     "checked_counts",
+    "file_path",
     "groups_of_names",
     "identifier",
     "integer",
@@ -35,6 +38,7 @@ __all__ = [
     "open_unit_interval",
     "positive",
     "positive_array",
+    "refuse_unknown",
     "within",
 ]
 
@@ -111,9 +115,12 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
         raise ArgumentError(f"Expected {name} to be one of {listed}, got {type_name(value)}.")
     if value in choices:
         return value
-    near = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ArgumentError(f"Unknown {name} {shown(value)}; expected one of {listed}.{hint}")
+    raise ArgumentError(f"Unknown {name} {shown(value)}; expected one of {listed}.{_hint(value, choices, cutoff=0.4)}")
+
+
+def _hint(name: str, choices: Iterable[str], *, cutoff: float) -> str:
+    near = difflib.get_close_matches(name.lower(), list(choices), n=1, cutoff=cutoff)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def numbers_or_none(value: ArrayLike) -> Array | None:
@@ -226,6 +233,16 @@ def one_line(**named: object) -> str:
     return value
 
 
+def file_path(**named: object) -> Path:
+    """The path of a file; a number is none, although Python opens it."""
+    ((name, value),) = named.items()
+    if not isinstance(value, str | os.PathLike):
+        raise ArgumentError(f"Expected {name} to be a path, got {type_name(value)}.")
+    if "\0" in (text := os.fspath(value)):
+        raise ArgumentError(f"Expected {name} to be a path, got one with a null character.")
+    return Path(text)
+
+
 def list_of_names(**named: object) -> tuple[Any, ...]:
     """Accept a list of names, or of groups of them; a text is none."""
     ((name, value),) = named.items()
@@ -295,3 +312,12 @@ def identifier(value: object) -> str | None:
         text = "".join(str(unicodedata.decimal(letter, letter)) for letter in text)
     text = " ".join(text.split())
     return (text.lstrip("0") or "0") if text.isdecimal() else text or None
+
+
+def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str]) -> None:
+    """Refuse keywords that a function does not have, with the nearest one that it has, or with all of them."""
+    names = list(names)
+    for name in named:
+        if name not in names:
+            hint = _hint(name, names, cutoff=0.6) or f" It has {', '.join(names) or 'none'}."
+            raise KeywordError(f"{function}() got an unexpected keyword argument {shown(name)}.{hint}")

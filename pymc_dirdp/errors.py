@@ -1,5 +1,8 @@
 """Errors and warnings by cause. No message ever holds a count, a posterior parameter or a private N."""
 
+import warnings
+from pathlib import Path
+
 __all__ = [
     "ArgumentError",
     "BudgetError",
@@ -8,6 +11,7 @@ __all__ = [
     "DirdpError",
     "FewRecordsWarning",
     "InternalError",
+    "KeywordError",
     "LedgerError",
     "ManyDrawsWarning",
     "ReleaseError",
@@ -39,6 +43,10 @@ class DirdpError(Exception):
 
 class ArgumentError(DirdpError, ValueError):
     """A public argument is outside its domain."""
+
+
+class KeywordError(ArgumentError, TypeError):
+    """A function has no argument of this name. Python says `TypeError` of it, so it is one, too."""
 
 
 class ReleaseError(ArgumentError):
@@ -106,6 +114,11 @@ class BudgetError(DirdpError, ValueError):
 
 class LedgerError(DirdpError, OSError):
     """The file of a ledger cannot be read or written, or belongs to another ledger."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn the user: the warning points to the first line outside of this package."""
+    warnings.warn(message, category, skip_file_prefixes=(str(Path(__file__).parent),))
 
 
 def shown(value: object) -> str:

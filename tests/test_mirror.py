@@ -20,6 +20,7 @@ TESTED_BY = {
     "models/shares.py": ("models/test_routes.py", "formulas against the values of PyTensor"),
     "models/without_data.py": ("releases/test_private_model.py", "what is left in a copy of a model"),
     "papers/accuracy.py": ("planning/test_draw_error.py", "printed bounds beside exact tails"),
+    "signatures.py": ("test_wrong_arguments.py", "every argument of every public verb with values of wrong types"),
     "papers/posterior_mechanism.py": ("papers/test_truncated_noise.py", "the two kinds that release a posterior"),
 }
 LONG = 80

@@ -11,12 +11,13 @@ from typing import Any, final, override
 
 from pymc_dirdp.accounting.budget import Amount, Header, Position, cost_of, tracked_rules
 from pymc_dirdp.accounting.store import Entry, Receipt, Store, Terms
-from pymc_dirdp.checks import integer, one_line
+from pymc_dirdp.checks import file_path, integer, one_line
 from pymc_dirdp.display import Tabular
-from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
+from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Entry", "Ledger", "Terms", "added_up"]
 
@@ -24,6 +25,7 @@ __all__ = ["Entry", "Ledger", "Terms", "added_up"]
 _COLUMNS = ("number", "recorded", "what", "guarantee")
 
 
+@user_facing
 @final
 class Ledger(Tabular):
     """A limit, and all that was released under it.
@@ -96,9 +98,7 @@ class Ledger(Tabular):
         tracked_rules(limit, adaptive=adaptive)  # This refuses what is no guarantee.
         unit = None if unit is None else one_line(unit=unit)
         header = Header(limit, bool(adaptive), adjacency_named(adjacency).name, unit)
-        if not isinstance(path, str | os.PathLike | None):
-            raise ArgumentError(f"Expected path to be a text or a pathlib.Path, got {type_name(path)}.")
-        self._store = Store(None if path is None else Path(path), header)
+        self._store = Store(None if path is None else file_path(path=path), header)
 
     @property
     def limit(self) -> Guarantee:
@@ -149,19 +149,23 @@ class Ledger(Tabular):
         """All releases and reservations that were recorded, in order."""
         return self._store.verified()[1]
 
+    @user_facing
     def receipt(self, entry: Entry) -> Receipt:
         """That this ledger holds an entry, for :meth:`holds`."""
         return Receipt(self._store.identity, entry.number, self._store.hash_of(entry.number) or "")
 
+    @user_facing
     def issued(self, receipt: Receipt) -> bool:
         """Whether a receipt is one of this ledger, and its entry is there."""
         return receipt.ledger == self._store.identity and self._store.hash_of(receipt.number) == receipt.hash
 
+    @user_facing
     def holds(self, receipt: Receipt, digest: str) -> bool:
         """Whether a receipt is one of this ledger, for an entry that states this digest."""
         stated = {entry.number: entry.terms.digest for entry in self.entries()}
         return stated.get(receipt.number) == digest and self.issued(receipt)
 
+    @user_facing
     def verify(self, head: str | None = None) -> str:
         """Compare all entries with their hashes, and an earlier state with what became of it.
 
@@ -210,6 +214,7 @@ class Ledger(Tabular):
         """What is left, by the names of what is added up."""
         return {amount.label: float(amount.left) for amount in self._balance()[1]}
 
+    @user_facing
     def remaining(self, delta: float | None = None) -> Guarantee | None:
         """The largest guarantee that one more release could have, in the words of the limit, to three digits.
 
@@ -241,6 +246,7 @@ class Ledger(Tabular):
             like = ApproxDP(epsilon=1.0, delta=tenth if delta is None else delta)
         return self._position.largest_admitted(like)
 
+    @user_facing
     def spend(
         self,
         guarantee: Guarantee,
@@ -302,6 +308,7 @@ class Ledger(Tabular):
         (entry,) = self._recorded(asked, mechanism, adjacency, times=1)
         return entry
 
+    @user_facing
     def reserve(
         self,
         guarantee: Guarantee,
@@ -362,6 +369,7 @@ class Ledger(Tabular):
         asked = Entry(0, "", one_line(what=what), guarantee, {}, terms, None, reserved=True)
         return self._recorded(asked, mechanism, adjacency, times=integer(1, times=times))
 
+    @user_facing
     def using(self, reservation: int) -> "Ledger":
         """The same ledger, whose next release uses a reservation.
 

@@ -15,10 +15,12 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Audit", "Bound", "audit"]
 
 
+@user_facing
 def audit(
     mechanism: Mechanism | BlackBox,
     *,

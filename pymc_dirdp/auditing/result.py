@@ -21,6 +21,7 @@ from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "CHANCE",
@@ -96,6 +97,7 @@ class CurveCheck(Tabular):
         return [title], [asdict(point) | {"shortfall": point.shortfall} for point in self.points], []
 
 
+@user_facing
 def check_curve(
     mechanism: Mechanism,
     *,

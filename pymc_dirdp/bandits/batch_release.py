@@ -29,6 +29,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplace
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["BatchCounts", "BatchMechanism", "BatchNoise", "Output", "coin", "log_probability", "slope"]
 
@@ -155,6 +156,7 @@ def _least_noise[Noise: CurvesOf](guarantee: Guarantee, noise: Callable[[float],
 # The sum of a batch of rewards with noise on it: one number, and what it says of the mean reward.
 
 
+@user_facing
 @final
 @dataclass(frozen=True)
 class BatchNoise(CurvesOf):
@@ -252,6 +254,7 @@ class BatchNoise(CurvesOf):
 # The counts of a batch of categories with noise on them that adds up to 0.
 
 
+@user_facing
 @final
 @dataclass(frozen=True)
 class BatchCounts(CurvesOf):

@@ -16,7 +16,7 @@ from scipy.special import betainc
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism, BatchNoise
 from pymc_dirdp.inference.noisy_rows import NoisyRows
-from pymc_dirdp.releases.likelihood import CountsLogp, as_python, tell_jax
+from pymc_dirdp.releases.likelihood import CountsLogp, as_python, as_tensor, tell_jax
 
 __all__ = ["CELLS", "Belief", "Grid", "GridBelief", "best_probabilities", "expected_losses", "log_likelihood"]
 
@@ -39,19 +39,20 @@ def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, me
     mechanism : BatchMechanism
         What was released of each batch.
     """
+    means = as_tensor(mean_reward=means)
     if isinstance(mechanism, BatchCounts):
         arms = [arm for arm, batches in enumerate(released) for _ in batches]
         if not arms:
             return pt.as_tensor_variable(0.0)
         outputs = np.array([output for batches in released for _, output in batches], dtype=np.float64)
         sizes = tuple(size for batches in released for size, _ in batches)
-        shares, noise = pt.as_tensor_variable(means)[np.array(arms)], mechanism.noise.cell_noise
+        shares, noise = means[np.array(arms)], mechanism.noise.cell_noise
         assert noise is not None
         tell_jax()
         rows = NoisyRows(np.array(sizes, dtype=np.int64), (outputs, noise.numbers))
         value, _ = CountsLogp(rows, "released", outputs.shape).make_node(pt.log(shares)).outputs
         return value
-    return _Released(released, mechanism)(pt.as_tensor_variable(means))
+    return _Released(released, mechanism)(means)
 
 
 class _OfMeans(Op):

@@ -20,12 +20,14 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import exact_dirichlet
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Design", "EveryRound", "checked_prior"]
 
 _SUREST = 1e12
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class Design:
@@ -162,6 +164,7 @@ def checked_prior(prior: object, cells: int = 2) -> tuple[float, ...]:
 # Private draws in every round: what a guarantee for each round costs over a whole run.
 
 
+@user_facing
 @final
 class EveryRound:
     """Thompson sampling with a private draw of every arm in every round: the rules of `schedule="every-round"`.

@@ -116,7 +116,7 @@ def _in_unit_interval(reward: object) -> Fraction:
     """A reward as the exact number that the double is. Errors hold no reward."""
     try:
         value = float(reward)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise DataError(
             "Expected every reward to be a number in [0, 1], and for a list of rewards a list of as many arms."
         ) from None

@@ -19,6 +19,7 @@ from pymc_dirdp.checks import at_least, integer, numbers_or_none
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "BanditRuns",
@@ -33,6 +34,7 @@ __all__ = [
 # What no private policy can beat in the long run.
 
 
+@user_facing
 def bandit_lower_bound(means: ArrayLike, epsilon: float) -> float:
     """The least regret that a policy with pure privacy can have, as a multiple of the logarithm of the horizon.
 
@@ -161,6 +163,7 @@ class BanditRuns:
         )
 
 
+@user_facing
 def simulate_bandit(
     policy: ThompsonSampler | Design | Policy,
     means: ArrayLike,

@@ -6,12 +6,12 @@ import sqlite3
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Self, final
 
 from pymc_dirdp.bandits.batch_release import Output
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import REWARD, Settings
+from pymc_dirdp.checks import file_path
 from pymc_dirdp.errors import DirdpError, ReleaseError
 
 __all__ = ["OpenBatch", "State", "StateFile"]
@@ -100,7 +100,7 @@ class StateFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).expanduser().resolve()
+        self.path = file_path(path=path).expanduser().resolve()
         self._owner = self._tried = secrets.token_hex(16)
 
     def create(self, settings: str, state: State) -> None:

@@ -1,7 +1,6 @@
 """Thompson sampling that is private for the whole run: batches that are released once, and never forgotten."""
 
 import os
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -15,8 +14,9 @@ from pymc_dirdp.bandits.settings import Settings, Worth, checked_labels, checked
 from pymc_dirdp.bandits.store import State, StateFile
 from pymc_dirdp.bandits.view import BanditView, Transcript
 from pymc_dirdp.checks import integer
-from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning
+from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning, warn
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ThompsonSampler"]
 
 
+@user_facing
 @final
 class ThompsonSampler(BanditView):
     """A bandit whose whole run, of any length, keeps one guarantee for each reward.
@@ -152,11 +153,10 @@ class ThompsonSampler(BanditView):
                 "instead, and keep a ledger for 'replace-one'."
             )
         if seed is not None:
-            warnings.warn(
+            warn(
                 "A bandit with random_seed can be computed again by anyone who knows the seed, so it is not private. "
                 "Leave random_seed out for people's rewards.",
                 SeededReleaseWarning,
-                stacklevel=2,
             )
         # The file is made after the charge: a run that was not paid for must not be loaded from it.
         if ledger is not None:
@@ -173,6 +173,7 @@ class ThompsonSampler(BanditView):
         if path is not None:
             self.save(path)
 
+    @user_facing
     def select(self, size: int | None = None, *, theta: ArrayLike | None = None) -> Any:
         """The arm for the next visitor, or the arms for the next `size` visitors before any feedback.
 
@@ -201,6 +202,7 @@ class ThompsonSampler(BanditView):
             chosen = [self._settings.arms[place] for place in self._run.choose(wanted)]
         return chosen[0] if size is None else chosen
 
+    @user_facing
     def update(self, arm: Any, reward: Any, *, person: Any = None) -> None:
         """Report a reward, or the rewards of several visitors in the order of their choices.
 
@@ -235,6 +237,7 @@ class ThompsonSampler(BanditView):
             fingerprints = [self._settings.fingerprint(one) for one in people]
             self._run.add(zip(places, values, fingerprints, strict=True))
 
+    @user_facing
     def add_arm(self, arm: Hashable) -> None:
         """Choose among one more arm from now on: a new one, or one that was retired, with all that is known of it.
 
@@ -265,6 +268,7 @@ class ThompsonSampler(BanditView):
         with self._lock:
             self._settle(self._settings.with_arm(arm))
 
+    @user_facing
     def retire_arm(self, arm: Hashable) -> None:
         """Do not choose an arm any more. Rewards of visitors for whom it was chosen before are still counted.
 
@@ -312,6 +316,7 @@ class ThompsonSampler(BanditView):
     def __reduce__(self) -> str:
         raise TypeError("A bandit cannot be copied or pickled: the copy would release the same rewards again.")
 
+    @user_facing
     def save(self, path: str | os.PathLike[str] | None = None) -> None:
         """Write the open batches to the file too, so that a run can go on after a pause.
 
@@ -353,6 +358,7 @@ class ThompsonSampler(BanditView):
             return Transcript(cast(Settings[Design], self._settings), self._run.state.released)
 
     @classmethod
+    @user_facing
     def load(cls, path: str | os.PathLike[str]) -> "ThompsonSampler":
         """Go on with the run of a file. The process that had it before can release nothing more.
 

@@ -22,6 +22,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.grammar import Text, guarantee_facts, guarantee_of, library_version, line_of, version_of
 from pymc_dirdp.sampling.bits import Bits, generator
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -174,6 +175,7 @@ class BanditView:
             data.attrs["reproducible"] = "drawn with a seed, so not private"
         return data
 
+    @user_facing
     def posterior(self, draws: int = 1000) -> "xr.DataTree":
         """The mean rewards given what was released, and what to decide.
 
@@ -188,6 +190,7 @@ class BanditView:
         with self._lock:
             return decision_tree(self.arms, self._run.beliefs(), self._worth, draws, self._rng)
 
+    @user_facing
     def log_likelihood(self, mean_reward: Any) -> Any:
         """What was released, as a term of a PyMC model of your own.
 

@@ -127,6 +127,8 @@ def declared(path: Path) -> Declaration:
     for name, given in structure.items():
         if not isinstance(given, list) or not all(isinstance(parent, str) for parent in given):
             raise ArgumentError(f"Expected given in [variables.{name}] to list names of variables.")
+        for parent in given:
+            one_of(variables, **{f"variable in given of [variables.{name}]": parent})
     delimiter = data.get("delimiter", ",")
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise ArgumentError('Expected delimiter in [data] to be one character, such as ";".')

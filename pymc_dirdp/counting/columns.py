@@ -1,20 +1,18 @@
 """Columns of any engine in memory: their values, and their positions among the declared labels."""
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from enum import Enum
 from itertools import repeat
 from numbers import Number
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, DirdpError, type_name
+from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, DirdpError, type_name, warn
 
 __all__ = [
     "NOTHING",
@@ -338,13 +336,12 @@ def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
         if any(kind.__module__.partition(".")[0] in _FRAMES for kind in type(categories[name]).__mro__)
     ]
     if suspect:
-        warnings.warn(
+        warn(
             f"categories[{suspect[0]!r}] is {type_name(categories[suspect[0]])}"
             + (f", as are {len(suspect) - 1} more" if len(suspect) > 1 else "")
             + ". Which values are in the data is secret, so categories must be declared without looking at them: "
             "write them as a list.",
             CategoriesFromDataWarning,
-            skip_file_prefixes=(str(Path(__file__).parents[1]),),
         )
 
 
@@ -458,10 +455,16 @@ def _codes(column: Any, name: str, labels: Sequence[Any], otherwise: int | None)
     if codes is None or np.any(codes < 0):
         raise DataError(
             f"The column {name!r} holds missing values, or values that categories[{name!r}] does not declare, perhaps "
-            "by a capital letter or a space. Correct them; or declare a label for all of them, as in "
+            f"by a capital letter, a space, or their type: the labels are {_types_of(labels)}, and True is no 'True'. "
+            "Correct them; or declare a label for all of them, as in "
             f"otherwise={{{name!r}: 'unknown'}}. Do not take the categories from the data."
         )
     return codes
+
+
+def _types_of(labels: Sequence[Any]) -> str:
+    """The types of labels, which are public, in words."""
+    return "of the type " + " or ".join(sorted({type(label).__name__ for label in labels}))
 
 
 def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:

@@ -27,6 +27,7 @@ from pymc_dirdp.counting.columns import (
 from pymc_dirdp.counting.counts import Counts, SparseCounts, occupied, row_counts, tabulate
 from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, relation
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "SparseCounts",
@@ -44,6 +45,7 @@ _MOST_CELLS = 50_000_000
 _MOST_NUMBERED = 2**63 - 1
 
 
+@user_facing
 def count(
     records: Frame | str | PathLike[str],
     variables: Sequence[str],
@@ -138,6 +140,7 @@ def count(
     return Counts.of(table, tuple((name, tuple(labels[name])) for name in names), bound)
 
 
+@user_facing
 def count_sparse(
     records: Frame | str | PathLike[str],
     variables: Sequence[str],

@@ -31,6 +31,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["diagnose"]
 
@@ -38,6 +39,7 @@ __all__ = ["diagnose"]
 _GUARANTEE = ("statement", "protected", "adjacency", "draws")
 
 
+@user_facing
 def diagnose(
     release: xr.DataTree,
     model: pm.Model | None = None,

@@ -21,6 +21,7 @@ from pymc_dirdp.models.likelihoods import Kind
 from pymc_dirdp.models.observations import observed_records
 from pymc_dirdp.models.table import Likelihood, Table, View, dim_name
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Observed", "elpd", "elpd_by_cell", "elpd_by_table", "nuts", "observations", "tempered_model"]
 
@@ -190,6 +191,7 @@ class _ConfidentialELPD(_LOO or az.ELPDData):  # type: ignore[misc]  # which of 
         return str(self)
 
 
+@user_facing
 def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
     """What `arviz.compare` takes: the leave-one-out results of each posterior, record by record. **Confidential**.
 

@@ -23,6 +23,7 @@ from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.description import labels
 from pymc_dirdp.releases.deterministics import checked_names, evaluated
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["exact_posterior", "posterior_groups"]
 
@@ -149,6 +150,7 @@ def _dataset(
 # The exact posterior of a model without any privacy, by conjugacy. All of it is confidential.
 
 
+@user_facing
 def exact_posterior(
     model: pm.Model | None = None,
     draws: int = 4000,

@@ -9,6 +9,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["report"]
 
@@ -17,6 +18,7 @@ _MARK = "CONFIDENTIAL, do not publish"
 _CELLS, _ROWS = 8, 3
 
 
+@user_facing
 def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     r"""Describe the guarantee and the accuracy of a plan or a release, or what privacy has cost by a diagnosis.
 

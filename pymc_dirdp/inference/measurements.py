@@ -76,6 +76,7 @@ class Measurement:
     variance : float
         Of the noise of one cell; the noise of different cells is independent. Where the total is known and the noise
         adds up to 0, it is the variance of the independent noise of which that is the distribution given its sum.
+        Noise of an epsilon of thousands has a variance of 0 in doubles; it counts as 1e-9, as 1 / variance is needed.
 
     Examples
     --------
@@ -86,6 +87,9 @@ class Measurement:
     axes: tuple[str, ...]
     noisy: Array
     variance: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variance", max(self.variance, 1e-9))
 
     def onto(self, axes: Sequence[str]) -> "Measurement | None":
         """The measurement of those of its variables that are among `axes`, in their order; None if there are none.

@@ -14,6 +14,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Distributions, LogWeight, NumberDraws
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["SparsePosterior", "SparsePrior", "occupied"]
 
@@ -23,6 +24,7 @@ _UNLIKELY = 60.0
 _FEW = 1000.0
 
 
+@user_facing
 @final
 @dataclass(frozen=True)
 class SparsePrior:

@@ -28,6 +28,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import chosen, dyadic_above
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["ChoiceMechanism", "QuantilesMechanism", "TreeMechanism"]
 
@@ -70,6 +71,7 @@ class ChoiceMechanism(CurvesOf):
         return found
 
 
+@user_facing
 @final
 @dataclass(frozen=True)
 class TreeMechanism(ChoiceMechanism):
@@ -269,6 +271,7 @@ _MOST_SPLITS = 16
 _TIGHT = 1e-4
 
 
+@user_facing
 @final
 @dataclass(frozen=True)
 class QuantilesMechanism(ChoiceMechanism):

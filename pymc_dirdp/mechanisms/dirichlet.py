@@ -28,6 +28,7 @@ from pymc_dirdp.privacy.urn import urn_cells
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["DirichletDraws", "DirichletMechanism"]
 
@@ -165,6 +166,7 @@ def _terms(u: Array, seen: Array, steps: int | None) -> Array:
 _MOST_STEPS, _UNKNOWN_STEPS = 100_000_000, 1_000_000
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class DirichletMechanism(TableMechanism, DirichletDraws):

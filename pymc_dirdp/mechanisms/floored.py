@@ -22,6 +22,7 @@ from pymc_dirdp.privacy.floored import STEPS, floored_curves
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, fast_floored, flint, intensities
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["FlooredDirichletMechanism", "FlooredDistribution", "floored_pair"]
 
@@ -141,6 +142,7 @@ _RANGE = 1e-3, 1e4
 _LAST_CELL = 1 + 2.0**-36
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class FlooredDirichletMechanism(CurvesOf, TableMechanism):

@@ -23,6 +23,7 @@ from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, dyadic_above
 from pymc_dirdp.sampling.fast import on_grid
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "DiscreteGaussianMechanism",
@@ -239,6 +240,7 @@ _BISECTIONS = 32
 _FINE = 8.0
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class DiscreteGaussianMechanism(NoisyCounts):
@@ -425,6 +427,7 @@ _NEARLY_EQUAL = 0.1
 _UP, _ROUNDING = 1 + 1e-11, 1e-15
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(NoisyCounts):

@@ -24,10 +24,12 @@ from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.fast import on_grid
 from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplace
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["GeometricMechanism", "LaplaceMechanism", "ZeroSumGeometricMechanism"]
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMechanism(CurvesOf, NoisyCounts):
@@ -122,6 +124,7 @@ _RAISED = 1 + 4e-15
 _LARGEST_SCALE = 2.0**980
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
@@ -331,6 +334,7 @@ _DECIMALS = 9
 _BETWEEN = 300
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(CurvesOf, NoisyCounts):

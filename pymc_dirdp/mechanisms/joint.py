@@ -27,6 +27,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.geometric import fast_joint_noise, joint_noise
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["BlockLikelihood", "JointLikelihoods", "JointMechanism", "ZeroSumJointMechanism"]
 
@@ -89,6 +90,7 @@ class JointLikelihoods:
         return np.asarray(tails[np.max(firsts, axis=0)])
 
 
+@user_facing
 @dataclass(frozen=True, eq=False)
 class JointMechanism(CurvesOf, Mechanism):
     """Release `counts + Z` for several tables of the same people, where tables share one budget and not divide it.
@@ -405,6 +407,7 @@ class JointMechanism(CurvesOf, Mechanism):
         return "the same mechanism with less noise", dataclasses.replace(self, scale=self.scale / factor)
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumJointMechanism(JointMechanism):

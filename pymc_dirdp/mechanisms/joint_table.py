@@ -25,6 +25,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["JointTableMechanism", "ZeroSumJointTableMechanism"]
 
@@ -37,6 +38,7 @@ _QUICK, _FEW_CELLS = 150, 50
 type _Block = tuple[int, int]
 
 
+@user_facing
 @dataclass(frozen=True, eq=False)
 class JointTableMechanism(CurvesOf, NoisyCounts):
     """Release `counts + Z` for a table whose noise is part of a joint noise, as in :class:`JointMechanism`.
@@ -328,6 +330,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         return Mechanism.output_distributions(self, x, y, cells)
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumJointTableMechanism(JointTableMechanism):

@@ -24,6 +24,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["NOISES", "MarginalsMechanism", "ZeroSumMarginalsMechanism"]
 
@@ -31,6 +32,7 @@ NOISES = ("gaussian", "geometric")
 """The kinds of noise, as in `plan(mechanism=...)`."""
 
 
+@user_facing
 @dataclass(frozen=True, eq=False)
 class MarginalsMechanism(CurvesOf, TableMechanism):
     """Release some marginals of a table of counts, each with independent integer noise of its own.
@@ -374,6 +376,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return cls(**{**facts, "marginals": tuple(map(tuple, marginals)), "parameters": tuple(parameters)})
 
 
+@user_facing
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumMarginalsMechanism(MarginalsMechanism):

@@ -19,6 +19,7 @@ from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointT
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "MEASURES",
@@ -132,6 +133,7 @@ MEASURES = ("levels", "families", "variables")
 type Measure = str | Iterable[str | tuple[str, ...]]
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class Dirichlet:
@@ -166,6 +168,7 @@ class Dirichlet:
         one_of(STRATEGIES, strategy=self.strategy)
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class Marginals:

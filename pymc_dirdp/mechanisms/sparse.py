@@ -18,6 +18,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.geometric import noise_above
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["SparseGeometricMechanism", "least_threshold"]
 
@@ -28,6 +29,7 @@ _LEAST_SCALE, _LARGEST_SCALE, _LARGEST_THRESHOLD = 2.0**-9, 2.0**40, 2**40
 _MOST_CELLS = 2**63 - 1
 
 
+@user_facing
 @final
 @dataclass(frozen=True)
 class SparseGeometricMechanism(CurvesOf):
@@ -217,6 +219,7 @@ class SparseGeometricMechanism(CurvesOf):
         return own.astype(np.int64), checked_counts(counts, own.shape).astype(np.int64)
 
 
+@user_facing
 def least_threshold(
     guarantee: Guarantee,
     n_cells: int,

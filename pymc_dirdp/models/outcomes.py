@@ -250,6 +250,18 @@ def n_row_arrays(graph: Iterable[Node], n: int) -> list[Node]:
     return list(found.values())
 
 
+def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], said: ModelOptions) -> list[Node]:
+    """The stored arrays behind an observed variable that have an entry for each record.
+
+    Where the number of records is private, these are the covariates that were said to be private: all others are
+    refused by :func:`_aligned`, which does not ask for the number.
+    """
+    graph = list(ancestors([rv], blockers=list(free)))
+    if said.records_are_public:
+        return n_row_arrays(graph, shape[0])
+    return [node for node in graph if is_stored(node) and node.type.ndim and node.name in said.levels]
+
+
 def log_probability(rv: Node, value: Node, inputs: Inputs) -> Node:
     """The log-probability of a value as a function of the inputs alone."""
     found: Node = pm.logp(inputs.replaced(rv), value, warn_rvs=False)
@@ -299,7 +311,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     value = pt.tensor(dtype=rv.type.dtype, shape=shape, name=f"{name}_value")
     log_p = log_probability(rv, value, inputs)
     n = batch[0] if batch else None
-    arrays = n_row_arrays(ancestors([log_p]), n) if n is not None else []
+    arrays = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else []
     public, private = _covariates(name, arrays, model, said)
     first, pattern = _patterns(name, public, n or 1)
     levels = [said.levels[str(array.name)] for array in private]
@@ -335,6 +347,52 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     return Outcomes(name, "records", labels, _row_labels(tables, total_rows), rows, None, totals, n or 1, each)
 
 
+def _aligned(
+    log_p: Node, value: Node, n: int, model: pm.Model, rv: Node, inputs: Inputs, said: ModelOptions
+) -> list[Node]:
+    """The stored arrays in a graph that have an entry for each record.
+
+    Where the number of records is public, they are those of its length. Where it is private, nothing may depend on
+    which other lengths equal it by chance: an array has an entry for each record if the graph has a length of its own
+    unless that array is given one that is not known.
+    """
+    arrays = n_row_arrays(ancestors([log_p]), n)
+    if said.records_are_public or n == 1:
+        return arrays
+    stored = [node for node in ancestors([log_p]) if is_stored(node) and node.type.ndim]
+    private = [node for node in stored if node.name in said.levels]
+    others = [array for array in arrays if all(array is not one for one in private)]
+    # All else has the length that it has.
+    lengths = {
+        variable: np.shape(at) for variable, at in zip(inputs.by_variable.values(), inputs.points[0], strict=True)
+    }
+    lengths |= {array: stored_shape(array) for array in others}
+
+    def fits(unknown: Sequence[Node]) -> bool:
+        shapes = lengths | {array: (None, *stored_shape(array)[1:]) for array in unknown}
+        places = {node: pt.tensor(dtype=node.type.dtype, shape=shape) for node, shape in shapes.items()}
+        try:
+            found, _ = _with_length(log_p, value, places, n, None, model, rv)
+        except UnsupportedModelError:
+            return False
+        return bool(found.type.shape[0] is None)
+
+    if fits(private):
+        # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen.
+        nameless = (isinstance(node, Constant) and stored_shape(node) not in ((), (1,)) for node in stored)
+        if said.public is not True and any(nameless):
+            raise refused(
+                str(rv.name),
+                "reads an array of numbers without a name, which add-remove keeps private if it was made of records",
+                "If anybody may know it, say public=True, or write it as a pm.Data and name that in public=[...].",
+            )
+        return private
+    aligned = [array for array in others if not fits(private + [other for other in others if other is not array])]
+    if not aligned:
+        raise _per_record(str(rv.name))
+    return private + aligned
+
+
 def _by_value(log_p: Node, entry: Node, values: NDArray[np.int64]) -> Any:
     """The log-probability at each of some values of one observation, which is the same for every entry."""
     apart = values.reshape(len(values), *[1] * (entry.type.ndim - values.ndim + 1), *values.shape[1:])
@@ -359,7 +417,7 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
     if (
         len(outcomes) < 2
         or any(one.kind != "records" for one in outcomes)
-        or len({one.n_records for one in outcomes}) > 1
+        or (said.records_are_public and len({one.n_records for one in outcomes}) > 1)
         or any(one.rows != largest.rows for one in outcomes if len(one.rows) > 1)
     ):
         raise refused(
@@ -375,6 +433,8 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
 
     def together(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         found = [one.read(records) for one in outcomes]
+        if len({len(own) for _, own in found}) > 1:
+            raise DataError(f"The variables of {name!r} are not answers of the same people: their numbers differ.")
         codes = np.zeros_like(found[0][1])
         for one, (_, own) in zip(outcomes, found, strict=True):
             codes = codes * len(one.labels) + own
@@ -458,28 +518,45 @@ def _with_rows(
     model: pm.Model,
     rv: Node,
 ) -> tuple[Node, Node]:
-    """The log-probability with an entry for each row of the table in the place of one for each record.
-
-    The graph is built again from its inputs, so that the shapes of all nodes follow.
-    """
-    entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]), name=value.name)
-    memo: dict[Node, Node] = {array: pt.constant(entries) for array, entries in tables.items()}
-    memo[value] = entry
-    for dim in model.named_vars_to_dims.get(str(rv.name), ())[:1]:
-        if dim is not None and dim in model.dim_lengths:
-            memo[model.dim_lengths[dim]] = pt.constant(rows, dtype="int64")
-    try:
-        _rebuild([log_p], memo, n, rows)
-    # Operations of PyTensor refuse another number of rows each by an error of its own kind.
-    except (TypeError, ValueError, NotImplementedError, AssertionError, IndexError, KeyError):
-        raise _per_record(str(rv.name)) from None
-    found = memo.get(log_p, log_p)
-    if found.type.ndim != 1 or found.type.shape[0] not in (None, rows):
+    """The log-probability with an entry for each row of the table in the place of one for each record."""
+    constants = {array: pt.constant(entries) for array, entries in tables.items()}
+    found, entry = _with_length(log_p, value, constants, n, rows, model, rv)
+    if found.type.shape[0] not in (None, rows):
         raise _per_record(str(rv.name))
     return found, entry
 
 
-def _rebuild(outputs: Sequence[Node], memo: dict[Node, Node], n: int | None, rows: int) -> None:
+def _with_length(
+    log_p: Node,
+    value: Node,
+    places: Mapping[Node, Node],
+    n: int | None,
+    rows: int | None,
+    model: pm.Model,
+    rv: Node,
+) -> tuple[Node, Node]:
+    """The log-probability of so many rows, or of a number that is not known, with what stands in place of covariates.
+
+    The graph is built again from its inputs, so that the shapes of all nodes follow.
+    """
+    entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]), name=value.name)
+    memo: dict[Node, Node] = {**places, value: entry}
+    length: Node = entry.shape[0] if rows is None else pt.constant(rows, dtype="int64")
+    for dim in model.named_vars_to_dims.get(str(rv.name), ())[:1]:
+        if dim is not None and dim in model.dim_lengths:
+            memo[model.dim_lengths[dim]] = length
+    try:
+        _rebuild([log_p], memo, n, length)
+    # Operations of PyTensor refuse another number of rows each by an error of its own kind.
+    except (TypeError, ValueError, NotImplementedError, AssertionError, IndexError, KeyError):
+        raise _per_record(str(rv.name)) from None
+    found = memo.get(log_p, log_p)
+    if found.type.ndim != 1:
+        raise _per_record(str(rv.name))
+    return found, entry
+
+
+def _rebuild(outputs: Sequence[Node], memo: dict[Node, Node], n: int | None, rows: Node) -> None:
     """Put into `memo` what becomes of each node of a graph, given what becomes of some of its inputs."""
     for node in toposort(outputs):
         entries = [memo.get(one, one) for one in node.inputs]
@@ -497,14 +574,14 @@ def _rebuild(outputs: Sequence[Node], memo: dict[Node, Node], n: int | None, row
         memo.update(zip(node.outputs, made.outputs, strict=True))
 
 
-def _length(old: Node, new: Node, n: int | None, rows: int) -> Node:
+def _length(old: Node, new: Node, n: int | None, rows: Node) -> Node:
     """A length of an array: the number of rows where it was that of records. Where that is wrong, a check finds it."""
     leaves = [node for node in ancestors([old]) if node.owner is None]
     if new is not old or not all(isinstance(node, Constant | SharedVariable) for node in leaves):
         return new
     entries = evaluate(old)
     same = entries.ndim == 0 and entries.dtype.kind in "iu" and int(entries) == n
-    return pt.constant(rows, dtype="int64") if same else old
+    return rows if same else old
 
 
 def _per_record(name: str) -> UnsupportedModelError:

@@ -13,7 +13,6 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, clone_get_equiv
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_dirdp.errors import InternalError, missing_values
@@ -30,9 +29,12 @@ __all__ = [
 
 
 def refuse_free_variables(
-    model: pm.Model, free: Sequence[Node], secret: Collection[Node], records: Collection[int], dims: Collection[str]
+    model: pm.Model, free: Sequence[Node], secret: Collection[Node], dims: Collection[str]
 ) -> None:
-    """Refuse a model whose free variables read records, or have an entry for each of them.
+    """Refuse a model whose free variables read records, or have a dim of the records.
+
+    Nothing here knows how many records there are. A free variable that has an entry for each of them without a dim is
+    refused where the likelihood is built with another number of rows.
 
     Parameters
     ----------
@@ -40,8 +42,6 @@ def refuse_free_variables(
     free : sequence of Variable
     secret : collection of Variable
         The stored arrays of observations and covariates.
-    records : collection of int
-        The private numbers of records.
     dims : collection of str
         The dims along which variables have their records.
     """
@@ -61,9 +61,7 @@ def refuse_free_variables(
                 "is a discrete free variable, which NUTS does not sample",
                 "Sum it out: a pm.Mixture has the probabilities of its states as weights.",
             )
-        if any(dim in dims for dim in model.named_vars_to_dims.get(name, ()) if dim is not None) or any(
-            length in records for length in model.rvs_to_values[rv].type.shape
-        ):
+        if any(dim in dims for dim in model.named_vars_to_dims.get(name, ()) if dim is not None):
             raise refused(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
@@ -72,9 +70,7 @@ def refuse_free_variables(
                 "effect, chosen by a covariate of codes, as in effect[group].",
             )
         for node in ancestors([rv]):
-            if any(node is one for one in secret) or (
-                is_stored(node) and node.type.ndim and stored_shape(node)[0] in records
-            ):
+            if any(node is one or _shares_memory(node, one) for one in secret):
                 raise refused(
                     name, "has a prior that reads the records or their covariates", "Write the prior as numbers."
                 )
@@ -137,39 +133,35 @@ def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]
     return copy
 
 
-def public_deterministics(
-    model: pm.Model, free: Sequence[Node], records: Collection[int], dims: Collection[str]
-) -> list[Node]:
-    """The Deterministics that are functions of free variables and of single numbers, none of which tells of records."""
-    formulas, lengths = [], list(model.dim_lengths.values())
+def public_deterministics(model: pm.Model, free: Sequence[Node], dims: Collection[str]) -> list[Node]:
+    """The Deterministics that are functions of free variables and of single numbers, without a dim of the records.
+
+    Numbers that are written into a model are public, whatever they are: a rule that left out those that equal the
+    number of records would publish it, because what is left out can be seen.
+    """
+    formulas, lengths = [], [length for dim, length in model.dim_lengths.items() if dim not in dims]
     for one in model.deterministics:
         if any(dim in dims for dim in model.named_vars_to_dims.get(str(one.name), ()) if dim is not None):
             continue
         graph = list(ancestors([one], blockers=list(free)))
-        if all(_is_harmless(node, records, lengths) for node in graph if node not in free):
+        if all(_is_harmless(node, lengths) for node in graph if node not in free):
             formulas.append(one)
     return formulas
 
 
-def _is_harmless(node: Node, records: Collection[int], lengths: Collection[Node]) -> bool:
+def _is_harmless(node: Node, lengths: Collection[Node]) -> bool:
     if is_random(node) or isinstance(node.type, RandomType):
         return False
     # Of shared numbers only the lengths of dims are known to be none of the data.
     if isinstance(node, SharedVariable) and node not in lengths:
         return False
-    if is_stored(node) and node.type.ndim and np.prod(stored_shape(node)) > 1:
-        return False
-    if isinstance(node, Constant) and isinstance(node.type, TensorType) and np.size(node.data) == 1:
-        return int(np.asarray(node.data).item()) not in records if np.isfinite(node.data).all() else True
-    return True
+    return not (is_stored(node) and node.type.ndim and np.prod(stored_shape(node)) > 1)
 
 
-def check_nothing_left(
-    model: pm.Model, secret: Sequence[Node], own: Sequence[Node], records: Collection[int], public: Collection[int]
-) -> None:
-    """Look at all that a model holds for data, and for arrays as long as the records.
+def check_nothing_left(model: pm.Model, secret: Sequence[Node], own: Sequence[Node], dims: Collection[str]) -> None:
+    """Look at all that a model holds for data, and for dims of the records.
 
-    No value is looked at, so that the answer tells nothing of the data, and may come before a charge.
+    No value and no length is looked at, so that the answer tells nothing of the data, and may come before a charge.
 
     Parameters
     ----------
@@ -178,28 +170,24 @@ def check_nothing_left(
         The stored arrays of observations and covariates of records.
     own : sequence of Variable
         Those that hold what is published.
-    records : collection of int
-        The numbers of records.
-    public : collection of int
-        Lengths that the release has anyway.
+    dims : collection of str
+        The dims along which variables have their records.
 
     Raises
     ------
     InternalError
         If anything is left. The model is not handed out then.
     """
-    hidden = {length for length in records if length not in public and length > 1}
-    lengths = {len(labels) for labels in model.coords.values() if labels is not None}
     variables = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
-    memory = [_memory(node) for node in secret]
     for node in ancestors(variables):
-        if not is_stored(node) or any(node is one for one in own):
-            continue
-        lengths |= set(stored_shape(node))
-        if node.type.ndim and any(np.shares_memory(_memory(node), one) for one in memory):
+        if is_stored(node) and not any(node is one for one in own) and any(_shares_memory(node, one) for one in secret):
             raise InternalError("A private model still contained an array of its data.")
-    if lengths & hidden:
-        raise InternalError("A private model still contained an array with an entry for each record.")
+    if any(dim in dims for dim in model.coords):
+        raise InternalError("A private model still contained a dim with an entry for each record.")
+
+
+def _shares_memory(node: Node, other: Node) -> bool:
+    return is_stored(node) and bool(node.type.ndim) and np.shares_memory(_memory(node), _memory(other))
 
 
 def _memory(node: Any) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.graph import Purpose, build_for
 from pymc_dirdp.models.table import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.releases.choices import Structure
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Alpha", "Parents", "bayesian_network", "class_name", "naive_bayes", "refuse_labels", "refuse_names"]
 
@@ -29,6 +30,7 @@ _EXPECTED_STRUCTURE = (
 )
 
 
+@user_facing
 def naive_bayes(
     X: Frame | str | PathLike[str],
     y: ArrayLike | str,
@@ -127,6 +129,7 @@ def class_name(y: ArrayLike | str, target: str | None, categories: Categories) -
     return named
 
 
+@user_facing
 def bayesian_network(
     frame: Frame | str | PathLike[str],
     structure: Parents | Iterable[tuple[str, str]],

@@ -25,6 +25,7 @@ from pymc_dirdp.releases.choices import Bins, Structure
 from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.wording import warn_if_seeded
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["choose_bins", "choose_structure", "part_of", "tree_within"]
 
 
+@user_facing
 def choose_structure(
     guarantee: Guarantee,
     frame: Frame | str | PathLike[str],
@@ -276,6 +278,7 @@ def tree_within(
         raise UnattainableError("The guarantee is so tight that no noise keeps it; relax it.") from None
 
 
+@user_facing
 def choose_bins(
     guarantee: Guarantee,
     records: Frame,

@@ -33,6 +33,7 @@ from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.releases.choices import PrivateChoice
@@ -52,6 +53,7 @@ _LABELS, _LEAST_LEVELS, _WEAK, _STRONG = 14, 4, 0.5, 8.0
 _WHOLE = 0.25
 
 
+@user_facing
 @final
 class Classifier:
     """Naive Bayes that knows how far to trust itself: its tables, and a calibration of its predictions.
@@ -140,6 +142,7 @@ class Classifier:
         self.powers = _labelled(weights)
 
     @classmethod
+    @user_facing
     def sample(
         cls,
         guarantee: Guarantee,
@@ -269,6 +272,7 @@ class Classifier:
     def _classes(self) -> list[object]:
         return self._predictor.classes
 
+    @user_facing
     def predict_log_proba(self, X: Frame) -> xr.DataArray:
         """Logarithms of class probabilities, averaged over the powers.
 

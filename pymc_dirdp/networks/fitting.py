@@ -37,6 +37,7 @@ from pymc_dirdp.releases.opened import (
 )
 from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, tree_of
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "DrawnTable",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 
+@user_facing
 def fit(
     release: xr.DataTree, consistency: Literal["joint", "tables"] | None = None, *, progressbar: bool = True
 ) -> xr.DataTree:

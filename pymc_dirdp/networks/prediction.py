@@ -15,6 +15,7 @@ from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, of_release
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Predictor", "averages", "log_likelihood", "predict_log_proba"]
 
@@ -64,6 +65,7 @@ class _Network:
         return average
 
 
+@user_facing
 def predict_log_proba(
     release: xr.DataTree,
     X: Frame,
@@ -208,6 +210,7 @@ class Predictor:
         return xr.DataArray(log_proba, {self.target: self.classes}, dims, name="log_proba")
 
 
+@user_facing
 def log_likelihood(
     release: xr.DataTree,
     frame: Frame,

@@ -14,12 +14,14 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["synthetic", "systematic"]
 
 Codes = NDArray[np.int64]
 
 
+@user_facing
 def synthetic(
     release: xr.DataTree,
     n_records: int | None = None,

@@ -18,6 +18,8 @@ __all__ = ["allocate", "composed", "shares"]
 _DOWN = 1 - 2**-50
 # The budget is solved for to this relative error; at most half as much of epsilon is left unused.
 _TIGHT = 2e-3
+# Sums of larger losses of several tables take minutes.
+_MOST_SHARED = 1e3
 
 
 def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> dict[str, float]:
@@ -139,6 +141,11 @@ def _largest_budget[M: Mechanism](
 
     None if all divergences keep it, so that a lower order reaches further.
     """
+    if guarantee.budget > _MOST_SHARED:
+        raise UnattainableError(
+            f"Tables cannot share {guarantee.budget_name}={guarantee.budget:g} and a delta: their losses are summed on "
+            f"a grid, up to {_MOST_SHARED:g}. No guarantee of this size protects anyone; ask for 10 at most."
+        )
 
     @lru_cache(maxsize=8)
     def mechanisms(budget: float) -> dict[str, M]:

@@ -26,6 +26,7 @@ from pymc_dirdp.planning.prices import chosen_for
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["Comparison", "Score", "compare", "optimal_error"]
 
@@ -107,6 +108,7 @@ class Comparison(Tabular):
         return [title], [asdict(score) for score in (*self.scores, self.baseline)], notes
 
 
+@user_facing
 def compare(
     guarantee: Guarantee,
     *,
@@ -247,6 +249,7 @@ _CLOSE = 1e-6
 _TOLERANCE = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
 
 
+@user_facing
 def optimal_error(guarantee: Guarantee, *, prior: ArrayLike, n_records: int) -> float:
     """The least expected divergence that any mechanism reaches, for one table of two cells and a public size.
 

@@ -20,6 +20,7 @@ from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves, largest_variance
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["calibrate_floored", "largest_floored_r"]
 
@@ -44,6 +45,7 @@ _FACTOR, _RTOL = 1.1, 1e-9
 type _Trial = tuple[float, FlooredDirichletMechanism]
 
 
+@user_facing
 def calibrate_floored(
     guarantee: Guarantee,
     *,

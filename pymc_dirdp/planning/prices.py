@@ -24,6 +24,7 @@ from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl
 from pymc_dirdp.planning.options import DrawPlanning, TableOptions, TablePlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "Frontier",
@@ -61,6 +62,7 @@ def calibrate(
 def calibrate(
     guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
 ) -> TableMechanism: ...
+@user_facing
 def calibrate(
     guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
 ) -> TableMechanism:
@@ -134,6 +136,7 @@ def chosen_for(guarantee: Guarantee, prior: Array, n_records: int | None, wanted
     return mechanisms["table"]
 
 
+@user_facing
 def expected_error(
     guarantee: Guarantee,
     *,
@@ -184,6 +187,7 @@ def expected_error(
     return _expected_kl(prior, n_records, of, TableOptions(**options))(guarantee)
 
 
+@user_facing
 def least_guarantee(
     kl: float,
     like: Guarantee,
@@ -241,6 +245,7 @@ def least_guarantee(
     return like.with_budget(amount)
 
 
+@user_facing
 def least_records(
     kl: float,
     guarantee: Guarantee,
@@ -341,6 +346,7 @@ class Frontier(Tabular):
         return [f"expected KL of {self.measure}, {self.n_records} records; a priori"], rows, []
 
 
+@user_facing
 def privacy_utility(
     guarantees: Iterable[Guarantee],
     *,

@@ -31,6 +31,7 @@ from pymc_dirdp.plots.axes import (
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["cell_labels", "plot_analysis", "plot_calibration", "plot_draw", "plot_posteriors", "plot_ternary"]
 
@@ -42,6 +43,7 @@ _HEIGHT = np.sqrt(3) / 2
 _SHOWN = 1500
 
 
+@user_facing
 def plot_posteriors(
     diagnosis: xr.DataTree, *, var_name: str | None = None, axes: ArrayLike | None = None
 ) -> NDArray[np.object_]:
@@ -77,7 +79,10 @@ def plot_posteriors(
     values = {label: _values(diagnosis, key, name) for key, label in _LABELS.items()}
     first = values["posterior"]
     shape = first.shape[2:]
-    grid = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object).reshape(shape)
+    grid = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object)
+    if grid.size != first[0, 0].size:
+        raise ArgumentError(f"Expected axes to be {first[0, 0].size} axes, one for each cell, got {grid.size}.")
+    grid = grid.reshape(shape)
     azp.plot_dist(
         {label: xr.DataTree.from_dict({"/posterior": value.to_dataset()}) for label, value in values.items()},
         var_names=[name],
@@ -132,6 +137,7 @@ def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
     )
 
 
+@user_facing
 def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axes | None = None) -> Axes:
     """Both posteriors of three categories as clouds of draws in a triangle, with the released draw. **Confidential**.
 
@@ -217,6 +223,7 @@ def _released(diagnosis: xr.DataTree, name: str) -> Array:
 _MOST_CELLS = 40
 
 
+@user_facing
 def plot_analysis(
     release: xr.DataTree,
     *,
@@ -309,6 +316,7 @@ def _beta(parameters: Array, level: float) -> Array:
     return np.stack(ends, axis=-1)
 
 
+@user_facing
 def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes | None = None) -> Axes:
     """Coverage of credible intervals against their level: on the diagonal they are calibrated.
 
@@ -346,6 +354,7 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
 _DRAW_MOST_CELLS = 60
 
 
+@user_facing
 def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
     """Each category of the first draw, with an a priori band for the frequency in the data. Public.
 

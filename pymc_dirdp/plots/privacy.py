@@ -22,6 +22,7 @@ from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, Axes, axes_or_new, l
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["plot_comparison", "plot_frontier", "plot_ledger", "plot_privacy", "plot_regret"]
 
@@ -31,6 +32,7 @@ __all__ = ["plot_comparison", "plot_frontier", "plot_ledger", "plot_privacy", "p
 _POINTS = 60
 
 
+@user_facing
 def plot_privacy(
     source: Any,
     *,
@@ -171,6 +173,7 @@ _LOOKS["Floored draw"] = ("P", "#7b4fa3")
 _OTHERS = (MARKERS[-1], COLOURS[-1])
 
 
+@user_facing
 def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: Axes | None = None) -> Axes:
     """A point for each mechanism on a logarithmic axis, the most accurate at the top.
 
@@ -227,6 +230,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
 # What accuracy costs in privacy.
 
 
+@user_facing
 def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
     """Expected error against the privacy loss allowed, a line for each mechanism, both axes logarithmic.
 
@@ -270,6 +274,7 @@ def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
 # What has been spent of a budget.
 
 
+@user_facing
 def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
     """A bar for each amount that the ledger limits: spent, left, and the limit as 100 per cent.
 
@@ -324,6 +329,7 @@ def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
 # What bandits lose while they learn.
 
 
+@user_facing
 def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, ax: Axes | None = None) -> Axes:
     """Regret against the round: a line at the median of the runs, and a band from 5 to 95 % of them.
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
@@ -352,6 +352,9 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     >>> convert(RenyiDP(order=8, epsilon=0.5), ApproxDP, delta=1e-6)
     ApproxDP(epsilon=2.04..., delta=1e-06)
     """
+    guarantee = Guarantee.checked(guarantee=guarantee)
+    if not (isinstance(kind, type) and issubclass(kind, Guarantee) and kind is not Guarantee):
+        raise ArgumentError(f"Expected kind to be a class of guarantees, such as ApproxDP, got {type_name(kind)}.")
     where = {field.name for field in fields(kind)} - {kind.budget_name}
     if set(at) != where:
         wanted = f"{next(iter(where))}=..." if where else "no further argument"

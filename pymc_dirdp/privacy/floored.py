@@ -474,7 +474,7 @@ def largest_divergences(
     found = _closed(repeated, candidates.ravel(), r, floor, ceiling, joins=joins)
     values, errors = (one.reshape(candidates.shape) for one in found)
     lost = ~np.all(errors <= _TRUSTED * values, axis=1)
-    flat = (orders * r) ** 2 * most <= _FLAT
+    flat = orders * r <= math.sqrt(_FLAT / most)
     if np.any(some := lost & flat):
         reach = (orders[some] * r)[:, None]
         nearest = np.clip(peak, candidates[some] - reach, candidates[some] + reach)

@@ -12,6 +12,7 @@ from pymc_dirdp.checks import at_least, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.numerics.roots import floor_to_digits as down
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -185,6 +186,7 @@ def _split(whole: float, share: float) -> tuple[float, float]:
 # The text of a guarantee is rounded so that it follows from the guarantee: losses up, orders down.
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class RenyiDP(Guarantee):
@@ -233,6 +235,7 @@ class RenyiDP(Guarantee):
         return self.order
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class TruncatedCDP(Guarantee):
@@ -285,6 +288,10 @@ class TruncatedCDP(Guarantee):
         return self.omega
 
 
+# No noise that a double holds keeps a divergence below its square.
+_LEAST_ROOT = 1e-50
+
+
 def _delta(*, delta: object) -> float:
     """A probability above 0, because the guarantee without a delta is another one."""
     if isinstance(delta, int | float) and delta == 0:
@@ -294,6 +301,7 @@ def _delta(*, delta: object) -> float:
     return open_unit_interval(delta=delta)
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class ApproxDP(Guarantee):
@@ -364,11 +372,15 @@ class ApproxDP(Guarantee):
         log = -math.log(self.delta)
         root = self.epsilon / (math.sqrt(log + self.epsilon) + math.sqrt(log))
         if root == 0:
-            return RenyiDP(order=1.0, epsilon=max(self.delta**2, 5e-324))
+            return RenyiDP(order=1.0, epsilon=max(self.delta, _LEAST_ROOT) ** 2)
+        # Where epsilon is smaller still, delta is about the deviation of the loss. Parts of the budget are shared out,
+        # so it is far above the least double.
+        root = max(root, self.delta, _LEAST_ROOT)
         order = 1 + math.sqrt(log) / root
-        return RenyiDP(order=order, epsilon=max(order * root**2, 5e-324))
+        return RenyiDP(order=order, epsilon=order * root**2)
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class ZeroCDP(Guarantee):
@@ -403,6 +415,7 @@ class ZeroCDP(Guarantee):
         return of.rho(self.omega)
 
 
+@user_facing
 @final
 @dataclass(frozen=True, kw_only=True)
 class PureDP(Guarantee):

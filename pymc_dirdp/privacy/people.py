@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["ADJACENCIES", "AXES", "Adjacency", "Contribution", "adjacency_named"]
 
@@ -90,6 +91,7 @@ def adjacency_named(adjacency: str) -> Adjacency:
 AXES = ("any", "each", "own")
 
 
+@user_facing
 @final
 @dataclass(frozen=True)
 class Contribution:

@@ -24,6 +24,7 @@ from pymc_dirdp.releases.sparse import SparseEstimates, estimated, refuse_option
 from pymc_dirdp.releases.sparse import drawn as drawn_cells
 from pymc_dirdp.releases.view import tree_of, values_of
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -34,6 +35,7 @@ __all__ = ["Estimates", "analyse", "analyze", "estimate", "sample_posterior_pred
 type _Array = tuple[NDArray[Any], Labels]
 
 
+@user_facing
 def analyse(
     release: Source | Sequence[Source],
     draws: int = 1000,
@@ -227,6 +229,7 @@ def _attributes(found: Inferences) -> dict[str, str]:
 analyze = analyse
 
 
+@user_facing
 def sample_posterior_predictive(
     release: xr.DataTree, model: "pm.Model | None" = None, *, n_records: int, random_seed: Seed = None
 ) -> xr.DataTree:
@@ -385,6 +388,7 @@ def estimate(
 ) -> Estimates: ...
 
 
+@user_facing
 def estimate(
     release: Source | Sequence[Source],
     prob: Sequence[float] = (0.5, 0.8, 0.95),

@@ -21,19 +21,21 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.inference.noisy_rows import noisy_rows
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "CountsLogp",
     "ReleaseLogp",
     "analyst_model",
     "as_python",
+    "as_tensor",
     "latent_counts",
     "logp_of",
     "owned",
@@ -116,6 +118,18 @@ class CountsLogp(Op):
     def connection_pattern(self, node: Apply[Any]) -> list[list[bool]]:
         """Nothing is differentiated in what was published."""
         return [[True, True], *([False, False] for _ in node.inputs[1:])]
+
+
+def as_tensor(**named: Any) -> Any:
+    """An argument as a tensor of PyTensor, or an error that names it and does not show it."""
+    ((name, value),) = named.items()
+    try:
+        tensor = pt.as_tensor_variable(value)
+    except (NotImplementedError, OverflowError, TypeError, ValueError):
+        tensor = None
+    if tensor is None or tensor.dtype.startswith("complex"):
+        raise ArgumentError(f"Expected {name} to be a tensor or an array of numbers, got {type_name(value)}.")
+    return tensor
 
 
 def as_python(op: Any, node: Any = None, **options: Any) -> Callable[..., Any]:
@@ -211,7 +225,7 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
     """
     tell_jax()
     logp = ReleaseLogp(output, beliefs)
-    p = pt.as_tensor_variable(p)
+    p = as_tensor(p=p)
     beta = output.family == "beta"
     shape = logp.shape[:-1] if beta else logp.shape
     if p.ndim != len(shape) or any(size not in (None, n) for size, n in zip(p.type.shape, shape, strict=True)):
@@ -226,6 +240,7 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
     return check_parameters(value, proper, msg=words)
 
 
+@user_facing
 def release_logp(
     release: Source | Sequence[Source],
     p: Any,
@@ -312,6 +327,7 @@ def release_logp(
     return logp_of(found.tables[name], found.beliefs[name], p)
 
 
+@user_facing
 def analyst_model(
     release: Source | Sequence[Source],
     tables: Sequence[str] | None = None,
@@ -398,6 +414,7 @@ def _named(known: Sequence[str], tables: Sequence[str]) -> list[str]:
     return names
 
 
+@user_facing
 def latent_counts(
     idata: xr.DataTree,
     release: Source | Sequence[Source],

@@ -8,7 +8,7 @@ with are themselves a draw from the posterior, so a chain starts there and needs
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, final, override
 
 import numpy as np
@@ -18,7 +18,7 @@ from pymc.step_methods.hmc.quadpotential import QuadPotentialDiagAdapt
 from pytensor.graph.replace import graph_replace
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, refuse_unknown
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.outputs import CellNoise
@@ -35,6 +35,7 @@ from pymc_dirdp.releases.model_terms import (
     read_model,
     with_terms,
 )
+from pymc_dirdp.releases.plan import ModelPlanning
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import Seed, generator
 
@@ -118,8 +119,7 @@ def plan_of_model(
     """Plan the release of a model of any discrete data. See :func:`pymc_dirdp.plan`."""
     if any_model is not True:
         raise ArgumentError("Say any_model=True, or leave it out for a model with Dirichlet and Beta priors.")
-    if unknown := sorted(set(said) - {field.name for field in fields(ModelOptions)}):
-        raise TypeError(f"plan() got an unexpected keyword argument {unknown[0]!r} beside any_model=True")
+    refuse_unknown("plan", said, ModelPlanning.__annotations__)
     guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**said)
     others = [Guarantee.checked(guarantee=one) for one in against]
     found = read_model(model, options)

@@ -28,7 +28,7 @@ from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
-from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, n_row_arrays, refused
+from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, record_arrays, refused
 from pymc_dirdp.models.privacy_unit import as_code
 from pymc_dirdp.models.public import numbers_to_name, refuse_copies
 from pymc_dirdp.models.refusals import REFUSALS
@@ -73,7 +73,6 @@ class ModelRead:
     outcomes: list[Outcomes]
     said: ModelOptions
     secret: list[Node]
-    records: frozenset[int]
     dims: frozenset[str]
 
 
@@ -85,6 +84,12 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     UnsupportedModelError, ArgumentError
         It names the variable, the reason and a way out.
     """
+    if not model.observed_RVs and model.potentials:
+        raise UnsupportedModelError(
+            f"private_model cannot release this model: it observes no variable, and {model.potentials[0].name!r} is a "
+            "Potential, which does not say what its records are. Write a likelihood as an observed variable, such as "
+            "pm.Bernoulli('y', p, observed=y)."
+        )
     if not model.observed_RVs:
         raise UnsupportedModelError(
             "private_model cannot release this model: it observes nothing. Give its discrete variables observed=; a "
@@ -105,7 +110,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
         one_of([*sorted(data), *observed], **{"name in public or levels": name})
     if both := set(named) & set(said.levels):
         raise ArgumentError(f"Name {min(both)!r} in public or in levels, not in both.")
-    free, secret, records, dims = list(model.free_RVs), [], set(), set()
+    free, secret, dims = list(model.free_RVs), [], set()
     for rv in model.observed_RVs:
         name, stored = str(rv.name), stored_observations(rv, model)
         secret.append(stored)
@@ -127,18 +132,16 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
                 "pm.Mixture, whose weights are the probabilities of the states.",
             )
         if name not in said.counts and not trials and len(shape) > core.ndim_supp:
-            records.add(shape[0])
-            secret += n_row_arrays(ancestors([rv], blockers=free), shape[0])
+            secret += record_arrays(rv, free, shape, said)
             dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[:1] if dim is not None}
-    private = set() if said.records_are_public else records - set(said.levels.values())
-    refuse_free_variables(model, free, secret, private, dims)
+    refuse_free_variables(model, free, secret, dims)
     refuse_unnamed_data(model, free, secret, said)
     inputs = Inputs.of(model, free)
     alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
     outcomes = [one for name, one in alone.items() if name not in together]
     outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
     _refuse_shared_rows(outcomes, said)
-    return ModelRead(model, free, inputs, outcomes, said, secret, frozenset(records), frozenset(dims))
+    return ModelRead(model, free, inputs, outcomes, said, secret, frozenset(dims))
 
 
 def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> None:
@@ -492,13 +495,10 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             f"The release has the tables {', '.join(sorted(parts))}, and the model observes "
             f"{', '.join(one.name for one in found.outcomes)}. Take the model that was released."
         )
-    public = found.said.records_are_public
-    hidden = frozenset[int]() if public else found.records
-    deterministics = public_deterministics(found.model, found.free, hidden, found.dims)
+    deterministics = public_deterministics(found.model, found.free, found.dims)
     private = without_data(found.model, found.free, deterministics)
     terms: dict[str, _Term] = {}
     together = {part.table.name for group in chosen.together for part in group}
-    lengths: set[int] = set()
     for one in found.outcomes:
         part, laid = parts[one.name], layout_of(one, found)
         labels = tuple(tuple(map(str, part.table.coords[dim] or ())) for dim in laid.dims if dim in part.table.coords)
@@ -507,7 +507,6 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
                 f"The table {one.name!r} of the release has other rows or outcomes than the model. Pass public, "
                 "levels, counts, support and unit as for the release, with the public covariates of all its records."
             )
-        lengths |= {*laid.shape, len(one.rows), len(one.labels)}
         given = n_prior.get(one.name) if isinstance(n_prior, Mapping) else n_prior
         if one.name in together:
             continue
@@ -522,9 +521,8 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             value, each = _joint_terms([_in_model(log_p[name], found.inputs, private) for name in names], group)
             pm.Potential(_new(f"{'_'.join(names)}_release", found), value)
         terms |= zip(names, each, strict=True)
-    known = {length for rv in found.free for length in found.model.rvs_to_values[rv].type.shape if length is not None}
     own = [node for term in terms.values() for node in term.holds]
-    check_nothing_left(private, found.secret, own, found.records, lengths | (known if public else set()))
+    check_nothing_left(private, found.secret, own, found.dims)
 
     def publish(noise: Mapping[str, CellNoise], noisy: Mapping[str, Array]) -> None:
         for name, term in terms.items():

@@ -24,7 +24,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import file_path, integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.inference.measurements import Measurement
@@ -38,6 +38,7 @@ from pymc_dirdp.releases.grammar import Text, understood
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release, SparseRelease
 from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, shared_noises, view
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "ListedLabels",
@@ -439,6 +440,7 @@ _GZIP, _PACKED = ".gz", b"\x1f\x8b"
 _NETCDF = (b"\x89HDF", b"CDF")
 
 
+@user_facing
 def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
     """Write a release, a plan or a private choice to a file, which :func:`load` reads: a JSON text of its facts.
 
@@ -482,7 +484,7 @@ def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
     text = release.text if isinstance(release, Text) else text_of(release)
     if not isinstance(release, Text):
         from_text(text)
-    file, content = Path(path), text.encode()
+    file, content = file_path(path=path), text.encode()
     if file.suffix == _GZIP:
         # Without a time, so that the same release is the same file.
         content = gzip.compress(content, mtime=0)
@@ -495,6 +497,7 @@ def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
         aside.unlink(missing_ok=True)
 
 
+@user_facing
 def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
     """What :func:`save` wrote. Nothing in the file is believed.
 
@@ -534,7 +537,7 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
     ...     bool(dirdp.verify(dirdp.load(f"{folder}/hair.json")))
     True
     """
-    file = Path(path)
+    file = file_path(path=path)
     most = integer(1, most_bytes=most_bytes)
     content = _read(file, most)
     if content.startswith(_NETCDF):

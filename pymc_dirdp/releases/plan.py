@@ -4,17 +4,16 @@ No observed value is counted in this file.
 """
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, overload
 
 import pymc as pm
 
-from pymc_dirdp.checks import MOST_RECORDS, integer, mapping_of_names, one_of, positive
-from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
+from pymc_dirdp.checks import MOST_RECORDS, integer, mapping_of_names, one_of, positive, refuse_unknown
+from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name, warn
 from pymc_dirdp.mechanisms import outputs
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -42,6 +41,7 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
 from pymc_dirdp.releases.wording import assumed, warn_if_few, warn_if_weak
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.releases.model_plan import ModelPlan
@@ -56,7 +56,6 @@ __all__ = [
     "planned",
     "predicts",
     "refuse_second_planning",
-    "refuse_unknown",
     "refuse_unsaid_units",
     "with_options",
 ]
@@ -79,17 +78,17 @@ class ModelPlanning(TypedDict, total=False):
     """What :func:`pymc_dirdp.plan` takes beside a guarantee and a model of any discrete data."""
 
     any_model: Required[Literal[True]]
-    public: Any
+    public: Iterable[str] | bool
     levels: Mapping[str, int] | None
-    counts: Any
-    jointly: Any
+    counts: Iterable[str]
+    jointly: Iterable[Iterable[str]]
     support: Mapping[str, Any] | None
     unit: str | None
     contribution: int
     adjacency: str | None
     mechanism: str
     weights: Mapping[str, float] | None
-    disjoint: Any
+    disjoint: Iterable[Iterable[str]] | None
     max_cells: int
     against: Sequence[Guarantee]
     n_records: int | None
@@ -192,12 +191,6 @@ def predicts(planning: Planning) -> bool:
     return True
 
 
-def refuse_unknown(function: str, planning: Mapping[str, object]) -> None:
-    """Python's own error for an argument that a function does not have."""
-    if unknown := sorted(set(planning) - {field.name for field in fields(Options)}):
-        raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
-
-
 def with_options[F: Callable[..., Any]](function: F) -> F:
     """Name every option, with its default and its meaning, in the help of a function that takes `**planning`."""
     signature = inspect.signature(function)
@@ -230,6 +223,7 @@ def plan(
 ) -> Plan: ...
 
 
+@user_facing
 @with_options
 def plan(
     guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any
@@ -297,7 +291,7 @@ def plan(
         from pymc_dirdp.releases.model_plan import plan_of_model  # It needs this file.
 
         return plan_of_model(guarantee, root_model(model), progressbar=progressbar, **planning)
-    refuse_unknown("plan", planning)
+    refuse_unknown("plan", planning, Planning.__annotations__)
     chosen = planned(guarantee, model, progressbar=progressbar, **planning)
     refuse_unsaid_units(chosen, root_model(model))
     return chosen
@@ -434,12 +428,11 @@ def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
     few = {name: drawn.r for name, one in chosen.items() if (drawn := one.tempered) is not None and drawn.r < _FEW}
     if draws > 1 and few:
         name, r = min(few.items(), key=itemgetter(1))
-        warnings.warn(
+        warn(
             f"{draws} draws share the guarantee, so each of them counts {r:.2g} of every record of {name!r}. If draws "
             "are wanted to compute with, release one: dirdp.analyse(release) draws from the posterior given it, as "
             "often as you like and without another loss.",
             ManyDrawsWarning,
-            stacklevel=4,
         )
 
 

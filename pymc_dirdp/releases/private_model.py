@@ -22,6 +22,7 @@ from pymc_dirdp.releases.plan import of_model
 from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.release import sample_sealed
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -31,6 +32,7 @@ __all__ = ["private_model", "release_of"]
 _RELEASE = "_dirdp_release"
 
 
+@user_facing
 def private_model(
     source: "Guarantee | ModelPlan | Plan | xr.DataTree | str | os.PathLike[str]",
     model: pm.Model | None = None,
@@ -209,6 +211,7 @@ def private_model(
     return terms.model
 
 
+@user_facing
 def release_of(model: pm.Model) -> xr.DataTree:
     """The release behind a private model: what may be published, for `save`, `report`, `statement` and `verify`.
 

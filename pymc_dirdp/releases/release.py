@@ -34,7 +34,6 @@ from pymc_dirdp.releases.plan import (
     of_model,
     planned,
     refuse_second_planning,
-    refuse_unknown,
     refuse_unsaid_units,
     with_options,
 )
@@ -44,6 +43,7 @@ from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import refuse_dims, try_distribution
 from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -53,6 +53,7 @@ __all__ = ["sample", "sample_sealed"]
 Counts = NDArray[int64]
 
 
+@user_facing
 @with_options
 def sample(
     guarantee: Guarantee | Plan,
@@ -147,7 +148,6 @@ def sample(
     if isinstance(model, Plan):
         raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
-    refuse_unknown("sample", planning)
     return sample_sealed(
         guarantee,
         model,
@@ -211,7 +211,7 @@ def sample_sealed(
     tried = try_out(deterministics, released)
     refuse_dims(tried, chosen, {one.name: one.dims for one in deterministics})
     if random_seed is not None:
-        warn_of_seed(deeper=1)
+        warn_of_seed()
     elif ledger is None:
         warn_of_repetition(released)
     receipt = None

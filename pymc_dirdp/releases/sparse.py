@@ -31,6 +31,7 @@ from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.wording import warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
+from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -40,6 +41,7 @@ __all__ = ["SparseEstimates", "drawn", "estimated", "refuse_options", "release_s
 _RECORD = "record"
 
 
+@user_facing
 def release_sparse(
     guarantee: Guarantee,
     cells: ArrayLike | Frame | SparseCounts,

@@ -31,6 +31,7 @@ from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import secret_of, taken_for_granted, who
+from pymc_dirdp.signatures import user_facing
 
 __all__ = [
     "DELTA",
@@ -133,6 +134,7 @@ class Statement:
         return json.dumps(self.entry, indent=2, ensure_ascii=False, allow_nan=False)
 
 
+@user_facing
 def statement(release: xr.DataTree | Ledger) -> Statement:
     """What can be printed under a published table, from its file alone, or under all that a ledger holds.
 

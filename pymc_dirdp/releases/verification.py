@@ -20,6 +20,7 @@ from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
 from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.wording import taken_for_granted
+from pymc_dirdp.signatures import user_facing
 
 __all__ = ["SEEDED", "Check", "Verification", "tightest_guarantee", "verified", "verify"]
 
@@ -141,6 +142,7 @@ class Verification(Labelled):
         return self.headline, [("", [*lines, ("ok", passed), ("more", more)])]
 
 
+@user_facing
 def verify(release: xr.DataTree) -> Verification:
     """Whether the guarantee that a release states follows from its own numbers. It needs no data and no model.
 

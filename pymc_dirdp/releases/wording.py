@@ -1,9 +1,7 @@
 """What is said about releases in words, of people above all; and the warnings about guarantees and seeds."""
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from pymc_dirdp.errors import (
     SeededReleaseWarning,
     WeakGuaranteeWarning,
     shown,
+    warn,
 )
 from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.models.table import Table
@@ -53,32 +52,28 @@ _FEWEST_RANKED = 4
 _LARGE_EPSILON = 10.0
 # A good table has so many records for each of its cells at least.
 _RECORDS_A_CELL = 5
-# Warnings point to the first line outside of it.
-_PACKAGE = str(Path(__file__).parents[1])
 
 # How often a model was released in this process without a ledger, by its public facts.
 _released_before: dict[int, int] = {}
 
 
-def warn_of_seed(*, deeper: int = 0) -> None:
-    """Warn the caller of the function that calls this one, or who is so many calls further up."""
-    warnings.warn(
+def warn_of_seed() -> None:
+    """Warn of a release that anyone who knows the seed can compute again."""
+    warn(
         "A release with random_seed can be recomputed by anyone who knows the seed, so it is not private. "
         "Leave random_seed out for anything that is published.",
         SeededReleaseWarning,
-        stacklevel=3 + deeper,
     )
 
 
 def warn_if_seeded(what: str, *, random_seed: Seed) -> None:
-    """Warn the caller of the function that calls this one, if a choice can be computed again."""
+    """Warn of a choice that anyone who knows the seed can compute again."""
     if random_seed is None:
         return
-    warnings.warn(
+    warn(
         f"A {what} that was chosen with random_seed can be recomputed by anyone who knows the seed, so it is not "
         "private. Leave random_seed out for anything that is published.",
         SeededReleaseWarning,
-        stacklevel=3,
     )
 
 
@@ -108,7 +103,7 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
             "about a person's record. Common choices are 0.1 to 3."
         )
     if problems:
-        warnings.warn(" ".join(problems), WeakGuaranteeWarning, skip_file_prefixes=(_PACKAGE,))
+        warn(" ".join(problems), WeakGuaranteeWarning)
 
 
 def warn_if_few(tables: Mapping[str, Table], sizes: Mapping[str, int | None], reading: Reading) -> None:
@@ -117,32 +112,30 @@ def warn_if_few(tables: Mapping[str, Table], sizes: Mapping[str, int | None], re
     few = [name for name in few if tables[name].n_categories > 1 and sizes[name]]
     if few and reading.sizes_are_public:
         cells, size = tables[few[0]].prior.size, sizes[few[0]]
-        warnings.warn(
+        warn(
             f"{few[0]!r} has {cells} cells for {size} records{', as have others' * (len(few) > 1)}: the noise hides "
             "most of what such a table tells, and the guarantee is spent all the same. Take fewer and larger "
             "categories, a fifth as many as there are records at most. print(dirdp.plan(...)) says how large the "
             "error will be.",
             FewRecordsWarning,
-            skip_file_prefixes=(_PACKAGE,),
         )
 
 
 def warn_of_repetition(tables: Iterable[Table]) -> None:
-    """Warn the caller of :func:`sample`, if it is the second release of these tables here."""
+    """Warn the user, if it is the second release of these tables here."""
     facts = hash(tuple(tables))
     times = _released_before[facts] = _released_before.get(facts, 0) + 1
     if times == 2:
-        warnings.warn(
+        warn(
             "This model was released before in this process, without a ledger. If the same people are in the data, the "
             "privacy losses of all releases add up, and their average reveals the data. Publish one of them, or pass "
             "ledger=Ledger(limit), which enforces a privacy budget. This warning appears once for each model.",
             RepeatedReleaseWarning,
-            stacklevel=4,
         )
 
 
 def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> None:
-    """Warn the caller of the function that calls this one, if labels stand in the order of the counts, which is secret.
+    """Warn the user, if labels stand in the order of the counts, which is secret.
 
     The warning tells something about the data, so a ledger is charged before, and only the curator may see it.
     """
@@ -154,13 +147,12 @@ def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> N
                 continue
             along = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
             if np.all(np.diff(along) < 0):
-                warnings.warn(
+                warn(
                     f"The counts of {table.name!r} descend along the dim {dim!r}, as those of value_counts() do, and "
                     "the release publishes its labels in their order. If that order was read off the data, it tells "
                     "the ranking of the categories, which no guarantee covers: write the labels as a list, without "
                     "looking at the data, and count with dirdp.count. Only the curator may see this warning.",
                     CategoriesFromDataWarning,
-                    stacklevel=4,
                 )
                 return
 

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import numbers
 import os
 import secrets
 from functools import cache
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
+from pymc_dirdp.checks import integer
 
 __all__ = ["SOURCES", "Bits", "Seed", "Words", "children", "generator", "randomness"]
 
@@ -47,6 +49,8 @@ def generator(random_seed: Seed = None) -> np.random.Generator:
     if isinstance(random_seed, np.random.Generator):
         return random_seed
     if random_seed is not None:
+        if isinstance(random_seed, numbers.Real):
+            random_seed = integer(0, random_seed=random_seed)
         return np.random.default_rng(random_seed)
     if _has_aes():
         return _aes(secrets.randbits(128), secrets.randbits(128))

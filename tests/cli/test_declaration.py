@@ -411,3 +411,13 @@ def test_parquet_without_its_package(alone, run, monkeypatch):
     code, _, error = run("plan", "survey.toml", "survey.parquet")
     assert code == 2
     assert "pip install pyarrow" in error
+
+
+def test_a_variable_that_is_given_and_not_declared_is_named(survey, run):
+    text = Path("survey.toml").read_text(encoding="utf-8")
+    assert 'given = ["sex"]' in text
+    Path("survey.toml").write_text(text.replace('given = ["sex"]', 'given = ["gender"]'), encoding="utf-8")
+    code, _, error = run("plan", "survey.toml")
+    assert code == 2
+    assert "Unknown variable in given of [variables." in error
+    assert "'gender'" in error

@@ -545,3 +545,19 @@ def test_no_engine_is_needed():
         "assert not {'pandas', 'polars', 'pyarrow', 'xarray'} & set(sys.modules)"
     )
     run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "values", "kind"),
+    [
+        (["True", "False"], [True, False, True], "str"),
+        (["2020", "2021"], [2020, 2021, 2020], "str"),
+        (["2020-01-01"], np.array(["2020-01-01"] * 3, dtype="datetime64[D]"), "str"),
+        ([1, 2], ["1", "2", "1"], "int"),
+        ([1, "other"], ["1", "other", "other"], "int or str"),
+    ],
+)
+def test_labels_of_another_type_say_theirs(labels, values, kind):
+    """The types of the labels are public; those of the values may be data."""
+    with pytest.raises(DataError, match=f"or their type: the labels are of the type {kind}, and True is no 'True'"):
+        dirdp.count({"x": values}, ["x"], categories={"x": labels})

@@ -147,7 +147,7 @@ def test_report_file_and_verification_say_it(tmp_path, edited):
     with xr.open_datatree(tmp_path / "release.nc") as per_patient:
         assert dirdp.verify(per_patient)
         assert "every patient" in str(dirdp.report(per_patient, full=True))
-        assert "the records of one unit (patient) are in the data" in str(dirdp.statement(per_patient))
+        assert "the records of one patient are in the data" in str(dirdp.statement(per_patient))
         assert opened(per_patient).plan.adjacency == "add-remove"
     for wrong in (7, ["patient"]):
         with pytest.raises(dirdp.errors.ReleaseError):

@@ -553,7 +553,7 @@ def test_swapped_arguments_are_recognised():
             call(TARGET, {})
     with pytest.raises(ArgumentError, match=r"got a Plan\. The plan comes first, then the model"):
         dirdp.sample(model, dirdp.plan(TARGET, model))
-    with pytest.raises(TypeError, match=r"^sample\(\) got an unexpected keyword argument 'chains'"):
+    with pytest.raises(TypeError, match=r"^sample\(\) got an unexpected keyword argument 'tune'\. It has guarantee"):
         dirdp.sample(TARGET, model, tune=1000, chains=2)
     release = dirdp.sample(TARGET, model)
     with pytest.raises(ArgumentError, match="Expected a PyMC model, got a DataTree"):

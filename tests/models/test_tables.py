@@ -473,7 +473,7 @@ def test_missing_values(values):
     with pm.Model():
         b = pm.Beta("b", 1, 1)
         pm.Bernoulli("y", p=b, observed=values)
-        refused("'y'", "missing values", "category of its own")
+        refused("'y'", "missing values", "category of their own")
 
 
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")

@@ -17,7 +17,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.allocation import shares
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.releases.plan import Options, Planning, refuse_unknown, with_options
+from pymc_dirdp.releases.plan import Options, with_options
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,6 @@ def test_help_has_every_option_after_the_own_parameters():
     assert text.index("Returns") > places[-1]
     assert "\n\nReturns\n-------\n" in text
     assert "**planning" not in text
-
-
-def test_a_name_that_is_unknown_is_an_error_of_the_function():
-    refuse_unknown("plan", dict.fromkeys(Planning.__annotations__))
-    with pytest.raises(TypeError, match=r"^plan\(\) got an unexpected keyword argument 'draw'$"):
-        refuse_unknown("plan", {"draw": 3})
 
 
 RENYI = dirdp.RenyiDP(order=4, epsilon=0.6)

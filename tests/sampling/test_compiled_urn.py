@@ -21,6 +21,7 @@ from pymc_dirdp.sampling.compiled_urn import (
     _wait,
     urns_in_jumps,
 )
+from pymc_dirdp.sampling.discrete_noise import compiled
 
 DRAWS = 20_000
 
@@ -48,33 +49,73 @@ def fits(seen, pmf):
     return chisquare(many_times, expected * many_times.sum() / expected.sum()).pvalue
 
 
+BYTES = "Array(uint8, 1, 'C', readonly=True)"
+LIMITS = sorted({1, 2, 3, 5, 10_000, *(2**k + e for k in (8, 16, 24) for e in (-1, 0, 1)), 3 * 2**24, 2**26, 2**26 + 1})
+# The largest limits that an urn meets: of `MOST_STEPS` stars among as many bars.
+LIMITS += [2**29 - 1, 2**29, 2**29 + 1, 2**30 - 1, 2**30]
+
+
+@pytest.fixture(scope="module")
+def both_ways():
+    """The two primitives that read bytes, in Python and compiled."""
+    return {
+        function: (function, compiled(f"Tuple(({answer}, int64))({BYTES}, int64, {arguments})", function, *helpers))
+        for function, answer, arguments, helpers in (
+            (_under, "boolean", "int64, int64", []),
+            (_below, "int64", "int64", [_under]),
+        )
+    }
+
+
 def real(data, at):
     """The number of which the bytes are the digits, cut off after so many that no comparison here needs more."""
     digits = bytes(data[at : at + 40])
     return Fraction(int.from_bytes(digits), 256 ** len(digits))
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 5, 255, 256, 257, 10_000, 65_537, 2**24 + 1, 2**29, 2**30 - 1])
-def test_a_number_below_a_limit_is_a_real_number_times_it_rounded_down(limit):
-    data, at = source(limit), 0
-    for _ in range(1500):
-        value, end = _below(data, at, limit)
-        # Bytes after a comparison that was not decided go to a number of its own: those before do not decide.
-        low, high = (real(data, at) * limit, real(data, at) * limit) if end - at <= 3 else (value, value)
-        assert math.floor(low) == value == math.floor(high)
-        assert 0 <= value < limit
-        assert end - at <= 3 or 2**20 * limit > 256**3
-        at = end
+def digits_of(number, last):
+    """Twelve digits of a fraction below 1, then bytes that are all the same."""
+    data = np.full(64, last, dtype=np.uint8)
+    data[:12] = list((number.numerator * 256**12 // number.denominator).to_bytes(12))
+    return data
 
 
-@pytest.mark.parametrize("whole", [1, 2, 7, 256, 9_999, 2**24 + 3, 2**30])
-def test_a_coin_is_a_comparison_of_a_real_number(whole):
-    data, at = source(whole), 0
-    for part in [0, 1, whole // 3, whole // 2, whole - 1, whole] * 200:
-        answer, end = _under(data, at, part, whole)
-        if end - at <= 3:
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_number_below_a_limit_is_a_real_number_times_it_rounded_down(limit, both_ways):
+    """However many bytes it takes: those that decide at last are digits of the same number."""
+    data = source(limit)
+    for below in both_ways[_below]:
+        at = 0
+        for _ in range(700):
+            value, end = below(data, at, limit)
+            assert value == math.floor(real(data, at) * limit)
+            at = end
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_number_next_to_the_edge_of_two_integers_falls_on_its_own_side(limit, both_ways):
+    """Numbers so near `k / limit` that no cell of a few bytes tells on which side they are."""
+    rng = np.random.default_rng(limit)
+    edges = {1, 2, limit // 2, limit - 1, *rng.integers(1, limit, size=40, endpoint=True).tolist()}
+    for k in sorted(edge for edge in edges if 0 < edge < limit):
+        # Twelve digits are not above the edge: with 0 behind them they stay below it unless they are all of it.
+        for data in (digits_of(Fraction(k, limit), 0), digits_of(Fraction(k, limit) + Fraction(1, 256**12), 1)):
+            exact = math.floor(real(data, 0) * limit)
+            assert exact in (k - 1, k)
+            for below, under in zip(both_ways[_below], both_ways[_under], strict=True):
+                assert below(data, 0, limit)[0] == exact
+                assert under(data, 0, k, limit)[0] == (exact < k)
+
+
+@pytest.mark.parametrize("whole", [*LIMITS, 2**24 + 3, 2**31, 2**32])
+def test_a_coin_is_a_comparison_of_a_real_number(whole, both_ways):
+    data = source(whole)
+    for under in both_ways[_under]:
+        at = 0
+        for part in [0, 1, whole // 3, whole // 2, whole - 1, whole] * 100:
+            answer, end = under(data, at, part, whole)
             assert answer == (real(data, at) * whole < part)
-        at = end
+            at = end
 
 
 def test_what_three_bytes_leave_open_is_decided_by_others():

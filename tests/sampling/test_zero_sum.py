@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -12,7 +13,14 @@ from scipy.stats import chi2
 
 from pymc_dirdp.sampling import geometric
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.geometric import _accepted, _mode, fast_zero_sum_laplace, uniform_list, zero_sum_laplace
+from pymc_dirdp.sampling.geometric import (
+    _accepted,
+    _mode,
+    decimal_coin,
+    fast_zero_sum_laplace,
+    uniform_list,
+    zero_sum_laplace,
+)
 
 LEVEL = 1e-6
 
@@ -112,6 +120,21 @@ def test_the_coin_is_exact(total, cells, scale):
     assert min(below.asked, above.asked) >= 3
     quick = Given(number - 2**250 if number > 2**250 else 0, 256)
     assert _accepted(total, mode, scale, cells, quick)
+
+
+def test_a_coin_is_decided_by_bounds_that_hold_its_number_on_one_side():
+    """Bounds from 1/4 to 3/4 around 1/3, then narrow ones: every number falls on its side of 1/3."""
+
+    def share(digits):
+        return (Decimal(1) / 3, Decimal(10) ** -digits) if digits > 30 else (Decimal("0.5"), Decimal("0.5"))
+
+    third = 2**256 // 3
+    near = {third + e for e in (-(2**190), -(2**100), 2**100, 2**190)}
+    for number in near | {i * 2**250 + 1 for i in range(64)}:
+        given = Given(number, 256)
+        assert decimal_coin(share, 0, given) == (number <= third)
+        # A cell of a number that touches a bound is not decided by it.
+        assert (given.asked > 1) == (2**254 - 2**192 < number < 3 * 2**254)
 
 
 @pytest.mark.parametrize("cells", [2, 3, 17, 1000])

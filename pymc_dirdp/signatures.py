@@ -1,0 +1,233 @@
+"""What a user passes to a public function or class, compared with its signature.
+
+Every verb is marked by :func:`user_facing`. A keyword that it does not have is answered with the nearest one before the
+call. A value of another type than the signature says is left to the checks of the verb itself, which know better what
+to do instead; where none of them looked at it, and Python stumbled over it later, it is named here.
+"""
+
+import builtins
+import functools
+import inspect
+import numbers
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeAliasType, TypeVar, get_args, get_origin, get_overloads
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pymc_dirdp.checks import numbers_or_none, refuse_unknown
+from pymc_dirdp.errors import ArgumentError, DirdpError, type_name
+
+__all__ = ["misfit", "user_facing"]
+
+
+def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
+    """Mark a function, a method or the constructor of a class whose arguments come from a user.
+
+    Examples
+    --------
+    >>> @user_facing
+    ... def share(table: list[float], draws: int = 1):
+    ...     return [cell / sum(table) for cell in table] * draws
+    >>> share([1, 3], draws=1)
+    [0.25, 0.75]
+    >>> share([1, 3], darws=1)
+    Traceback (most recent call last):
+        ...
+    pymc_dirdp.errors.KeywordError: share() got an unexpected keyword argument 'darws'. Did you mean 'draws'?
+    >>> share([1, 3], draws="one")
+    Traceback (most recent call last):
+        ...
+    pymc_dirdp.errors.ArgumentError: Expected draws to be an integer, got a str.
+    """
+    if isinstance(verb, type):
+        setattr(verb, "__init__", user_facing(vars(verb)["__init__"]))  # noqa: B010
+        return verb
+
+    @functools.cache
+    def names() -> list[str]:
+        return list(dict.fromkeys(name for way in _ways(verb) for name, _ in _arguments(way)))
+
+    @functools.wraps(verb)
+    def answered(*args: Any, **named: Any) -> Any:
+        if named and not named.keys() <= set(names()):
+            refuse_unknown(verb.__qualname__.removesuffix(".__init__"), named, names())
+        try:
+            return verb(*args, **named)
+        except DirdpError:
+            raise
+        except Exception:
+            problem = misfit(verb, args, named)
+            if problem is None:
+                raise
+        # The error of Python, which may show the value, is not the context of this one.
+        raise ArgumentError(problem)
+
+    return answered  # type: ignore[return-value]
+
+
+def misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
+    """The first argument that is of another type than its annotation, in a sentence; None if all fit.
+
+    The sentence has the type of the value and not the value, because somebody may pass data by mistake.
+    """
+    expected: dict[str, list[Any]] = {}
+    for way in _ways(verb):
+        for name, annotation in _arguments(way):
+            expected.setdefault(name, []).append(annotation)
+    in_order = inspect.signature(verb).parameters
+    for name, value in {**dict(zip(in_order, args, strict=False)), **named}.items():
+        kinds = [_resolved(annotation, verb) for annotation in expected.get(name, [])]
+        if kinds and not any(_fits(value, kind) for kind in kinds):
+            words = _listed(_words(kinds[0]))
+            inside = isinstance(value, Collection) and not isinstance(value, str | bytes)
+            got = f"{type_name(value)} with something else in it" if inside and words else type_name(value)
+            return f"Expected {name} to be {words}, got {got}."
+    return None
+
+
+def _ways(verb: Callable[..., Any]) -> list[Callable[..., Any]]:
+    return [verb, *get_overloads(verb)]
+
+
+def _arguments(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """The names by which a function takes arguments, also behind `**options`, with their annotations."""
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            for options in get_args(parameter.annotation):
+                yield from options.__annotations__.items()
+        elif parameter.name not in ("self", "cls"):
+            yield parameter.name, parameter.annotation
+
+
+# Annotations, as far as a value can be compared with them.
+
+
+class _Names(dict[str, Any]):
+    """Names in a quoted annotation. A class that no module has loaded has no values, and is `Any` here."""
+
+    def __missing__(self, name: str) -> Any:
+        own = (vars(module) for key, module in sorted(sys.modules.items()) if key.startswith("pymc_dirdp."))
+        return next((names[name] for names in own if name in names), getattr(builtins, name, Any))
+
+
+def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:
+    """The annotation itself in the place of its text."""
+    if not isinstance(annotation, str):
+        return annotation
+    return eval(annotation, {"__builtins__": {}}, _Names(getattr(verb, "__globals__", {})))
+
+
+def _fits(value: object, kind: Any) -> bool:
+    """Whether a value is what an annotation says; True where that cannot be seen from outside."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is None or kind is types.NoneType:
+        return value is None
+    if kind == ArrayLike or origin is np.ndarray:
+        return value is not None and numbers_or_none(value) is not None  # type: ignore[arg-type]
+    if isinstance(kind, TypeAliasType | str):
+        return _fits(value, _behind(kind)) if isinstance(kind, TypeAliasType) else kind in _kinds_of(value)
+    if isinstance(origin, TypeAliasType):
+        return _fits(value, origin.__value__[inner])
+    if isinstance(kind, TypeVar):
+        return kind.__bound__ is None or _fits(value, kind.__bound__)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in _parts(inner))
+    if kind is int or kind is float:
+        number = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+        if not isinstance(number, numbers.Real) or isinstance(number, bool | np.bool_):
+            return False
+        return kind is float or number % 1 == 0  # An integer may be written as 60.0, which the checks accept.
+    if origin is type:
+        return isinstance(value, type)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(
+            _fits(key, inner[0]) and _fits(entry, inner[1]) for key, entry in value.items()
+        )
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+            return False
+        if not isinstance(value, Collection):
+            return True  # An iterator is not used up.
+        if issubclass(origin, tuple) and inner[-1] is not Ellipsis:
+            return len(value) == len(inner) and all(map(_fits, value, inner))
+        return all(_fits(entry, inner[0]) for entry in value)
+    try:
+        return isinstance(value, kind if origin is None else origin)
+    except TypeError:  # A protocol, or `Any`.
+        return True
+
+
+_WORDS: dict[Any, str] = {
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "True or False",
+    None: "None",
+    types.NoneType: "None",
+    os.PathLike: "a path",
+    np.random.SeedSequence: "a SeedSequence",
+}
+
+
+def _behind(alias: TypeAliasType) -> Any:
+    """What an alias stands for, or its name: that of a class in a module that only those import who have its values."""
+    try:
+        return alias.__value__
+    except NameError:
+        return alias.__name__
+
+
+def _kinds_of(value: object) -> set[str]:
+    return {kind.__name__ for kind in type(value).__mro__}
+
+
+def _parts(inner: tuple[Any, ...]) -> list[Any]:
+    """The members of a union; before NumPy 2.4 an array is a union itself, whose members stand among the others."""
+    arrays = get_args(ArrayLike)
+    if arrays and set(arrays) <= set(inner):
+        return [ArrayLike, *(part for part in inner if part not in arrays)]
+    return list(inner)
+
+
+def _words(kind: Any) -> list[str]:
+    """What an annotation allows, in words."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind == ArrayLike or origin is np.ndarray:
+        return ["an array of numbers"]
+    if isinstance(kind, TypeAliasType):
+        return _words(_behind(kind))
+    if isinstance(origin, TypeAliasType):
+        return _words(origin.__value__[inner])
+    if isinstance(kind, TypeVar):
+        return _words(kind.__bound__)
+    if origin in (typing.Union, types.UnionType):
+        return list(dict.fromkeys(word for part in _parts(inner) for word in _words(part)))
+    if origin is Literal:
+        return [repr(word) for word in inner]
+    if origin is type:
+        return ["a class"]
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return [f"a dict whose values are each {_listed(_words(inner[1]))}"]
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        if issubclass(origin, tuple) and inner[-1] is not Ellipsis:
+            return [f"a tuple of {len(inner)}, of which the first is {_listed(_words(inner[0]))}"]
+        return [f"a list of which each entry is {_listed(_words(inner[0]))}"]
+    if (plain := origin or kind) in _WORDS:
+        return [_WORDS[plain]]
+    if origin is Callable:
+        return ["a function"]
+    name = getattr(plain, "__name__", str(plain))
+    return [f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"]
+
+
+def _listed(words: list[str]) -> str:
+    """Words as a sentence has them, with None at the end."""
+    ordered = [word for word in words if word != "None"] + ["None"] * ("None" in words)
+    return " or ".join(filter(None, [", ".join(ordered[:-1]), ordered[-1]]))
