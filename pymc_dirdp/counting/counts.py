@@ -243,11 +243,11 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 # Bounded counts that live in this process, by identity: arrays have no hash.
-_LIVE: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_LIVE: "WeakValueDictionary[int, Counts | SparseCounts]" = WeakValueDictionary()
 
 
 def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
-    """The bound of counts of this process that hold the same numbers, in any shape and order; None if there are none.
+    """The largest bound of counts of this process that hold the same numbers, in any shape and order, if there are any.
 
     Also looked at are sums of these counts over some of their variables, and the counts of one category in all rows.
     What PyMC, xarray, pandas, NumPy and lists make of counts shares no memory with them, so nothing but the numbers
@@ -255,14 +255,14 @@ def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
     which are **secret**.
     """
     wanted = np.sort(numbers, axis=None)
+    found: list[Bound] = []
     for counts in list(_LIVE.values()) if wanted.size > 1 else ():
-        table = counts.counts if isinstance(counts, SparseCounts) else np.asarray(counts)
-        if getattr(counts, "is_computed", False):
+        if counts.bound is None or (isinstance(counts, Counts) and counts.is_computed):
             continue
+        table = counts.counts if isinstance(counts, SparseCounts) else np.asarray(counts)
         if any(np.array_equal(np.sort(part, axis=None), wanted) for part in _parts(table, wanted.size)):
-            bound: Bound | None = counts.bound
-            return bound
-    return None
+            found.append(counts.bound)
+    return max(found, key=lambda bound: bound.records, default=None)
 
 
 def _parts(counts: np.ndarray[Any, Any], size: int) -> Iterator[np.ndarray[Any, Any]]:

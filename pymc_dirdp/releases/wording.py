@@ -221,7 +221,7 @@ def assumed(reading: Reading) -> tuple[str, ...]:
     """The assumptions that no model shows: what the user calls public and, under replace-one, whose rows are whose."""
     owns = any("own" in contribution.axes for _, contribution in reading.contributions)
     fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns} if reading.relation.records_are_public else {}
-    named = [f"anybody may know the number of trials of {name!r}" for name in reading.stated.public_n]
+    named = [f"anybody may know the number of trials or records of {name!r}" for name in reading.stated.public_n]
     named += [f"anybody may know the data {name!r} in a prior" for name in reading.stated.public_prior]
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
 

@@ -36,6 +36,13 @@ def test_a_plan_without_data_says_how_many(alone, declare, run):
     assert run("plan", "survey.toml")[0] == 0
 
 
+def test_all_variables_of_a_declaration_have_the_same_number_of_records(alone, declare, run):
+    """So no variable can be asked of those alone who gave an answer to another one, whose number would be published."""
+    assert run("plan", "survey.toml", "survey.csv", "--out", "plan.json")[0] == 0
+    assert {part.n_records for part in opened("plan.json").parts} == {592}
+    assert len(opened("plan.json").parts) == 2
+
+
 def test_a_plan_of_records_without_data(alone, declare, run):
     """Found by attack: a variable may have the name of any other column."""
     declare(('counts = "n"', ""), ("variables.sex", "variables.records"), ('["sex"]', '["records"]'))

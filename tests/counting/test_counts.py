@@ -228,3 +228,11 @@ def test_other_numbers_have_no_bound():
         assert live_bound(numbers) is None
     shares = counts / counts.sum()
     assert live_bound(np.asarray(shares)) is None
+
+
+def test_of_several_counts_with_the_same_numbers_the_largest_bound_holds():
+    """Whoever has one record is counted alike with any bound."""
+    alone = {"who": [1, 2, 3, 4], "x": ["a", "a", "b", "b"], "y": [0, 1, 1, 1]}
+    several = [count(alone, ["x", "y"], categories=CATEGORIES, unit="who", contribution=m) for m in (1, 5, 2)]
+    assert len({counts.tobytes() for counts in several}) == 1
+    assert live_bound(np.asarray(several[0])) == Bound("who", 5)

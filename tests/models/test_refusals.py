@@ -82,8 +82,8 @@ case(
 )
 case(
     "name taken",
-    lambda: (tossed(beta("y_p"), "z"), pm.BetaBinomial("y", n=3, alpha=1, beta=1, observed=1)),
-    lambda: (tossed(beta("other"), "z"), pm.BetaBinomial("y", n=3, alpha=1, beta=1, observed=1)),
+    lambda: (tossed(beta("y_p"), "z"), pm.BetaBinomial("y", n=N, alpha=1, beta=1, observed=1)),
+    lambda: (tossed(beta("other"), "z"), pm.BetaBinomial("y", n=N, alpha=1, beta=1, observed=1)),
     words="'y' would be released as 'y_p'",
 )
 

@@ -135,26 +135,28 @@ def test_a_model_whose_number_of_trials_has_become_data_is_refused_after_the_pla
 
     def model(n):
         with pm.Model() as model:
-            d = pm.Data("d", np.array(37))
+            d = pm.Data("d", np.array(100))
             pm.Binomial("visited", n=100, p=pm.Beta("a", 1, 1), observed=d)
             pm.Binomial("bought", n=d if n is None else n, p=pm.Beta("b", 1, 1), observed=5)
         return model
 
-    plan = dirdp.plan(TARGET, model(37))
-    dirdp.sample(plan, model(37))
+    plan = dirdp.plan(TARGET, model(100))
+    dirdp.sample(plan, model(100))
     with pytest.raises(dirdp.errors.UnsupportedModelError, match="what is observed in 'visited'"):
         dirdp.sample(plan, model(None))
 
 
 def test_fixed_groups_and_own_rows_are_stated():
-    def model():
+    def model(n=20):
         with pm.Model() as model:
-            pm.Binomial("x", n=20, p=pm.Beta("a", 1, 1), observed=7)
+            pm.Binomial("x", n=n, p=pm.Beta("a", 1, 1), observed=7)
             pm.Binomial("y", n=30, p=pm.Beta("b", 1, 1), observed=5)
         return model
 
-    together = dirdp.plan(TARGET, model())
+    together = dirdp.plan(TARGET, model(30))
     assert together.assumptions == ()
+    (sentence,) = dirdp.plan(TARGET, model(), public_n=["x"]).assumptions
+    assert "'x'" in sentence
     apart = dirdp.plan(TARGET, model(), disjoint=[["x"], ["y"]])
     (sentence,) = apart.assumptions
     assert "size of each group of disjoint is public, and a replaced person stays in the group" in sentence
