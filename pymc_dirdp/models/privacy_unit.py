@@ -214,7 +214,7 @@ class Reading:
     def protected(self) -> str:
         """Who is protected, as a sentence."""
         if self.stated.unit:
-            number = [] if self.n_units is None else [f"{self.n_units} of them"]
+            number = [] if self.n_units is None else [f"{self.n_units} of them, as the publisher states"]
             where = "; ".join(_where(name, shape, self.contribution(name)) for name, shape in self.shapes)
             bound = "at most " if self.stated.is_bounded else ""
             facts = ", ".join([_origin(self.stated), *number, f"{bound}{self._records} each: {where}"])

@@ -232,13 +232,21 @@ DIAGNOSIS_NAMES = (
 """The names that the groups of a diagnosis use themselves."""
 
 
+# They are neither seen nor printable, and belong to the writing of Persian and Hindi, and to emoji.
+_JOINERS = "\u200c\u200d"
+
+
 def is_one_line(text: str) -> bool:
     """Whether a text is free of line breaks and other control characters, and of halves of characters.
 
-    A terminal obeys control characters, so a name could write what looks like another line of a report. No file can
-    hold the halves of a character, nor the character NUL.
+    A terminal obeys control characters, so a name could write what looks like another line of a report. Format
+    characters turn the direction of what follows, or cannot be seen; those that join letters are part of some scripts.
+    No file can hold the halves of a character, nor the character NUL.
     """
-    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
+    return text.isprintable() or not any(
+        unicodedata.category(character) in ("Cc", "Cs", "Cf", "Zl", "Zp") and character not in _JOINERS
+        for character in text
+    )
 
 
 def is_path_name(text: str) -> bool:
@@ -307,6 +315,12 @@ def check_names(tables: Sequence["Table"]) -> None:
                 raise UnsupportedModelError(
                     f"The labels of the dim {dim!r} of {table.name!r} hold control characters, such as line breaks. "
                     "Write labels of one line of printable text."
+                )
+            forms = {unicodedata.normalize("NFC", text) for text in texts if not text.isascii()}
+            if len(forms) < len({text for text in texts if not text.isascii()}):
+                raise UnsupportedModelError(
+                    f"Two labels of the dim {dim!r} of {table.name!r} are the same characters in two Unicode forms, "
+                    "which nobody can tell apart. Write all labels in one form, such as NFC of unicodedata.normalize."
                 )
             if labels is not None:
                 check_labels(dim, labels, table.name)

@@ -172,6 +172,12 @@ NAMED = dirdp.RenyiDP(order=3, epsilon=0.2)
         ({"labels": ["a\nb", "b", "c"]}, "labels .* control characters"),
         ({"labels": ["a\0", "b", "c"]}, "labels .* control characters"),
         ({"labels": ["a\ud800", "b", "c"]}, "labels .* control characters"),
+        *(
+            ({"labels": [f"a{sign}b", "b", "c"]}, "labels .* control characters")
+            for sign in "\u202e\u2067\u200f\u200b\u2028"
+        ),
+        ({"labels": ["caf\u00e9", "cafe\u0301", "c"]}, "two Unicode forms"),
+        ({"dim": "a\u202eb"}, "control characters"),
         ({"labels": [(1, 2), (3, 4), (5, 6)]}, "tuples"),
         ({"labels": [2**64, 1, 2]}, "no file can hold"),
     ],
