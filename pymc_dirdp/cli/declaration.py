@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
@@ -15,7 +16,7 @@ from pymc_dirdp.mechanisms.registry import SETTINGS
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 
-__all__ = ["Declaration", "declared", "read_columns", "refuse_unreadable", "written"]
+__all__ = ["Declaration", "check_schema", "declared", "read_columns", "written"]
 
 _SECTIONS = ("guarantee", "people", "variables", "options", "data", "ledger")
 _OF_A_VARIABLE = ("categories", "given", "prior")
@@ -299,11 +300,48 @@ def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
     return (_parquet if _is_parquet(path) else _csv)(path, declaration)
 
 
-def refuse_unreadable(path: Path) -> None:
-    """Refuse a file that is not there or needs another package. Nothing of it is read."""
-    if _is_parquet(path):
-        _refuse_without_arrow()
+def check_schema(path: Path, declaration: Declaration) -> None:
+    """Refuse a file that is not there, needs another package, or has no columns such as are declared.
+
+    The first line of a CSV file and the schema of a Parquet file are public, as the declaration is. No record is read,
+    and a file that has no such parts is refused when it is read.
+
+    Raises
+    ------
+    ArgumentError
+        If a column is missing, or can hold none of the labels or numbers that are declared.
+    ImportError, OSError
+        As for :func:`read_columns`.
+    """
+    if not _is_parquet(path):
+        # Bytes that are no UTF-8 may stand in a record, and are no matter of this line.
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file, suppress(csv.Error):
+            header = next(csv.reader(file, delimiter=declaration.delimiter, strict=True), [])
+            for name in declaration.columns:
+                _position(name, header)
+        return
+    _refuse_without_arrow()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError):
+        return
+    of_kind = {
+        "texts": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        "numbers": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    }
+    for name in declaration.columns:
+        kind = schema.field(_position(name, schema.names)).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        wanted = "texts" if isinstance(declaration.categories.get(name, [0])[0], str) else "numbers"
+        if not (pa.types.is_null(kind) or any(is_kind(kind) for is_kind in of_kind[wanted])):
+            raise ArgumentError(
+                f"Expected the column {name!r} to hold {wanted}, as [variables] or counts declares, and it is of the "
+                f"type {str(kind).partition('<')[0]}. Convert it, or declare what it holds."
+            )
 
 
 def _refuse_without_arrow() -> None:

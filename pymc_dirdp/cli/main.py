@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, override
 
-from pymc_dirdp.cli.declaration import Declaration, declared, read_columns, refuse_unreadable, written
+from pymc_dirdp.cli.declaration import Declaration, check_schema, declared, read_columns, written
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, DirdpError, LedgerError, UnattainableError
 from pymc_dirdp.progress import Bar
@@ -257,7 +257,7 @@ def release(
             raise ArgumentError("Declare [ledger], or leave --reservation out: a reservation is an entry of a ledger.")
         budget = budget.using(reservation)
     with new_file(out, force=force) as aside:
-        refuse_unreadable(data)
+        check_schema(data, facts)
         given = None if plan_file is None else _read_plan(plan_file, facts)
         number = facts.records
         if number is None and given is not None and facts.adjacency == "replace-one":

@@ -273,8 +273,11 @@ BAD_DATA = {
     "a negative number": lambda lines: [*lines, "female,red,-1"],
     "a ragged line": lambda lines: [*lines, "female,red"],
     "a record more": lambda lines: [*lines, "female,red,1"],
+}
+BAD_HEADER = {
     "no names": lambda lines: lines[1:],
     "nothing": lambda lines: [],
+    "another": lambda lines: ["a,b", *lines],
 }
 
 
@@ -289,6 +292,18 @@ def test_the_data_are_read_after_the_charge(budget, run, change):
     assert "592" not in error
     assert not Path("r.json").exists()
     assert len(dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5), "budget.db").entries()) == 1
+
+
+@pytest.mark.parametrize("change", BAD_HEADER.values(), ids=BAD_HEADER)
+def test_a_header_is_refused_before_the_charge(budget, run, change):
+    """It is public, and a release that cannot be need not be paid for."""
+    run("ledger", "survey.toml", "--new")
+    Path("survey.csv").write_text(lines_with(change), encoding="utf-8")
+    code, _, error = run("release", "survey.toml", "survey.csv", "--out", "r.json")
+    assert code == 2
+    assert "to name the column" in error
+    assert not Path("r.json").exists()
+    assert dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5), "budget.db").entries() == ()
 
 
 def test_nothing_is_read_if_nothing_is_charged(budget, run, monkeypatch):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.cli.declaration import declared, read_columns
+from pymc_dirdp.cli.declaration import check_schema, declared, read_columns
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.networks.builders import bayesian_network
 
@@ -396,6 +396,38 @@ def test_parquet_files_that_are_refused(facts, frame, change, error, word):
     with pytest.raises(error, match=word) as raised:
         counted("survey.parquet", facts)
     assert not any(secret in str(raised.value) for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.drop(columns="sex"),
+        lambda frame: frame.assign(sex=1.5),
+        lambda frame: frame.assign(sex=True),
+        lambda frame: frame.assign(hair=[["brown"]] * len(frame)),
+        lambda frame: frame.assign(n="70003"),
+        lambda frame: frame.assign(n=pd.Timestamp("2026-01-01")),
+    ],
+    ids=range(6),
+)
+def test_a_schema_that_cannot_match_is_refused_without_a_record(facts, frame, change):
+    """It was found after the charge, which such a file need not pay."""
+    change(frame).to_parquet("survey.parquet")
+    with pytest.raises(ArgumentError, match=r"'(sex|hair|n)'"):
+        check_schema(Path("survey.parquet"), facts)
+
+
+def test_a_schema_does_not_depend_on_records(facts, frame):
+    for change in (frame, frame.assign(sex="Zaphod"), frame.assign(n=frame["n"] + 0.5), frame.assign(sex=None)):
+        change.to_parquet("survey.parquet")
+        check_schema(Path("survey.parquet"), facts)
+    header = Path("survey.csv").read_bytes().partition(b"\n")[0]
+    for records in (b"", b"\n", b"\xff\xfe,,\n", b'"female,\n', b"a\n,b,c,d,e\n"):
+        Path("survey.csv").write_bytes(header + b"\n" + records)
+        check_schema(Path("survey.csv"), facts)
+    Path("survey.csv").write_bytes(b"hair,n\n" + records)
+    with pytest.raises(ArgumentError, match="'sex'"):
+        check_schema(Path("survey.csv"), facts)
 
 
 def test_what_is_no_parquet_file(facts):
