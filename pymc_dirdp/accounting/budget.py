@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXACT",
+    "RESTORE",
     "Amount",
     "Cost",
     "Header",
@@ -523,10 +524,16 @@ class Position:
         undecided = self.header.adaptive and fixed is None and self.first is not None
         if not amounts or undecided or (fixed is not None and fixed not in amounts):
             raise LedgerError(
-                f"{self.place} is damaged: its entries cannot be added up. Restore it from a copy. Nothing may be "
-                "released."
+                f"{self.place} is damaged: its entries cannot be added up. {RESTORE} Nothing may be released."
             )
         return amounts
+
+
+RESTORE = (
+    "Restore the newest copy, and call verify() with the head that was noted last: an older copy would give back what "
+    "was spent since."
+)
+"""The way out for a ledger that is damaged or missing. The file itself cannot tell how old it is."""
 
 
 def _not_below(value: Decimal) -> float:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, final
 
-from pymc_dirdp.accounting.budget import Header, Position, chained
+from pymc_dirdp.accounting.budget import RESTORE, Header, Position, chained
 from pymc_dirdp.checks import at_least, integer, one_line
 from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.numerics.roots import ceil_to_digits
@@ -286,8 +286,7 @@ class Transaction:
 
     def _damaged(self, number: int, how: str) -> LedgerError:
         return LedgerError(
-            f"{self.position.place} is damaged from entry {number} on: {how}. Restore it from a copy. Nothing may be "
-            "released."
+            f"{self.position.place} is damaged from entry {number} on: {how}. {RESTORE} Nothing may be released."
         )
 
 
@@ -418,8 +417,8 @@ class Store:
                         number = head.partition(":")[0]
                         raise LedgerError(
                             f"{self.place} does not lead to entry {number} as it was noted: that entry or an earlier "
-                            "one was changed or removed, or the whole ledger was written again. Restore it from a "
-                            "copy. Nothing may be released."
+                            "one was changed or removed, this is an older copy, or the whole ledger was written "
+                            f"again. {RESTORE} Nothing may be released."
                         )
         return now.position, tuple(now.entries)
 
@@ -451,8 +450,8 @@ class Store:
         except sqlite3.Error as error:
             raise LedgerError(
                 f"{self.place} cannot be used ({error}), so nothing may be released. See that the file and its folder "
-                "can be written, that the disk has room, and that it is a ledger; restore a damaged one from a copy. "
-                "Then look at entries(): if the disk failed at the last moment, the entry is there without a release."
+                "can be written, that the disk has room, and that it is a ledger. Then look at entries(): if the disk "
+                f"failed at the last moment, the entry is there without a release. If it is damaged: {RESTORE}"
             ) from error
 
     def _read_facts(self, connection: sqlite3.Connection) -> tuple[object, ...]:
@@ -467,8 +466,8 @@ class Store:
         rows = connection.execute("SELECT * FROM ledger LIMIT 2").fetchall()
         if dict(schema) != _SCHEMA or len(rows) != 1:
             raise LedgerError(
-                f"{self.place} holds something other than a ledger, such as a trigger. Restore it from a copy. Nothing "
-                "may be released."
+                f"{self.place} holds something other than a ledger, such as a trigger. {RESTORE} Nothing may be "
+                "released."
             )
         return tuple(rows[0][:6])
 

@@ -273,3 +273,19 @@ def test_a_line_of_any_language_is_shown_as_it_is():
     assert "Haarfarbe größer 日本語 <b>" in str(ledger)
     assert "unit Haushalt" in str(ledger)
     assert "日本語 &lt;b&gt;" in ledger._repr_html_()
+
+
+def test_a_copy_that_is_put_back_is_found_by_a_head_that_was_noted(tmp_path):
+    """The file itself looks right: a copy of .4 that is put back after 1 was spent admits .6 again."""
+    limit, path = PureDP(epsilon=1.0), tmp_path / "budget.db"
+    ledger = Ledger(limit, path)
+    ledger.spend(PureDP(epsilon=0.4), what="hair", unit="record")
+    copy = path.read_bytes()
+    ledger.spend(PureDP(epsilon=0.6), what="eyes")
+    noted = ledger.head
+    del ledger
+    path.write_bytes(copy)
+    restored = Ledger(limit, path)
+    restored.verify()
+    with pytest.raises(LedgerError, match="older copy would give back what was spent since"):
+        restored.verify(noted)
