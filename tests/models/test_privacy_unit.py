@@ -35,7 +35,7 @@ def said(*facts, **options):
 )
 def test_how_many_records_a_person_holds_is_what_the_tables_say(tables, groups, holds, changed):
     text = said(Stated(unit=("person",)), tables, groups)
-    assert text.startswith(f"every person (dim 'person', 9 of them, {holds}")
+    assert text.startswith(f"every person (dim 'person', 9 of them, as the publisher states, {holds}")
     assert f"Neighbours: {changed} replaced; how many of them there are is public, and so is" in text
 
 
