@@ -530,8 +530,8 @@ class Position:
 
 
 RESTORE = (
-    "Restore the newest copy, and call verify() with the head that was noted last: an older copy would give back what "
-    "was spent since."
+    "Restore the newest copy, and call verify() with the head that was noted last or with the one in the newest "
+    "release, release.attrs['ledger_head']: an older copy would give back what was spent since."
 )
 """The way out for a ledger that is damaged or missing. The file itself cannot tell how old it is."""
 

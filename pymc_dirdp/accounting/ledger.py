@@ -172,7 +172,8 @@ class Ledger(Tabular):
         Parameters
         ----------
         head : str, optional
-            A :attr:`head` that was noted before. The ledger may have grown since.
+            A :attr:`head` that was noted before, or that of a release, ``release.attrs["ledger_head"]``. The ledger may
+            have grown since.
 
         Returns
         -------
@@ -188,7 +189,8 @@ class Ledger(Tabular):
         -----
         The hashes need no key. So this finds every change by a program or a person that does not know of them. If
         somebody writes the whole file again with new hashes, or puts an older copy in its place, only a head that was
-        noted where they cannot write, or a ledger that was open meanwhile, shows it.
+        noted where they cannot write, such as that of a release that was published, or a ledger that was open
+        meanwhile, shows it.
 
         Examples
         --------

@@ -184,13 +184,20 @@ class Receipt:
     hash: str
 
     @classmethod
-    def from_facts(cls, facts: Any) -> Self:
-        """The receipt of which these are the facts; an error of any kind if they are none."""
+    def from_facts(cls, facts: Any) -> Self | None:
+        """The receipt of which these are the facts; None for None, and an error of any kind if they are no receipt."""
+        if facts is None:
+            return None
         found = cls(**facts)
         proper = type(found.number) is int and found.number >= 1 and {type(found.ledger), type(found.hash)} == {str}
         if not (proper and re.fullmatch("[0-9a-f]{32}", found.ledger) and re.fullmatch("[0-9a-f]{64}", found.hash)):
             raise ValueError("These are no facts of a receipt.")
         return found
+
+    @property
+    def head(self) -> str:
+        """What the head of the ledger was when it had been charged: its number and its hash."""
+        return f"{self.number}:{self.hash}"
 
 
 def written(guarantee: Guarantee) -> str:

@@ -175,7 +175,7 @@ class PrivateChoice(Labelled, Text):
             guarantee=guarantee_of(facts["guarantee"]),
             unit=one_line(unit=facts["unit"]),
             identity=one_line(identity=facts["identity"]),
-            entry=None if facts["entry"] is None else Receipt.from_facts(facts["entry"]),
+            entry=Receipt.from_facts(facts["entry"]),
             reproducible=facts["reproducible"],
             library_version=version_of(facts["library_version"]),
         )

@@ -236,7 +236,7 @@ def sample_sealed(
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
         output = _drawn(chosen, counts, sampler, random_seed, bar)
     one = identity(random_seed, output)
-    return shown_tree(Release(chosen, sampler, source, one, output, deterministics, left_out))
+    return shown_tree(Release(chosen, sampler, source, one, receipt, output, deterministics, left_out))
 
 
 def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:

@@ -168,7 +168,7 @@ def release_sparse(
     )
     source = randomness(random_seed, sampler="exact")
     return shown_tree(
-        SparseRelease(guarantee, mechanism, whom, labels, source, Cells(listed, noisy), library_version())
+        SparseRelease(guarantee, mechanism, whom, labels, source, receipt, Cells(listed, noisy), library_version())
     )
 
 

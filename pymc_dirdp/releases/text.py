@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 
+from pymc_dirdp.accounting.store import Receipt
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, shown
@@ -126,6 +127,8 @@ class Release(Text):
     identity : str
         128 random bits in hexadecimal. They tell this release from another one that drew the same numbers by chance, as
         two noisy counts may be equal; the same release twice tells nothing new.
+    entry : Receipt or None
+        The entry of the ledger that was charged for it. A copy of the ledger that is older does not hold it.
     output : mapping of str to Output
         What the mechanism of each table published: noisy tables, intensities, or the draws themselves, of a Beta those
         of success.
@@ -138,6 +141,7 @@ class Release(Text):
     sampler: str
     randomness: str
     identity: str
+    entry: Receipt | None
     output: Mapping[str, Output]
     deterministics: tuple[Deterministic, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -158,6 +162,7 @@ class Release(Text):
             "sampler": self.sampler,
             "randomness": self.randomness,
             "identity": self.identity,
+            "entry": None if self.entry is None else asdict(self.entry),
             "deterministics": [
                 {"name": one.name, "dims": one.dims and list(one.dims), "expression": one.expression.facts}
                 for one in self.deterministics
@@ -180,6 +185,7 @@ class Release(Text):
             sampler=sampler,
             randomness=one_of((*SOURCES[sampler], _SEED), randomness=facts["randomness"]),
             identity=_identity_of(facts["identity"]),
+            entry=Receipt.from_facts(facts["entry"]),
             output={part.table.name: _output(facts["output"], part, plan.draws) for part in plan.parts},
             deterministics=tuple(_deterministic(one, shapes) for one in facts["deterministics"]),
             left_out=tuple(LeftOut(**{key: line_of(value) for key, value in one.items()}) for one in facts["left_out"]),
@@ -225,6 +231,8 @@ class SparseRelease(Text):
     categories : dict of str to list, or None
         The labels of each variable; None if the cells are numbers.
     randomness : str
+    entry : Receipt or None
+        The entry of the ledger that was charged for it.
     output : Cells
         The cells that are listed.
     library_version : str
@@ -235,6 +243,7 @@ class SparseRelease(Text):
     unit: str
     categories: dict[str, list[Any]] | None
     randomness: str
+    entry: Receipt | None
     output: Cells
     library_version: str
 
@@ -266,6 +275,7 @@ class SparseRelease(Text):
             "categories": self.categories
             and {name: labels_facts(list(labels)) for name, labels in self.categories.items()},
             "randomness": self.randomness,
+            "entry": None if self.entry is None else asdict(self.entry),
             "output": self.output.facts,
         }
 
@@ -299,6 +309,7 @@ class SparseRelease(Text):
             unit=unit,
             categories=labels,
             randomness=one_of((*SOURCES["exact"], _SEED), randomness=facts["randomness"]),
+            entry=Receipt.from_facts(facts["entry"]),
             output=Cells.read(facts["output"]),
             library_version=version_of(facts["library_version"]),
         )

@@ -310,6 +310,8 @@ def _marks(release: Release | SparseRelease, failed: tuple[LeftOut, ...] = ()) -
         if left_out := (*release.left_out, *failed):
             # It is written as JSON, because a name may hold any character.
             marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})
+    if release.entry is not None:
+        marks["ledger_head"] = release.entry.head
     if release.is_seeded:
         marks["reproducible"] = "not private"
     return marks
