@@ -402,8 +402,8 @@ def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
             f"There is a ledger at {facts.ledger} already; leave --new out."
             if new
             else f"There is no ledger at {facts.ledger}. Make it once by the command ledger with --new. If there was "
-            "one, restore the newest copy and check it by --head with the head that was noted last, or with the entry of "
-            "the newest release, as number:hash: a new or an older one would forget what was spent."
+            "one, restore the newest copy and check it by --head with the head that was noted last, or with the entry "
+            "of the newest release, as number:hash: a new or an older one would forget what was spent."
         )
     return Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)
 

@@ -33,6 +33,7 @@ from pymc_dirdp.models.graph import (
     is_random,
     is_stored,
     operation,
+    parameters,
     same_data,
     stored_shape,
 )
@@ -378,8 +379,10 @@ def _aligned(
         return bool(found.type.shape[0] is None)
 
     if fits(private):
-        # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen.
-        nameless = (isinstance(node, Constant) and stored_shape(node) not in ((), (1,)) for node in stored)
+        # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen. The model's
+        # own are meant: a log-probability has others, such as shapes.
+        own = (node for node in ancestors(parameters(rv)[1], blockers=model.free_RVs) if is_stored(node))
+        nameless = (isinstance(node, Constant) and stored_shape(node) not in ((), (1,)) for node in own)
         if said.public is not True and any(nameless):
             raise refused(
                 str(rv.name),

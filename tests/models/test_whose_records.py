@@ -197,8 +197,9 @@ def test_who_is_protected_in_a_sentence():
         pm.Categorical("y", p=theta, observed=RNG.integers(0, 2, (7, 3)), dims=("person", "item"))
     by_unit = reading(model, unit="person")
     assert by_unit.protected == (
-        "every person (dim 'person', 7 of them, as the publisher states, 3 records each: one in each row of theta). Neighbours: all 3 records "
-        "of one person replaced; how many of them there are is public, and so is how many records each holds."
+        "every person (dim 'person', 7 of them, as the publisher states, 3 records each: one in each row of theta). "
+        "Neighbours: all 3 records of one person replaced; how many of them there are is public, and so is how many "
+        "records each holds."
     )
     assert by_unit.n_units == 7
     private = reading(model, "add-remove", unit="person")
