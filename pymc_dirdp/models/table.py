@@ -309,19 +309,6 @@ def check_names(tables: Sequence["Table"]) -> None:
                     f"{_TAKEN}, and {_SIGNS}."
                 )
         for dim, labels in table.coords.items():
-            # Of a million labels each function takes a second.
-            texts = [label for label in labels or () if isinstance(label, str)]
-            if not all(map(is_one_line, texts)):
-                raise UnsupportedModelError(
-                    f"The labels of the dim {dim!r} of {table.name!r} hold control characters, such as line breaks. "
-                    "Write labels of one line of printable text."
-                )
-            forms = {unicodedata.normalize("NFC", text) for text in texts if not text.isascii()}
-            if len(forms) < len({text for text in texts if not text.isascii()}):
-                raise UnsupportedModelError(
-                    f"Two labels of the dim {dim!r} of {table.name!r} are the same characters in two Unicode forms, "
-                    "which nobody can tell apart. Write all labels in one form, such as NFC of unicodedata.normalize."
-                )
             if labels is not None:
                 check_labels(dim, labels, table.name)
 
@@ -358,7 +345,7 @@ def plain_labels(labels: Iterable[Any]) -> list[Any]:
 
 
 def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
-    """Refuse labels of a dim that no file can hold, or that come back from a file as others.
+    """Refuse labels of a dim that no file can hold, that come back from a file as others, or that show as others.
 
     Parameters
     ----------
@@ -371,6 +358,18 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
     """
     where = f"The labels of the dim {dim!r} of {name!r}"
     given = list(labels)
+    # Of a million labels each function takes a second.
+    texts = [label for label in given if isinstance(label, str)]
+    if not all(map(is_one_line, texts)):
+        raise UnsupportedModelError(
+            f"{where} hold control characters, such as line breaks. Write labels of one line of printable text."
+        )
+    beyond = {text for text in texts if not text.isascii()}
+    if len({unicodedata.normalize("NFC", text) for text in beyond}) < len(beyond):
+        raise UnsupportedModelError(
+            f"Two labels of the dim {dim!r} of {name!r} are the same characters in two Unicode forms, which nobody can "
+            "tell apart. Write all labels in one form, such as NFC of unicodedata.normalize."
+        )
     plain = set(map(type, given)) <= {int, str}
     if not plain and any(np.ndim(label) for label in given):
         raise UnsupportedModelError(

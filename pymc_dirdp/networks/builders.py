@@ -16,7 +16,7 @@ from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.counting.tables import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.graph import Purpose, build_for
-from pymc_dirdp.models.table import PYMC_NAMES, is_one_line, is_path_name
+from pymc_dirdp.models.table import PYMC_NAMES, check_labels, is_path_name
 from pymc_dirdp.releases.choices import Structure
 from pymc_dirdp.signatures import user_facing
 
@@ -317,11 +317,7 @@ def refuse_labels(name: str, labels: list[Any]) -> None:
             f"Expected the labels of categories[{name!r}] to be all texts or all numbers: they become coords, which "
             "hold one kind. Write the numbers as texts, there and in the records."
         )
-    if not all(is_one_line(label) for label in labels if isinstance(label, str)):
-        raise ArgumentError(
-            f"Expected the labels of categories[{name!r}] to be without control characters, such as line breaks. Leave "
-            "them out, there and in the records."
-        )
+    check_labels(name, labels, "the model")
 
 
 def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -205,7 +205,7 @@ def refuse_unreadable(text: Text) -> None:
     """Refuse what could not be read again, before anything is charged for it or drawn."""
     try:
         again = type(text).from_facts(json.loads(in_lines(text.said)))
-        same = again.text == text.text
+        same = again.text.encode() == text.text.encode()
     except (DirdpError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         same = False
     if not same:

@@ -11,24 +11,25 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.accounting.budget import check_ledger_type
+from pymc_dirdp.accounting.store import Receipt
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, one_line
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of, encode, index_of
 from pymc_dirdp.counting.counts import SparseCounts, live_bound
 from pymc_dirdp.display import Tabular, uncertain
-from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, type_name
+from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError
 from pymc_dirdp.inference.estimates import interval_ends
 from pymc_dirdp.inference.quantiles import count_quantiles
 from pymc_dirdp.inference.sparse_cells import SparsePosterior, SparsePrior, occupied
 from pymc_dirdp.mechanisms.outputs import Cells
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
-from pymc_dirdp.models.table import check_labels, plain_labels
+from pymc_dirdp.models.table import plain_labels
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import refuse_unpaid_bins
-from pymc_dirdp.releases.grammar import library_version
+from pymc_dirdp.releases.grammar import library_version, refuse_unreadable
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
-from pymc_dirdp.releases.text import SparseRelease
+from pymc_dirdp.releases.text import SparseRelease, check_variable
 from pymc_dirdp.releases.wording import warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 from pymc_dirdp.signatures import user_facing
@@ -149,6 +150,13 @@ def release_sparse(
     )
     if random_seed is not None:
         warn_of_seed()
+    source = randomness(random_seed, sampler="exact")
+
+    def listing(receipt: Receipt | None, listed: Cells) -> SparseRelease:
+        return SparseRelease(guarantee, mechanism, whom, labels, source, receipt, listed, library_version())
+
+    none = np.zeros(0, dtype=np.int64)
+    refuse_unreadable(listing(None, Cells(none, none)))
     sealed, receipt = Sealed((cells, counts), ledger), None
     del cells, counts
     if ledger is not None:
@@ -166,10 +174,7 @@ def release_sparse(
         receipt,
         released=None if random_seed is not None else (size, whom, *(labels or ())),
     )
-    source = randomness(random_seed, sampler="exact")
-    return shown_tree(
-        SparseRelease(guarantee, mechanism, whom, labels, source, receipt, Cells(listed, noisy), library_version())
-    )
+    return shown_tree(listing(receipt, Cells(listed, noisy)))
 
 
 def _refuse_twice(cells: Any, **given: object) -> None:
@@ -192,9 +197,7 @@ def _protected(cells: Any, *, unit: str | None, contribution: int | None) -> tup
             "With contribution= above 1 the guarantee is about somebody who has several records: say who, as in "
             "unit='patient'."
         )
-    if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
-        raise ArgumentError(f"Expected unit to be a word such as 'patient', got {type_name(unit)} that is none.")
-    return unit.strip(), contribution
+    return one_line(unit=unit).strip(), contribution
 
 
 def _checked_labels(cells: Any, n_cells: int | None, categories: Categories | None) -> dict[str, list[Any]] | None:
@@ -210,7 +213,7 @@ def _checked_labels(cells: Any, n_cells: int | None, categories: Categories | No
         return None
     labels = checked_categories(list(categories), categories)
     for name in labels:
-        check_labels(name, labels[name], "the table")
+        check_variable(name, labels[name])
         if not isinstance(cells, SparseCounts):
             column_of(cells, name)
     return {name: plain_labels(values) for name, values in labels.items()}

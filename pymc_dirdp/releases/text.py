@@ -21,7 +21,7 @@ from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Cells, Output
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.expressions import Expression
-from pymc_dirdp.models.table import is_path_name, is_variable_name
+from pymc_dirdp.models.table import check_labels, is_path_name, is_variable_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.grammar import (
     Text,
@@ -37,7 +37,7 @@ from pymc_dirdp.releases.grammar import (
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
 
-__all__ = ["AFTERWARDS", "Deterministic", "LeftOut", "Release", "SparseRelease", "identity"]
+__all__ = ["AFTERWARDS", "Deterministic", "LeftOut", "Release", "SparseRelease", "check_variable", "identity"]
 
 _SEED = "seed"
 _AN_IDENTITY = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -298,6 +298,8 @@ class SparseRelease(Text):
                 raise ArgumentError("the labels are not those of so many cells.")
             if any(len(set(own)) < len(own) for own in labels.values()):
                 raise ArgumentError("two labels are the same.")
+            for name, own in labels.items():
+                check_variable(name, own)
         unit = one_line(unit=facts["unit"])
         if unit != unit.strip():
             raise ArgumentError("the unit begins or ends with a space.")
@@ -328,6 +330,16 @@ class SparseRelease(Text):
         codes = np.unravel_index(cells, shape)
         columns = [[labels[i] for i in code] for labels, code in zip(self.categories.values(), codes, strict=True)]
         return list(zip(*columns, strict=True))
+
+
+def check_variable(name: Any, labels: list[Any]) -> None:
+    """Refuse a variable of a sparse table that a text does not show as it is."""
+    if not isinstance(name, str) or not is_path_name(name):
+        raise ArgumentError(
+            f"Expected names of variables to be texts without '/', '\\' and control characters, got {shown(name)}. "
+            "Rename the column."
+        )
+    check_labels(name, labels, "the table")
 
 
 def identity(random_seed: object, output: Mapping[str, Output]) -> str:

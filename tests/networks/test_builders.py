@@ -161,7 +161,7 @@ def test_labels_that_coords_cannot_keep(labels):
 
 @pytest.mark.parametrize("label", ["a\nb", "a\x1b[2J", "\ud800", "a\tb", "a\x9b"])
 def test_labels_that_a_terminal_obeys(label):
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"categories\['x'\] to be without control characters"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match=r"labels of the dim 'x' .* hold control characters"):
         dirdp.bayesian_network({"x": [label]}, {"x": []}, categories={"x": [label, "b"]})
 
 

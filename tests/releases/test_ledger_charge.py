@@ -11,6 +11,7 @@ from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, LedgerError
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism
 from pymc_dirdp.releases import release as releasing
 from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of
+from pymc_dirdp.releases.private_model import release_of
 
 MECHANISM = QuantilesMechanism(3, n_candidates=9, scale=8.0, adjacency="add-remove", contribution=2)
 TERMS = {"what": "bins", "people": ("person", 2), "random_seed": None}
@@ -44,13 +45,13 @@ def test_an_error_says_whether_the_ledger_was_charged_and_carries_no_data(charge
 
     ledger, receipt = charged
     with pytest.raises(kind, match="has been charged") as caught:
-        Sealed("1234567", ledger).read(read, receipt)
+        Sealed("1234567", ledger).read(read, receipt, released=None)
     assert caught.value.__context__ is None
     frame = caught.traceback[-1].frame
     assert "1234567" not in repr(frame.f_locals) + repr(vars(frame.f_locals["self"]))
     with pytest.raises(kind, match=r"missing\.$"):
-        Sealed("1234567", None).read(read, None)
-    assert Sealed(3, ledger).read(abs, receipt) == 3
+        Sealed("1234567", None).read(read, None, released=None)
+    assert Sealed(3, ledger).read(abs, receipt, released=None) == 3
     assert "3" not in repr(Sealed(3, ledger))
 
 
@@ -61,7 +62,7 @@ def test_records_are_opened_with_a_receipt_of_this_ledger(charged):
     wrong.append(other.receipt(other.spend(dirdp.PureDP(epsilon=0.5), what="hair")))
     for one in wrong:
         with pytest.raises(LedgerError, match="not charged"):
-            Sealed(3, ledger).read(pytest.fail, one)
+            Sealed(3, ledger).read(pytest.fail, one, released=None)
 
 
 class Column:
@@ -132,3 +133,32 @@ def test_sample_counts_no_observation_before_the_charge(monkeypatch):
             with pytest.raises(BudgetError):
                 dirdp.sample(ONE, model, mechanism="geometric", ledger=ledger)
         assert seen == entries
+
+
+def test_an_older_copy_of_a_ledger_is_found_by_a_release(tmp_path):
+    """Found by attack: a ledger that was copied at .4 of 1, spent and put back admitted .6 again."""
+    with pm.Model() as model:
+        pm.Bernoulli("y", pm.Beta("p", 1, 1), observed=[0, 1, 1, 0, 1])
+    path, limit = tmp_path / "budget.db", dirdp.ApproxDP(epsilon=9, delta=1e-2)
+    releases = {
+        "sample": lambda ledger: dirdp.sample(ONE, model, mechanism="geometric", ledger=ledger),
+        "private_model": lambda ledger: release_of(dirdp.private_model(ONE, model, ledger=ledger)),
+        "release_sparse": lambda ledger: VERBS["release_sparse"](AGES, SEXES, ledger),
+    }
+    for name, draw in releases.items():
+        ledger = dirdp.Ledger(limit, path)
+        copy = path.read_bytes()
+        release = draw(ledger)
+        head = release.attrs["ledger_head"]
+        assert head == ledger.head
+        assert ledger.verify(head) == head
+        saved = tmp_path / f"{name}.json"
+        dirdp.save(release, saved)
+        assert dirdp.load(saved).attrs["ledger_head"] == head
+        del ledger
+        later = path.read_bytes()
+        path.write_bytes(copy)
+        with pytest.raises(LedgerError, match="older copy would give back"):
+            dirdp.Ledger(limit, path).verify(head)
+        path.write_bytes(later)
+    assert "ledger_head" not in dirdp.sample(ONE, model, mechanism="geometric").attrs

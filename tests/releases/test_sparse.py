@@ -175,6 +175,17 @@ def test_the_ledger_is_charged_before_the_counts_are_looked_at():
     assert len(ledger.entries()) == 1
 
 
+@pytest.mark.parametrize("label", ["\ud800", "a\nb", "\u202eb", "e\u0301", "a\x00"])
+def test_what_no_text_shows_is_not_charged(label):
+    """Found by attack: a table with half a character among its labels was charged, and could not be saved."""
+    ledger = Ledger(GUARANTEE)
+    for categories in ({"city": [label, "\u00e9"]}, {f"city {label}/": ["a", "b"]}):
+        records = {name: ["a"] for name in categories}
+        with pytest.raises((ArgumentError, UnsupportedModelError)):
+            release_sparse(GUARANTEE, records, categories=categories, threshold=60, ledger=ledger)
+    assert ledger.entries() == ()
+
+
 def test_what_reads_other_releases_says_what_reads_this_one():
     release = release_sparse(GUARANTEE, [5], [700], 10**6, threshold=60)
     for read in (statement, fit):

@@ -382,6 +382,10 @@ OUTPUTS = {
     ),
     "several draws of fitted shares": ("marginals", ("plan", "draws"), 2),
     "two labels that are the same": ("sparse", ("categories", "city"), ["Köln", "Köln"]),
+    "a label that turns its direction": ("sparse", ("categories", "city", 0), "K\u202eöln"),
+    "a label with a line break": ("sparse", ("categories", "city", 0), "Köln\nBonn"),
+    "an entry that is none": ("geometric", ("entry",), {"ledger": "0" * 32, "number": 0, "hash": "0" * 64}),
+    "an entry with another hash": ("sparse", ("entry",), {"ledger": "0" * 32, "number": 1, "hash": "0"}),
     "several records of a record": ("sparse", ("contribution",), 2),
 }
 
