@@ -278,7 +278,10 @@ def refuse_copies(
     written = [
         array
         for array in map(np.squeeze, arrays)
-        if array.size > 1 and np.ptp(array) > 0 and not any(np.array_equal(array, totals) for totals in trials)
+        if array.size > 1
+        and array.dtype.kind in "iuf"
+        and np.ptp(array) > 0
+        and not any(np.array_equal(array, totals) for totals in trials)
     ]
     for name, table in counts.items():
         for part in map(np.squeeze, (table, *_parts(table)) if written else ()):

@@ -145,7 +145,7 @@ def test_what_does_not_depend_on_data_is_refused_before_anything_is_spent(ledger
 def test_what_depends_on_data_is_refused_after_the_charge(ledger):
     """Otherwise the error is an answer about the data that nobody paid for."""
     with model() as broken:
-        pm.Multinomial("wrong", n=5, p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
+        pm.Multinomial("wrong", n=592, p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
     with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
         dirdp.sample(TENTH, broken, ledger=ledger)
     assert len(ledger.entries()) == 1

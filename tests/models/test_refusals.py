@@ -96,7 +96,7 @@ case(
     "missing values",
     lambda: missing(np.ma.masked_values([0, -1, 2], -1)),
     lambda: missing([0, 2]),
-    said_instead={"adjacency": "add-remove"},
+    said_instead={"adjacency": "add-remove", "n_records": 2},
 )
 case("missing values", lambda: missing(np.ma.masked_values([0, -1, 2], -1)), lambda: missing([0, 3, 2], 4))
 

@@ -40,7 +40,7 @@ TIMES = np.array(["2020-01-31", "2021-05-06T01:02:03.123456789", "2022"], "M8[ns
 KINDS = {
     "texts": (["a", "bb", "größe €"], "U"),
     "an empty text": (["", "a", "b"], "U"),
-    "odd texts": (["a b", "ä\u200b", "a/b"], "U"),
+    "odd texts": (["a b", "ä\u200d", "a/b"], "U"),
     "a categorical": (pd.Categorical(["a", "b", "c"]), "U"),
     "texts of an enum": (list(Text), "U"),
     "bytes": ([b"a", b"bc", b"\xff"], "S"),

@@ -1,5 +1,7 @@
 """What is on the pictures. How they look was looked at."""
 
+import inspect
+
 import matplotlib as mpl
 import numpy as np
 import pymc as pm
@@ -240,4 +242,4 @@ def test_triangles_are_for_three():
 def test_every_picture_has_axes_in_and_out():
     assert len(dirdp.plots.__all__) == 10
     for name in dirdp.plots.__all__:
-        assert {"ax", "axes"} & set(getattr(dirdp.plots, name).__kwdefaults__)
+        assert {"ax", "axes"} & set(inspect.signature(getattr(dirdp.plots, name)).parameters)

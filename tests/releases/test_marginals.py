@@ -392,7 +392,13 @@ def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
 
 REFUSED = {
     "two tables of one variable": (tables_of_others, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "both hold"),
-    "different numbers": (other_sizes, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "different numbers"),
+    "different numbers": (
+        other_sizes,
+        {"public_n": ["n_hair"]},
+        {"public_n": ["n_hair"], "mechanism": "gaussian"},
+        UnsupportedModelError,
+        "different numbers",
+    ),
     "a circle": (circle, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "in a circle"),
     "rows of different people": (
         other_sizes,

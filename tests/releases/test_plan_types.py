@@ -91,7 +91,7 @@ PLANNED = {
         {"adjacency": "add-remove", "n_records": {"p": 60}, "mechanism": Dirichlet(strategy="temper")},
     ),
     "several": (two_tables, TARGET, {"contribution": 3}),
-    "views": (viewed_model, TARGET, {"contribution": 1}),
+    "views": (viewed_model, TARGET, {"contribution": 1, "public_n": ["y"]}),
     "another order": (seen_in_another_order, TARGET, {"public_n": ["second"]}),
     "people": (people_model, TARGET, {"unit": "person"}),
     "at most": (people_model, TARGET, {"unit": "person", "contribution": 3, "n_records": 100}),
