@@ -108,7 +108,7 @@ def answered(call):
 
 
 def bounded(value):
-    assert np.isfinite(value)
+    assert not np.isnan(value)
     assert value >= 0
 
 

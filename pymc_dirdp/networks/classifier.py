@@ -326,6 +326,12 @@ def _columns(
     """The columns of features and class, and that of the people. What cannot be predicted later is refused here."""
     if in_engine(X):
         raise ArgumentError(f"Expected records in memory, got {type_name(X)}, whose rows have no order: fetch them.")
+    try:
+        len(y)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentError(
+            f"Expected y to be the name of a column of X, or a label for each record; got {type_name(y)}."
+        ) from None
     columns = {name: column_of(X, name) for name in categories if name != target}
     columns[target] = column_of(X, y) if isinstance(y, str) else y
     return columns, {} if unit is None else {unit: column_of(X, unit)}

@@ -308,7 +308,10 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
     def at(log_excess: float) -> float:
         return min(bound(1 + math.exp(log_excess)), 1e300)
 
-    grid = np.linspace(-_LOG_EXCESS, min(_LOG_EXCESS, math.log(largest - 1)), _LOOKS).tolist()
+    highest = min(_LOG_EXCESS, math.log(largest - 1))
+    if highest <= -_LOG_EXCESS:
+        return largest
+    grid = np.linspace(-_LOG_EXCESS, highest, _LOOKS).tolist()
     values = [at(x) for x in grid]
     first = int(np.argmin(values))
     ends = grid[max(first - 1, 0)], grid[min(first + 1, _LOOKS - 1)]

@@ -308,7 +308,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     if not plans:
         assert problem is not None
         raise problem
-    return min(plans, key=lambda one: sum((part.mechanism.noise_sd or 0.0) ** 2 for part in one.parts))
+    return min(plans, key=lambda one: math.hypot(*(part.mechanism.noise_sd or 0.0 for part in one.parts)))
 
 
 def has_likelihood(part: PlannedTable) -> bool:
