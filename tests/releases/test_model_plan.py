@@ -50,7 +50,7 @@ def exact_widening(simulations):
 def test_the_forecast_is_that_of_exact_posteriors():
     model = one_share()
     chosen = dirdp.plan(
-        PURE, model, any_model=True, against=[dirdp.PureDP(epsilon=5.0)], simulations=12, progressbar=False
+        PURE, model, any_model=True, against=[dirdp.PureDP(epsilon=5.0)], simulations=40, progressbar=False
     )
     here, weak = chosen.widening["p"].values()
     expected = exact_widening(400)
