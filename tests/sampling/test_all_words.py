@@ -179,7 +179,7 @@ def waiting(atoms, cells, most):
 
 
 @pytest.mark.usefixtures("primitives")
-@pytest.mark.parametrize(("atoms", "cells", "most"), [(1, 1, 3), (2, 1, 4), (3, 1, 5), (9, 2, 9), (5, 2, 3)])
+@pytest.mark.parametrize(("atoms", "cells", "most"), [(1, 1, 3), (2, 1, 4), (3, 1, 5), (9, 2, 6), (5, 2, 3)])
 def test_steps_to_a_new_record(atoms, cells, most):
     """One by one (few atoms) and in windows (more atoms than the square of the cells)."""
     exact = waiting(atoms, cells, most)
