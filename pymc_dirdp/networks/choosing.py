@@ -152,7 +152,7 @@ def choose_structure(
     tables = sealed.read(
         lambda records: count_families(records, families, labels, otherwise={}, bound=bound, times=counts),
         terms["entry"],
-        released=None if terms["reproducible"] else (mechanism, tuple(names)),
+        None if terms["reproducible"] else (mechanism, tuple(names)),
     )
     alone = len(mechanism.variables)
     by_pair = dict(zip(pairs, tables[alone:], strict=True))
@@ -395,7 +395,7 @@ def choose_bins(
     between = sealed.read(
         lambda frame: count_between(frame, name, edges, bound),
         terms["entry"],
-        released=None if terms["reproducible"] else (mechanism, name, tuple(edges)),
+        None if terms["reproducible"] else (mechanism, name, tuple(edges)),
     )
     chosen = mechanism.release(between, random_seed=random_seed)
     return Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)

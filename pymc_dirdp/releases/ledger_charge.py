@@ -89,7 +89,7 @@ class Sealed[T]:
     def __repr__(self) -> str:
         return "Sealed(secret)"
 
-    def read[R](self, reading: Callable[[T], R], receipt: Receipt | None, *, released: Hashable) -> R:
+    def read[R](self, reading: Callable[[T], R], receipt: Receipt | None, released: Hashable) -> R:
         """What a function reads from the records. Its error says that the ledger was charged, if it was.
 
         Without a ledger it warns of what was released before in this process, by the public facts of it; None for what

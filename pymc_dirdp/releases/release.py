@@ -231,7 +231,7 @@ def sample_sealed(
     for choice in chosen.after:
         choice.mark_released()
     facts = released if random_seed is None else None
-    counts = sealed.read(lambda records: _read(chosen, records()), receipt, released=facts)
+    counts = sealed.read(lambda records: _read(chosen, records()), receipt, facts)
     warn_if_ranked(released, counts)
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
         output = _drawn(chosen, counts, sampler, random_seed, bar)

@@ -172,7 +172,7 @@ def release_sparse(
     listed, noisy = sealed.read(
         lambda table: mechanism.release(*_counted(*table, labels, contribution), random_seed=random_seed),
         receipt,
-        released=None if random_seed is not None else (size, whom, *(labels or ())),
+        None if random_seed is not None else (size, whom, *(labels or ())),
     )
     return shown_tree(listing(receipt, Cells(listed, noisy)))
 
