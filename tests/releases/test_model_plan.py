@@ -58,7 +58,7 @@ def test_the_forecast_is_that_of_exact_posteriors():
     assert expected > 1.3
     assert weak == pytest.approx(1.0, abs=0.1)
     assert "2 cells" in str(chosen)
-    assert "12 data sets" in str(chosen)
+    assert "40 data sets" in str(chosen)
     assert list(chosen.frame().index) == ["p"]
 
 
