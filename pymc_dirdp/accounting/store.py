@@ -23,6 +23,7 @@ from pymc_dirdp.checks import at_least, integer, one_line
 from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.numerics.roots import ceil_to_digits
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
+from pymc_dirdp.privacy.people import who
 
 __all__ = ["Entry", "Receipt", "Store", "Terms", "Transaction", "understood", "written"]
 
@@ -81,17 +82,17 @@ class Terms:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the guarantee to hold, in words."""
-        said = []
+        said, one = [], "unit" if self.unit is None else who(self.unit)
         if self.min_count:
             said.append(f"every cell holds at least {ceil_to_digits(self.min_count):g} records")
         if isinstance(self.contribution, str):
-            said.append(f"a {self.unit or 'unit'} contributes no more than {self.contribution}")
+            said.append(f"a {one} contributes no more than {self.contribution}")
         elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):
             plural = "s" * (self.contribution > 1)
-            said.append(f"one {self.unit or 'unit'} holds at most {self.contribution} record{plural} of a table")
+            said.append(f"one {one} holds at most {self.contribution} record{plural} of a table")
         if len(self.groups) > 1:
             listed = " and ".join(f"({', '.join(group)})" for group in self.groups)
-            said.append(f"no {self.unit or 'unit'} feeds two of {listed}")
+            said.append(f"no {one} feeds two of {listed}")
         return tuple(said)
 
 

@@ -13,7 +13,7 @@ from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["ADJACENCIES", "AXES", "Adjacency", "Contribution", "adjacency_named"]
+__all__ = ["ADJACENCIES", "AXES", "Adjacency", "Contribution", "adjacency_named", "who"]
 
 # What a neighbouring data set is, and the sensitivities that follow.
 
@@ -82,6 +82,13 @@ ADJACENCIES = {
 def adjacency_named(adjacency: str) -> Adjacency:
     """The relation of this name, or an error that suggests the nearest one."""
     return ADJACENCIES[one_of(ADJACENCIES, adjacency=adjacency)]
+
+
+def who(label: str) -> str:
+    """What the unit of privacy of a plan or a ledger is called in sentences, by its label."""
+    if label == "record" or label.startswith("at most "):
+        return "person"
+    return label if label.isalpha() else f"unit ({label})"
 
 
 # What one person can add to a table: how many records, and where they may lie.

@@ -20,7 +20,7 @@ from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import Adjacency
+from pymc_dirdp.privacy.people import Adjacency, who
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ __all__ = [
     "warn_if_weak",
     "warn_of_repetition",
     "warn_of_seed",
-    "who",
 ]
 
 # Counts of fewer labels often descend by chance: three labels once in six.
@@ -187,13 +186,6 @@ NEXT = {
 # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
-
-
-def who(label: str) -> str:
-    """What the unit of privacy of a plan or a ledger is called in sentences, by its label."""
-    if label == "record" or label.startswith("at most "):
-        return "person"
-    return label if label.isalpha() else f"unit ({label})"
 
 
 def secret_of(label: str, relation: Adjacency) -> str:

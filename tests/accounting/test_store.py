@@ -189,7 +189,15 @@ def test_one_record_of_a_record_is_no_assumption():
     ledger.spend(TENTH, what="hair", unit="record", contribution=1, min_count=0.0, groups=[["p", "q"]])
     assert "Assumed" not in str(ledger)
     ledger.spend(TENTH, what="hair", contribution=2)
-    assert "one record holds at most 2 records" in str(ledger)
+    assert "one person holds at most 2 records" in str(ledger)
+
+
+def test_a_person_with_several_records_is_called_so():
+    """It was "one at most 3 records holds at most 3 records of a table"."""
+    ledger = Ledger(LIMIT)
+    ledger.spend(TENTH, what="hair", unit="at most 3 records", contribution=3, groups=[["p"], ["q"]])
+    assert "one person holds at most 3 records of a table" in str(ledger)
+    assert "no person feeds two of (p) and (q)" in str(ledger)
 
 
 FORGED = "hair\n2       2030-01-01T00:00:00+00:00  eyes  0-differential privacy"
