@@ -238,6 +238,16 @@ def own_distribution(n):
     pm.CustomDist("y", pm.Normal("a"), logp=lambda value, a: -pt.log1p(pt.exp(a)) + value * a, observed=answers(n))
 
 
+def numbers_of_its_own(n):
+    """An array within the user's own log-probability, which no parameter shows."""
+    effects = np.linspace(-1, 1, n)
+
+    def logp(value, a):
+        return value * a - pt.log1p(pt.exp(a)) + 0.0 * pt.constant(effects).sum()
+
+    pm.CustomDist("y", pm.Normal("a"), logp=logp, observed=answers(n), dtype="int64")
+
+
 # What is said about each, and the numbers that stand in it. All are under add-remove, where the number is private.
 MODELS = {
     coin: ({}, ()),
@@ -280,6 +290,7 @@ MODELS = {
     observed_data: ({}, ()),
     without_end: ({}, ()),
     own_distribution: ({}, ()),
+    numbers_of_its_own: ({"support": {"y": [0, 1]}}, (3, 4)),
 }
 
 
@@ -316,6 +327,11 @@ def test_most_models_of_the_zoo_are_released():
     """So that equal answers are not all refusals."""
     accepted = [make for make in MODELS if isinstance(seen_before_the_charge(make, 40)[0], str)]
     assert len(accepted) >= 28
+
+
+def test_an_array_without_a_name_is_asked_for_wherever_it_stands():
+    for make in (unnamed_weights, mean_of_numbers, numbers_of_its_own):
+        assert "an array of numbers without a name" in seen_before_the_charge(make, 40)[1]
 
 
 CONJUGATE = {

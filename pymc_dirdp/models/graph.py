@@ -143,9 +143,6 @@ def parameters(rv: Node) -> tuple[Node | None, tuple[Node, ...]]:
     """The size (None where the parameters decide it) and the parameters of a random variable."""
     # The op is asked, because the positions among its inputs differ between versions of PyMC.
     op: Any = rv.owner.op
-    if getattr(op, "extended_signature", "") is None:
-        # A pm.Truncated does not say which of its inputs are what.
-        return None, tuple(rv.owner.inputs)
     size = op.size_param(rv.owner)
     return (None if size is None or isinstance(size.type, NoneTypeT) else size), tuple(op.dist_params(rv.owner))
 

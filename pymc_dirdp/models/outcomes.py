@@ -22,7 +22,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
-from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError, missing_values
@@ -33,7 +33,6 @@ from pymc_dirdp.models.graph import (
     is_random,
     is_stored,
     operation,
-    parameters,
     same_data,
     stored_shape,
 )
@@ -379,10 +378,16 @@ def _aligned(
         return bool(found.type.shape[0] is None)
 
     if fits(private):
-        # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen. The model's
-        # own are meant: a log-probability has others, such as shapes.
-        own = (node for node in ancestors(parameters(rv)[1], blockers=model.free_RVs) if is_stored(node))
-        nameless = (isinstance(node, Constant) and stored_shape(node) not in ((), (1,)) for node in own)
+        # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen, also in the
+        # user's own log-probability. PyMC writes the lengths to which it reshapes as such an array.
+        steps = [node.owner for node in ancestors([log_p]) if node.owner is not None]
+        lengths_to = [step.inputs[1] for step in steps if isinstance(step.op, Reshape)]
+        nameless = (
+            isinstance(node, Constant)
+            and stored_shape(node) not in ((), (1,))
+            and all(node is not one for one in lengths_to)
+            for node in stored
+        )
         if said.public is not True and any(nameless):
             raise refused(
                 str(rv.name),
