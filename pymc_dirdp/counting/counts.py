@@ -251,12 +251,12 @@ def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
 
     Also looked at are sums of these counts over some of their variables, and the counts of one category in all rows.
     What PyMC, xarray, pandas, NumPy and lists make of counts shares no memory with them, so nothing but the numbers
-    tells where they come from. One number may agree by chance, and is not looked for. The answer depends on the counts,
-    which are **secret**.
+    tells where they come from. One number may agree by chance, and a table without records is like any other, so neither
+    is looked for. The answer depends on the counts, which are **secret**.
     """
     wanted = np.sort(numbers, axis=None)
     found: list[Bound] = []
-    for counts in list(_LIVE.values()) if wanted.size > 1 else ():
+    for counts in list(_LIVE.values()) if wanted.size > 1 and wanted.any() else ():
         if counts.bound is None or (isinstance(counts, Counts) and counts.is_computed):
             continue
         table = counts.counts if isinstance(counts, SparseCounts) else np.asarray(counts)

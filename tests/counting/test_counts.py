@@ -230,6 +230,12 @@ def test_other_numbers_have_no_bound():
     assert live_bound(np.asarray(shares)) is None
 
 
+def test_tables_without_records_are_alike():
+    empty = count({"who": [], "x": [], "y": []}, ["x", "y"], categories=CATEGORIES, unit="who", contribution=3)
+    assert live_bound(np.asarray(empty)) is None
+    assert live_bound(np.asarray(empty).sum(axis=0)) is None
+
+
 def test_of_several_counts_with_the_same_numbers_the_largest_bound_holds():
     """Whoever has one record is counted alike with any bound."""
     alone = {"who": [1, 2, 3, 4], "x": ["a", "a", "b", "b"], "y": [0, 1, 1, 1]}
