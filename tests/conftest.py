@@ -24,6 +24,15 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("newcomer")
 
 
+@pytest.fixture(autouse=True)
+def no_counts_of_other_tests():
+    """Counts of a test that failed, or of an error that is still referred to, are not looked for in other tests."""
+    from pymc_dirdp.counting.counts import _LIVE
+
+    yield
+    _LIVE.clear()
+
+
 def _text(facts):
     """A text in its canonical form with the digest that belongs to it; any other where there is none, as for NaN."""
     from pymc_dirdp.releases.grammar import digest, in_lines
