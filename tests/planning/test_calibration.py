@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from pymc_dirdp import ApproxDP, DirdpError, PureDP, RenyiDP, TruncatedCDP, Zero
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet
+from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, a_priori_kl
 
 TARGETS = [
@@ -105,6 +107,18 @@ def test_algorithm_1_is_p1s():
     assert not DirichletMechanism(np.full(2, 1 + 2 * mechanism.r), mechanism.r).satisfies(target)
     with pytest.raises(UnattainableError, match="RenyiDP targets"):
         calibrate(TARGETS[0], prior=[1, 1], mechanism=Dirichlet(strategy="algorithm-1"))
+
+
+@pytest.mark.parametrize("min_count", [0, 3, 1e10])
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-6, 1.0, 1e6, 1e200])
+@pytest.mark.parametrize("order", [1, 1 + 1e-15, 2, 1e6, 1e300])
+def test_the_bound_of_algorithm_1_at_its_root(order, epsilon, min_count):
+    """By mpmath: the bound is at most epsilon, and reaches it; the product of its factors may be no double."""
+    r = p1_theorem_1_concentration(order=order, epsilon=epsilon, min_count=min_count)
+    with mpmath.workdps(40):
+        x = 1 + mpmath.mpf(r) * (min_count + 3 * (mpmath.mpf(order) - 1))
+        trigamma = mpmath.zeta(2, x) if x < 1e8 else 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3)
+        assert 1 - 1e-9 < mpmath.mpf(order) * mpmath.mpf(r) ** 2 * trigamma / epsilon <= 1 + 1e-12
 
 
 @pytest.mark.parametrize(
