@@ -248,6 +248,16 @@ def numbers_of_its_own(n):
     pm.CustomDist("y", pm.Normal("a"), logp=logp, observed=answers(n), dtype="int64")
 
 
+def lengths_that_are_read(n):
+    """An array of lengths, as PyMC writes them for itself, which the log-probability reads, too."""
+    lengths = pt.constant(np.array([1, int(answers(n).sum())]))
+
+    def logp(value, a):
+        return value * a - pt.log1p(pt.exp(a)) + pt.zeros(lengths).reshape(lengths).sum() + 0.0 * lengths.sum()
+
+    pm.CustomDist("y", pm.Normal("a"), logp=logp, observed=answers(n), dtype="int64")
+
+
 # What is said about each, and the numbers that stand in it. All are under add-remove, where the number is private.
 MODELS = {
     coin: ({}, ()),
@@ -291,6 +301,7 @@ MODELS = {
     without_end: ({}, ()),
     own_distribution: ({}, ()),
     numbers_of_its_own: ({"support": {"y": [0, 1]}}, (3, 4)),
+    lengths_that_are_read: ({"support": {"y": [0, 1]}}, ()),
 }
 
 
@@ -330,7 +341,7 @@ def test_most_models_of_the_zoo_are_released():
 
 
 def test_an_array_without_a_name_is_asked_for_wherever_it_stands():
-    for make in (unnamed_weights, mean_of_numbers, numbers_of_its_own):
+    for make in (unnamed_weights, mean_of_numbers, numbers_of_its_own, lengths_that_are_read):
         assert "an array of numbers without a name" in seen_before_the_charge(make, 40)[1]
 
 

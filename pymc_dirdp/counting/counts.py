@@ -251,8 +251,8 @@ def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
 
     Also looked at are sums of these counts over some of their variables, and the counts of one category in all rows.
     What PyMC, xarray, pandas, NumPy and lists make of counts shares no memory with them, so nothing but the numbers
-    tells where they come from. One number may agree by chance, and a table without records is like any other, so
-    neither is looked for. The answer depends on the counts, which are **secret**.
+    tells where they come from. One number may agree by chance, and all tables without records are equal, so neither is
+    looked for. The answer depends on the counts, which are **secret**.
     """
     wanted = np.sort(numbers, axis=None)
     found: list[Bound] = []

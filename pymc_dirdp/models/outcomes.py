@@ -379,14 +379,11 @@ def _aligned(
 
     if fits(private):
         # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen, also in the
-        # user's own log-probability. PyMC writes the lengths to which it reshapes as such an array.
+        # user's own log-probability. PyMC writes the lengths of a reshape as such an array, which nothing else reads.
         steps = [node.owner for node in ancestors([log_p]) if node.owner is not None]
-        lengths_to = [step.inputs[1] for step in steps if isinstance(step.op, Reshape)]
+        read = {array for step in steps for array in (step.inputs[:1] if isinstance(step.op, Reshape) else step.inputs)}
         nameless = (
-            isinstance(node, Constant)
-            and stored_shape(node) not in ((), (1,))
-            and all(node is not one for one in lengths_to)
-            for node in stored
+            isinstance(node, Constant) and stored_shape(node) not in ((), (1,)) and node in read for node in stored
         )
         if said.public is not True and any(nameless):
             raise refused(
