@@ -137,7 +137,7 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
     while excess(x) > 0:
         x *= 1 + step
         step *= 2
-        if (x - safe) * (unsafe - safe) <= 0:
+        if (x > safe) != (unsafe > safe):
             return safe
     return x
 

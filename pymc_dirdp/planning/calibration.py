@@ -481,20 +481,21 @@ def p1_theorem_1_concentration(
     order, epsilon, min_count = at_least(1, order=order), positive(epsilon=epsilon), at_least(0, min_count=min_count)
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
 
-    # In logarithms, because a product of four numbers that may be 1e300 is none.
+    # In logarithms, because the product may be too large or too small for a double.
     log_scale = math.log(order) - math.log(2) + math.log(delta_2_squared)
-    slopes = np.array([min_count, order - 1])
     with np.errstate(divide="ignore"):
-        log_slope = float(np.logaddexp(*(np.log(slopes) + [0, math.log(3) + math.log(delta_inf)])))
+        log_slope = np.logaddexp(np.log(min_count), np.log(order - 1) + math.log(3) + math.log(delta_inf))
 
     def excess(r: float) -> float:
         log_argument = float(np.logaddexp(0, math.log(r) + log_slope))
-        # From 1e16 on `x * psi'(x)` is 1 in doubles.
-        x = min(math.exp(min(log_argument, 40)), 1e16)
-        return log_scale + 2 * math.log(r) + math.log(x * float(polygamma(1, x))) - log_argument - math.log(epsilon)
+        # `x * psi'(x)` falls to 1, and is 1 in doubles before exp(37).
+        x = math.exp(min(log_argument, 37))
+        log_bound = log_scale + 2 * math.log(r) + math.log(x * float(polygamma(1, x))) - log_argument
+        # Five logarithms of at most 1400 are rounded.
+        return log_bound - math.log(epsilon) + 2e-12
 
     # psi' <= psi'(1) gives a safe start, and the bound rises with r from 0 to infinity.
-    safe = math.exp((math.log(epsilon) - log_scale - math.log(polygamma(1, 1.0))) / 2) * (1 - 1e-12)
+    safe = math.exp((math.log(epsilon) - log_scale - math.log(polygamma(1, 1.0))) / 2 - 2e-12)
     return last_safe(excess, start=safe)
 
 

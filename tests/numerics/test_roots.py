@@ -32,6 +32,16 @@ def test_a_jump_to_infinity_is_no_obstacle():
     assert 2 * (1 - 1e-9) < found <= 2
 
 
+@pytest.mark.parametrize(("safe", "unsafe"), [(1e-299, 1e-298), (1e-298, 1e-299), (1e299, 1e298)])
+def test_safe_root_is_as_close_where_products_are_no_doubles(safe, unsafe):
+    """The last step towards the safe end asks on which side of it a point is."""
+    sign = 1 if safe < unsafe else -1
+    for root in np.geomspace(safe, unsafe, 20)[1:-1].tolist():
+        found = safe_root(lambda x, root=root: -1.0 if sign * x <= sign * root else 1.0, safe=safe, unsafe=unsafe)
+        assert sign * found <= sign * root
+        assert found == pytest.approx(root, rel=1e-9, abs=0)
+
+
 def test_a_loose_tolerance_is_safe_too():
     evaluations = []
 

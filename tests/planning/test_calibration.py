@@ -118,7 +118,7 @@ def test_the_bound_of_algorithm_1_at_its_root(order, epsilon, min_count):
     with mpmath.workdps(40):
         x = 1 + mpmath.mpf(r) * (min_count + 3 * (mpmath.mpf(order) - 1))
         trigamma = mpmath.zeta(2, x) if x < 1e8 else 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3)
-        assert 1 - 1e-9 < mpmath.mpf(order) * mpmath.mpf(r) ** 2 * trigamma / epsilon <= 1 + 1e-12
+        assert 1 - 1e-9 < mpmath.mpf(order) * mpmath.mpf(r) ** 2 * trigamma / epsilon <= 1
 
 
 @pytest.mark.parametrize(
