@@ -1,5 +1,6 @@
 """The exact posterior of a model, without any privacy."""
 
+import difflib
 import math
 import warnings
 from collections.abc import Collection, Mapping
@@ -10,6 +11,7 @@ import pymc as pm
 import xarray as xr
 from arviz_base import dict_to_dataset
 from numpy.typing import NDArray
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.arrays import Array
@@ -18,10 +20,10 @@ from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.leave_one_out import Observed, observations
 from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.graph import Node, compiled_plainly
 from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.description import labels
-from pymc_dirdp.releases.deterministics import checked_names, evaluated
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
@@ -110,11 +112,11 @@ def _observed_groups(
 
 
 def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
-    """The Deterministics at all draws; `evaluated` takes chains and draws as one axis."""
+    """The Deterministics at all draws; `_evaluated` takes chains and draws as one axis."""
     chains, draws = next(iter(values.values())).shape[:2]
     flat = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
     observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
-    deterministics = evaluated(model, names, flat, known=observed)
+    deterministics = _evaluated(model, names, flat, known=observed)
     return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in deterministics.items()}
 
 
@@ -223,7 +225,7 @@ def exact_posterior(
 def _deterministics(model: pm.Model, found: tuple[Table, ...], var_names: Collection[str] | None) -> tuple[str, ...]:
     """The names of the Deterministics that come along, in the model's order."""
     names = tuple(table.name for table in found)
-    wanted = checked_names(var_names, model, names)
+    wanted = _checked_names(var_names, model, names)
     drawn = {model[name] for name in names if name in model.named_vars}
     possible = tuple(
         str(one.name) for one in model.deterministics if drawn & set(ancestors([one], blockers=model.observed_RVs))
@@ -236,3 +238,43 @@ def _deterministics(model: pm.Model, found: tuple[Table, ...], var_names: Collec
             "says nothing about it. Leave it out."
         )
     return tuple(name for name in possible if name in wanted)
+
+
+def _checked_names(
+    var_names: Collection[str] | None, model: pm.Model, released: tuple[str, ...]
+) -> frozenset[str] | None:
+    """The Deterministics that `var_names` names, or None for no choice; names of tables are accepted and left out."""
+    if var_names is None:
+        return None
+    if isinstance(var_names, str):
+        raise ArgumentError(
+            f"Expected var_names to be a list of names, got the text {var_names!r}: write [{var_names!r}]."
+        )
+    names = [str(deterministic.name) for deterministic in model.deterministics]
+    for name in var_names:
+        if name not in (*released, *names):
+            near = difflib.get_close_matches(str(name), [*names, *released], n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ArgumentError(f"var_names has {name!r}, which is not a Deterministic of the model.{hint}")
+    # All tables always come along.
+    return frozenset(var_names) - frozenset(released)
+
+
+def _evaluated(
+    model: pm.Model, names: tuple[str, ...], draws: dict[str, Array], *, known: dict[Node, Node] | None = None
+) -> dict[str, Array]:
+    """The values of these Deterministics at each draw: arrays of shape `(draws, ...)`.
+
+    `known` has what stands in the place of other random variables.
+    """
+    if not names:
+        return {}
+    inputs = [model[name] for name in draws if name in model.named_vars]
+    outputs = [model[name] for name in names]
+    if known:
+        outputs = graph_replace(outputs, known, strict=False)
+    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
+    function = compiled_plainly(inputs, outputs)
+    arrays = [draws[str(variable.name)] for variable in inputs]
+    rows = [function(*values) for values in zip(*arrays, strict=True)]
+    return {name: np.stack([np.asarray(row[i]) for row in rows]) for i, name in enumerate(names)}

@@ -1,6 +1,7 @@
 """Questions to the graph of a model, and copies of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -34,6 +35,7 @@ __all__ = [
     "build_for",
     "built_for",
     "compiled_plainly",
+    "compiling_plainly",
     "evaluate",
     "formula",
     "is_random",
@@ -62,14 +64,21 @@ Node = Variable[Any, Any]
 PLAIN = Mode(linker="py", optimizer=None)  # type: ignore[arg-type]
 
 
-def compiled_plainly(inputs: Sequence[Node], outputs: Any) -> Callable[..., Any]:
-    """A function that runs in Python.
+@contextmanager
+def compiling_plainly() -> Iterator[Mode]:
+    """The mode of functions that run in Python.
 
     The compiler is switched off as well: some operations, such as a softmax, would call it even in Python mode.
     """
     with pytensor.config.change_flags(cxx=""):  # type: ignore[attr-defined]
+        yield PLAIN
+
+
+def compiled_plainly(inputs: Sequence[Node], outputs: Any) -> Callable[..., Any]:
+    """A function that runs in Python."""
+    with compiling_plainly() as mode:
         function: Callable[..., Any] = pytensor.function(  # type: ignore[attr-defined]
-            inputs, outputs, mode=PLAIN, on_unused_input="ignore"
+            inputs, outputs, mode=mode, on_unused_input="ignore"
         )
     return function
 

@@ -185,6 +185,11 @@ class Table:
         return self.prior.shape
 
     @property
+    def released_shape(self) -> tuple[int, ...]:
+        """The shape of the variable: of a Beta that of the probabilities of success."""
+        return self.shape[:-1] if self.family == "beta" else self.shape
+
+    @property
     def n_rows(self) -> int:
         """The number of vectors of probabilities."""
         return math.prod(self.shape[:-1])

@@ -1,6 +1,6 @@
 """A copy of a model with its free variables alone: nothing of its records, and a check that nothing of them is left."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,10 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.model.fgraph import deepcopy_shared_variable
 from pymc.pytensorf import find_rng_nodes
+from pytensor.compile.ops import FromFunctionOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, clone_get_equiv
+from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.variable import TensorVariable
@@ -137,19 +139,43 @@ def public_deterministics(model: pm.Model, free: Sequence[Node], dims: Collectio
     """The Deterministics that are functions of free variables and of single numbers, without a dim of the records.
 
     Numbers that are written into a model are public, whatever they are: a rule that left out those that equal the
-    number of records would publish it, because what is left out can be seen.
+    number of records would publish it, because what is left out can be seen. An array may be the records, and so may
+    what a function of the user's own holds.
     """
     formulas, lengths = [], [length for dim, length in model.dim_lengths.items() if dim not in dims]
     for one in model.deterministics:
         if any(dim in dims for dim in model.named_vars_to_dims.get(str(one.name), ()) if dim is not None):
             continue
-        graph = list(ancestors([one], blockers=list(free)))
-        if all(_is_harmless(node, lengths) for node in graph if node not in free):
+        outside = [node for node in ancestors([one], blockers=list(free)) if node not in free]
+        if all(_is_harmless(node, lengths) for node in [*outside, *_inside(outside)]):
             formulas.append(one)
     return formulas
 
 
+def _inside(nodes: Iterable[Node]) -> list[Node]:
+    """The variables inside of operations, such as those of the step of a scan."""
+    inside: list[Node] = []
+    for op in {op for node in nodes for op in _operations(node)}:
+        if isinstance(op, HasInnerGraph):
+            graph = list(ancestors(op.inner_outputs))
+            inside += [*graph, *_inside(graph)]
+    return inside
+
+
+def _operations(node: Node) -> list[Any]:
+    """What computes a variable, and for each entry of it."""
+    ops = [] if node.owner is None else [node.owner.op]
+    return [*ops, *(inner for op in ops for name in ("core_op", "scalar_op") if (inner := getattr(op, name, None)))]
+
+
+def _is_own_function(op: Any) -> bool:
+    """Whether this is an operation of the user's own, whose content cannot be seen."""
+    return type(op).__module__.split(".")[0] not in ("pytensor", "pymc") or isinstance(op, FromFunctionOp)
+
+
 def _is_harmless(node: Node, lengths: Collection[Node]) -> bool:
+    if any(map(_is_own_function, _operations(node))):
+        return False
     if is_random(node) or isinstance(node.type, RandomType):
         return False
     # Of shared numbers only the lengths of dims are known to be none of the data.

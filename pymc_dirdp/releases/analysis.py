@@ -15,14 +15,15 @@ from pymc_dirdp.display import Tabular, uncertain
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.inference.sparse_cells import SparsePrior
-from pymc_dirdp.models.table import dim_name
+from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import opened, sparse_release
 from pymc_dirdp.releases.sparse import SparseEstimates, estimated, refuse_options
 from pymc_dirdp.releases.sparse import drawn as drawn_cells
-from pymc_dirdp.releases.view import tree_of, values_of
+from pymc_dirdp.releases.view import tree_of
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
@@ -41,6 +42,7 @@ def analyse(
     draws: int = 1000,
     *,
     chains: int = 4,
+    model: "pm.Model | None" = None,
     prior: ArrayLike | Mapping[str, ArrayLike] | SparsePrior | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
@@ -66,6 +68,8 @@ def analyse(
     chains : int, default 4
         The number of chains, as ArviZ expects them. All draws are independent of one another, whichever chain they are
         in, so as many are worth as many.
+    model : pymc.Model, optional
+        One with the same variables. Its Deterministics that depend on these and on single numbers alone come along.
     prior : array_like, mapping from table to array_like, or SparsePrior, optional
         Your own prior of the shares, in the shape of the table, which for a Beta ends in (success, failure). By
         default that of the model. Of a release of a sparse table, which has none, a
@@ -89,8 +93,7 @@ def analyse(
     Returns
     -------
     analysis : xarray.DataTree
-        `posterior` holds the shares, with the names, dims and labels of the release, and the Deterministics that are
-        formulas over them; `latent_counts` the counts of the
+        `posterior` holds the shares, with the names, dims and labels of the release; `latent_counts` the counts of the
         records in each cell; `observed_data` what was published; `sample_stats` for each table the share of proposals
         that was accepted, how many independent draws the draws are worth, and the logarithm of the evidence, which is
         one number for tables that are taken together and is not computed of marginals.
@@ -166,21 +169,12 @@ def analyse(
         | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
     )
     tree.attrs = _attributes(found)
-    return tree
+    return tree if model is None else with_deterministics(tree, root_model(model))
 
 
 def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]], chains: int) -> dict[str, _Array]:
-    """The draws of the shares, and of the Deterministics that are functions of them."""
-    flat = {name: _shares(seen, drawn[name]) for name, seen in found.tables.items()}
-    arrays = {name: _drawn(flat[name], chains, seen.share_labels) for name, seen in found.tables.items()}
-    coords = {dim: labels for seen in found.tables.values() for dim, labels in seen.share_labels}
-    values, _ = values_of(found.deterministics, flat)
-    for one in found.deterministics:
-        if one.name in values:
-            value = values[one.name]
-            dims = [dim_name(one.name, i, dim) for i, dim in enumerate(one.dims or (None,) * (value.ndim - 1))]
-            arrays[one.name] = _drawn(value, chains, tuple((dim, coords.get(dim)) for dim in dims))
-    return arrays
+    """The draws of the shares."""
+    return {name: _drawn(_shares(seen, drawn[name]), chains, seen.share_labels) for name, seen in found.tables.items()}
 
 
 def _shares(seen: ObservedTable, shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,7 +14,6 @@ from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, Observ
 from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.releases.opened import Opened, opened
-from pymc_dirdp.releases.text import Deterministic
 from pymc_dirdp.releases.wording import totals_in_words
 
 __all__ = ["Inferences", "PerTable", "Source", "Sources", "checked", "inferences", "sources_of"]
@@ -40,15 +39,12 @@ class Sources:
         Whether the records of all tables of a release may be those of the same people.
     has_own_prior : bool
         Whether the prior of the tables is the analyst's own, and no model's.
-    deterministics : tuple of Deterministic
-        Formulas over the tables, of the first release.
     """
 
     tables: list[dict[str, ObservedTable]]
     seeded: bool
     same_people: bool
     has_own_prior: bool
-    deterministics: tuple[Deterministic, ...] = ()
 
 
 def sources_of(source: Source | Sequence[Source]) -> Sources:
@@ -109,7 +105,6 @@ def _of_releases(given: list[Any]) -> Sources:
         seeded=any(one.reproducible for one in stored),
         same_people=all(len(one.plan.groups) == 1 for one in stored),
         has_own_prior=False,
-        deterministics=stored[0].release.deterministics if stored[0].release is not None else (),
     )
 
 
@@ -147,8 +142,6 @@ class Inferences:
         The table of classes, if all tables are taken together.
     seeded : bool
         Whether any release says that a seed was used.
-    deterministics : tuple of Deterministic
-        Formulas over the tables.
     """
 
     tables: dict[str, ObservedTable]
@@ -156,7 +149,6 @@ class Inferences:
     distributions: Posteriors
     classes: str | None
     seeded: bool
-    deterministics: tuple[Deterministic, ...]
 
     @property
     def consistency(self) -> str:
@@ -242,7 +234,7 @@ def inferences(
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
     beliefs = {name: _with_number(belief, tables[classes or name]) for name, belief in beliefs.items()}
     distributions = Posteriors(tables, beliefs, classes)
-    return Inferences(tables, beliefs, distributions, classes, found.seeded, found.deterministics)
+    return Inferences(tables, beliefs, distributions, classes, found.seeded)
 
 
 def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_number: bool) -> dict[str, Beliefs]:

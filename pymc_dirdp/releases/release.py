@@ -1,7 +1,7 @@
 """A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Unpack
 
 import pymc as pm
@@ -25,7 +25,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.description import described
-from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, try_out
+from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.grammar import refuse_unreadable
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
@@ -60,7 +60,6 @@ def sample(
     model: pm.Model | None = None,
     *,
     sampler: str = "exact",
-    var_names: Collection[str] | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
     progressbar: bool = True,
@@ -80,11 +79,6 @@ def sample(
         proved about the distribution holds for the release. `"fast"` draws in floating point and rounds the draw to a
         public grid; nothing is proved about its last bits, and the release says so. Only `"fast"` draws continuous
         noise. See :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
-    var_names : collection of str, optional
-        Deterministics that come along with the released variables. By default all of them that depend on released
-        variables and single numbers alone. One that holds an array, such as scores to be multiplied with, comes along
-        only if it is named here: you state that the array is public. One that depends on data never does. The report
-        names each one that was left out, with the reason.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
         release is marked and a warning says so.
@@ -101,6 +95,11 @@ def sample(
     release : xarray.DataTree
         Group `posterior` as `pm.sample` returns it, with dims `chain=1` and `draw=draws`, and groups `mechanism` (one
         child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
+
+        Beside the draws are the model's Deterministics that depend on released variables and single numbers alone,
+        which :func:`pymc_dirdp.save` does not write. The others are listed in the attribute `left_out` of the group:
+        `pm.compute_deterministics(release["posterior"], model=model)` computes those too, which is safe to publish if
+        what they read is.
 
         Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
         counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are (but not those of
@@ -153,7 +152,6 @@ def sample(
         model,
         Sealed(lambda: model, ledger),
         sampler=sampler,
-        var_names=var_names,
         random_seed=random_seed,
         progressbar=progressbar,
         **planning,
@@ -166,7 +164,6 @@ def sample_sealed(
     sealed: Sealed[Callable[[], pm.Model]],
     *,
     sampler: str = "exact",
-    var_names: Collection[str] | None = None,
     random_seed: Seed = None,
     progressbar: bool = True,
     **planning: Unpack[Planning],
@@ -175,7 +172,7 @@ def sample_sealed(
 
     Parameters
     ----------
-    guarantee, sampler, var_names, random_seed, progressbar, **planning
+    guarantee, sampler, random_seed, progressbar, **planning
         As in :func:`sample`.
     model : pymc.Model
         What is planned and charged. Its observations may be made up.
@@ -205,11 +202,7 @@ def sample_sealed(
         "pure_epsilon", math.inf
     )
     released = tuple(part.table for part in chosen.parts)
-    public = chosen.reading.sizes_are_public
-    derived = derived_quantities(model, released, var_names, records_are_public=public)
-    deterministics, left_out = as_formulas(model, derived, released, named=var_names is not None)
-    tried = try_out(deterministics, released)
-    refuse_dims(tried, chosen, {one.name: one.dims for one in deterministics})
+    refuse_dims(chosen)
     if random_seed is not None:
         warn_of_seed()
     receipt = None
@@ -236,7 +229,7 @@ def sample_sealed(
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
         output = _drawn(chosen, counts, sampler, random_seed, bar)
     one = identity(random_seed, output)
-    return shown_tree(Release(chosen, sampler, source, one, receipt, output, deterministics, left_out))
+    return with_deterministics(shown_tree(Release(chosen, sampler, source, one, receipt, output)), model)
 
 
 def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:

@@ -13,13 +13,14 @@ import xarray as xr
 from scipy.special import betaincinv
 
 from pymc_dirdp.display import Labelled, Sections, clipped, dots
-from pymc_dirdp.errors import DirdpError
+from pymc_dirdp.errors import DirdpError, shown
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals, NoisyTable
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import curves_of
 from pymc_dirdp.releases.description import described, sparse_neighbours
+from pymc_dirdp.releases.deterministics import LEFT_OUT
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened, sparse_release
 from pymc_dirdp.releases.plan_types import Plan
@@ -119,7 +120,8 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         ("Tables", _tables(stored)),
         *((("Marginals", marginals),) if (marginals := _marginals(stored, utility)) else ()),
     )
-    notes = (*_reading(stored), *_notes(tree), *((_label(names), f"{text}{_listed(names)}") for text, names in better))
+    instead = ((_label(names), f"{text}{_listed(names)}") for text, names in better)
+    notes = (*_reading(stored), *_notes(tree), *_left_out(release), *instead)
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
 
 
@@ -332,18 +334,16 @@ def _notes(release: xr.DataTree) -> Lines:
     notes = []
     if "reproducible" in release.attrs:
         notes.append(("reproducible", f"{release.attrs['reproducible']}: drawn with a seed, do not publish"))
-    if "left_out" in release.attrs:
-        about = _alike(_left_out(str(release.attrs["left_out"])).items()).items()
-        notes += [("left out", f"{', '.join(names)}: {reason}") for reason, names in about]
     return tuple(notes)
 
 
-def _left_out(text: str) -> dict[str, str]:
-    with suppress(ValueError, RecursionError):
-        reasons = json.loads(text)
-        if isinstance(reasons, dict):
-            return {str(name): str(reason) for name, reason in reasons.items()}
-    return {"some Deterministics": text}
+def _left_out(release: xr.DataTree | Plan) -> Lines:
+    """The Deterministics that are not among the draws. The tree says so, and not the text, which holds none."""
+    attributes = {} if isinstance(release, Plan) else getattr(release.children.get("posterior"), "attrs", {})
+    with suppress(TypeError, ValueError, RecursionError):
+        names = ", ".join(shown(str(name)) for name in json.loads(attributes[LEFT_OUT]))
+        return (("left out", f"{names}: more than released variables and single numbers decides them"),)
+    return ()
 
 
 def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:

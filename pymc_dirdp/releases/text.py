@@ -1,7 +1,7 @@
-"""A release as a text: its plan, what was drawn, and Deterministics as formulas; and a release of a sparse table.
+"""A release as a text: its plan and what was drawn; and a release of a sparse table.
 
 The text holds facts alone: what was decided, and what the mechanisms returned. Curves, errors, sentences, draws given
-noisy counts and the values of Deterministics follow from the facts, see :mod:`pymc_dirdp.releases.view`.
+noisy counts follow from the facts, see :mod:`pymc_dirdp.releases.view`.
 """
 
 import math
@@ -20,8 +20,7 @@ from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Cells, Output
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
-from pymc_dirdp.models.expressions import Expression
-from pymc_dirdp.models.table import check_labels, is_path_name, is_variable_name
+from pymc_dirdp.models.table import check_labels, is_path_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.grammar import (
     Text,
@@ -37,80 +36,12 @@ from pymc_dirdp.releases.grammar import (
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
 
-__all__ = ["AFTERWARDS", "Deterministic", "LeftOut", "Release", "SparseRelease", "check_variable", "identity"]
+__all__ = ["Release", "SparseRelease", "check_variable", "identity"]
 
 _SEED = "seed"
 _AN_IDENTITY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 # No release has more shares in all its draws; a few characters of a text say how many draws there are.
 _MOST_SHARES = 10**8
-
-
-AFTERWARDS = "Compute it from the release"
-"""What a user can do about nearly all of them."""
-_PUBLIC = "If that is public, name it in var_names=[{name!r}]"
-# Why a Deterministic does not come along, and what the user can do. Releases hold the words on the left.
-_REASONS = {
-    "not named": ("it is not in var_names", "Name it there"),
-    "alone": ("it does not depend on a released variable", "Publish it apart from the release"),
-    "random": ("it depends on the variable {about!r}, which is not released", AFTERWARDS),
-    "data": ("it depends on the data {about!r}", f"{AFTERWARDS}, or write public numbers as constants"),
-    "shared": ("it shares an array with the observations", AFTERWARDS),
-    "name": ("its name is that of the draws, or holds a character that not every file can hold", "Rename it"),
-    "dim": ("the name of its dim holds a character that not every file can hold", "Rename the dim"),
-    "array": ("it holds an array, which could be data", _PUBLIC),
-    "function": ("it calls a function of your own, which could hold data", _PUBLIC),
-    "list": ("it holds so many numbers or entries that they could be data", _PUBLIC),
-    "number": ("it holds another number than 0 and 1, which could come from the number of records", _PUBLIC),
-    "formula": ("it has no formula that a release can hold", AFTERWARDS),
-    "fails": ("it cannot be computed at this draw, or has another shape there", AFTERWARDS),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Deterministic:
-    """A Deterministic that comes along with a release, as a public function of its variables.
-
-    Attributes
-    ----------
-    name : str
-    dims : tuple of (str or None), or None
-        As the model declares them.
-    expression : Expression
-    """
-
-    name: str
-    dims: tuple[str | None, ...] | None
-    expression: Expression
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A Deterministic that does not come along, and why. That does not depend on data.
-
-    Attributes
-    ----------
-    name : str
-    reason : str
-        In a word.
-    about : str
-        The name of the variable that the reason is about, if it is about one.
-    """
-
-    name: str
-    reason: str
-    about: str = ""
-
-    def __post_init__(self) -> None:
-        one_of(_REASONS, reason=self.reason)
-
-    @property
-    def sentences(self) -> tuple[str, str]:
-        """The reason, and what the user can do."""
-        reason, way_out = _REASONS[self.reason]
-        return reason.format(about=self.about), way_out.format(name=self.name)
-
-    def __str__(self) -> str:
-        return ". ".join(self.sentences)
 
 
 @final
@@ -132,9 +63,6 @@ class Release(Text):
     output : mapping of str to Output
         What the mechanism of each table published: noisy tables, intensities, or the draws themselves, of a Beta those
         of success.
-    deterministics : tuple of Deterministic
-    left_out : tuple of LeftOut
-        The Deterministics of the model that do not come along.
     """
 
     plan: Plan
@@ -143,8 +71,6 @@ class Release(Text):
     identity: str
     entry: Receipt | None
     output: Mapping[str, Output]
-    deterministics: tuple[Deterministic, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def is_seeded(self) -> bool:
@@ -163,11 +89,6 @@ class Release(Text):
             "randomness": self.randomness,
             "identity": self.identity,
             "entry": None if self.entry is None else asdict(self.entry),
-            "deterministics": [
-                {"name": one.name, "dims": one.dims and list(one.dims), "expression": one.expression.facts}
-                for one in self.deterministics
-            ],
-            "left_out": [asdict(one) for one in self.left_out],
             "output": {table: output.facts for table, output in self.output.items()},
         }
 
@@ -179,21 +100,14 @@ class Release(Text):
         sampler = one_of(SAMPLERS, sampler=facts["sampler"])
         for part in plan.parts:
             part.mechanism.checked_sampler(sampler)
-        shapes = {part.table.name: _released_shape(part) for part in plan.parts}
-        release = cls(
+        return cls(
             plan=plan,
             sampler=sampler,
             randomness=one_of((*SOURCES[sampler], _SEED), randomness=facts["randomness"]),
             identity=_identity_of(facts["identity"]),
             entry=Receipt.from_facts(facts["entry"]),
             output={part.table.name: _output(facts["output"], part, plan.draws) for part in plan.parts},
-            deterministics=tuple(_deterministic(one, shapes) for one in facts["deterministics"]),
-            left_out=tuple(LeftOut(**{key: line_of(value) for key, value in one.items()}) for one in facts["left_out"]),
         )
-        names = [*shapes, *(one.name for one in release.deterministics)]
-        if len(set(names)) < len(names):
-            raise ArgumentError("two variables have the same name.")
-        return release
 
     @override
     def refuse_unkept(self) -> None:
@@ -355,10 +269,6 @@ def _identity_of(value: Any) -> str:
     return str(value)
 
 
-def _released_shape(part: PlannedTable) -> tuple[int, ...]:
-    return part.table.shape[:-1] if part.table.family == "beta" else part.table.shape
-
-
 def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> Output:
     """The output of a table, with the shapes that its arrays have to have."""
     name = part.table.name
@@ -366,11 +276,3 @@ def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> Output:
         raise ArgumentError(f"it has more than {_MOST_SHARES} shares in all its draws.")
     with at(f"the output of {shown(name)}"):
         return part.mechanism.read_output(facts[name], name, draws=draws, of_success=part.table.family == "beta")
-
-
-def _deterministic(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Deterministic:
-    name, dims = line_of(facts["name"]), facts["dims"]
-    if not is_variable_name(name) or not all(dim is None or is_path_name(dim) for dim in dims or ()):
-        raise ArgumentError("a Deterministic has a name that no release holds.")
-    expression = Expression.from_facts(facts["expression"], shapes)
-    return Deterministic(name, None if dims is None else tuple(dims), expression)

@@ -16,6 +16,7 @@ from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.releases.deterministics import LEFT_OUT
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
 from pymc_dirdp.releases.text import SparseRelease
@@ -198,11 +199,13 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
     keeps, recomputed = _recomputed(stored.plan.guarantee, stored.curves)
     checks = [_guarantee(stored.plan.guarantee, keeps, recomputed)]
     if stored.release is not None:
+        beside = ", ".join(map(shown, _computed_beside(tree, stored.tree)))
+        but = f", but for {beside}, which the text does not hold" if beside else ""
         checks = [
             _check("randomness", SEEDED if stored.reproducible else None, "No seed was used."),
             *checks,
             _check("output", stored.release.problem, "Each output can come from its mechanism."),
-            _check("view", _other_view(stored.tree, tree), "The tree is the one that follows from its text."),
+            _check("view", _other_view(stored.tree, tree), f"The tree is the one that follows from its text{but}."),
             _library(stored.plan.library_version),
         ]
     mechanisms = {part.table.name: part.mechanism for part in stored.plan.parts}
@@ -272,6 +275,8 @@ def _other_view(view: xr.DataTree, tree: xr.DataTree | None) -> str | None:
     if tree is None:
         return None
     ours, theirs = ({node.path: node.to_dataset() for node in one.subtree} for one in (view, tree))
+    if "/posterior" in ours and "/posterior" in theirs:
+        theirs["/posterior"] = _without(theirs["/posterior"], _computed_beside(tree, view))
     for path in [*ours, *theirs]:
         if path not in theirs:
             return f"The group {shown(path)} is missing. Open the file again."
@@ -281,6 +286,19 @@ def _other_view(view: xr.DataTree, tree: xr.DataTree | None) -> str | None:
                 "print(dirdp.report(release)) shows what it says."
             )
     return None
+
+
+def _computed_beside(tree: xr.DataTree | None, view: xr.DataTree) -> list[str]:
+    """What stands beside the draws of the text, such as Deterministics."""
+    if tree is None or "posterior" not in tree.children:
+        return []
+    return [str(name) for name in tree["posterior"].to_dataset().variables if name not in view["posterior"].variables]
+
+
+def _without(draws: xr.Dataset, beside: list[str]) -> xr.Dataset:
+    own = draws.drop_vars(beside)
+    own.attrs = {name: value for name, value in draws.attrs.items() if name != LEFT_OUT}
+    return own
 
 
 def _alike(one: xr.Dataset, other: xr.Dataset) -> bool:

@@ -9,7 +9,6 @@ as `Dirichlet(sums of the prior of each row)`, so that all cells of the table ha
 totals that any other prior takes could need minutes where noise is wide.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -34,7 +33,7 @@ from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.releases.description import cell_dims, described, labels, sparse_described
 from pymc_dirdp.releases.grammar import digest
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
-from pymc_dirdp.releases.text import Deterministic, LeftOut, Release, SparseRelease
+from pymc_dirdp.releases.text import Release, SparseRelease
 from pymc_dirdp.releases.wording import ESTIMATE
 
 __all__ = [
@@ -50,7 +49,6 @@ __all__ = [
     "shares_fitted",
     "tree_of",
     "try_distribution",
-    "values_of",
     "view",
 ]
 
@@ -234,11 +232,8 @@ def view(release: Release | SparseRelease) -> xr.DataTree:
         groups, marks = sparse_described(release), _marks(release)
     else:
         groups = described(release.plan, release.plan.composition, sampler=release.sampler, source=release.randomness)
-        drawn = _drawn(release, groups)
-        values, failed = values_of(release.deterministics, drawn)
-        marks = _marks(release, failed)
-        dims = {one.name: one.dims for one in release.deterministics}
-        groups = {"/posterior": posterior_group(values, release.plan, dims, marks), **groups}
+        marks = _marks(release)
+        groups = {"/posterior": posterior_group(_drawn(release, groups), release.plan, marks), **groups}
     # As it is: a text in an array is copied twice by xarray, and it may be long.
     text = xr.Dataset({"text": xr.Variable((), np.array(release.text, dtype=object), fastpath=True)})
     tree = tree_of({**groups, f"/{TEXT_GROUP}": text})
@@ -278,22 +273,7 @@ def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
     return drawn
 
 
-def values_of(
-    deterministics: tuple[Deterministic, ...], drawn: dict[str, Array]
-) -> tuple[dict[str, Array], tuple[LeftOut, ...]]:
-    """The draws and what follows from them. A Deterministic that fails at these draws is left out without an error."""
-    values, failed = dict(drawn), []
-    for one in deterministics:
-        try:
-            value = one.expression.evaluate(drawn)
-        except (ArithmeticError, LookupError, ValueError):
-            failed.append(LeftOut(one.name, "fails"))
-        else:
-            values[one.name] = value
-    return values, tuple(failed)
-
-
-def _marks(release: Release | SparseRelease, failed: tuple[LeftOut, ...] = ()) -> dict[str, str]:
+def _marks(release: Release | SparseRelease) -> dict[str, str]:
     """The attributes of the tree and of its draws."""
     about = release.plan if isinstance(release, Release) else release
     adjacency = release.plan.adjacency if isinstance(release, Release) else release.mechanism.adjacency
@@ -307,9 +287,6 @@ def _marks(release: Release | SparseRelease, failed: tuple[LeftOut, ...] = ()) -
         marks["plan_digest"] = release.plan.digest
         if release.plan.publishing(Marginals):
             marks["estimate"] = ESTIMATE
-        if left_out := (*release.left_out, *failed):
-            # It is written as JSON, because a name may hold any character.
-            marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})
     if release.entry is not None:
         marks["ledger_head"] = release.entry.head
     if release.is_seeded:
@@ -317,25 +294,16 @@ def _marks(release: Release | SparseRelease, failed: tuple[LeftOut, ...] = ()) -
     return marks
 
 
-type Dims = tuple[str | None, ...] | None
-
-
-def posterior_group(
-    values: Mapping[str, Array], chosen: Plan, dims_of: Mapping[str, Dims], marks: dict[str, str]
-) -> xr.Dataset:
-    """Draws of tables and Deterministics, by name, in arrays of shape `(draws, ...)`, as `pm.sample` returns them.
-
-    `dims_of` has the dims of each Deterministic.
-    """
-    named = dict(dims_of)
+def posterior_group(values: Mapping[str, Array], chosen: Plan, marks: dict[str, str]) -> xr.Dataset:
+    """Draws of tables, by name, in arrays of shape `(draws, ...)`, as `pm.sample` returns them."""
     coords: dict[str, Sequence[Any]] = {}
     for part in chosen.parts:
-        named[part.table.name] = part.table.dims
         coords |= labels(part.table)
     variables = {}
     used: dict[str, Sequence[Any]] = {"chain": [0], "draw": range(len(next(iter(values.values()))))}
-    for name, value in values.items():
-        axes = named.get(name) or (None,) * (value.ndim - 1)
+    for part in chosen.parts:
+        name, value = part.table.name, values[part.table.name]
+        axes = part.table.dims or (None,) * (value.ndim - 1)
         dims = [dim_name(name, i, dim) for i, dim in enumerate(axes)]
         variables[name] = (["chain", "draw", *dims], value[None])
         # ArviZ numbers the entries of a dim without labels.
@@ -344,27 +312,21 @@ def posterior_group(
     return xr.Dataset(variables, used, marks)
 
 
-def refuse_dims(tried: Mapping[str, Array], chosen: Plan, dims_of: Mapping[str, Dims]) -> None:
+def refuse_dims(chosen: Plan) -> None:
     """Refuse dims that do not fit, before anything is spent: a public draw is put together like the release."""
-    tables = [part.table.name for part in chosen.parts]
-    for last, name in enumerate(tried):
-        if name in tables[:-1]:
-            continue
-        values = dict(list(tried.items())[: last + 1])
-        try:
-            fits = set(posterior_group(values, chosen, dims_of, {}).data_vars) == set(values)
-        except Exception:
-            fits = False
-        if not fits and name in tables:
-            raise UnsupportedModelError(
-                f"The names and dims of {', '.join(map(repr, tables))} do not fit into one release. Rename dims, or "
-                "declare as many labels as a dim has entries."
-            )
-        if not fits:
-            raise ArgumentError(
-                f"The Deterministic {name!r} has a name or dims that do not fit its shape or the other variables of "
-                "the release, so nothing was drawn. Declare dims as long as it is, or leave it out by var_names=[...]."
-            )
+    # The middle of the simplex in every row.
+    middle = {
+        part.table.name: np.full((1, *part.table.released_shape), 1 / part.table.n_categories) for part in chosen.parts
+    }
+    try:
+        fits = set(posterior_group(middle, chosen, {}).data_vars) == set(middle)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise UnsupportedModelError(
+            f"The names and dims of {', '.join(map(repr, middle))} do not fit into one release. Rename dims, or "
+            "declare as many labels as a dim has entries."
+        )
 
 
 # xarray compares each group with those above it, and looks through all labels of a group again for each of its dims: a

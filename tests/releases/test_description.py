@@ -22,18 +22,6 @@ def test_nothing_is_said_of_errors_where_no_number_of_records_is_planned_for(str
         assert np.all(np.isnan(utility[name]))
 
 
-def test_zero_and_one_are_no_numbers_of_records():
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(3))
-        pm.Multinomial("y", n=9, p=p, observed=[4, 4, 1])
-        pm.Deterministic("clipped", pm.math.maximum(p[2], 0.0))
-        pm.Deterministic("other", pm.math.maximum(1.0 - p[2], -1.0))
-        pm.Deterministic("expected", 9.0 * p[2])
-    release = dirdp.sample(TARGET, model, adjacency="add-remove", mechanism=Dirichlet(strategy="temper"))
-    assert {"clipped", "other"} <= set(release["posterior"].data_vars)
-    assert "expected" not in release["posterior"]
-
-
 def test_a_dim_has_another_name_than_a_variable_of_the_group():
     assert renamed("hair") == "hair"
     for taken in ("prior", "noisy_counts", "noisy_counts_0_1"):

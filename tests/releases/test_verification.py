@@ -172,7 +172,6 @@ def test_no_sign_of_a_file_reaches_a_terminal(releases, edited):
     for path in (
         ("plan", "tables", 0, "name"),
         ("plan", "tables", 0, "labels", "hair", 0),
-        ("deterministics", 0, "name"),
     ):
         for use in (verify, dirdp.report):
             try:

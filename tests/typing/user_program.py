@@ -57,7 +57,7 @@ def curator(model: pm.Model, folder: Path) -> xr.DataTree:
     assert_type(again.text, str)
 
     ledger = dirdp.Ledger(TARGET, folder / "ledger.db", unit="person")
-    release = dirdp.sample(plan, model, ledger=ledger, var_names=["p"])
+    release = dirdp.sample(plan, model, ledger=ledger)
     assert_type(release, xr.DataTree)
     assert_type(dirdp.sample(TARGET, model, mechanism="auto", n_records=592, random_seed=1), xr.DataTree)
     entry = ledger.spend(TARGET, what="a table that another program released")
