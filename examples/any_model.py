@@ -1,4 +1,4 @@
-"""A model without conjugate priors under privacy: plan with a forecast, release, sample, and hand it to somebody else.
+"""A model without conjugate priors under privacy: plan, release, sample, and hand it to somebody else.
 
 Satisfaction of 1681 residents of Copenhagen by type of housing: Madsen (1976), Statistical analysis of multiple
 contingency tables, Scandinavian Journal of Statistics 3, 97-106.
@@ -28,7 +28,7 @@ def survey(kind, satisfaction):
 
 model = survey(kind, satisfaction)
 # Both the answer and the type of housing are private, and the number of residents is public.
-plan = dirdp.plan(dirdp.PureDP(epsilon=0.2), model, any_model=True, levels={"kind": 4}, simulations=3)
+plan = dirdp.plan(dirdp.PureDP(epsilon=0.2), model, any_model=True, levels={"kind": 4})
 print(plan)
 
 private = dirdp.private_model(plan, model)

@@ -152,7 +152,7 @@ def verbs():
         yield f"private_model {kind}", lambda g, here=here: dirdp.private_model(g, answers(), **here)
         yield (
             f"plan of any model {kind}",
-            lambda g, here=here: repr(dirdp.plan(g, answers(), any_model=True, simulations=0, **here, **quiet)),
+            lambda g, here=here: repr(dirdp.plan(g, answers(), any_model=True, **here, **quiet)),
         )
     yield "optimal_error", lambda g: bounded(planning.optimal_error(g, prior=[1, 1], n_records=9))
     yield "least_guarantee", lambda g: dirdp.least_guarantee(0.1, g, **TABLE)

@@ -418,7 +418,7 @@ OF_OBJECTS = {
 }
 # What is true runs a sampler of PyMC.
 TRUTHS = {("diagnose", "nuts")}
-ANY_MODEL = {"guarantee": PURE, "any_model": True, "unit": "record", "adjacency": "replace-one", "simulations": 0}
+ANY_MODEL = {"guarantee": PURE, "any_model": True, "unit": "record", "adjacency": "replace-one"}
 
 
 @pytest.fixture
@@ -465,7 +465,7 @@ def test_a_value_of_a_wrong_type_is_answered_by_the_library(verb, folder):
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_plan_of_any_model_answers_wrong_types(folder):
-    names = [name for name in ModelPlanning.__annotations__ if name != "simulations"]
+    names = list(ModelPlanning.__annotations__)
     assert list(answers(dirdp.plan, lambda: ANY_MODEL | {"model": tosses()} | quiet, names)) == []
 
 

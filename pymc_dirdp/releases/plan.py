@@ -40,7 +40,6 @@ from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
 from pymc_dirdp.releases.wording import assumed, warn_if_few, warn_if_weak
-from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 
 if TYPE_CHECKING:
@@ -90,10 +89,6 @@ class ModelPlanning(TypedDict, total=False):
     weights: Mapping[str, float] | None
     disjoint: Iterable[Iterable[str]] | None
     max_cells: int
-    against: Sequence[Guarantee]
-    n_records: int | None
-    simulations: int
-    random_seed: Seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,10 +229,7 @@ def plan(
     or that leaves open whose records it holds. No number of a plan depends on them.
 
     With `any_model=True` it is the plan of :func:`pymc_dirdp.private_model`, of which it takes the options up to
-    `max_cells`, and a forecast: how many times as wide the interval of each parameter gets by the noise, for data that
-    are simulated from the prior. `against` is a list of other guarantees to forecast, `n_records` a guess where the
-    number of records is private, and `simulations` how many data sets (by default 20; 0 for no forecast). A data set
-    takes half a second for each guarantee and mechanism. `random_seed` and `progressbar` are for the forecast.
+    `max_cells`.
 
     Parameters
     ----------
@@ -290,7 +282,7 @@ def plan(
     if "any_model" in planning:
         from pymc_dirdp.releases.model_plan import plan_of_model  # It needs this file.
 
-        return plan_of_model(guarantee, root_model(model), progressbar=progressbar, **planning)
+        return plan_of_model(guarantee, root_model(model), **planning)
     refuse_unknown("plan", planning, Planning.__annotations__)
     chosen = planned(guarantee, model, progressbar=progressbar, **planning)
     refuse_unsaid_units(chosen, root_model(model))

@@ -7,8 +7,7 @@ data sets it has.
 
 For each of four models and each guarantee, data are drawn from the prior and released; NUTS draws from the posterior
 given the noisy counts ("aware"), given clipped noisy counts as if they were the data ("naive"), and given the counts
-themselves ("not private"). An interval covers if the parameter that the data were drawn with lies in it. The forecast
-of `dirdp.plan` stands beside the widths that came out.
+themselves ("not private"). An interval covers if the parameter that the data were drawn with lies in it.
 """
 
 import argparse
@@ -28,15 +27,15 @@ from pymc.distributions.transforms import ordered
 import pymc_dirdp as dirdp
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.releases import model_terms
-from pymc_dirdp.releases.model_plan import KNOWN, Chain, noisy_data, prior_data
 from pymc_dirdp.releases.model_terms import planned_tables, read_model
+from tests.benchmarks.simulated_models import KNOWN, Chain, noisy_data, prior_data
 
 FILE = Path(__file__).with_suffix(".csv")
 LEVELS = (0.5, 0.8, 0.95)
 EPSILONS = {0.2: 300, 0.5: 300, 1.0: 60, 3.0: 60}
 NAIVE = 60
 COLUMNS = ["model", "epsilon", "method", "data_sets", *(f"{level:.0%}" for level in LEVELS)]
-COLUMNS += [*(f"se {level:.0%}" for level in LEVELS), "widening", "forecast"]
+COLUMNS += [*(f"se {level:.0%}" for level in LEVELS), "widening"]
 
 
 def answers():
@@ -104,15 +103,15 @@ def width(draws):
     return high - low
 
 
-def row(name, epsilon, method, found, widening="", forecast=""):
+def row(name, epsilon, method, found, widening=""):
     u = np.array(found)
     covered = [(np.abs(u - 0.5) < level / 2).mean(axis=1) for level in LEVELS]
     shares = [f"{one.mean():.3f}" for one in covered]
     errors = [f"{one.std(ddof=1) / np.sqrt(len(one)):.4f}" for one in covered]
-    return [name, epsilon, method, len(u), *shares, *errors, widening, forecast]
+    return [name, epsilon, method, len(u), *shares, *errors, widening]
 
 
-def run(name, sets=None, forecast=True, minutes=math.inf):
+def run(name, sets=None, minutes=math.inf):
     """The rows of one model, again and again while data sets are added."""
     sets, start = EPSILONS if sets is None else sets, time.process_time()
     rng = np.random.default_rng(20261125)
@@ -122,7 +121,6 @@ def run(name, sets=None, forecast=True, minutes=math.inf):
     found = read_model(model, options)
     guarantees = {epsilon: dirdp.PureDP(epsilon=epsilon) for epsilon in sets}
     plans = {epsilon: planned_tables(one, found, options) for epsilon, one in guarantees.items()}
-    expected = forecasts(model, said, n_records, guarantees) if forecast else {}
     terms = model_terms.with_terms(found, plans[min(sets)], None)
     with mock.patch.object(model_terms, "NoisyRows", Naive):
         naive_terms = model_terms.with_terms(found, plans[min(sets)], None)
@@ -152,28 +150,16 @@ def run(name, sets=None, forecast=True, minutes=math.inf):
                 us[epsilon, "naive"].append(ranks(naive.draws(values, rng, 150, 300), truth))
         late = time.process_time() - start > 60 * minutes
         if late or k + 1 == max(sets.values()) or (k + 1) % 10 == 0:
-            yield rows_of(name, open_u, us, widths, expected)
+            yield rows_of(name, open_u, us, widths)
         if late:
             return
 
 
-def forecasts(model, said, n_records, guarantees):
-    """The widening of each guarantee before anything is drawn, as the median over parameters."""
-    first, *others = guarantees.values()
-    said = said | {"mechanism": "geometric", "n_records": n_records, "progressbar": False}
-    planned = dirdp.plan(first, model, any_model=True, against=others, **said)
-    return {
-        epsilon: np.median([each[f"{guarantee}, geometric"] for each in planned.widening.values()])
-        for epsilon, guarantee in guarantees.items()
-    }
-
-
-def rows_of(name, open_u, us, widths, expected):
+def rows_of(name, open_u, us, widths):
     rows = [row(name, "", "not private", open_u)]
     for epsilon, found in widths.items():
         came = np.median(np.median(found, axis=0))
-        before = f"{expected[epsilon]:.2f}" if expected else ""
-        rows.append(row(name, epsilon, "aware", us[epsilon, "aware"], f"{came:.2f}", before))
+        rows.append(row(name, epsilon, "aware", us[epsilon, "aware"], f"{came:.2f}"))
         rows.append(row(name, epsilon, "naive", us[epsilon, "naive"]))
     return rows
 

@@ -252,7 +252,7 @@ VERBS = {
         GUARANTEE, model, unit="trial", ledger=ledger, **said, **WITHOUT_N
     ),
     "plan of any model": lambda model, ledger, **said: dirdp.plan(
-        GUARANTEE, model, any_model=True, unit="trial", simulations=0, **said, **WITHOUT_N
+        GUARANTEE, model, any_model=True, unit="trial", **said, **WITHOUT_N
     ),
 }
 

@@ -230,7 +230,7 @@ VERBS = {
         TARGET, model, ledger=ledger, **SAID, **of_any_model(model, **said)
     ),
     "plan of any model": lambda model, ledger, **said: plan(
-        TARGET, model, any_model=True, simulations=0, **SAID, **of_any_model(model, **said)
+        TARGET, model, any_model=True, **SAID, **of_any_model(model, **said)
     ),
 }
 DIFFERENT = "'bought' has another number of records than 'signed', which would be published"

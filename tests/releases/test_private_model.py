@@ -23,7 +23,6 @@ from pymc_dirdp.models.graph import compiled_plainly, is_random
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import model_terms
-from pymc_dirdp.releases.model_plan import noisy_data
 from pymc_dirdp.releases.model_terms import read_model
 from pymc_dirdp.releases.opened import opened
 from tests.releases import any_models
@@ -287,17 +286,10 @@ def test_joint_noise_is_less_and_is_taken_by_auto():
     sds = {
         kind: [part.mechanism.noise_sd for part in dirdp.plan(PURE, items(), any_model=True, **said).tables.parts]
         for kind in ("auto", "joint", "geometric")
-        for said in [{"mechanism": kind, "simulations": 0}]
+        for said in [{"mechanism": kind}]
     }
     assert sds["auto"] == sds["joint"]
     assert max(sds["joint"]) < 0.7 * min(sds["geometric"])
-    # A forecast adds noise of the same size to each table by itself.
-    parts = dirdp.plan(PURE, items(), any_model=True, simulations=0).tables.parts
-    assert [part.mechanism.alike_alone.noise_sd for part in parts] == pytest.approx(sds["joint"], rel=1e-6)
-    noise, noisy = noisy_data(
-        parts, dict.fromkeys(["first", "second", "third"], np.array([3.0, 2.0])), any_models.rng()
-    )
-    assert set(noise) == set(noisy) == {"first", "second", "third"}
 
 
 def test_joint_noise_is_for_few_outcomes_and_the_way_out_works(ledger):
@@ -677,7 +669,7 @@ def test_options_of_wrong_types_are_refused_in_words():
         refused = 0
         for value in wrong:
             try:
-                dirdp.plan(PURE, model, any_model=True, simulations=0, **given | {option: value})
+                dirdp.plan(PURE, model, any_model=True, **given | {option: value})
             except DirdpError as error:
                 assert not isinstance(error, InternalError), (option, value)  # noqa: PT017
                 refused += 1
