@@ -341,7 +341,7 @@ def _left_out(release: xr.DataTree | Plan) -> Lines:
     """The Deterministics that are not among the draws. The tree says so, and not the text, which holds none."""
     attributes = {} if isinstance(release, Plan) else getattr(release.children.get("posterior"), "attrs", {})
     with suppress(TypeError, ValueError, RecursionError):
-        names = ", ".join(shown(str(name)) for name in json.loads(attributes[LEFT_OUT]))
+        names = ", ".join(shown(str(name)) for name in json.loads(attributes.get(LEFT_OUT, "null")))
         return (("left out", f"{names}: more than released variables and single numbers decides them"),)
     return ()
 

@@ -8,7 +8,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pymc_dirdp.models.translation import _public_point
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -206,12 +205,3 @@ def test_cells_over_axes_in_another_order_are_laid_side_by_side():
     assert one.tolist() == cells.tolist()
     assert other.tolist() == others.T.tolist()
     assert third.tolist() == [[0, 1, 2]] * 2
-
-
-@pytest.mark.parametrize("shape", [(), (2,), (5, 1), (4, 3), (2, 2, 4)])
-def test_public_points_are_shares(shape):
-    for number in range(3):
-        point = _public_point(shape, number)
-        assert point.shape == shape
-        assert np.all((point > 0) & (point < 1))
-        assert not shape or shape[-1] == 1 or np.allclose(point.sum(axis=-1), 1)

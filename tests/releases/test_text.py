@@ -452,7 +452,13 @@ def test_every_edit_of_the_view_is_found_and_nothing_is_read_of_it(releases, kin
         tree = release.copy(deep=True)
         tree[path].dataset = dataset
         found = dirdp.verify(tree)
-        assert [check.name for check in found.checks if not check.passed] == ["view"], (path, dataset)
+        failed = [check.name for check in found.checks if not check.passed]
+        if path == "/posterior" and set(dataset.variables) > set(release[path].variables):
+            # Deterministics may stand there, and a verification names them.
+            assert failed == []
+            assert any("which the text does not hold" in check.sentence for check in found.checks)
+            continue
+        assert failed == ["view"], (path, dataset)
         assert found.recomputed is None
         if said is not None and number % 10 == 0:
             assert text_of(tree) == text_of(release)
