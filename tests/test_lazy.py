@@ -80,7 +80,6 @@ draw = sample(found)
 dirdp.plots.plot_privacy(mechanism)
 dirdp.interop.to_dp_accounting(mechanism)
 dirdp.papers.p1_theorem_1(order=2.0, r=0.1, alpha_min=3.0)
-dirdp.curator.elpd
 """
 
 

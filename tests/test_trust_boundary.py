@@ -653,7 +653,7 @@ def test_every_kind_of_secret_is_searched_for():
 def test_what_the_curator_sees_is_marked_confidential(tmp_path):
     model = one_table([5, 3, 7, 4])
     release = dirdp.sample(LOOSE, model)
-    diagnosis = dirdp.diagnose(release, model, draws=100, nuts=False, random_seed=1)
+    diagnosis = dirdp.diagnose(release, model, draws=100, random_seed=1)
     groups = list(diagnosis.subtree)
     assert len(groups) > 10
     assert all("do not publish" in group.attrs["confidential"] for group in groups)

@@ -17,7 +17,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
-from pymc_dirdp.curator.leave_one_out import Observed, observations
+from pymc_dirdp.curator.observed import Observed, observations
 from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.graph import Node, compiled_plainly

@@ -92,15 +92,6 @@ class Distribution:
         constant = gammaln(self.prior.sum(axis=-1)) - gammaln(self.prior).sum(axis=-1)
         return np.asarray(constant + (self.prior * np.log(p)).sum(axis=-1))
 
-    def left_one_out(self) -> Array:
-        """Logarithm of the mean probability of each cell once one of its records is left out; NaN for an empty cell.
-
-        This is the mean of `Dirichlet(power * (counts - e_c) + prior)` at the cell `c`, so no Monte Carlo is needed.
-        """
-        rest = np.where(self.counts > 0, self.concentration - self.power, np.nan)
-        total = self.concentration.sum(axis=-1, keepdims=True) - self.power
-        return np.asarray(np.log(rest) - np.log(total))
-
 
 def own_distribution(table: Table, model: pm.Model) -> Distribution:
     """The model's own posterior of a table. This function reads the counts."""

@@ -1,11 +1,10 @@
 """One page on a plan, a release or a diagnosis. What is on a page about a diagnosis is confidential."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.arrays import Array
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
@@ -76,9 +75,6 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
         "errors of this release": tuple(_errors(diagnosis, tables)),
         "the smallest cells": tuple(_smallest_cells(diagnosis, tables)),
         "the smallest groups": tuple(_smallest_rows(diagnosis, tables)),
-        "convergence of NUTS, and its agreement with the closed form": tuple(_nuts(diagnosis)),
-        "sensitivity to the powers of prior and likelihood, at most": tuple(_sensitivity(diagnosis)),
-        "expected log density of a left-out record": tuple(_left_out(diagnosis)),
     }
     guaranteed = (
         ("guarantee", str(guarantee["statement"])),
@@ -171,40 +167,3 @@ def _smallest_rows(diagnosis: xr.DataTree, tables: list[str]) -> Iterator[tuple[
             worst = float(np.abs(one["estimate"] - one["share"]).max())
             error = f", the worst share of the estimate is off by {worst:.2g}" if np.isfinite(worst) else ""
             yield f"{name}[{_labels(one, rows, index)}]", f"{float(sizes.values[index]):g} records{error}"
-
-
-def _nuts(diagnosis: xr.DataTree) -> Iterator[tuple[str, str]]:
-    if "convergence" not in diagnosis.children:
-        return
-    convergence = diagnosis["convergence"].to_dataset()
-    yield "R-hat", f"{_extreme(convergence.sel(diagnostic='r_hat'), np.max):.3f} at most"
-    for which in ("bulk", "tail"):
-        yield f"ESS of the {which}", f"{_extreme(convergence.sel(diagnostic=f'ess_{which}'), np.min):.0f} at least"
-    distance = _extreme(abs(diagnosis["agreement"].to_dataset()), np.max)
-    yield "agreement", f"means within {distance:.2g} Monte Carlo errors of the closed form"
-
-
-def _sensitivity(diagnosis: xr.DataTree) -> Iterator[tuple[str, str]]:
-    group = diagnosis["sensitivity"].to_dataset()
-    for posterior in group["posterior"].values.tolist():
-        prior, likelihood = (
-            _extreme(group.sel(posterior=posterior, component=component), np.max)
-            for component in ("prior", "likelihood")
-        )
-        yield posterior.replace("_", "-"), f"{prior:.2g} to the prior, {likelihood:.2g} to the likelihood"
-
-
-def _left_out(diagnosis: xr.DataTree) -> Iterator[tuple[str, str]]:
-    group = diagnosis["elpd"].to_dataset()
-    records = float(group["records"].sum())
-    for posterior in group["posterior"].values.tolist():
-        total = float(group["elpd_exact"].sel(posterior=posterior).sum())
-        each = f", {total / records:.3g} for each record" if records else ""
-        yield posterior.replace("_", "-"), f"{total:.5g} nats in all{each}"
-
-
-def _extreme(values: xr.Dataset, which: Callable[[Array], np.float64]) -> float:
-    """The extreme of all numbers of a group that are known."""
-    flat = np.concatenate([one.values.ravel() for one in values.data_vars.values()])
-    known = flat[np.isfinite(flat)]
-    return float(which(known)) if known.size else np.nan

@@ -231,7 +231,7 @@ _SIGNS = "without '/', '\\' and control characters, such as line breaks"
 PYMC_NAMES = (*_DRAWS, "__sample__")
 """The names of PyMC's own dims."""
 DIAGNOSIS_NAMES = (
-    *("draw", "elpd", "elpd_exact", "kl_posterior", "kl_release", "p", "pareto_k", "posterior", "records"),
+    *("draw", "kl_posterior", "kl_release", "records"),
     *("bias_of_draw", "error_of_draw", "error_of_estimate", "estimate", "released", "share"),
 )
 """The names that the groups of a diagnosis use themselves."""

@@ -70,7 +70,7 @@ def plot_posteriors(
     ...     p = pm.Dirichlet("p", a=[1, 1, 1])
     ...     x = pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
-    >>> diagnosis = dirdp.diagnose(release, model, nuts=False, draws=100)
+    >>> diagnosis = dirdp.diagnose(release, model, draws=100)
     >>> axes = dirdp.plots.plot_posteriors(diagnosis)
     """
     import arviz_plots as azp
@@ -164,7 +164,7 @@ def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axe
     ...     p = pm.Dirichlet("p", a=[1, 1, 1])
     ...     x = pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
-    >>> diagnosis = dirdp.diagnose(release, model, nuts=False, draws=100)
+    >>> diagnosis = dirdp.diagnose(release, model, draws=100)
     >>> ax = dirdp.plots.plot_ternary(diagnosis)
     """
     name = _checked(diagnosis, var_name)

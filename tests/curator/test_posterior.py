@@ -133,7 +133,7 @@ def test_it_is_what_a_diagnosis_holds():
     """With one chain and the same seed it is the same tree, so there is one implementation."""
     model = hair()
     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
-    diagnosis = dirdp.diagnose(release, model, draws=100, chains=1, nuts=False, random_seed=9)
+    diagnosis = dirdp.diagnose(release, model, draws=100, chains=1, random_seed=9)
     own = dirdp.curator.exact_posterior(model, 100, random_seed=9)
     xr.testing.assert_equal(diagnosis["non_private/posterior"]["p"], own["posterior"]["p"])
     assert set(diagnosis["non_private"].children) == set(own.children)

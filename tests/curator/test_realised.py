@@ -30,7 +30,7 @@ def posterior_of(model):
 def diagnosed():
     model = survey()
     release = dirdp.sample(TARGET, model)
-    return release, dirdp.diagnose(release, model, draws=100, nuts=False)["cells/p"].to_dataset()
+    return release, dirdp.diagnose(release, model, draws=100)["cells/p"].to_dataset()
 
 
 def test_the_bias_of_a_cell_is_equation_3(diagnosed):

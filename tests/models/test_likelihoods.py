@@ -123,7 +123,7 @@ def test_the_curator_sees_the_same_model(build):
     release = dirdp.sample(TARGET, model, unit="person")
     exact = dirdp.curator.exact_posterior(model, random_seed=1)
     assert exact["observed_data"]["path"].shape == (30, 5)
-    assert dirdp.diagnose(release, model, nuts=False, draws=100)["non_private"]
+    assert dirdp.diagnose(release, model, draws=100)["non_private"]
 
 
 def test_the_first_states_have_the_dims_of_the_people():

@@ -562,9 +562,9 @@ def test_a_diagnosis_of_what_a_likelihood_sees(build, error):
         release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model, random_seed=1)
     if error:
         with pytest.raises(UnsupportedModelError, match=error):
-            dirdp.diagnose(release, model, draws=100, nuts=False)
+            dirdp.diagnose(release, model, draws=100)
         return
-    diagnosis = dirdp.diagnose(release, model, draws=100, nuts=False, random_seed=1)
+    diagnosis = dirdp.diagnose(release, model, draws=100, random_seed=1)
     b = diagnosis["non_private"]["posterior"]["b"]
     expected = np.where(YES, np.log1p(-b.values[..., None]), np.log(b.values[..., None]))
     np.testing.assert_allclose(diagnosis["non_private"]["log_likelihood"]["y"], expected)

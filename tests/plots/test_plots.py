@@ -35,7 +35,7 @@ def release():
 
 @pytest.fixture(scope="module")
 def diagnosis(release):
-    return dirdp.diagnose(release, votes(), nuts=False, draws=200)
+    return dirdp.diagnose(release, votes(), draws=200)
 
 
 @pytest.fixture(autouse=True)
@@ -234,7 +234,7 @@ def test_triangles_are_for_three():
     with pm.Model() as model:
         p = pm.Dirichlet("p", a=np.ones(4))
         pm.Multinomial("y", n=10, p=p, observed=[1, 2, 3, 4])
-    four = dirdp.diagnose(dirdp.sample(TARGET, model), model, nuts=False, draws=100)
+    four = dirdp.diagnose(dirdp.sample(TARGET, model), model, draws=100)
     with pytest.raises(ArgumentError, match="three categories"):
         dirdp.plots.plot_ternary(four)
 

@@ -134,7 +134,7 @@ def test_readers_need_no_further_package(monkeypatch):
 def test_a_diagnosis_leaves_out_what_is_about_dirichlet_draws():
     model = hair()
     release = dirdp.sample(TARGET, model, mechanism="floored")
-    diagnosis = dirdp.diagnose(release, model, nuts=False)
+    diagnosis = dirdp.diagnose(release, model)
     assert "realised" not in diagnosis.children
     assert "confidential" in str(dirdp.report(diagnosis)).lower()
 

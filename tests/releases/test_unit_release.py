@@ -203,7 +203,7 @@ def test_public_data_in_a_prior_are_named_with_the_guarantee():
     release = dirdp.sample(plan, model)
     assert dirdp.verify(release)
     assert "anybody may know the data 'earlier survey' in a prior" in str(dirdp.report(release, full=True))
-    diagnosis = dirdp.diagnose(release, model, draws=100, nuts=False)
+    diagnosis = dirdp.diagnose(release, model, draws=100)
     assert set(diagnosis["realised"].dataset["table"].values) == {"p"}
     # A plan is one for these data: others are another prior.
     with model:

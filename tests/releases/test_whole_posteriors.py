@@ -351,7 +351,7 @@ def test_a_diagnosis_is_known_and_an_error_shows_no_count():
     built = model([6, 0, 2])
     for kind in KINDS:
         release = released(kind, [6, 0, 2])
-        assert dirdp.report(dirdp.diagnose(release, built, draws=100, nuts=False))
+        assert dirdp.report(dirdp.diagnose(release, built, draws=100))
         mechanism = mechanism_of(kind, [6, 0, 2])
         with pytest.raises(DataError, match="do not add up to the public") as error:
             mechanism.draw([6, 0, 11], 1, sampler="exact")

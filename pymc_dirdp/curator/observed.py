@@ -1,0 +1,110 @@
+"""Log-likelihoods and replicated data of each observation of a model, given draws of its tables. All is secret."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.models.likelihoods import Kind
+from pymc_dirdp.models.observations import observed_records
+from pymc_dirdp.models.table import Likelihood, Table, View, dim_name
+
+__all__ = ["Observed", "observations"]
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Observed:
+    """One observed variable as it was given. It has no `repr` of its own, because it holds the data."""
+
+    name: str
+    kind: Kind
+    values: Codes  # Shape (*batch,) or (*batch, d).
+    row: Codes  # Shape (*batch,): which row of those that it sees of the table each observation feeds.
+    view: View | None  # What it sees of the table; None if that is the table itself.
+    records: Codes | None  # Shape (*batch, d): the observations as counts of categories; None for codes.
+    dims: tuple[str, ...]  # The dims of `values`.
+    coords: dict[str, list[Any]]  # The labels of these dims.
+
+    def log_likelihood(self, p: Array) -> Array:
+        """The log-likelihood of each observation: `(chains, draws, *table.shape)` gives `(chains, draws, *batch)`."""
+        p = self._seen(p)
+        log_p = np.log(p).reshape(*p.shape[:2], -1, p.shape[-1])
+        if self.records is None:
+            cells = log_p.reshape(*p.shape[:2], -1)
+            return np.asarray(cells[:, :, self.row * p.shape[-1] + self.values])
+        total = np.broadcast_to(self._arrangements, (*p.shape[:2], *self.row.shape)).copy()
+        # The categories are added one by one: all at once would take d times the memory.
+        for category in range(p.shape[-1]):
+            total += self.records[..., category] * log_p[:, :, self.row, category]
+        return total
+
+    def total_log_likelihood(self, p: Array) -> Array:
+        """The sum over all observations, shape `(chains, draws)`, in memory that does not grow with their number."""
+        p = self._seen(p)
+        counts = np.zeros((int(np.prod(p.shape[2:-1])), p.shape[-1]))
+        if self.records is None:
+            np.add.at(counts, (self.row.ravel(), self.values.ravel()), 1)
+        else:
+            np.add.at(counts, self.row.ravel(), self.records.reshape(-1, p.shape[-1]))
+        log_p = np.log(p).reshape(*p.shape[:2], *counts.shape)
+        return np.asarray((counts * log_p).sum(axis=(-2, -1)) + self._arrangements.sum())
+
+    def replicate(self, p: Array, rng: np.random.Generator) -> Codes:
+        """Data like the observed ones for each draw: `(chains, draws, *values.shape)`."""
+        p = self._seen(p)
+        rows = p.reshape(*p.shape[:2], -1, p.shape[-1])
+        rows = rows / rows.sum(axis=-1, keepdims=True)
+        if self.records is None:
+            uniform = rng.random((*p.shape[:2], *self.row.shape))
+            below = np.cumsum(rows, axis=-1)
+            codes = np.zeros(uniform.shape, dtype=np.int64)
+            # The last category is what is left, so that rounding of the sums cannot lead beyond it.
+            for category in range(p.shape[-1] - 1):
+                codes += uniform >= below[:, :, self.row, category]
+            return codes
+        trials = self.records.sum(axis=-1)
+        if self.kind.core:
+            return rng.multinomial(trials, rows[:, :, self.row])
+        return rng.binomial(trials, rows[:, :, self.row, 0])
+
+    def _seen(self, p: Array) -> Array:
+        """The shares that the observed variable sees: `(chains, draws, *rows, k)`."""
+        return p if self.view is None else p.reshape(*p.shape[:2], -1)[..., self.view.cells]
+
+    @cached_property
+    def _arrangements(self) -> Array:
+        """The logarithm of how many orders of the records give the same counts; it depends on no parameter."""
+        if self.records is None:
+            return np.zeros(self.row.shape)
+        return np.asarray(gammaln(self.records.sum(axis=-1) + 1) - gammaln(self.records + 1).sum(axis=-1))
+
+
+def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Observed, ...]]:
+    """The observed variables that feed each table, by its name."""
+    return {table.name: tuple(_observed(table, one, model) for one in table.likelihoods) for table in tables}
+
+
+def _observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
+    """The single observations that `read_counts` has counted and checked."""
+    kind, values, row, records = observed_records(likelihood, table, model)
+    axes = model.named_vars_to_dims.get(likelihood.name) or (None,) * values.ndim
+    dims = tuple(dim_name(likelihood.name, axis, dim) for axis, dim in enumerate(axes))
+    labels = {dim: model.coords.get(dim) for dim in dims}
+    return Observed(
+        name=likelihood.name,
+        kind=kind,
+        values=values,
+        row=np.broadcast_to(row, values.shape[: values.ndim - kind.core]),
+        view=likelihood.view,
+        records=records,
+        dims=dims,
+        coords={dim: list(given) for dim, given in labels.items() if given is not None},
+    )
