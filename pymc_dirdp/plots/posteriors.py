@@ -33,14 +33,12 @@ from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["cell_labels", "plot_analysis", "plot_calibration", "plot_draw", "plot_posteriors", "plot_ternary"]
+__all__ = ["cell_labels", "plot_analysis", "plot_calibration", "plot_draw", "plot_posteriors"]
 
 # The private posterior beside the one without privacy. From a diagnosis, so **confidential**.
 
 
 _LABELS = {"non_private": "posterior", "private": "private posterior"}
-_HEIGHT = np.sqrt(3) / 2
-_SHOWN = 1500
 
 
 @user_facing
@@ -135,69 +133,6 @@ def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
         color=[COLOURS[3], COLOURS[0]],
         linestyle=["-", "--"],
     )
-
-
-@user_facing
-def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axes | None = None) -> Axes:
-    """Both posteriors of three categories as clouds of draws in a triangle, with the released draw. **Confidential**.
-
-    The word is written across the picture.
-
-    Parameters
-    ----------
-    diagnosis : xarray.DataTree
-        From :func:`pymc_dirdp.diagnose`.
-    var_name : str or None
-        Which table; the first one by default. It holds one row of three categories.
-    ax : matplotlib Axes or None
-        None makes a new figure.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> import pymc_dirdp as dirdp
-    >>> with pm.Model() as model:
-    ...     p = pm.Dirichlet("p", a=[1, 1, 1])
-    ...     x = pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
-    ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
-    >>> diagnosis = dirdp.diagnose(release, model, draws=100)
-    >>> ax = dirdp.plots.plot_ternary(diagnosis)
-    """
-    name = _checked(diagnosis, var_name)
-    values = _values(diagnosis, "non_private", name)
-    if values.shape[2:] != (3,):
-        raise ArgumentError(f"A triangle is for one row of three categories; {name!r} has shape {values.shape[2:]}.")
-    ax = axes_or_new(ax, figsize=(4.6, 4.2))
-    corners = np.array([[0, 0], [1, 0], [0.5, _HEIGHT]])
-    ax.fill(*corners.T, facecolor="none", edgecolor="0.3", linewidth=1)
-    for share in (0.25, 0.5, 0.75):
-        for i in range(3):
-            ends = np.zeros((2, 3))
-            ends[:, i] = share
-            ends[0, (i + 1) % 3] = ends[1, (i + 2) % 3] = 1 - share
-            ax.plot(*(ends @ corners).T, color="0.9", linewidth=0.7, zorder=0)
-    # The narrower cloud is drawn on top of the wider one.
-    for key, colour in (("private", COLOURS[0]), ("non_private", COLOURS[3])):
-        label = _LABELS[key]
-        draws = _values(diagnosis, key, name).values.reshape(-1, 3)
-        draws = draws[:: max(1, len(draws) // _SHOWN)]
-        ax.plot(*(draws @ corners).T, ".", color=colour, markersize=3, alpha=0.6, label=label)
-    released = _released(diagnosis, name)
-    ax.plot(*(released @ corners), "X", color="white", markersize=11, markeredgecolor="black", label="released draw")
-    dim = values.dims[-1]
-    names = [str(label) for label in values[dim].values] if dim in values.coords else ["0", "1", "2"]
-    for corner, text, offset, side in zip(
-        corners, names, ((-4, -14), (4, -14), (0, 5)), ("left", "right", "center"), strict=True
-    ):
-        ax.annotate(text, corner, xytext=offset, textcoords="offset points", ha=side)
-    ax.legend(frameon=False, fontsize="small", loc="upper right", markerscale=1)
-    ax.set(aspect="equal", xlim=(-0.08, 1.12), ylim=(-0.1, 1.0))
-    ax.set_axis_off()
-    return tidy(marked(ax))
 
 
 def _checked(diagnosis: xr.DataTree, var_name: str | None) -> str:

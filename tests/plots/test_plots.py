@@ -123,29 +123,6 @@ def test_bands_need_a_size_and_some_room(release):
         dirdp.plots.plot_draw(release, var_name="q")
 
 
-def test_the_ledger_shows_what_is_left():
-    ledger = dirdp.Ledger(dirdp.RenyiDP(order=4, epsilon=1.0))
-    dirdp.sample(dirdp.RenyiDP(order=4, epsilon=0.25), votes(), ledger=ledger)
-    ax = dirdp.plots.plot_ledger(ledger)
-    full, spent = ax.patches
-    assert full.get_width() == 1
-    assert spent.get_width() == pytest.approx(0.25, rel=1e-6)
-    assert ax.texts[0].get_text() == "0.25 spent, 0.75 left"
-    assert ax.get_xticks().tolist() == [0, 0.25, 0.5, 0.75, 1]
-    assert "1 release" in ax.get_title()
-
-
-def test_the_title_of_a_ledger_stays_within_the_picture():
-    """At 0.1.0 the end was cut off beside the long names of two amounts."""
-    ledger = dirdp.Ledger(TARGET)
-    dirdp.sample(dirdp.ApproxDP(epsilon=0.2, delta=1e-7), votes(), ledger=ledger)
-    ax = dirdp.plots.plot_ledger(ledger)
-    ax.figure.canvas.draw()
-    box, whole = ax.title.get_window_extent(), ax.figure.bbox
-    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
-    assert box.y1 <= whole.y1
-
-
 def test_posteriors_go_into_given_axes(diagnosis, release):
     _, axes = plt.subplots(1, 3)
     found = dirdp.plots.plot_posteriors(diagnosis, axes=axes)
@@ -163,14 +140,6 @@ def test_posteriors_make_their_own_axes(diagnosis):
     assert dirdp.plots.plot_posteriors(diagnosis).shape == (3,)
     with pytest.raises(ArgumentError, match="diagnosis"):
         dirdp.plots.plot_posteriors(diagnosis["private"])
-
-
-def test_the_triangle_holds_all_draws(diagnosis):
-    ax = dirdp.plots.plot_ternary(diagnosis)
-    for label in ("posterior", "private posterior", "released draw"):
-        x, y = line(ax, label).get_xydata().T
-        assert np.all((y >= 0) & (y <= np.sqrt(3) * np.minimum(x, 1 - x) + 1e-12))
-    assert [text.get_text() for text in ax.texts if text.get_text() != "confidential"] == ["yes", "no", "abstain"]
 
 
 def darkened(ax, mark):
@@ -194,8 +163,6 @@ def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
     pictures = [
         *dirdp.plots.plot_posteriors(diagnosis),
         *dirdp.plots.plot_posteriors(diagnosis, axes=given),
-        dirdp.plots.plot_ternary(diagnosis),
-        dirdp.plots.plot_ternary(diagnosis, ax=plt.subplots()[1]),
     ]
     for ax in pictures:
         (mark,) = [text for text in ax.texts if text.get_text() == "confidential"]
@@ -204,8 +171,7 @@ def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
 
 
 def test_public_pictures_do_not(release):
-    ledger = dirdp.Ledger(TARGET)
-    for ax in (dirdp.plots.plot_draw(release), dirdp.plots.plot_privacy(release), dirdp.plots.plot_ledger(ledger)):
+    for ax in (dirdp.plots.plot_draw(release), dirdp.plots.plot_privacy(release)):
         assert "confidential" not in [text.get_text() for text in ax.texts]
 
 
@@ -221,25 +187,7 @@ def test_lines_are_distinguished_in_grey():
     assert len(set(map(str, DASHES))) == len(set(MARKERS)) == len(COLOURS)
 
 
-def test_a_released_draw_can_be_seen_in_its_cloud(diagnosis):
-    """At 0.1.0 a grey print hid it."""
-    ax = dirdp.plots.plot_ternary(diagnosis)
-    draw = line(ax, "released draw")
-    for cloud in ("posterior", "private posterior"):
-        assert grey(draw.get_markerfacecolor()) - grey(line(ax, cloud).get_color()) > 0.25
-    assert grey(draw.get_markeredgecolor()) == 0
-
-
-def test_triangles_are_for_three():
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", a=np.ones(4))
-        pm.Multinomial("y", n=10, p=p, observed=[1, 2, 3, 4])
-    four = dirdp.diagnose(dirdp.sample(TARGET, model), model, draws=100)
-    with pytest.raises(ArgumentError, match="three categories"):
-        dirdp.plots.plot_ternary(four)
-
-
 def test_every_picture_has_axes_in_and_out():
-    assert len(dirdp.plots.__all__) == 10
+    assert len(dirdp.plots.__all__) == 8
     for name in dirdp.plots.__all__:
         assert {"ax", "axes"} & set(inspect.signature(getattr(dirdp.plots, name)).parameters)
