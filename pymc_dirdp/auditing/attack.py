@@ -36,11 +36,11 @@ def audit(
 ) -> Audit:
     """Lower bounds on the privacy loss of a mechanism, from its outputs for two neighbouring data sets.
 
-    For a mechanism of this library the outputs are distinguished by their exact likelihood ratio; for a black box by
-    discriminants that are learned from a quarter of the outputs. For both, exact values that only one data set gives,
-    the data themselves, and products of signs are looked for. An eighth of the outputs chooses the event for each
-    bound. It is counted in the others, which nothing was learned or chosen from, and exact limits of its two
-    probabilities, or of its share that comes from one of the data sets, give the bound.
+    For a mechanism of this library the outputs are distinguished by their exact likelihood ratio; for a black box by a
+    linear discriminant that is learned from a quarter of the outputs. For both, exact values that only one data set
+    gives, and the data themselves, are looked for. An eighth of the outputs chooses the event for each bound. It is
+    counted in the others, which nothing was learned or chosen from, and exact limits of its two probabilities, or of
+    its share that comes from one of the data sets, give the bound.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _statistics(
         exact = [lambda outputs: model.log_likelihood_ratio(outputs.numbers.reshape(-1, *x.shape), x, y, floor=floor)]
     prior = getattr(model, "prior", getattr(model, "alpha", None))
     priors = [] if prior is None else [prior]
-    return exact + learned(of_x, of_y, x, y, discriminants=not exact, last_bits=last_bits, priors=priors)
+    return exact + learned(of_x, of_y, x, y, discriminant=not exact, last_bits=last_bits, priors=priors)
 
 
 def _bound(

@@ -1,12 +1,10 @@
-"""Statistics that tell two data sets apart: supports, last bits, parities, and likelihood ratios."""
+"""Statistics that tell two data sets apart: supports, exact values, one linear discriminant, and last bits."""
 
-import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
-from itertools import combinations
+from functools import cached_property, partial
 from typing import Self, cast, final
 
 import numpy as np
@@ -23,14 +21,12 @@ __all__ = [
     "Seen",
     "Source",
     "Statistic",
-    "bit_features",
     "bit_patterns",
     "commonest_shape",
     "frequency_ratio",
     "hashed",
     "learned",
     "most_telling",
-    "parities",
     "repeated",
     "seen",
     "the_data",
@@ -304,20 +300,16 @@ def unreachable(values: Array) -> NDArray[np.bool_]:
         return ~np.any([1 / s == values for s in near], axis=0)
 
 
-def bit_features(outputs: Seen) -> Array:
-    """Numbers for a discriminant: the place of the last bit that is set in each entry, and facts about each row.
-
-    The facts are whether the row's largest entry is out of reach of a quotient, and by how many units in the last
-    place the row's sum misses 1.
-    """
-    rows = _rows(outputs)
-    out_of_reach = unreachable(rows.max(axis=-1)).astype(np.float64)
-    some = [out_of_reach.sum(axis=1), out_of_reach.all(axis=1)]
-    return np.column_stack([_last_bits(outputs.numbers), out_of_reach, *some, _missing(rows)])
-
-
 def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]:
-    """Statistics of the patterns of low bits that are commoner for one data set, with the arguments of `parities`."""
+    """Statistics of the patterns of low bits that are commoner for one data set.
+
+    Parameters
+    ----------
+    x, y : Seen
+        Outputs that are not used again to count.
+    changed : array of int
+        Entries in which the two data sets differ; they are looked at first.
+    """
     entries = x.entries(changed, _ENTRIES)
     of_x, of_y = _patterns(x, entries), _patterns(y, entries)
     scores = {i: frequency_ratio(of_x[i], of_y[i]) for i in most_telling(of_x, of_y, _LAST_BITS_SELECTED)}
@@ -363,71 +355,6 @@ def _last_bits(values: Array) -> Array:
     return np.where(whole == 0, 0.0, exponent - 54.0 + lowest)
 
 
-# Products of signs: patterns of several entries that no single entry shows.
-
-
-Signs = NDArray[np.int8]
-
-# How many entries are looked at, and how many of their signs are multiplied at most. Pairs are of fewer entries.
-_PARITIES_ENTRIES, _LARGEST_SUBSET = 8, 4
-_ORDERED, _LARGEST_OF_ORDERS = 6, 3
-_PARITIES_SELECTED = 2
-# No larger double is odd.
-_WHOLE = 2.0**53
-
-
-def parities(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]:
-    """The products of signs that differ most between the data sets, over all small subsets of a few entries.
-
-    Parameters
-    ----------
-    x, y : Seen
-        Outputs that are not used again to count.
-    changed : array of int
-        Entries in which the two data sets differ; they are looked at first.
-    """
-    entries = x.entries(changed, _PARITIES_ENTRIES)
-    medians = np.median(np.concatenate([x.numbers, y.numbers])[:, entries], axis=0)
-    differences: list[tuple[float, int, tuple[int, ...], float]] = []
-    of_both = zip(_signs(x, entries, medians), _signs(y, entries, medians), strict=True)
-    for kind, ((of_x, most), (of_y, _)) in enumerate(of_both):
-        for length in range(1, min(most, of_x.shape[1]) + 1):
-            for subset in combinations(range(of_x.shape[1]), length):
-                apart = float(_product(of_x, subset).mean() - _product(of_y, subset).mean())
-                # A statistic has to be larger for x.
-                differences.append((-abs(apart), kind, subset, math.copysign(1.0, apart)))
-
-    def statistic(outputs: Seen, kind: int, subset: tuple[int, ...], sign: float) -> Array:
-        return np.asarray(sign * _product(_signs(outputs, entries, medians)[kind][0], subset))
-
-    best = sorted(differences)[:_PARITIES_SELECTED]
-    return [partial(statistic, kind=kind, subset=subset, sign=sign) for _, kind, subset, sign in best]
-
-
-def _signs(outputs: Seen, entries: NDArray[np.intp], medians: Array) -> list[tuple[Signs, int]]:
-    """Each kind of sign, shape (n, m), and how many of them are multiplied at most.
-
-    A sign is +1 where an entry is above zero, above the median or odd, or the larger of two; otherwise it is -1.
-    """
-    values = outputs.numbers[:, entries]
-    first = values[:, :_ORDERED]
-    i, j = np.triu_indices(first.shape[1], 1)
-    return [
-        (_sign(values > 0), _LARGEST_SUBSET),
-        (_sign(values > medians), _LARGEST_SUBSET),
-        (_sign((np.abs(values) < _WHOLE) & (np.mod(np.floor(values), 2) == 1)), _LARGEST_SUBSET),
-        (_sign(first[:, i] > first[:, j]), _LARGEST_OF_ORDERS),
-    ]
-
-
-def _sign(yes: NDArray[np.bool_]) -> Signs:
-    return np.where(yes, 1, -1).astype(np.int8)
-
-
-def _product(signs: Signs, subset: tuple[int, ...]) -> Signs:
-    return reduce(np.multiply, (signs[:, i] for i in subset))
-
-
 # Statistics: one number for each output, which tells two data sets apart as well as possible.
 #
 # It is larger for the first data set, as far as is known. A lower bound is valid for any statistic, because only the
@@ -436,8 +363,6 @@ def _product(signs: Signs, subset: tuple[int, ...]) -> Signs:
 
 # The least variance, as a share of the pooled one: without it an entry that never varies would have infinite weight.
 _LEAST_VARIANCE = 1e-9
-# How many entries are also looked at alone.
-_SINGLE = 4
 
 
 def learned(
@@ -446,15 +371,15 @@ def learned(
     x: Array,
     y: Array,
     *,
-    discriminants: bool = True,
+    discriminant: bool = True,
     last_bits: bool = False,
     priors: Sequence[Array] = (),
 ) -> list[Statistic]:
-    """Statistics learned from outputs of a black box.
+    """Statistics of outputs whose likelihood is not known.
 
     They are, the simplest first: the shape of an output and where it is zero or not finite; whether it is one of the
-    data sets; exact values that only one data set gives; products of signs; a linear and a quadratic discriminant of
-    the outputs of the commonest shape, as logarithms if none is negative.
+    data sets; exact values that only one data set gives; a linear discriminant of the outputs of the commonest shape,
+    as logarithms if none is negative.
 
     Parameters
     ----------
@@ -462,10 +387,10 @@ def learned(
         Outputs that are not used again to count.
     x, y : array
         The two data sets.
-    discriminants : bool
-        Whether to learn discriminants of the values; a likelihood ratio makes them superfluous.
+    discriminant : bool
+        Whether to learn the linear discriminant; a likelihood ratio makes it superfluous.
     last_bits : bool
-        Whether to learn patterns and discriminants of the last bits too.
+        Whether to look for patterns of the last bits too.
     priors : sequence of array
         Prior parameters with which a posterior mean is sought among the outputs.
 
@@ -481,11 +406,11 @@ def learned(
     if not of_x.points.size or min(len(of_x), len(of_y)) < 2:
         return statistics
     changed = np.flatnonzero(x != y) if x.shape == of_x.shape == y.shape else np.arange(0)
-    statistics += [*repeated(of_x, of_y), *parities(of_x, of_y, changed)]
-    if discriminants:
-        statistics += _discriminants(of_x, of_y, _scaled(of_x, of_y))
+    statistics += repeated(of_x, of_y)
+    if discriminant:
+        statistics += _linear(of_x, of_y)
     if last_bits:
-        statistics += [*_discriminants(of_x, of_y, bit_features, single=True), *bit_patterns(of_x, of_y, changed)]
+        statistics += bit_patterns(of_x, of_y, changed)
     first, *others = statistics
     return [first, *(partial(_joined, kinds=first, statistic=other) for other in others)]
 
@@ -511,7 +436,9 @@ def _scaled(x: Seen, y: Seen) -> Statistic:
     return lambda outputs: np.asarray(np.log(np.maximum(outputs.numbers, 0.0) + floor))
 
 
-def _discriminants(x: Seen, y: Seen, features: Statistic, *, single: bool = False) -> list[Statistic]:
+def _linear(x: Seen, y: Seen) -> list[Statistic]:
+    """The linear discriminant of the entries that vary; none if none does."""
+    features = _scaled(x, y)
     pooled = np.concatenate([features(x), features(y)])
     centre, spread = pooled.mean(axis=0), pooled.std(axis=0)
     varies = spread > 0
@@ -522,42 +449,8 @@ def _discriminants(x: Seen, y: Seen, features: Statistic, *, single: bool = Fals
         return np.asarray((features(outputs) - centre)[:, varies] / spread[varies])
 
     of_x, of_y = standard(x), standard(y)
-    functions = [_linear(of_x, of_y), _quadratic(of_x, of_y)]
-    if single:
-        # A single bit that is lower than any bit of a sum is enough.
-        functions += _single(of_x, of_y)
-
-    def statistic(outputs: Seen, function: Callable[[Array], Array]) -> Array:
-        return function(standard(outputs))
-
-    return [partial(statistic, function=function) for function in functions]
-
-
-def _linear(x: Array, y: Array) -> Callable[[Array], Array]:
-    pooled = (np.atleast_2d(np.cov(x.T)) + np.atleast_2d(np.cov(y.T))) / 2
-    values, vectors = np.linalg.eigh(pooled)
-    direction = vectors @ ((vectors.T @ (x.mean(axis=0) - y.mean(axis=0))) / np.maximum(values, _LEAST_VARIANCE))
-    return lambda points: np.asarray(points @ direction)
-
-
-def _single(x: Array, y: Array) -> list[Callable[[Array], Array]]:
-    """The few entries whose means differ most."""
-    apart = x.mean(axis=0) - y.mean(axis=0)
-
-    def entry(points: Array, i: int) -> Array:
-        return np.asarray(math.copysign(1.0, apart[i]) * points[:, i])
-
-    return [partial(entry, i=i) for i in np.argsort(-np.abs(apart), kind="stable")[:_SINGLE].tolist()]
-
-
-def _quadratic(x: Array, y: Array) -> Callable[[Array], Array]:
-    of_x, of_y = _normal(x), _normal(y)
-    return lambda points: of_x(points) - of_y(points)
-
-
-def _normal(sample: Array) -> Callable[[Array], Array]:
-    """Logarithmic density of the normal distribution with the moments of a sample, up to a constant."""
-    mean = sample.mean(axis=0)
-    values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(sample.T)))
-    values = np.maximum(values, _LEAST_VARIANCE)
-    return lambda points: -np.sum(((points - mean) @ vectors) ** 2 / values + np.log(values), axis=1) / 2
+    covariance = (np.atleast_2d(np.cov(of_x.T)) + np.atleast_2d(np.cov(of_y.T))) / 2
+    values, vectors = np.linalg.eigh(covariance)
+    apart = vectors.T @ (of_x.mean(axis=0) - of_y.mean(axis=0))
+    direction = vectors @ (apart / np.maximum(values, _LEAST_VARIANCE))
+    return [lambda outputs: np.asarray(standard(outputs) @ direction)]

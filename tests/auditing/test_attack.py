@@ -80,7 +80,7 @@ def test_mutant_alpha_too_small_by_the_setter_bug():
         assert audit(right, sampler="fast", claim=claim, n=n, random_seed=seed).verdict == "consistent"
     assert check_curve(mutant, claim=claim).points[0].exceeded
     assert check_curve(right, claim=claim).verdict == "consistent"
-    # A black box says the same, with statistics that are learned.
+    # A black box says the same, with a discriminant that is learned.
     rng = np.random.default_rng(3)
     n, pair = 30_000, mutant.worst_pair()
     pools = {z.tobytes(): iter(mutant.sample(z, draws=n, sampler="fast", random_seed=rng)) for z in pair}
@@ -213,6 +213,21 @@ def test_a_black_box_that_claims_to_be_a_mechanism_is_compared_with_its_curve(fa
     assert found.bounds[0].alternative == "the same mechanism with a larger r"
 
 
+def test_a_product_of_signs_is_a_blind_spot():
+    """A test of what the documentation says is missed."""
+    rng = np.random.default_rng(1)
+
+    def by_signs(counts):
+        z = rng.normal(size=3)
+        z[0] *= np.prod(np.sign(z)) * (1 if counts[0] > counts[1] else -1)
+        return z
+
+    claim = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
+    found = audit(by_signs, pair=([1.0, 0.0], [0.0, 1.0]), claim=claim, n=1_000, random_seed=1)
+    assert found.verdict == "consistent"
+    assert "none of its statistics looks at" in found.blind_spots
+
+
 # The audit itself: is it as seldom wrong as it says?
 
 
@@ -252,7 +267,7 @@ def test_false_alarms_of_all_statistics_are_as_rare_as_stated(last_bits):
 
 @pytest.mark.slow
 def test_false_alarms_are_rare_where_outputs_repeat():
-    """Integers: exact values, oddness and last bits all have something to learn, and nothing to find."""
+    """Integers: exact values and last bits both have something to learn, and nothing to find."""
     rng = np.random.default_rng(7)
     alarms = sum(
         audit(

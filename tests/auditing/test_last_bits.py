@@ -33,7 +33,7 @@ def of_one_formula(concentration, draws, rng):
 
 # Table of priors, r, and how many outputs are enough.
 CROSSING = {
-    "thirty rows": (np.full((30, 11), 0.099), 0.0092, 300),
+    "thirty rows": (np.full((30, 11), 0.099), 0.0092, 1_000),
     "one row": (np.full(11, 0.099), 0.0092, 2_500),
     "two categories": (np.array([0.05, 0.05]), 0.004668, 2_500),
     "uneven": (np.array([0.08, 0.2, 3.0, 3.0]), 0.007622, 2_500),
