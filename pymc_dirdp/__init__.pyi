@@ -8,7 +8,6 @@ from pymc_dirdp import planning as planning
 from pymc_dirdp import plots as plots
 from pymc_dirdp import privacy as privacy
 from pymc_dirdp import releases as releases
-from pymc_dirdp import sparse as sparse
 from pymc_dirdp.accounting.ledger import Ledger as Ledger
 from pymc_dirdp.auditing.attack import audit as audit
 from pymc_dirdp.bandits.simulation import simulate_bandit as simulate_bandit

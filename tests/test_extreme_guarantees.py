@@ -11,7 +11,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp import bandits, planning, privacy, sparse
+from pymc_dirdp import bandits, planning, privacy
 from pymc_dirdp.errors import DirdpError, InternalError
 from pymc_dirdp.mechanisms.registry import STRATEGIES
 
@@ -159,8 +159,6 @@ def verbs():
     yield "least_records", lambda g: dirdp.least_records(0.1, g, prior=[1, 1, 1])
     yield "privacy_utility", lambda g: repr(dirdp.privacy_utility([g], **TABLE))
     yield "calibrate_floored", lambda g: planning.calibrate_floored(g, prior=[1, 1], n_records=60)
-    yield "least_threshold", lambda g: sparse.least_threshold(g, 100)
-    yield "release_sparse", lambda g: described(sparse.release_sparse(g, [3, 5], [10, 20], 100, threshold=3))
     yield "choose_structure", lambda g: repr(dirdp.choose_structure(g, ALL, categories=LABELS))
     yield (
         "choose_bins",

@@ -452,9 +452,6 @@ VERBS = {
     "choose_structure": lambda records, ledger: dirdp.choose_structure(
         PURE, records, categories=CATEGORIES, share=1, ledger=ledger, **OPTIONS
     ),
-    "release_sparse": lambda records, ledger: dirdp.sparse.release_sparse(
-        APPROX, records, categories=CATEGORIES, threshold=60, ledger=ledger, **OPTIONS
-    ),
     "Classifier": lambda records, ledger: dirdp.Classifier.sample(
         APPROX,
         records,

@@ -13,18 +13,18 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp import auditing, bandits, curator, mechanisms, planning, plots, privacy, releases, sparse
+from pymc_dirdp import auditing, bandits, curator, mechanisms, planning, plots, privacy, releases
 from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, KeywordError
 from pymc_dirdp.planning.options import TableOptions
 from pymc_dirdp.releases.plan import ModelPlanning, Options
 from pymc_dirdp.signatures import user_facing
 
-ROOMS = (dirdp, auditing, bandits, curator, mechanisms, planning, plots, privacy, releases, sparse)
+ROOMS = (dirdp, auditing, bandits, curator, mechanisms, planning, plots, privacy, releases)
 # What nobody but the library makes, or that everybody derives from.
 RESULTS = {
     *("Audit", "BanditRuns", "BanditView", "Bins", "Comparison", "Confidential", "Counts", "DrawError", "Estimates"),
     *("Frontier", "Guarantee", "Mechanism", "MechanismOutput", "ModelPlan", "Plan", "Policy", "PriorExpectedKL"),
-    *("RealisedError", "Report", "SparseCounts", "SparseEstimates", "Statement", "Structure", "Table", "Transcript"),
+    *("RealisedError", "Report", "Statement", "Structure", "Table", "Transcript"),
     *("Verification",),
 }
 # Its names depend on the kind that is asked for.
@@ -344,10 +344,6 @@ CALLS = {
     "exact_posterior": lambda: {"model": hair(), "draws": 5},
     # Networks and records
     "count": lambda: {"records": FRAME, "variables": ["a"], "categories": LABELS},
-    "count_sparse": lambda: {"records": FRAME, "variables": ["a"], "categories": LABELS},
-    "least_threshold": lambda: {"guarantee": PURE, "n_cells": 100},
-    "release_sparse": lambda: {"guarantee": PURE, "cells": [3, 5], "counts": [10, 20], "n_cells": 100, "threshold": 3},
-    "SparsePrior": lambda: {"n_records": 100, "n_occupied": 10},
     "choose_bins": lambda: {
         "guarantee": PURE,
         "records": FRAME,
@@ -390,7 +386,6 @@ CALLS = {
     "MarginalsMechanism": lambda: VARIABLES_ALONE,
     "ZeroSumMarginalsMechanism": lambda: VARIABLES_ALONE,
     "QuantilesMechanism": lambda: {"n_bins": 3, "n_candidates": 9, "scale": 1.0},
-    "SparseGeometricMechanism": lambda: {"n_cells": 9, "threshold": 3, "scale": 1.0},
     "TreeMechanism": lambda: {"lengths": (2, 2), "scale": 1.0, "parameter": 1.0},
     "JointMechanism": lambda: TWO_BLOCKS,
     "ZeroSumJointMechanism": lambda: TWO_BLOCKS,

@@ -1,10 +1,9 @@
 """Counts of records by cell, which know whose records they hold, and how they add up."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Any, Self, final
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -15,7 +14,7 @@ from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.columns import Frame, column_of, values_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
-__all__ = ["Counts", "SparseCounts", "live_bound", "occupied", "row_counts", "tabulate"]
+__all__ = ["Counts", "live_bound", "row_counts", "tabulate"]
 
 # Codes of records to counts of cells. **Secret**.
 
@@ -25,14 +24,6 @@ def tabulate(columns: Sequence[Integers], shape: tuple[int, ...], times: Integer
     cells = np.ravel_multi_index(tuple(columns), shape)
     # With weights NumPy adds in doubles, which are exact for as many records as `row_counts` allows.
     return np.bincount(cells, times, minlength=math.prod(shape)).astype(np.int64).reshape(shape)
-
-
-def occupied(cells: Integers, times: Integers | None = None) -> tuple[Integers, Integers]:
-    """The different cells in ascending order, and how many records lie in each. **Secret**."""
-    found, where = np.unique(cells, return_inverse=True)
-    counts = np.zeros(len(found), dtype=np.int64)
-    np.add.at(counts, where, 1 if times is None else times)
-    return found, counts
 
 
 def row_counts(frame: Frame, name: str) -> Integers:
@@ -243,7 +234,7 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 # Bounded counts that live in this process, by identity: arrays have no hash.
-_LIVE: "WeakValueDictionary[int, Counts | SparseCounts]" = WeakValueDictionary()
+_LIVE: "WeakValueDictionary[int, Counts]" = WeakValueDictionary()
 
 
 def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
@@ -257,10 +248,9 @@ def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
     wanted = np.sort(numbers, axis=None)
     found: list[Bound] = []
     for counts in list(_LIVE.values()) if wanted.size > 1 and wanted.any() else ():
-        if counts.bound is None or (isinstance(counts, Counts) and counts.is_computed):
+        if counts.bound is None or counts.is_computed:
             continue
-        table = counts.counts if isinstance(counts, SparseCounts) else np.asarray(counts)
-        if any(np.array_equal(np.sort(part, axis=None), wanted) for part in _parts(table, wanted.size)):
+        if any(np.array_equal(np.sort(part, axis=None), wanted) for part in _parts(np.asarray(counts), wanted.size)):
             found.append(counts.bound)
     return max(found, key=lambda bound: bound.records, default=None)
 
@@ -277,111 +267,6 @@ def _parts(counts: np.ndarray[Any, Any], size: int) -> Iterator[np.ndarray[Any, 
 
 def _plain(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, Counts) else value
-
-
-@final
-@dataclass(frozen=True, repr=False, eq=False)
-class SparseCounts:
-    """The occupied cells of a huge table and their counts, as :func:`count_sparse` finds them. They are **secret**.
-
-    Pass it to :func:`release_sparse` in the place of cells and counts. Its text shows the declaration alone.
-
-    `first + second` adds tables of the same variables, categories and unit. A unit may have records in both, so what
-    it contributes adds up; :meth:`with_other_people` is for tables of different units.
-
-    Attributes
-    ----------
-    cells : array of int64, shape (n,)
-        The numbers of the cells that hold records, in ascending order.
-    counts : array of int64, shape (n,)
-        How many records each of them holds, at least 1.
-    categories : mapping of str to tuple
-        The variables, in the order of the table's axes, with their labels. The last one varies fastest with the number
-        of a cell. Public.
-    bound : Bound or None
-        The unit, and how many of its records were counted at most; None if each record was counted. Public.
-
-    Examples
-    --------
-    >>> import pymc_dirdp as dirdp
-    >>> visits = {"postcode": [10115, 80331, 80331], "illness": ["flu", "flu", "cold"]}
-    >>> declared = {"postcode": range(10_000, 100_000), "illness": ["cold", "flu"]}
-    >>> found = dirdp.sparse.count_sparse(visits, ["postcode", "illness"], categories=declared)
-    >>> found
-    SparseCounts(postcode, illness: 180000 cells)
-    >>> found.labels()["postcode"]
-    [10115, 80331, 80331]
-    >>> (found + found).counts.tolist()
-    [2, 2, 2]
-    """
-
-    # NumPy would add it to each number of an array.
-    __array_ufunc__ = None
-
-    cells: Integers
-    counts: Integers
-    categories: Mapping[str, tuple[Any, ...]]
-    bound: Bound | None = None
-
-    def __post_init__(self) -> None:
-        for numbers in (self.cells, self.counts):
-            numbers.flags.writeable = False
-        if self.bound is not None:
-            _LIVE[id(self)] = self
-
-    @property
-    def n_cells(self) -> int:
-        """How many cells the whole table has."""
-        return math.prod(map(len, self.categories.values()))
-
-    def labels(self) -> dict[str, list[Any]]:
-        """For each variable the labels of the occupied cells. **Secret**."""
-        codes = np.unravel_index(self.cells, tuple(map(len, self.categories.values())))
-        return {
-            name: [labels[code] for code in column.tolist()]
-            for (name, labels), column in zip(self.categories.items(), codes, strict=True)
-        }
-
-    def __add__(self, other: Any) -> "SparseCounts":
-        return self._sum(other, others=False) if isinstance(other, SparseCounts) else NotImplemented
-
-    def __radd__(self, other: Any) -> "SparseCounts":
-        # `sum` starts with 0.
-        return self if type(other) is int and other == 0 else NotImplemented
-
-    def with_other_people(self, other: "SparseCounts") -> "SparseCounts":
-        """Add counts of other units: nobody has records in both. What a unit contributes stays the same.
-
-        That nobody is in both cannot be seen in counts. It holds, for example, if the records were divided by unit.
-
-        Parameters
-        ----------
-        other : SparseCounts
-            Of the same variables, categories and unit.
-
-        Returns
-        -------
-        SparseCounts
-
-        Raises
-        ------
-        ArgumentError
-            If the declarations differ.
-        """
-        if not isinstance(other, SparseCounts):
-            raise ArgumentError(f"Expected counts as count_sparse() returns them, got {type_name(other)}.")
-        return self._sum(other, others=True)
-
-    def _sum(self, other: "SparseCounts", *, others: bool) -> "SparseCounts":
-        _refuse_other_declaration(tuple(self.categories.items()), tuple(other.categories.items()))
-        bound = _bound_of_sum(self.bound, other.bound, others=others)
-        both = np.concatenate([self.cells, other.cells])
-        cells, counts = occupied(both, np.concatenate([self.counts, other.counts]))
-        return SparseCounts(cells, counts, self.categories, bound)
-
-    def __repr__(self) -> str:
-        whose = "" if self.bound is None else f", unit={self.bound.unit!r}, contribution={self.bound.records}"
-        return f"SparseCounts({', '.join(self.categories)}: {self.n_cells} cells{whose})"
 
 
 def _refuse_other_declaration(mine: _Declared, its: _Declared) -> None:

@@ -193,10 +193,10 @@ class EngineRecords:
         columns = [f"v{i}" for i in range(len(self.labels))]
         return replace(self, frame=_asked(lambda: retained(self.frame, columns, bound, key)))
 
-    def coded(self, families: Sequence[Sequence[str]], most: Sequence[int | None]) -> list[Coded]:
+    def coded(self, families: Sequence[Sequence[str]], most: Sequence[int]) -> list[Coded]:
         """The different rows of each family of variables, as positions of labels, and how many records have each.
 
-        `most` is the number of rows that a family can have at most; None if there is no limit.
+        `most` is the number of rows that a family can have at most.
         """
         positions = [[list(self.labels).index(name) for name in family] for family in families]
         used = sorted({i for family in positions for i in family})
@@ -207,7 +207,7 @@ class EngineRecords:
         found = []
         for (values, times), limit in zip(groups, most, strict=True):
             columns = encode(values, list(values), self.labels, self.otherwise)
-            if limit is not None and len(times) > limit:
+            if len(times) > limit:
                 raise DataError(
                     f"The columns {', '.join(values)} hold too many different values to be brought back. Cast them to "
                     "texts or integers."
@@ -225,19 +225,14 @@ class EngineRecords:
         groups = self.frame.group_by(*(f"v{i}" for i in family)).agg(nw.len().alias("n"))
         return self._named(family, (groups if most is None else groups.head(most + 1)).collect())
 
-    def _in_one_pass(
-        self, families: Sequence[Sequence[int]], used: Sequence[int], most: Sequence[int | None]
-    ) -> list[_Group]:
+    def _in_one_pass(self, families: Sequence[Sequence[int]], used: Sequence[int], most: Sequence[int]) -> list[_Group]:
         """All families by one query of DuckDB."""
         nw = _narwhals()
         listed = ", ".join(f"v{i}" for i in used)
         sets = ", ".join("(" + ", ".join(f"v{i}" for i in family) + ")" for family in families)
         facts = f"{listed}, count(*) AS n, grouping({listed})::BIGINT AS g"
         found = self.frame.to_native().aggregate(facts, f"GROUPING SETS ({sets})")
-        limits = [limit + 1 for limit in most if limit is not None]
-        if len(limits) == len(most):
-            found = found.limit(sum(limits))
-        answer = nw.from_native(found).collect()
+        answer = nw.from_native(found.limit(sum(most) + len(most))).collect()
         # A bit is 0 where the column is grouped by. The first column has the highest bit.
         marks = [sum(2 ** (len(used) - 1 - used.index(i)) for i in used if i not in family) for family in families]
         return [

@@ -24,17 +24,15 @@ from pymc_dirdp.counting.columns import (
     refuse_other_indexes,
     values_of,
 )
-from pymc_dirdp.counting.counts import Counts, SparseCounts, occupied, row_counts, tabulate
+from pymc_dirdp.counting.counts import Counts, row_counts, tabulate
 from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, relation
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 from pymc_dirdp.signatures import user_facing
 
 __all__ = [
-    "SparseCounts",
     "count",
     "count_between",
     "count_families",
-    "count_sparse",
     "interval_of",
     "refuse_absent",
     "table_shape",
@@ -42,7 +40,6 @@ __all__ = [
 
 # A table of doubles of this size takes 400 MB, and the release several of them.
 _MOST_CELLS = 50_000_000
-_MOST_NUMBERED = 2**63 - 1
 
 
 @user_facing
@@ -140,71 +137,6 @@ def count(
     return Counts.of(table, tuple((name, tuple(labels[name])) for name in names), bound)
 
 
-@user_facing
-def count_sparse(
-    records: Frame | str | PathLike[str],
-    variables: Sequence[str],
-    *,
-    categories: Categories,
-    unit: str | None = None,
-    contribution: int | None = None,
-    distinct: bool = False,
-    otherwise: Otherwise | None = None,
-) -> SparseCounts:
-    """Find the cells of a huge declared table that hold records, and how many these are. The result is **secret**.
-
-    It is :func:`count` for tables of up to 2**63 - 1 cells, and asks the same engines. Only the occupied cells come
-    back.
-
-    Parameters
-    ----------
-    records, variables, categories, unit, contribution, distinct, otherwise
-        Same as in :func:`count`.
-
-    Returns
-    -------
-    counts : SparseCounts
-
-    Warns
-    -----
-    CategoriesFromDataWarning
-        If categories are an object of pandas, polars or Arrow, which may have been made from data.
-
-    Raises
-    ------
-    ArgumentError, DataError, ImportError
-        The same errors as those of :func:`count`, where the declared table has more than 2**63 - 1 cells, too.
-
-    Notes
-    -----
-    Which cells are occupied is as secret as the counts: see :func:`release_sparse`.
-
-    Examples
-    --------
-    >>> visits = {"zip": [10_115, 10_115, 80_331], "ill": ["flu", "flu", "cold"]}
-    >>> declared = {"zip": range(100_000), "ill": ["flu", "cold", "measles"]}
-    >>> found = count_sparse(visits, ["zip", "ill"], categories=declared)
-    >>> found
-    SparseCounts(zip, ill: 300000 cells)
-    >>> found.cells.tolist(), found.counts.tolist()
-    ([30345, 240994], [2, 1])
-    """
-    names = checked_variables(variables)
-    labels = checked_categories(names, categories)
-    shape = tuple(len(labels[name]) for name in names)
-    if math.prod(shape) > _MOST_NUMBERED:
-        raise ArgumentError(
-            f"The table of {', '.join(names)} has {math.prod(shape)} cells, and their numbers have to be below 2**63. "
-            "Count fewer variables together, or merge categories."
-        )
-    bound = checked_bound(unit, contribution, distinct=distinct)
-    stands_for = checked_otherwise(otherwise, labels)
-    ((columns, times),) = _coded_families(records, [names], labels, otherwise=stands_for, bound=bound, most=[None])
-    # Rows that an engine tells apart may lie in one cell.
-    cells, counts = occupied(np.ravel_multi_index(tuple(columns), shape).astype(np.int64), times)
-    return SparseCounts(cells, counts, {name: tuple(labels[name]) for name in names}, bound)
-
-
 # Several tables of the same records, such as those of a network. **Secret**.
 
 
@@ -247,13 +179,13 @@ def _coded_families(
     *,
     otherwise: Mapping[str, int],
     bound: Bound | None,
-    most: Sequence[int | None],
+    most: Sequence[int],
     times: str | None = None,
 ) -> Sequence[tuple[Sequence[Integers], Integers | None]]:
     """Rows of each family as positions of labels, and how many records each stands for; None if it is one. **Secret**.
 
     The parameters are those of :func:`count_families`; `most` is the number of different rows that a family can have at
-    most, if there is a limit.
+    most.
     """
     if (engine := _in_engine(records, labels, otherwise, bound, times)) is not None:
         found = engine.coded(families, most)
@@ -310,8 +242,7 @@ def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
     if math.prod(shape) > _MOST_CELLS:
         raise ArgumentError(
             f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {_MOST_CELLS}. "
-            "Count fewer variables together, or merge categories; count_sparse is for tables of which few cells hold "
-            "records."
+            "Count fewer variables together, or merge categories."
         )
     return shape
 

@@ -17,4 +17,3 @@ from pymc_dirdp.mechanisms.marginals import MarginalsMechanism as MarginalsMecha
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet as Dirichlet
 from pymc_dirdp.mechanisms.registry import Marginals as Marginals
-from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism as SparseGeometricMechanism

@@ -1,8 +1,8 @@
 """What a mechanism publishes: an output, which knows its values, its text, and what is read from it.
 
-There are four kinds: draws of the shares, one noisy table, noisy marginals of a table, and the listed cells of a sparse
-table. Which kind a mechanism publishes is its own business: anyone who has an output asks the output. What an output
-says of one row of a table is a factor for each cell, and one for the row's total.
+There are three kinds: draws of the shares, one noisy table, and noisy marginals of a table. Which kind a mechanism
+publishes is its own business: anyone who has an output asks the output. What an output says of one row of a table is a
+factor for each cell, and one for the row's total.
 """
 
 import abc
@@ -19,7 +19,6 @@ from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
     from pymc_dirdp.mechanisms.table import TableMechanism
 
 
@@ -27,7 +26,6 @@ __all__ = [
     "DRAWS",
     "ONE_DRAW",
     "CellNoise",
-    "Cells",
     "Draws",
     "Marginals",
     "Measured",
@@ -319,42 +317,6 @@ class Marginals(_Noisy):
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         return self.values[0], (("_".join(["marginals", *(dim for dim, _ in cells)]), None),)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """The cells of a sparse table whose noisy counts reached the threshold; all others are not listed.
-
-    Attributes
-    ----------
-    cells, noisy : array of int64, shape (k,)
-        The numbers of the cells in order, and their noisy counts.
-    """
-
-    cells: Integers
-    noisy: Integers
-
-    @classmethod
-    def read(cls, facts: Mapping[str, Any]) -> Self:
-        """The output of which a text says these facts."""
-        cells, noisy = (np.array(facts[name], dtype=np.int64) for name in ("cell", "noisy_count"))
-        if cells.ndim != 1 or cells.shape != noisy.shape:
-            raise ArgumentError("there is not one noisy count for each cell.")
-        return cls(cells, noisy)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The two lists as a text holds them."""
-        return {"cell": self.cells.tolist(), "noisy_count": self.noisy.tolist()}
-
-    def problems(self, mechanism: "SparseGeometricMechanism") -> Iterator[str]:
-        """What of the list the mechanism cannot have published, in sentences."""
-        cells, noisy = self.cells, self.noisy
-        if cells.size and (cells[0] < 0 or cells[-1] >= mechanism.n_cells or not np.all(np.diff(cells) > 0)):
-            yield "the cells are not those of the table, in order and each once"
-        if noisy.size and (noisy.min() < mechanism.threshold or noisy.max() > MOST_RECORDS):
-            yield "a noisy count is below the threshold, or above 2**53"
 
 
 def _written(values: Array) -> Array | Integers:

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final, overload, override
+from typing import TYPE_CHECKING, Any, final, override
 
 import numpy as np
 import xarray as xr
@@ -14,15 +14,12 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular, uncertain
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
-from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
-from pymc_dirdp.releases.opened import opened, sparse_release
-from pymc_dirdp.releases.sparse import SparseEstimates, estimated, refuse_options
-from pymc_dirdp.releases.sparse import drawn as drawn_cells
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.view import tree_of
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
@@ -43,7 +40,7 @@ def analyse(
     *,
     chains: int = 4,
     model: "pm.Model | None" = None,
-    prior: ArrayLike | Mapping[str, ArrayLike] | SparsePrior | None = None,
+    prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
@@ -59,10 +56,10 @@ def analyse(
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
-        From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.sparse.release_sparse` or :func:`pymc_dirdp.load`; or the
-        output of a mechanism alone. A list holds several releases of the same tables **of the same records**, and is
-        read as all that is known of these. Releases of other data, such as another year's, are not for one list:
-        analyse each by itself. In either case what the people lose adds up over all releases that they are in.
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`; or the output of a mechanism alone. A list holds
+        several releases of the same tables **of the same records**, and is read as all that is known of these. Releases
+        of other data, such as another year's, are not for one list: analyse each by itself. In either case what the
+        people lose adds up over all releases that they are in.
     draws : int, default 1000
         How many of each chain.
     chains : int, default 4
@@ -70,10 +67,9 @@ def analyse(
         in, so as many are worth as many.
     model : pymc.Model, optional
         One with the same variables. Its Deterministics that depend on these and on single numbers alone come along.
-    prior : array_like, mapping from table to array_like, or SparsePrior, optional
+    prior : array_like, or mapping from table to array_like, optional
         Your own prior of the shares, in the shape of the table, which for a Beta ends in (success, failure). By
-        default that of the model. Of a release of a sparse table, which has none, a
-        :class:`pymc_dirdp.sparse.SparsePrior`.
+        default that of the model.
     n_prior : int or array_like, or mapping from table to those, optional
         Your prior of the number of records where it is private: an integer n makes 0 to n as likely as one
         another, a `range` each number in it, and an array holds the weights of 0, 1, 2, .... A draw needs one. For
@@ -98,8 +94,7 @@ def analyse(
         that was accepted, how many independent draws the draws are worth, and the logarithm of the evidence, which is
         one number for tables that are taken together and is not computed of marginals.
         The attributes say what it is conditional on, and whether tables were taken together. Of several releases
-        `observed_data` has a group for each. Of a sparse table `latent_counts` holds `count` of each listed cell, with
-        the dims chain, draw and listed; `others`, the number of records in all cells that are not listed; and `total`.
+        `observed_data` has a group for each.
 
     Raises
     ------
@@ -143,10 +138,6 @@ def analyse(
     (4, 1000, 4)
     """
     draws, chains = integer(1, draws=draws), integer(1, chains=chains)
-    sparse = sparse_release(release)
-    if sparse is not None:
-        refuse_options(n_prior=n_prior, row_prior=row_prior)
-        return drawn_cells(sparse, prior, draws, chains, random_seed)
     found = inferences(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
         drawn = found.distributions.draw(chains * draws, generator(random_seed), bar)
@@ -363,36 +354,17 @@ class Estimates(Tabular):
         )
 
 
-@overload
-def estimate(
-    release: xr.DataTree, prob: Sequence[float] = ..., *, prior: SparsePrior, progressbar: bool = ...
-) -> SparseEstimates: ...
-
-
-@overload
-def estimate(
-    release: Source | Sequence[Source],
-    prob: Sequence[float] = ...,
-    *,
-    prior: ArrayLike | Mapping[str, ArrayLike] | None = ...,
-    n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = ...,
-    row_prior: ArrayLike | Mapping[str, ArrayLike] | None = ...,
-    jointly: bool = ...,
-    progressbar: bool = ...,
-) -> Estimates: ...
-
-
 @user_facing
 def estimate(
     release: Source | Sequence[Source],
     prob: Sequence[float] = (0.5, 0.8, 0.95),
     *,
-    prior: ArrayLike | Mapping[str, ArrayLike] | SparsePrior | None = None,
+    prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
     progressbar: bool = True,
-) -> Estimates | SparseEstimates:
+) -> Estimates:
     """Means, standard deviations and central intervals of shares and counts given a release.
 
     Parameters
@@ -406,7 +378,7 @@ def estimate(
 
     Returns
     -------
-    estimates : Estimates, or SparseEstimates of a release of a sparse table
+    estimates : Estimates
         Exact sums, without sampling, also where the totals of rows or the number of records are private, and where
         features are taken together with their classes. Intervals of shares take most of the time, so they are computed
         when they are asked for: `print` and `frame()` do. Where both a count and the total of its row are known to some
@@ -432,10 +404,6 @@ def estimate(
     ['share', 'share_sd', 'share_low_0.9', 'share_high_0.9']
     """
     interval_ends(prob)
-    sparse = sparse_release(release)
-    if sparse is not None:
-        refuse_options(n_prior=n_prior, row_prior=row_prior)
-        return estimated(sparse, prior, prob)
     found = inferences(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
         tables = found.distributions.estimate(list(prob), bar)

@@ -13,7 +13,6 @@ import xarray as xr
 
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.registry import by_class_name
-from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.table import dim_beside, dim_name, outcome_dim, plain_labels
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
@@ -28,9 +27,8 @@ from pymc_dirdp.sampling.exact import grid_share
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
-    from pymc_dirdp.releases.text import SparseRelease
 
-__all__ = ["PUBLIC_TOTALS", "cell_dims", "described", "labels", "renamed", "sparse_described", "sparse_neighbours"]
+__all__ = ["PUBLIC_TOTALS", "cell_dims", "described", "labels", "renamed"]
 
 # The curves that the view of a release shows, each with its arguments.
 _CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
@@ -217,52 +215,6 @@ def _computed(keyed: _Keyed, name: str, over: str) -> tuple[float, ...]:
         case _:
             values = curves.epsilon(points)
     return tuple(np.asarray(values).tolist())
-
-
-def sparse_described(release: "SparseRelease") -> dict[str, xr.Dataset]:
-    """The groups of a release of a sparse table, by path."""
-    mechanism, guarantee = release.mechanism, release.guarantee
-    made = {
-        "mechanism": type(mechanism).__name__,
-        "scale": mechanism.scale,
-        "threshold": mechanism.threshold,
-        # As a text, because readers take numbers for doubles.
-        "n_cells": str(mechanism.n_cells),
-        "adjacency": mechanism.adjacency,
-        "contribution": mechanism.contribution,
-        "sampler": "exact",
-        "arithmetic": mechanism.dense.arithmetic("exact"),
-        "randomness": release.randomness,
-    }
-    privacy = {
-        "guarantee": type(guarantee).__name__,
-        **asdict(guarantee),
-        "statement": str(guarantee),
-        "adjacency": mechanism.adjacency,
-        "neighbours": sparse_neighbours(mechanism, release.unit),
-        "unit": release.unit,
-        "contribution": mechanism.contribution,
-        "pure_epsilon": mechanism.pure_epsilon,
-    }
-    groups = {
-        "/noisy_counts": xr.Dataset(
-            {"cell": ("listed", release.output.cells), "noisy_count": ("listed", release.output.noisy)}
-        ),
-        "/mechanism": xr.Dataset(attrs=made),
-        "/privacy": xr.Dataset(attrs=privacy),
-    }
-    if release.categories is not None:
-        names = json.dumps(list(release.categories))
-        groups["/categories"] = xr.Dataset(coords=release.categories, attrs={"variables": names})
-    return groups
-
-
-def sparse_neighbours(mechanism: SparseGeometricMechanism, unit: str) -> str:
-    """What two neighbouring data sets are, in words."""
-    if mechanism.contribution == 1 and unit == "record":
-        return adjacency_named(mechanism.adjacency).statement
-    what = "change" if adjacency_named(mechanism.adjacency).records_are_public else "appear or disappear"
-    return f"the records of one {unit}, at most {mechanism.contribution}, {what}"
 
 
 PUBLIC_TOTALS = "public_totals"

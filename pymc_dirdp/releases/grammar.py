@@ -1,9 +1,9 @@
 """The form of every text that leaves the house: JSON in one canonical order, with a version and a digest.
 
-A plan, a release, a list of sparse cells, a private choice and a bandit's transcript are each a :class:`Text`: it says
-its facts, and is made of them. :func:`understood` reads any of them and believes nothing. The grammar is closed: what
-is understood of a text is written again, and has to be the same text, byte for byte. So a text has no place for
-anything that the library does not understand, and nothing is allocated that the text does not hold.
+A plan, a release, a private choice and a bandit's transcript are each a :class:`Text`: it says its facts, and is made
+of them. :func:`understood` reads any of them and believes nothing. The grammar is closed: what is understood of a text
+is written again, and has to be the same text, byte for byte. So a text has no place for anything that the library does
+not understand, and nothing is allocated that the text does not hold.
 """
 
 import abc
@@ -51,7 +51,6 @@ _HOMES = {
     "bins": "pymc_dirdp.releases.choices:Bins",
     "plan": "pymc_dirdp.releases.plan_types:Plan",
     "release": "pymc_dirdp.releases.text:Release",
-    "sparse release": "pymc_dirdp.releases.text:SparseRelease",
     "structure": "pymc_dirdp.releases.choices:Structure",
 }
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, pooled
-from pymc_dirdp.inference.sparse_cells import SparsePrior
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.wording import totals_in_words
@@ -197,7 +196,7 @@ class Inferences:
 
 def inferences(
     source: Source | Sequence[Source],
-    prior: PerTable[ArrayLike] | SparsePrior,
+    prior: PerTable[ArrayLike],
     n_prior: PerTable[int | ArrayLike],
     row_prior: PerTable[ArrayLike],
     jointly: bool,
@@ -212,11 +211,6 @@ def inferences(
         If a prior does not fit, or the releases cannot be read together.
     """
     found = sources_of(source)
-    if isinstance(prior, SparsePrior):
-        raise ArgumentError(
-            "SparsePrior is for a release of a sparse table, from release_sparse. Leave prior out, or pass an array in "
-            "the shape of the table."
-        )
     names = tuple(found.tables[0])
     priors, n_priors, row_priors = (
         _by_table(given, names, called)

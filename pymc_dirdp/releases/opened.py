@@ -36,7 +36,7 @@ from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.description import cell_dims
 from pymc_dirdp.releases.grammar import Text, understood
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
-from pymc_dirdp.releases.text import Release, SparseRelease
+from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, shared_noises, view
 from pymc_dirdp.signatures import user_facing
 
@@ -52,7 +52,6 @@ __all__ = [
     "refuse_confidential",
     "save",
     "shown_tree",
-    "sparse_release",
     "text_of",
 ]
 
@@ -60,7 +59,7 @@ type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
 # Releases that were opened last: the verbs of an analysis all open the same one.
 _MOST_CACHED = 8
-_CACHE: "OrderedDict[str, tuple[Release | SparseRelease, xr.DataTree]]" = OrderedDict()
+_CACHE: "OrderedDict[str, tuple[Release, xr.DataTree]]" = OrderedDict()
 _LOCK = Lock()
 
 
@@ -344,7 +343,7 @@ def text_of(tree: Any) -> str:
     return str(text.item())
 
 
-def from_text(text: str) -> tuple[Release | SparseRelease, xr.DataTree]:
+def from_text(text: str) -> tuple[Release, xr.DataTree]:
     """The release of which this is the text, and its view, which nobody may change.
 
     Raises
@@ -360,20 +359,20 @@ def from_text(text: str) -> tuple[Release | SparseRelease, xr.DataTree]:
         encoded = text.encode()
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
-    release: Any = understood(encoded, Release, SparseRelease)
+    release: Any = understood(encoded, Release)
     with computable():
         return release, _cached_view(release)
 
 
-def shown_tree(release: Release | SparseRelease) -> xr.DataTree:
+def shown_tree(release: Release) -> xr.DataTree:
     """The view of a release that was drawn or read, for its user."""
     return _cached_view(release).copy(deep=True)
 
 
-def _cached_view(release: Release | SparseRelease) -> xr.DataTree:
+def _cached_view(release: Release) -> xr.DataTree:
     """The view of a release, which is cached, so that it is not rebuilt."""
     tree = view(release)
-    if isinstance(release, Release) and release.plan.after:
+    if release.plan.after:
         # Bins that nobody has paid for are known as long as somebody holds them.
         return tree
     with _LOCK:
@@ -392,20 +391,7 @@ def opened(release: Any) -> Opened:
         If it is no such release, or its text is damaged.
     """
     found, tree = from_text(text_of(release))
-    if isinstance(found, SparseRelease):
-        raise ReleaseError(
-            "This is a release of a sparse table, which verify, report, estimate and analyse take. This function takes "
-            "a release of a model, from pymc_dirdp.sample."
-        )
     return Opened(found.plan, tree, found)
-
-
-def sparse_release(release: Any) -> SparseRelease | None:
-    """What a release from :func:`pymc_dirdp.sparse.release_sparse` says, by its text; None for anything else."""
-    if TEXT_GROUP not in getattr(release, "children", ()):
-        return None
-    found, _ = from_text(text_of(release))
-    return found if isinstance(found, SparseRelease) else None
 
 
 def refuse_confidential(tree: Any) -> None:
@@ -447,10 +433,9 @@ def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     release : xarray.DataTree, Plan, Bins, Structure or Transcript
-        From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.sparse.release_sparse`, :func:`pymc_dirdp.plan`,
-        :func:`pymc_dirdp.choose_bins`, :func:`pymc_dirdp.choose_structure` or
-        :meth:`pymc_dirdp.ThompsonSampler.transcript`. Of a tree its text is written; what was added to the tree or
-        changed in it is not.
+        From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.plan`, :func:`pymc_dirdp.choose_bins`,
+        :func:`pymc_dirdp.choose_structure` or :meth:`pymc_dirdp.ThompsonSampler.transcript`. Of a tree its text is
+        written; what was added to the tree or changed in it is not.
     path : path-like
         The file; another one of this name is replaced once the new one is complete. It is compressed if the name ends
         in `.gz`.
@@ -549,7 +534,7 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
         found = understood(content, most_nodes=most // _BYTES_PER_NODE)
     except ReleaseError as error:
         raise ReleaseError(f"{file}: {error}") from None
-    if not isinstance(found, Release | SparseRelease):
+    if not isinstance(found, Release):
         return found
     with computable():
         return shown_tree(found)

@@ -19,15 +19,14 @@ from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import curves_of
-from pymc_dirdp.releases.description import described, sparse_neighbours
+from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import LEFT_OUT
 from pymc_dirdp.releases.inference_setup import inferences
-from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened, sparse_release
+from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.statement import DELTA, expected_errors, odds_of_the_truth
+from pymc_dirdp.releases.statement import expected_errors, odds_of_the_truth
 from pymc_dirdp.releases.summary import summary
-from pymc_dirdp.releases.text import SparseRelease
-from pymc_dirdp.releases.verification import Verification, verified, verify
+from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import taken_for_granted, totals_in_words
 
 __all__ = ["Report", "report"]
@@ -91,8 +90,6 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         groups = described(release, release.composition, sampler="not chosen yet")
         stored = Opened(release, xr.DataTree.from_dict({"/posterior": xr.Dataset(), **groups}))
         verification = verified(stored)
-    elif (sparse := sparse_release(release)) is not None:
-        return _of_sparse(sparse, verify(release))
     else:
         stored = opened(release)
         verification = verified(stored, release)
@@ -123,29 +120,6 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     instead = ((_label(names), f"{text}{_listed(names)}") for text, names in better)
     notes = (*_reading(stored), *_notes(tree), *_left_out(release), *instead)
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
-
-
-def _of_sparse(release: SparseRelease, verification: Verification) -> Report:
-    """The report of a list of cells, which is short."""
-    if not verification.follows:
-        return Report(verification.headline, (("", verification.failures),))
-    mechanism, listed = release.mechanism, len(release.output.cells)
-    n = mechanism.n_cells
-    delta = release.guarantee.stated_delta or DELTA
-    epsilon, pure = float(mechanism.epsilon(delta)), mechanism.pure_epsilon
-    at_none = f"epsilon {up(pure, 4):.4g} at delta 0"
-    answers = (
-        ("listed", f"{listed} of {n} cells, with a noisy count of at least {mechanism.threshold}"),
-        ("error", f"{mechanism.dense.noise_sd:.3g} records, the standard deviation of the noise in each cell"),
-        ("not listed", "a cell that is not listed need not be empty; its noisy count is below the threshold"),
-    )
-    guaranteed = (
-        ("protects", f"every {release.unit}: {sparse_neighbours(mechanism, release.unit)}"),
-        ("at most", f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}; " * (epsilon < pure) + at_none),
-        ("mechanism", f"geometric noise of scale {mechanism.scale:.4g} in every cell, also the empty ones"),
-    )
-    then = (("next", "dirdp.estimate(release, prior=dirdp.sparse.SparsePrior(n_records=..., n_occupied=...))"),)
-    return Report(f"Private list of cells, {_short(release.guarantee)}", (("", answers), ("", guaranteed), ("", then)))
 
 
 def _picture(release: xr.DataTree) -> str:

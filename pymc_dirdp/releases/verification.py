@@ -15,11 +15,9 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.deterministics import LEFT_OUT
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
-from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.wording import taken_for_granted
 from pymc_dirdp.signatures import user_facing
 
@@ -72,7 +70,7 @@ class Verification(Labelled):
         Whether it prints what every check found, and what has to be believed.
     mechanisms : dict of str to Mechanism
         The mechanism of each table, by the name of the table, as the file states it: what :func:`pymc_dirdp.audit`
-        attacks. Empty for a sparse release, of which no audit is made.
+        attacks.
 
     Examples
     --------
@@ -154,8 +152,7 @@ def verify(release: xr.DataTree) -> Verification:
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.sparse.release_sparse`, or from a file that anybody may have
-        written.
+        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written.
 
     Returns
     -------
@@ -189,8 +186,6 @@ def verify(release: xr.DataTree) -> Verification:
     True
     """
     found, view = from_text(text_of(release))
-    if isinstance(found, SparseRelease):
-        return _verified_sparse(found, view, release)
     return verified(Opened(found.plan, view, found), release)
 
 
@@ -213,26 +208,6 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
     return Verification(
         stored.plan.guarantee, recomputed, tuple(checks), tuple(_believed(stored)), mechanisms=mechanisms
     )
-
-
-def _verified_sparse(release: SparseRelease, view: xr.DataTree, tree: xr.DataTree) -> Verification:
-    mechanism = release.mechanism
-    keeps, recomputed = _recomputed(release.guarantee, mechanism)
-    checks = [
-        _check("randomness", SEEDED if release.is_seeded else None, "No seed was used."),
-        _guarantee(release.guarantee, keeps, recomputed),
-        _check("output", release.problem, "The listed cells can come from the mechanism."),
-        _check("view", _other_view(view, tree), "The tree is the one that follows from its text."),
-        _library(release.library_version),
-    ]
-    believed = (
-        f"Who is protected: one {release.unit[:100]}, with {mechanism.contribution} of the records of the table at "
-        f"most, under {adjacency_named(mechanism.adjacency).name}.",
-        "The cells, the threshold and the guarantee were chosen without the data.",
-        "Every cell got its noise, also the empty ones.",
-        "Nothing else was published about the same people; the losses of several releases add up.",
-    )
-    return Verification(release.guarantee, _believable(recomputed, checks), tuple(checks), believed)
 
 
 def _recomputed(stated: Guarantee, curves: PrivacyCurves) -> tuple[bool, Guarantee | None]:

@@ -30,10 +30,10 @@ from pymc_dirdp.inference.sums import TooManyNodesError
 from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.table import Table, dim_name
-from pymc_dirdp.releases.description import cell_dims, described, labels, sparse_described
+from pymc_dirdp.releases.description import cell_dims, described, labels
 from pymc_dirdp.releases.grammar import digest
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
-from pymc_dirdp.releases.text import Release, SparseRelease
+from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.wording import ESTIMATE
 
 __all__ = [
@@ -226,14 +226,11 @@ TEXT_GROUP = "release"
 """The group of a tree that holds the text, in a variable of the name `text`."""
 
 
-def view(release: Release | SparseRelease) -> xr.DataTree:
+def view(release: Release) -> xr.DataTree:
     """The tree of a release, with its text in the group `release`."""
-    if isinstance(release, SparseRelease):
-        groups, marks = sparse_described(release), _marks(release)
-    else:
-        groups = described(release.plan, release.plan.composition, sampler=release.sampler, source=release.randomness)
-        marks = _marks(release)
-        groups = {"/posterior": posterior_group(_drawn(release, groups), release.plan, marks), **groups}
+    groups = described(release.plan, release.plan.composition, sampler=release.sampler, source=release.randomness)
+    marks = _marks(release)
+    groups = {"/posterior": posterior_group(_drawn(release, groups), release.plan, marks), **groups}
     # As it is: a text in an array is copied twice by xarray, and it may be long.
     text = xr.Dataset({"text": xr.Variable((), np.array(release.text, dtype=object), fastpath=True)})
     tree = tree_of({**groups, f"/{TEXT_GROUP}": text})
@@ -273,20 +270,18 @@ def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
     return drawn
 
 
-def _marks(release: Release | SparseRelease) -> dict[str, str]:
+def _marks(release: Release) -> dict[str, str]:
     """The attributes of the tree and of its draws."""
-    about = release.plan if isinstance(release, Release) else release
-    adjacency = release.plan.adjacency if isinstance(release, Release) else release.mechanism.adjacency
+    about = release.plan
     marks = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": about.library_version,
         "guarantee": str(about.guarantee),
-        "adjacency": adjacency,
+        "adjacency": about.adjacency,
+        "plan_digest": about.digest,
     }
-    if isinstance(release, Release):
-        marks["plan_digest"] = release.plan.digest
-        if release.plan.publishing(Marginals):
-            marks["estimate"] = ESTIMATE
+    if about.publishing(Marginals):
+        marks["estimate"] = ESTIMATE
     if release.entry is not None:
         marks["ledger_head"] = release.entry.head
     if release.is_seeded:

@@ -6,7 +6,6 @@
 2. *Noise of several tables at once*, whose largest norm decides. The norm has a latent radius (see `JointBalls`): given
    it, the tables are independent and uniform on balls. The radius is drawn, used, and forgotten; it must not be
    published, because given the radius the loss is unbounded.
-3. *The cells of a huge table that pass a threshold*, in a time that depends on their number.
 
 Whatever is accepted with a probability that is no rational number is decided by one coin: uniform bits are compared
 with bounds on the probability in decimal arithmetic, with as many digits as it takes.
@@ -17,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,6 @@ __all__ = [
     "fast_joint_noise",
     "fast_zero_sum_laplace",
     "joint_noise",
-    "noise_above",
     "uniform_list",
     "uniform_point",
     "zero_sum_laplace",
@@ -409,79 +407,3 @@ def _fast_list(totals: Integers, cells: NDArray[np.bool_], rng: np.random.Genera
     shares = rng.standard_exponential(cells.shape) * cells
     shares /= shares.sum(axis=1, keepdims=True)
     return np.asarray(rng.multinomial(np.maximum(totals, 0), shares), dtype=np.float64)
-
-
-# A rarer candidate is never seen: its mean distance to the next one is far beyond any table.
-_RAREST = 2**256
-
-
-def noise_above(n_cells: int, threshold: int, scale: Fraction, bits: Bits) -> tuple[Integers, list[int]]:
-    """Where independent two-sided geometric noise is at least `threshold`, and how large it is there.
-
-    Parameters
-    ----------
-    n_cells : int
-        Number of cells, at least 1 and below 2**63.
-    threshold : int
-        At least 1, and at most 10**15 times the scale.
-    scale : Fraction
-        Positive: `P[G = g]` is proportional to `exp(-|g| / scale)`.
-    bits : Bits
-
-    Returns
-    -------
-    places : array of int64
-        The cells, in order, counted from 0.
-    noise : list of int
-        What each of them holds, at least `threshold`.
-
-    Notes
-    -----
-    Candidates are the cells at which a coin of probability `1 - exp(-1 / t)` shows heads, for an integer t. The
-    number of cells before the next candidate is geometric with ratio `exp(-1 / t)`, so it is drawn at once. A candidate
-    is accepted with probability `p / (1 - exp(-1 / t))`, where `p = exp(-threshold / scale) / (1 + exp(-1 / scale))` is
-    the probability to pass the threshold; t is the largest integer, nearly, for which that is at most 1. So each cell
-    is accepted with probability p, independently of all others. The noise above the threshold is geometric again,
-    because it has no memory.
-
-    A coin compares uniform bits with bounds on its probability, and asks for more bits and tighter bounds until they
-    decide. So no probability is rounded.
-
-    Examples
-    --------
-    >>> places, noise = noise_above(10**10, 40, Fraction(2), Bits())
-    >>> len(places) == len(noise) < 1000 and all(g >= 40 for g in noise)
-    True
-    """
-    t = _mean_distance(threshold, scale)
-
-    share = cache(partial(_acceptance, threshold, scale, t))
-    more = 2 * len(str(t)) + len(str(math.ceil(threshold / scale)))
-    uniform, place, places, noise = bits.uniform, -1, [], []
-    while (place := place + 1 + geometric(uniform, t, 1)) < n_cells:
-        if decimal_coin(share, more, bits):
-            places.append(place)
-            noise.append(threshold + geometric(uniform, scale.numerator, scale.denominator))
-    return np.array(places, dtype=np.int64), noise
-
-
-def _mean_distance(threshold: int, scale: Fraction) -> int:
-    """An integer t with `1 - exp(-1 / t) >= p`, where p is the probability to pass the threshold."""
-    with localcontext(_context(75 + len(str(_RAREST)) + len(str(threshold)))) as context:
-        p = _passing(threshold, scale)
-        # It is below 1 / 2, so 1 is such a number; and so is any t <= (1 - p) / p, because 1 - exp(-1 / t) is at least
-        # 1 / (t + 1). One less makes up for rounding.
-        return _RAREST if p * _RAREST < 1 else max(1, int(context.divide(1 - p, p)) - 1)
-
-
-def _acceptance(threshold: int, scale: Fraction, t: int, digits: int) -> tuple[Decimal, Decimal]:
-    """The probability with which a candidate is accepted, in so many digits, and a bound of its relative error."""
-    # Each operation is rounded to the nearest number of so many digits, and exponents before they are taken; the
-    # difference from 1 is at least 1 / (t + 1).
-    error = Decimal(10) ** (1 - digits) * (4 * _decimal(threshold / scale) + 8 * t + 40)
-    return _passing(threshold, scale) / (1 - (-1 / Decimal(t)).exp()), error
-
-
-def _passing(threshold: int, scale: Fraction) -> Decimal:
-    """The probability to pass the threshold, in the digits of the context."""
-    return (-_decimal(threshold / scale)).exp() / (1 + (-_decimal(1 / scale)).exp())

@@ -48,13 +48,6 @@ def cells_drawn(n: int) -> Callable[[], object]:
     return lambda: mechanism.sample(counts, sampler="fast")
 
 
-def cells_listed(n: int) -> Callable[[], object]:
-    """Of a table of 10**10 cells."""
-    cells, counts = _RNG.choice(10**10, n, replace=False), _RNG.integers(1, 100, n)
-    mechanism = dirdp.mechanisms.SparseGeometricMechanism(10**10, 46, 2.0)
-    return lambda: mechanism.release(cells, counts)
-
-
 def model_of(n: int) -> pm.Model:
     with pm.Model() as model:
         for i in range(n):
@@ -158,7 +151,6 @@ WORK: tuple[tuple[str, Callable[[int], Callable[[], object]], int, int], ...] = 
     ("count rows", rows, 10**5, 5),
     ("calibrate cells", cells_calibrated, 10**5, 5),
     ("draw cells", cells_drawn, 10**5, 5),
-    ("list occupied cells of 10**10", cells_listed, 10**4, 3),
     ("plan tables", tables_planned, 50, 3),
     ("release tables", tables_released, 50, 3),
     ("save tables", tables_saved, 50, 3),

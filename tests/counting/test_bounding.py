@@ -161,7 +161,7 @@ def retained_in_engine(table, most, engine, *, distinct=False):
     # The unit is a variable too, so what comes back says whose records were retained.
     labels = LABELS | {"who": list(SIZES)}
     source = EngineRecords.of(LAZY[engine](table), labels, {}, bound).bounded(bound, KEY)
-    ((columns, times),) = source.coded([["who", "x", "y"]], [None])
+    ((columns, times),) = source.coded([["who", "x", "y"]], [10**9])
     found = tabulate(columns, (len(SIZES), 3, 2), times)
     cells = itertools.product(SIZES, LABELS["x"], LABELS["y"])
     return sorted(cell for cell, n in zip(cells, found.ravel(), strict=True) for _ in range(n))

@@ -8,8 +8,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
-from pymc_dirdp.mechanisms.outputs import DRAWS, Cells, Draws, Marginals, NoisyTable
-from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
+from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Marginals, NoisyTable
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.releases.grammar import plain
 
@@ -105,19 +104,6 @@ def test_intensities_have_to_be_positive():
     mechanism = FlooredDirichletMechanism([1, 1, 1], 0.2, 0.1)
     output = Draws({"intensities": np.array([[0.2, -0.5, 1.0]])})
     assert list(output.problems(mechanism, "fast", 10)) == ["some number of 'intensities' is not positive"]
-
-
-def test_cells_are_those_of_the_table_in_order_and_at_the_threshold():
-    mechanism = SparseGeometricMechanism(10**9, 50, 2.0)
-    fine = Cells(np.array([3, 7]), np.array([60, 50]))
-    assert list(fine.problems(mechanism)) == []
-    assert Cells.read(fine.facts).facts == fine.facts
-    for cells, noisy in [([7, 3], [60, 50]), ([3, 3], [60, 50]), ([3, 10**9], [60, 50]), ([-1, 3], [60, 50])]:
-        assert list(Cells(np.array(cells), np.array(noisy)).problems(mechanism))
-    assert list(Cells(np.array([3]), np.array([49])).problems(mechanism))
-    for facts in ({"cell": [3], "noisy_count": [60, 50]}, {"cell": [[3]], "noisy_count": [[60]]}):
-        with pytest.raises(ArgumentError, match="noisy count for each cell"):
-            Cells.read(facts)
 
 
 def test_what_takes_noisy_counts_for_data_sees_no_negative_ones():

@@ -186,10 +186,6 @@ def test_bins_that_nobody_has_paid_for_are_refused(model):
     wider = dirdp.naive_bayes(columns, "ill", categories=categories | {"age": ["unknown", *free.labels]})
     with pytest.raises(ArgumentError, match="bins of 'age'"):
         dirdp.plan(TARGET, wider, mechanism="geometric")
-    # In a sparse table, which has no after=.
-    found = dirdp.sparse.count_sparse(columns, ["age", "ill"], categories=categories)
-    with pytest.raises(ArgumentError, match="bins of 'age'"):
-        dirdp.sparse.release_sparse(TARGET, found, threshold=50)
     # And in a model that somebody wrote, where the bins are the rows.
     with pm.Model(coords={"age": free.labels, "ill": ["no", "yes"]}) as own:
         p = pm.Dirichlet("p", np.ones((len(free.labels), 2)), dims=("age", "ill"))

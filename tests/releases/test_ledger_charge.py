@@ -98,9 +98,6 @@ VERBS = {
     "choose_structure": lambda age, sex, ledger: dirdp.choose_structure(
         ONE, {"age": age, "sex": sex}, categories={"age": range(80), "sex": ["f", "m"]}, share=1, ledger=ledger
     ),
-    "release_sparse": lambda age, sex, ledger: dirdp.sparse.release_sparse(
-        dirdp.ApproxDP(epsilon=1, delta=1e-3), {"sex": sex}, categories={"sex": ["f", "m"]}, threshold=60, ledger=ledger
-    ),
 }
 
 
@@ -143,7 +140,6 @@ def test_an_older_copy_of_a_ledger_is_found_by_a_release(tmp_path):
     releases = {
         "sample": lambda ledger: dirdp.sample(ONE, model, mechanism="geometric", ledger=ledger),
         "private_model": lambda ledger: release_of(dirdp.private_model(ONE, model, ledger=ledger)),
-        "release_sparse": lambda ledger: VERBS["release_sparse"](AGES, SEXES, ledger),
     }
     for name, draw in releases.items():
         ledger = dirdp.Ledger(limit, path)

@@ -128,12 +128,6 @@ def test_what_is_read_is_what_was_written(released, tmp_path):
     assert dirdp.load(tmp_path / "again.json").identical(released)
 
 
-def test_a_sparse_release_is_read_too(tmp_path):
-    sparse = dirdp.sparse.release_sparse(dirdp.PureDP(epsilon=1.0), [1, 3], [500, 600], n_cells=10, threshold=50)
-    dirdp.save(sparse, tmp_path / "sparse.json")
-    assert dirdp.load(tmp_path / "sparse.json").identical(sparse)
-
-
 def test_what_is_no_release_is_not_written(tmp_path):
     release = dirdp.sample(APPROX, labelled(["a", "b"])(), progressbar=False)
     others = [

@@ -21,7 +21,7 @@ from pymc_dirdp.errors import ReleaseError, UnattainableError
 from pymc_dirdp.releases.grammar import digest, in_lines, plain, understood
 from pymc_dirdp.releases.opened import from_text, opened, text_of
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.text import Release, SparseRelease
+from pymc_dirdp.releases.text import Release
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 FRAME = pd.DataFrame({"class": ["cat", "hen"] * 20, "legs": [4, 2] * 20})
@@ -48,16 +48,6 @@ def network():
     return dirdp.naive_bayes(FRAME[["legs"]], FRAME["class"], categories=CATEGORIES)
 
 
-def sparse():
-    labels = {"city": ["Köln", "São Paulo"], "age": list(range(40))}
-    return dirdp.sparse.release_sparse(
-        APPROX,
-        pd.DataFrame({"city": ["Köln"] * 90, "age": [7] * 90}),
-        categories=labels,
-        threshold=dirdp.sparse.least_threshold(APPROX, 80),
-    )
-
-
 KINDS = {
     "draws": (two_tables, APPROX, {"contribution": 1, "draws": 2, "min_count": 1.5}),
     "geometric": (two_tables, APPROX, {"contribution": 1, "mechanism": "geometric"}),
@@ -72,8 +62,7 @@ STRANGE += [[], {}, [[]], [1, 2], ["p"], {"a": 1}, [0.5] * 3, [[1, 2], [3, 4]]]
 
 @pytest.fixture(scope="module")
 def releases():
-    found = {kind: dirdp.sample(target, model(), **options) for kind, (model, target, options) in KINDS.items()}
-    return found | {"sparse": sparse()}
+    return {kind: dirdp.sample(target, model(), **options) for kind, (model, target, options) in KINDS.items()}
 
 
 def facts_of(release):
@@ -115,7 +104,7 @@ def changed(facts, path, how, value):
 
 @pytest.fixture(scope="module")
 def texts(releases):
-    """Twelve kinds of text."""
+    """Eleven kinds of text."""
     rng = np.random.default_rng(5)
     found = {kind: from_text(text_of(release))[0] for kind, release in releases.items()}
     found["plan"] = dirdp.plan(APPROX, two_tables(), contribution=1, mechanism="auto", disjoint=[["p"], ["rate"]])
@@ -171,7 +160,7 @@ def refuse_or_understand(found, edits, text_of_facts, seed):
             continue
         # With the digest that belongs to it, as anyone can write it: it is this text and no other.
         assert again.text == text
-        if not isinstance(again, Release | SparseRelease):
+        if not isinstance(again, Release):
             assert keeps(again)
         else:
             try:
@@ -186,7 +175,7 @@ def refuse_or_understand(found, edits, text_of_facts, seed):
     return understood_ones
 
 
-TEXTS = [*KINDS, "sparse", "plan", "bins", "structure", "bandit", "after a choice", "joint"]
+TEXTS = [*KINDS, "plan", "bins", "structure", "bandit", "after a choice", "joint"]
 
 
 @pytest.mark.parametrize("edits", [50, pytest.param(300, marks=pytest.mark.thorough)])
@@ -350,14 +339,10 @@ OUTPUTS = {
         lambda share: float(np.nextafter(share, 1)),
     ),
     "no dims in other words": ("draws", ("plan", "tables", 1, "dims"), []),
-    "a unit with a space": ("sparse", ("unit",), "record "),
     "shares that add up to more": ("draws", ("output", "p", "draws", 0, 0), [0.5, 0.4, 0.2]),
     "another number of draws": ("draws", ("plan", "draws"), 3),
     "a least count below 0": ("draws", ("plan", "min_count"), -1),
     "an infinite least count": ("draws", ("plan", "min_count"), "inf"),
-    "cells in another order": ("sparse", ("output", "cell"), lambda cells: [cells[0], cells[0]]),
-    "a cell that is none": ("sparse", ("output", "cell", 0), 80),
-    "a noisy count below the threshold": ("sparse", ("output", "noisy_count", 0), 1),
     "a table left out": ("geometric", ("plan", "groups"), [["p"]]),
     "a table twice": ("geometric", ("plan", "groups"), [["p", "p", "rate"]]),
     "an unknown table": ("geometric", ("plan", "groups"), [["p", "rate", "q"]]),
@@ -377,12 +362,10 @@ OUTPUTS = {
         {"cells": [[0, 6]], "by_codes": False},
     ),
     "several draws of fitted shares": ("marginals", ("plan", "draws"), 2),
-    "two labels that are the same": ("sparse", ("categories", "city"), ["Köln", "Köln"]),
-    "a label that turns its direction": ("sparse", ("categories", "city", 0), "K\u202eöln"),
-    "a label with a line break": ("sparse", ("categories", "city", 0), "Köln\nBonn"),
+    "a label that turns its direction": ("geometric", ("plan", "tables", 0, "labels", "hair", 0), "b\u202elack"),
+    "a label with a line break": ("geometric", ("plan", "tables", 0, "labels", "hair", 0), "black\nred"),
     "an entry that is none": ("geometric", ("entry",), {"ledger": "0" * 32, "number": 0, "hash": "0" * 64}),
-    "an entry with another hash": ("sparse", ("entry",), {"ledger": "0" * 32, "number": 1, "hash": "0"}),
-    "several records of a record": ("sparse", ("contribution",), 2),
+    "an entry with another hash": ("geometric", ("entry",), {"ledger": "0" * 32, "number": 1, "hash": "0"}),
 }
 
 
@@ -390,8 +373,7 @@ OUTPUTS = {
 def test_what_no_mechanism_returns_is_refused_by_all(releases, edited, what):
     kind, path, value = OUTPUTS[what]
     release = edited(releases[kind], (path, value))
-    uses = [dirdp.verify] + [dirdp.report, dirdp.estimate, dirdp.analyse, dirdp.statement] * (kind != "sparse")
-    for use in uses:
+    for use in (dirdp.verify, dirdp.report, dirdp.estimate, dirdp.analyse, dirdp.statement):
         with pytest.raises(ReleaseError, match="damaged"):
             use(release)
 
@@ -444,10 +426,9 @@ def view_edits(release):
         yield node.path, dataset.assign_attrs(students="108, 286")
 
 
-@pytest.mark.parametrize("kind", ["draws", pytest.param("private number", marks=pytest.mark.thorough), "sparse"])
+@pytest.mark.parametrize("kind", ["draws", pytest.param("private number", marks=pytest.mark.thorough)])
 def test_every_edit_of_the_view_is_found_and_nothing_is_read_of_it(releases, kind):
     release = releases[kind]
-    said = None if kind == "sparse" else str(dirdp.report(release, full=True))
     for number, (path, dataset) in enumerate(view_edits(release)):
         tree = release.copy(deep=True)
         tree[path].dataset = dataset
@@ -460,7 +441,7 @@ def test_every_edit_of_the_view_is_found_and_nothing_is_read_of_it(releases, kin
             continue
         assert failed == ["view"], (path, dataset)
         assert found.recomputed is None
-        if said is not None and number % 10 == 0:
+        if number % 10 == 0:
             assert text_of(tree) == text_of(release)
             assert opened(tree).tree.identical(opened(release).tree)
     for change in (
@@ -471,9 +452,8 @@ def test_every_edit_of_the_view_is_found_and_nothing_is_read_of_it(releases, kin
         tree = release.copy(deep=True)
         change(tree)
         assert not dirdp.verify(tree)
-    if said is not None:
-        tree["posterior"].dataset = tree["posterior"].to_dataset() * 0 + 0.25
-        assert dirdp.estimate(tree).frame().equals(dirdp.estimate(release).frame())
+    tree["posterior"].dataset = tree["posterior"].to_dataset() * 0 + 0.25
+    assert dirdp.estimate(tree).frame().equals(dirdp.estimate(release).frame())
 
 
 def test_a_tree_without_its_text_is_no_release(releases):

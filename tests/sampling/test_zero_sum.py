@@ -137,6 +137,38 @@ def test_a_coin_is_decided_by_bounds_that_hold_its_number_on_one_side():
         assert (given.asked > 1) == (2**254 - 2**192 < number < 3 * 2**254)
 
 
+class Words(Bits):
+    """These words and no others."""
+
+    def __init__(self, words):
+        super().__init__(0)
+        self.words = list(words)
+
+    def uniform(self, n):
+        assert n == 2**64
+        return self.words.pop(0)
+
+
+def test_the_coin_compares_all_digits():
+    """With the digits of 1 / e as words: a number below it is heads, one above is tails, and the same one asks on."""
+
+    def share(digits):
+        return Decimal(-1).exp(), Decimal(10) ** (2 - digits)
+
+    def words(length):
+        with mpmath.workdps(200):
+            return int(mpmath.floor(mpmath.exp(-1) * mpmath.mpf(2) ** length)) % 2**64
+
+    digits = [words(length) for length in (64, 128, 192)]
+    for known in range(3):
+        assert decimal_coin(share, 0, Words([*digits[:known], digits[known] - 1])) is True
+        assert decimal_coin(share, 0, Words([*digits[:known], digits[known] + 1])) is False
+    with pytest.raises(IndexError):
+        decimal_coin(share, 0, Words(digits))
+    assert decimal_coin(lambda digits: (Decimal(1), Decimal(0)), 0, Words([2**64 - 1])) is True
+    assert decimal_coin(lambda digits: (Decimal(0), Decimal(0)), 0, Words([0])) is False
+
+
 @pytest.mark.parametrize("cells", [2, 3, 17, 1000])
 @pytest.mark.parametrize("scale", [0.01, 0.3, 1.0, 7.25, 100.0])
 def test_the_mode_is_the_largest_weight(cells, scale):

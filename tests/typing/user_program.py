@@ -159,12 +159,6 @@ def records() -> None:
     assert_type(dirdp.log_likelihood(dirdp.analyse(release), frame), NDArray[np.float64])
     assert_type(dirdp.predict_log_proba(release, frame, draws="released"), xr.DataArray)
     dirdp.synthetic(release, 100, n_sets=20, random_seed=1)
-    sparse = dirdp.sparse.release_sparse(
-        TARGET, frame, categories=categories, threshold=dirdp.sparse.least_threshold(TARGET, 4)
-    )
-    assert_type(sparse, xr.DataTree)
-    assert_type(dirdp.estimate(sparse, prior=dirdp.sparse.SparsePrior(2, 1)), dirdp.sparse.SparseEstimates)
-    assert_type(dirdp.analyse(sparse, prior=dirdp.sparse.SparsePrior(2, 1)), xr.DataTree)
     assert_type(dirdp.fit(release), xr.DataTree)
 
 
