@@ -20,17 +20,6 @@ def pairs() -> str:
     return table(["order", "P1, equation 14", "exact", "ratio"], rows)
 
 
-def floored(epsilon: str = "1", n_records: str = "1e3") -> str:
-    """Errors of a Dirichlet draw, of one with a floor and of estimates, from the page on who wins where."""
-    selected = []
-    for row in _markdown((HERE / "figures" / "utility_table.md").read_text(encoding="utf-8")):
-        if (row["epsilon"], row["N"]) == (epsilon, n_records):
-            draws, best = (row["Dirichlet draw"], row["floored draw"]), row["geometric"]
-            selected.append([row["data"], row["d"], *draws, f"{float(draws[0]) / float(draws[1]):.1f}", best])
-    heading = ["data", "cells", "Dirichlet draw", "draw with a floor", "ratio", "estimate from geometric noise"]
-    return table(heading, selected)
-
-
 def coverage() -> str:
     """How often intervals at 95 % hold the truth, from the table that full runs wrote."""
     text = (HERE / "figures" / "coverage.md").read_text(encoding="utf-8")

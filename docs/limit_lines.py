@@ -8,7 +8,7 @@ import math
 
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.special import betaln, digamma, entr, gammaincc, xlogy
+from scipy.special import betaln, digamma, entr, xlogy
 
 import pymc_dirdp as dirdp
 
@@ -17,7 +17,6 @@ ORDERS = 1 + np.geomspace(1, 3000, 120)
 STYLES = {
     "P1's Algorithm 1": {"color": "#8a8a8a", "marker": "v", "linestyle": ":"},
     "Dirichlet draw": {"color": "#c8452d", "marker": "o", "linestyle": "--"},
-    "draw with a floor": {"color": "#7b4fa3", "marker": "P", "linestyle": "-."},
     "posterior draw given zero-sum noise": {"color": "#2a8c82", "marker": "^", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
     "independent noise, estimated": {"color": "#5070b0", "marker": "x", "linestyle": "--"},
     "zero-sum noise, estimated": {"color": "#0b1f4d", "marker": "s", "linestyle": "none", "markerfacecolor": "none"},
@@ -50,7 +49,6 @@ class Table:
         errors = (
             self.algorithm_1(epsilon),
             self.of_draw(dirichlet.alpha, dirichlet.r),
-            self.of_floored(dirdp.planning.calibrate_floored(guarantee, **known, public_totals=True)),
             self.of_posterior_draw(noisy),
             self.of_estimate(pairs),
             self.of_estimate(noisy),
@@ -93,22 +91,6 @@ class Table:
                 )
                 found.append(self.of_draw(mechanism.alpha, mechanism.r))
         return min(found)
-
-    def of_floored(self, mechanism):
-        """The shares of intensities above a floor. `E log G` is an integral of `E exp(-s G)` over log s (Frullani)."""
-        log_s, step = np.linspace(-45, 8, 4000, retstep=True)
-        s, a, floor = np.exp(log_s)[:, None, None], mechanism.alpha + mechanism.r * self.counts, mechanism.floor
-        with np.errstate(divide="ignore"):
-            logs = np.log(gammaincc(a, floor * (1 + s))) - np.log(gammaincc(a, floor)) - a * np.log1p(s)
-        # Shares may be formed of what is left of the intensities after a public part of the floor is taken off.
-        laplace = np.exp(logs + s * mechanism.taken_off)
-
-        def mean_log(transform):
-            return (np.exp(-s.reshape(len(s), *[1] * (transform.ndim - 1))) - transform).sum(axis=0) * step
-
-        of_sum, of_cells = mean_log(laplace.prod(axis=-1)), mean_log(laplace)
-        of_shares = (xlogy(self.shares, self.shares) - self.shares * of_cells).sum(axis=-1)
-        return self.weights @ (of_shares + of_sum)
 
     def noisy_count(self, scale):
         """The distribution of a count with geometric noise.

@@ -15,15 +15,12 @@ ENGINES = {"h5netcdf", "h5py"}
 EXTRAS = {
     "dp_accounting": "dp-accounting",
     "duckdb": "duckdb",
-    "flint": "exact",
     "matplotlib": "plots",
     "narwhals": "frames",
     "opendp": "opendp",
     "pyarrow": "parquet",
     "randomgen": "fast",
 }
-# Packages whose name is not that of their module.
-PACKAGES = {"flint": "python_flint"}
 
 
 def imported():
@@ -55,7 +52,7 @@ def test_what_is_imported_is_declared():
 
 @pytest.mark.parametrize("name", EXTRAS)
 def test_an_extra_holds_its_package(name):
-    assert PACKAGES.get(name, name) in declared(PROJECT["optional-dependencies"][EXTRAS[name]])
+    assert name in declared(PROJECT["optional-dependencies"][EXTRAS[name]])
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def bounded(value):
 
 
 def verbs():
-    for kind in ("dirichlet", "gaussian", "geometric", "auto", "floored", "joint", "laplace", "continuous-gaussian"):
+    for kind in ("dirichlet", "gaussian", "geometric", "auto", "joint", "laplace", "continuous-gaussian"):
         named = {"mechanism": kind}
         sampler = {"sampler": "fast"} if kind in ("laplace", "continuous-gaussian") else {}
         for adjacency in ("replace-one", "add-remove"):
@@ -158,7 +158,6 @@ def verbs():
     yield "least_guarantee", lambda g: dirdp.least_guarantee(0.1, g, **TABLE)
     yield "least_records", lambda g: dirdp.least_records(0.1, g, prior=[1, 1, 1])
     yield "privacy_utility", lambda g: repr(dirdp.privacy_utility([g], **TABLE))
-    yield "calibrate_floored", lambda g: planning.calibrate_floored(g, prior=[1, 1], n_records=60)
     yield "choose_structure", lambda g: repr(dirdp.choose_structure(g, ALL, categories=LABELS))
     yield (
         "choose_bins",

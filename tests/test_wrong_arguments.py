@@ -316,7 +316,6 @@ CALLS = {
     "least_records": lambda: {"kl": 0.1, "guarantee": PURE, "mechanism": "geometric", "prior": [1, 1], **OPTIONAL},
     "privacy_utility": lambda: {"guarantees": [PURE], "mechanisms": ("geometric",), "of": "draw", **TABLE, **OPTIONAL},
     "optimal_error": lambda: {"guarantee": APPROX, **TABLE},
-    "calibrate_floored": lambda: {"guarantee": APPROX, **TABLE},
     "audit": lambda: {"mechanism": GEOMETRIC, "n": 1000, "random_seed": 1},
     "check_curve": lambda: {"mechanism": GEOMETRIC, "epsilons": [0.5], "orders": [2.0]},
     # Releases
@@ -382,7 +381,6 @@ CALLS = {
     "Dirichlet": dict,
     "Marginals": dict,
     "DirichletMechanism": lambda: {"alpha": [1, 1], "r": 0.5},
-    "FlooredDirichletMechanism": lambda: {"alpha": [1, 1], "r": 0.5, "floor": 2.0},
     "MarginalsMechanism": lambda: VARIABLES_ALONE,
     "ZeroSumMarginalsMechanism": lambda: VARIABLES_ALONE,
     "QuantilesMechanism": lambda: {"n_bins": 3, "n_candidates": 9, "scale": 1.0},

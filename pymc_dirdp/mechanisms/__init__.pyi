@@ -3,7 +3,6 @@ from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism as QuantilesMechanism
 from pymc_dirdp.mechanisms.choices import TreeMechanism as TreeMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism as DirichletMechanism
-from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism as FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism as DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMechanism

@@ -187,13 +187,6 @@ class Mechanism(PrivacyCurves):
         """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
         return _ARITHMETIC.get(sampler, "")
 
-    def shares_of(self, output: Array) -> Array:
-        """The draws of the shares, as a function of what is published; the last axis adds up to 1."""
-        return output
-
-    def prepare(self, sampler: str) -> None:
-        """Raise what would keep it from drawing, such as a missing package, before anything is spent."""
-
     def _no_such_sampler(self, sampler: str) -> str:
         return f"{type(self).__name__} has no sampler={sampler!r}. Use sampler={self.samplers[0]!r}."
 
@@ -328,12 +321,10 @@ class Mechanism(PrivacyCurves):
         """
         raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
 
-    def private_posteriors(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array | None:
-        """The parameters of the same; None where the posterior that is released is not Dirichlet."""
-        return self.posterior_parameters(data, rng)
+    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """A private draw of the shares of each of many made-up tables, in their shape: for planning.
 
-    def draws_of_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """One private draw of the shares for each of many made-up tables, in their shape: for planning.
+        Where a draw is not the release, it is the frequencies of the released counts.
 
         Parameters
         ----------
@@ -342,10 +333,6 @@ class Mechanism(PrivacyCurves):
         """
         draw: Array = dirichlet(self.posterior_parameters(data, rng), 1, rng)[0]
         return draw
-
-    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """A draw where that is the release, else the frequencies of the released counts; as :meth:`draws_of_shares`."""
-        return self.draws_of_shares(data, rng)
 
     # What it tells anyone who reads an output of it; by default that this is not possible here.
 

@@ -16,7 +16,7 @@ from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, p
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import CELLS, dirichlet_distributions, urn_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
-from pymc_dirdp.mechanisms.outputs import DRAWS, ONE_DRAW, Draws, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, smallest_two, worst_neighbours
 from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
@@ -461,7 +461,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @property
     @override
     def draws_in_words(self) -> str:
-        return ONE_DRAW
+        return (
+            "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws "
+            "from the posterior given it"
+        )
 
     @override
     def releases(
@@ -472,8 +475,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return self.sample(counts, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
 
     @override
-    def draws_of_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        draw = super().draws_of_shares(data, rng)
+    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        draw = super().published_shares(data, rng)
         if self.urn_steps is None:
             return draw
         return positive_frequencies(rng.multinomial(self.urn_steps, draw), self.urn_steps)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRAWS",
-    "ONE_DRAW",
     "CellNoise",
     "Draws",
     "Marginals",
@@ -37,11 +36,6 @@ __all__ = [
 
 DRAWS = "draws"
 """The name of draws of the shares in a text."""
-ONE_DRAW = (
-    "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws from the "
-    "posterior given it"
-)
-"""What a draw that is itself the release is not."""
 # Shares add up to 1 within this tolerance, for any number of categories that is in use.
 _ROUNDING = 1e-9
 # Noisy counts that are no whole doubles are rounded by this share of their size.
@@ -132,7 +126,8 @@ class Output(abc.ABC):
         if sampler == "exact" and not all(mechanism.is_on_grid(one, steps) for one in self.values):
             yield "a number is not on the grid of the exact sampler"
 
-    def shares(self, mechanism: "TableMechanism") -> Array | None:
+    @property
+    def shares(self) -> Array | None:
         """The draws of the shares, shape `(k, ..., d)`; None where draws have to be made given the output."""
         return None
 
@@ -157,7 +152,7 @@ class Output(abc.ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class Draws(Output):
-    """Draws of the shares that are themselves the release, or intensities of which the shares are a function.
+    """Draws of the shares that are themselves the release.
 
     Attributes
     ----------
@@ -179,7 +174,7 @@ class Draws(Output):
 
     @property
     def _array(self) -> Array:
-        return next(iter(self.published.values()))
+        return self.published[DRAWS]
 
     @property
     @override
@@ -188,31 +183,27 @@ class Draws(Output):
 
     @override
     def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        return {name: (["draw", *dims], values) for name, values in self.published.items() if name != DRAWS}
+        return {}
 
     @override
     def problems(
         self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
     ) -> Iterator[str]:
-        if DRAWS not in self.published and not np.all(self._array > 0):
-            yield f"some number of {next(iter(self.published))!r} is not positive"
-            return
-        shares = self.shares(mechanism)
+        shares = self.shares
         if not np.all(shares > 0):
             yield "a share of a draw is not between 0 and 1"
         elif not np.all(np.abs(shares.sum(axis=-1) - 1) <= _ROUNDING):
             yield "the shares of a draw do not add up to 1"
         yield from super().problems(mechanism, sampler, n_records, totals)
 
+    @property
     @override
-    def shares(self, mechanism: "TableMechanism") -> Array:
-        return mechanism.shares_of(self.values)
+    def shares(self) -> Array:
+        return self.values
 
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
-        if DRAWS in self.published:
-            return self._array[None], (("release_chain", None), ("release_draw", None), *shares)
-        return self._array, (("release_draw", None), *cells)
+        return self._array[None], (("release_chain", None), ("release_draw", None), *shares)
 
     @override
     def as_counts(self, records: Array) -> Array:
@@ -222,7 +213,7 @@ class Draws(Output):
     @property
     @override
     def of_beta(self) -> Output:
-        return Draws({DRAWS: self._array[..., 0]}, of_success=True) if DRAWS in self.published else self
+        return Draws({DRAWS: self._array[..., 0]}, of_success=True)
 
 
 class _Noisy(Output):

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, final
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointTableMechanism
@@ -47,7 +46,6 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
         GeometricMechanism,
         GaussianMechanism,
         LaplaceMechanism,
-        FlooredDirichletMechanism,
         MarginalsMechanism,
         ZeroSumMarginalsMechanism,
         JointTableMechanism,

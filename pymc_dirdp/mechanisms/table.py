@@ -192,13 +192,11 @@ class TableMechanism(Mechanism):
     def refuse_inference(self) -> None:
         """Raise the error about a mechanism whose likelihood is no product over cells, so that nothing is inferred."""
 
-    def check_numbers(self, table: str, n_records: int | None, *, public: bool) -> None:
+    def check_numbers(self, n_records: int | None, *, public: bool) -> None:
         """Raise the error about a plan whose numbers of records are not those that this mechanism is for.
 
         Parameters
         ----------
-        table : str
-            The name of the table.
         n_records : int or None
             The public number of records, or the planned one.
         public : bool
@@ -209,13 +207,6 @@ class TableMechanism(Mechanism):
                 "Under this plan the release would add up to the number of records, which is private here. Call "
                 "plan() again."
             )
-        if self.rests_on_rows:
-            raise ArgumentError(
-                f"Call plan() again; or release {table!r} alone, by output = mechanism.release(counts), and infer from "
-                "dirdp.mechanisms.MechanismOutput(mechanism, output, prior=prior). This mechanism takes the number of "
-                "records of each row as public, and in a release of a model it is private: a replaced record may be in "
-                "another row."
-            )
         if self.assumed_records is not None and (self.assumed_records != n_records or not public):
             raise ArgumentError(
                 "The plan was made for another number of records than the public one of its table. Call plan() again."
@@ -225,11 +216,6 @@ class TableMechanism(Mechanism):
     def assumed_records(self) -> int | None:
         """The public number of records that its curves rest on; None if they hold for any number."""
         return None
-
-    @property
-    def rests_on_rows(self) -> bool:
-        """Whether its curves rest on the number of records of each of several rows."""
-        return False
 
     @property
     def rests_on_totals(self) -> bool:

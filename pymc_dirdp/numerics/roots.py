@@ -7,9 +7,6 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import numpy as np
-
-from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import UnattainableError
 
 __all__ = [
@@ -22,7 +19,6 @@ __all__ = [
     "log_excess",
     "round_up",
     "safe_root",
-    "sign_changes",
     "with_slack",
 ]
 
@@ -85,9 +81,6 @@ def floor_to_digits(value: float, digits: int = 6) -> float:
 
 # This relative slack of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
 _SLACK = 2.0**-34
-# A step of Newton's that ends on the near side of a root closes no range, so each aims by this share of the wanted
-# width beyond it. Where so many steps did not close a range, it is halved.
-_BEYOND, _NEWTON_STEPS = 0.45, 12
 
 
 def log_excess(loss: float, allowed: float) -> float:
@@ -232,53 +225,3 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
             return math.inf
     _, low = bracket(excess, start=high, factor=0.5)
     return safe_root(excess, safe=high, unsafe=low) if low > 0 else high
-
-
-def sign_changes(
-    f: Callable[[Array, Integers], tuple[Array, Array]], low: Array, high: Array, guess: Array, width: Array
-) -> tuple[Array, Array]:
-    """Narrow ranges in which functions fall through 0, by Newton's steps and by halves.
-
-    Parameters
-    ----------
-    f : callable
-        Takes points of shape (k,) and the numbers of their ranges, and returns the values and the derivatives there.
-    low, high : array, shape (n,)
-        Each function is positive up to its root and not beyond. If it is not positive at `low`, the result is that
-        point; no `high` is taken to be positive.
-    guess : array, shape (n,)
-        About where the roots are; the result does not depend on it but for rounding and within `width`.
-    width : array, shape (n,)
-        How wide a range may be at the end, positive.
-
-    Returns
-    -------
-    low, high : array, shape (n,)
-        Each sign was seen: the function is positive at `low`, unless that is the first one, and not at `high`.
-
-    Examples
-    --------
-    >>> low, high = sign_changes(lambda x, of: (2 - x**2, -2 * x), *np.array([[0.0], [2.0], [1.0], [1e-9]]))
-    >>> bool(low[0] <= math.sqrt(2) <= high[0] <= low[0] + 1e-9)
-    True
-    """
-    low, high, seen = low.copy(), high.copy(), np.zeros(low.shape, dtype=bool)
-    x = np.where((guess > low) & (guess < high), guess, low)
-    left, steps = np.flatnonzero(high - low > width), 0
-    while len(left):
-        at = x[left]
-        values, slopes = f(at, left)
-        positive = values > 0
-        low[left[positive]], high[left[~positive]] = at[positive], at[~positive]
-        seen[left] |= positive
-        with np.errstate(divide="ignore", invalid="ignore"):
-            aim = at - values / slopes + np.where(positive, _BEYOND, -_BEYOND) * width[left]
-        steps += 1
-        useful = (aim > low[left]) & (aim < high[left]) & (steps < _NEWTON_STEPS)
-        x[left] = np.where(useful, aim, (low[left] + high[left]) / 2)
-        # Nothing may be positive: then the first point settles it.
-        first = ~useful & ~seen[left] & (steps < _NEWTON_STEPS)
-        x[left[first]] = low[left[first]]
-        # Two neighbouring doubles have no number between them.
-        left = left[(high - low > width)[left] & (first | ((low < x) & (x < high))[left])]
-    return low, high

@@ -15,12 +15,11 @@ from typing import Any, final
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
-from pymc_dirdp.mechanisms.registry import MEASURES, Marginals, by_kind, noises
+from pymc_dirdp.mechanisms.registry import MEASURES, Dirichlet, Marginals, by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate_dirichlet
 from pymc_dirdp.planning.estimate_error import estimate_error
-from pymc_dirdp.planning.floored import calibrate_floored
 from pymc_dirdp.planning.measured_marginals import Axes, Protected, measured, refuse_unlike_network
 from pymc_dirdp.planning.options import MechanismOptions
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -160,25 +159,6 @@ class Terms:
                 yield {name: facts for name, facts in tables.items() if name in part}
 
 
-def _floored(
-    guarantee: Guarantee,
-    *,
-    prior: Array,
-    n_records: int | None,
-    adjacency: str,
-    contribution: Contribution | int,
-    public_totals: bool,
-    **_: Any,
-) -> TableMechanism:
-    """What is calibrated in one way only."""
-    known: dict[str, Any] = {"n_records": n_records, "public_totals": public_totals}
-    return calibrate_floored(guarantee, prior=prior, adjacency=adjacency, contribution=contribution, **known)
-
-
-# Kinds that this room calibrates for a number of records. All others have one setting for a guarantee, and find it.
-_CALIBRATED: dict[str, Callable[..., TableMechanism]] = {"dirichlet": calibrate_dirichlet, "floored": _floored}
-
-
 def of_kind(
     kind: str,
     guarantee: Guarantee,
@@ -205,8 +185,8 @@ def of_kind(
         Its options `strategy`, `objective` and `min_count`, for kinds that have strategies.
     """
     common: dict[str, Any] = {"prior": prior, "adjacency": adjacency, "contribution": contribution}
-    if kind in _CALIBRATED:
-        return _CALIBRATED[kind](guarantee, n_records=n_records, public_totals=public_totals, **common, **strategy)
+    if kind == Dirichlet.kind:
+        return calibrate_dirichlet(guarantee, n_records=n_records, public_totals=public_totals, **common, **strategy)
     mechanism = by_kind(kind, public_totals=public_totals)
     mechanism.refuse_private_totals(public=public_totals)
     return mechanism.planned(guarantee, n_records=n_records, **common)

@@ -42,9 +42,8 @@ class Score:
         Which, and how it was calibrated or post-processed.
     parameters : str
         Its public numbers.
-    kl_posterior : float or None
-        Expected divergence of the private posterior from the posterior, in nats, summed over rows; None for the floored
-        draw, of which it is not known.
+    kl_posterior : float
+        Expected divergence of the private posterior from the posterior, in nats, summed over rows.
     kl_draw : float
         Expected divergence of one private posterior draw from the data's frequencies, in nats, averaged over rows.
     kl_estimate : float
@@ -58,7 +57,7 @@ class Score:
 
     mechanism: str
     parameters: str
-    kl_posterior: float | None
+    kl_posterior: float
     kl_draw: float
     kl_estimate: float
     l_inf: float
@@ -200,7 +199,6 @@ def _of_plans(
         "Dirichlet, optimal for the estimate": {"objective": "estimate"},
         "Dirichlet, temper": {"mechanism": Dirichlet(strategy="temper")},
         "Dirichlet, algorithm-1": {"mechanism": Dirichlet(strategy="algorithm-1")},
-        "Floored draw": {"mechanism": "floored"},
     }
     for name, changes in dirichlets.items():
         yield name, partial(chosen, **changes)
@@ -224,10 +222,9 @@ def _score(name: str, mechanism: Mechanism, expected: ExpectedKL, data: Integers
     p = data / data.sum(axis=-1, keepdims=True)
     kl, l_inf, hellinger = _distances(p, mechanism.published_shares(data, np.random.default_rng(20261122)))
     pure, rest = math.isfinite(mechanism.pure_epsilon), (l_inf, hellinger)
-    posterior = None if math.isnan(expected.posterior) else expected.posterior
     # Of a draw that is the release the divergence is that of the draw.
     kl_estimate = expected.estimate if mechanism.output_kind is Draws else kl
-    return Score(name, mechanism.in_short, posterior, expected.estimate, kl_estimate, *rest, pure)
+    return Score(name, mechanism.in_short, expected.posterior, expected.estimate, kl_estimate, *rest, pure)
 
 
 def _distances(p: Array, q: Array) -> tuple[float, float, float]:

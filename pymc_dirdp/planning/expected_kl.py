@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, gammaln, polygamma, rel_entr, xlogy
+from scipy.special import digamma, gammaln, polygamma, xlogy
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import at_least, integer, positive, positive_array
@@ -23,9 +23,7 @@ __all__ = [
     "a_priori_kl",
     "dirichlet_kl",
     "dirichlet_kl_rows",
-    "draw_kl",
     "predicted_data",
-    "simulated_draw_kl",
     "simulated_kl",
 ]
 
@@ -178,8 +176,7 @@ class ExpectedKL:
     Attributes
     ----------
     posterior : float
-        The divergence of the private posterior from the posterior, summed over rows: P2's measure. NaN where it is not
-        known, as of a floored draw.
+        The divergence of the private posterior from the posterior, summed over rows: P2's measure.
     estimate : float
         The divergence of one private posterior draw from the frequencies, averaged over rows: P1's measure. NaN without
         records.
@@ -225,33 +222,12 @@ def simulated_kl(mechanism: Mechanism, prior: Array, data: Integers) -> Expected
     data : array of int, shape (simulations, ..., d)
         From :func:`predicted_data`.
     """
-    private = mechanism.private_posteriors(data, np.random.default_rng(20261122))
-    if private is None:
-        # The distribution of such a draw is not Dirichlet, and no divergence of posteriors is known.
-        has_data = bool(np.any(data))
-        return ExpectedKL(math.nan, simulated_draw_kl(mechanism, data) if has_data else math.nan)
+    private = mechanism.posterior_parameters(data, np.random.default_rng(20261122))
     posterior = dirichlet_kl_rows(data + prior, private)
     sizes = data.sum(axis=-1, keepdims=True)
     p = data / np.where(sizes > 0, sizes, 1)
     estimate = float(expected_kl(p, private).mean()) if np.any(sizes > 0) else math.nan
     return ExpectedKL(float(posterior.reshape(len(data), -1).sum(axis=1).mean()), estimate)
-
-
-def simulated_draw_kl(mechanism: Mechanism, data: Integers) -> float:
-    """The divergence of one private draw from the frequencies of made-up data sets, averaged over their rows.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-    data : array of int, shape (simulations, ..., d)
-        From :func:`predicted_data`, each row with a record at least.
-    """
-    return draw_kl(mechanism.draws_of_shares(data, np.random.default_rng(20261122)), data)
-
-
-def draw_kl(shares: Array, data: Integers) -> float:
-    """The divergence of draws from the frequencies of the data sets they were made of, averaged over their rows."""
-    return float(rel_entr(data / data.sum(axis=-1, keepdims=True), shares).sum(axis=-1).mean())
 
 
 def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedKL:

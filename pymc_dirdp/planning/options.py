@@ -38,7 +38,7 @@ class MechanismOptions:
     ----------
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. Under replace-one the total number of records is public.
-    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", "floored", ...} or settings
+    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", ...} or settings
         `"dirichlet"` draws from a tempered and smoothed posterior; under `PureDP` and `ZeroCDP` on a coarser grid, by
         the exact sampler alone; :class:`pymc_dirdp.mechanisms.Dirichlet` has its settings. `"gaussian"` (discrete
         Gaussian) and `"geometric"` (discrete Laplace) add integer noise to the counts and draw from the posterior given
@@ -56,12 +56,6 @@ class MechanismOptions:
         network: it measures marginals of all tables once, with integer noise under one guarantee, and fits the shares
         of all tables to them. The release holds the noisy marginals, and one estimate in the place of draws. Which are
         measured, and how precisely, are settings of :class:`pymc_dirdp.mechanisms.Marginals`.
-
-        `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw
-        is closer to the frequencies than a Dirichlet draw at the same guarantee, and keeps `ZeroCDP`, and `PureDP` with
-        a public ceiling; its exact sampler takes ``pip install python-flint``. It has one setting, so
-        `objective` and `min_count` change nothing, and it plans for `n_records`. `"auto"` never takes it:
-        what is estimated from noise is closer.
 
         `"truncated-geometric"` and `"hellinger"` release the counts of a whole posterior, integers between 0 and a
         public number of records, for a table of one row; `"hellinger"` for two or three categories and at most 10,000

@@ -167,7 +167,6 @@ _LABELS = {
 }
 # The marker and the colour of each family. The markers alone tell them apart in a grey print.
 _LOOKS = dict(zip(("Dirichlet", "Gaussian", "Laplace", "Geometric"), zip(MARKERS, COLOURS, strict=True), strict=False))
-_LOOKS["Floored draw"] = ("P", "#7b4fa3")
 _OTHERS = (MARKERS[-1], COLOURS[-1])
 
 
@@ -197,8 +196,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     >>> ax = plot_comparison(found, column="kl_draw")
     """
     one_of(_LABELS, column=column)
-    known = [score for score in comparison.scores if getattr(score, column) is not None]
-    scores = sorted(known, key=lambda score: getattr(score, column))
+    scores = sorted(comparison.scores, key=lambda score: getattr(score, column))
     ax = axes_or_new(ax, figsize=(7.5, 1.2 + 0.27 * len(scores)))
     values = [getattr(score, column) for score in scores]
     names = []

@@ -31,7 +31,6 @@ __all__ = [
     "epsilon_at",
     "least_log_delta",
     "log_delta_at",
-    "log_deltas_at",
     "rho_from_above",
 ]
 
@@ -281,15 +280,10 @@ def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
     return min(0.0, (order - 1) * (divergence - epsilon + math.log(order - 1)) - order * math.log(order))
 
 
-def log_deltas_at(orders: Array, divergences: Array, epsilon: float) -> Array:
-    """The same for arrays of orders and of divergences at them."""
-    above = orders - 1
-    return np.minimum(above * (divergences - epsilon + np.log(above)) - orders * np.log(orders), 0.0)
-
-
 def least_log_delta(divergences: Array, epsilon: float) -> float:
     """The least of :func:`log_delta_at` over `ORDERS`, at which these are the divergences."""
-    return float(log_deltas_at(ORDERS, divergences, epsilon).min())
+    above = ORDERS - 1
+    return float(np.minimum(above * (divergences - epsilon + np.log(above)) - ORDERS * np.log(ORDERS), 0.0).min())
 
 
 def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:

@@ -169,9 +169,7 @@ def to_opendp(mechanism: TableMechanism) -> Any:
         # `releases` would simulate: it need not take its bits from the operating system.
         mechanism.check(counts)
         n_records = sum(map(int, np.asarray(counts).ravel().tolist())) if records_are_public else None
-        drawn = mechanism.draw(counts, 1, sampler="exact", n_records=n_records)
-        shares = drawn.shares(mechanism)
-        return (drawn.values if shares is None else shares)[0]
+        return mechanism.draw(counts, 1, sampler="exact", n_records=n_records).values[0]
 
     def privacy_map(d_in: Any) -> Any:
         if d_in not in (0, 1):

@@ -272,7 +272,7 @@ def rebuild(plan: Plan) -> Plan:
     if plan.draws != 1 and plan.publishing(Marginals):
         raise ArgumentError("The plan states several draws, and shares that are fitted are one estimate.")
     for part in parts:
-        part.mechanism.check_numbers(part.table.name, part.n_records, public=plan.reading.sizes_are_public)
+        part.mechanism.check_numbers(part.n_records, public=plan.reading.sizes_are_public)
         entries = [part.table.shape[axis] for axis in plan.reading.public_axes(part.table.name)]
         if len(part.totals) != (math.prod(entries) if entries else 0) or (
             part.totals and (min(part.totals) < 0 or sum(part.totals) != part.n_records)

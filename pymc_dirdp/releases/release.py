@@ -192,7 +192,7 @@ def sample_sealed(
     if not composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     for part in chosen.parts:
-        part.mechanism.prepare(part.mechanism.checked_sampler(sampler))
+        part.mechanism.checked_sampler(sampler)
     for part in chosen.publishing(NoisyTable):
         if part.mechanism.has_inference:
             try_distribution(part, public=chosen.reading.sizes_are_public)

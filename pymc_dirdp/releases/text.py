@@ -50,8 +50,8 @@ class Release(Text):
     entry : Receipt or None
         The entry of the ledger that was charged for it. A copy of the ledger that is older does not hold it.
     output : mapping of str to Output
-        What the mechanism of each table published: noisy tables, intensities, or the draws themselves, of a Beta those
-        of success.
+        What the mechanism of each table published: noisy tables, or the draws themselves, of a Beta those of
+        success.
     """
 
     plan: Plan

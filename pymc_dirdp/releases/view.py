@@ -253,10 +253,10 @@ def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
     together = draws_together(plan, release.output, plan.draws, rng)
     drawn: dict[str, Array] = {}
     for part in plan.parts:
-        name, mechanism, dims = part.table.name, part.mechanism, cell_dims(part.table)
+        name, dims = part.table.name, cell_dims(part.table)
         group, output = groups[f"/mechanism/{name}"], release.output[name]
         group.update(output.variables(dims))
-        values = fitted[name][None] if name in fitted else output.shares(mechanism)
+        values = fitted[name][None] if name in fitted else output.shares
         if values is None:
             n_prior = number_prior(part, output.values[0], public=public)
             if n_prior is not None:

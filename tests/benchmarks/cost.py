@@ -22,7 +22,6 @@ import pymc as pm
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.releases.description import _computed
 
 TABLE = Path(__file__).with_suffix(".csv")
 COLUMNS = ("date", "version", "commit", "python", "load", "benchmark", "reference", "ratio")
@@ -73,24 +72,6 @@ def measurements() -> Iterator[tuple[str, str, float]]:
             15,
         )
         yield f"calibrate, {strategy}", fill, cost
-    for target in (TARGET, dirdp.TruncatedCDP(rho=0.02, omega=20), dirdp.ZeroCDP(rho=0.02)):
-        cost = ratio(
-            lambda target=target: dirdp.planning.calibrate_floored(target, prior=np.ones(4), n_records=592), gammas, 15
-        )
-        yield f"calibrate, floored, {type(target).__name__}", fill, cost
-    with pm.Model() as wide:
-        p = pm.Dirichlet("p", a=np.ones(1000))
-        pm.Multinomial("x", n=50_000, p=p, observed=np.full(1000, 50))
-    floored = dirdp.plan(TARGET, wide, mechanism="floored")
-
-    def first() -> object:
-        # What is stated of a plan's privacy is computed once, so without this the second release would take less.
-        _computed.cache_clear()
-        return dirdp.sample(floored, wide, sampler="fast")
-
-    yield "sample, floored, 1,000 cells", fill, ratio(first, gammas, 5)
-    again = ratio(lambda: dirdp.sample(floored, wide, sampler="fast"), gammas, 5)
-    yield "sample again, floored, 1,000 cells", fill, again
     for d, n in ((4, 592), (50, 10_000), (1000, 50_000)):
         with pm.Model() as model:
             p = pm.Dirichlet("p", a=np.ones(d))

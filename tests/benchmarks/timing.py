@@ -113,11 +113,6 @@ if __name__ == "__main__":
         mechanism = dirdp.mechanisms.DirichletMechanism(np.full(4, alpha), 0.1)
         title = f"exact, 4 cells, alpha {alpha:g}, r 0.1, 10,000 steps"
         draws(title, mechanism, 4, 592, sampler="exact", repeats=repeats, steps=10_000)
-    for n in (592, 10**7):
-        mechanism = dirdp.planning.calibrate_floored(TARGET, prior=np.ones(4), n_records=n)
-        draws(f"exact, a floor, 4 cells, {n} records", mechanism, 4, n, sampler="exact", repeats=repeats)
-    mechanism = dirdp.planning.calibrate_floored(TARGET, prior=np.ones(4), n_records=592)
-    draws("fast, a floor, 4 cells, 592 records", mechanism, 4, 592, sampler="fast", repeats=repeats)
     # A loose guarantee leaves a prior of 0.05 as it is; a tight one adds to it, and no cell is small any more.
     loose = dirdp.RenyiDP(order=1.0, epsilon=100.0)
     few = max(repeats // 5, 10)

@@ -1,6 +1,6 @@
 """Expected KL of shares from one release at equal guarantee, a priori: `uv run tests/benchmarks/utility_table.py`.
 
-Rows: kind of data, categories, records, epsilon. Columns: a Dirichlet and a floored draw that are read as the shares,
+Rows: kind of data, categories, records, epsilon. Columns: a Dirichlet draw that is read as the shares,
 and geometric noise that is clipped, smoothed and treated as the data; what `dirdp.estimate` says of the shares, for
 each mechanism and for what `auto` takes; and the posterior means without privacy. It ends with how far `auto` is from
 the best of the others, at most. The errors are simulated with more and other tables than those by which `auto` chooses.
@@ -21,15 +21,15 @@ RECORDS = (10**2, 10**3, 10**4, 10**5, 10**6)
 CATEGORIES = (2, 10, 100, 1000)
 EPSILONS = (0.1, 1.0, 5.0)
 PRIORS = {"flat": 1.0, "sparse": 0.1}
-READ = ("Dirichlet draw", "floored draw", "geometric clipped")
-ESTIMATED = ("Dirichlet", "floored", "gaussian", "geometric")
+READ = ("Dirichlet draw", "geometric clipped")
+ESTIMATED = ("Dirichlet", "gaussian", "geometric")
 COLUMNS = (*READ, *ESTIMATED, "auto", "posterior")
 # Simulated cells and tables: four times as many as to choose.
 CELLS, TABLES = 8_000, 4_000
 
 
-def read_as_shares(prior, n, dirichlet, floored, geometric):
-    """Expected KL from the shares of two draws, of clipped and smoothed noise, and of the means of the posterior."""
+def read_as_shares(prior, n, dirichlet, geometric):
+    """Expected KL from the shares of a draw, of clipped and smoothed noise, and of the means of the posterior."""
     rng = np.random.default_rng(3)
     tables = max(10, CELLS // len(prior))
     x = rng.multinomial(n, rng.dirichlet(prior, tables)).astype(float)
@@ -40,7 +40,6 @@ def read_as_shares(prior, n, dirichlet, floored, geometric):
     v = geometric.posterior_parameters(x, rng)
     logs = (
         digamma(u) - digamma(u.sum(axis=1, keepdims=True)),
-        np.log(floored.draws_of_shares(x, rng)),
         np.log(v / v.sum(axis=1, keepdims=True)),
         np.log(mean),
     )
@@ -52,8 +51,7 @@ def row(kind, d, n, epsilon):
     dirichlet = dirdp.calibrate(target, prior=prior, n_records=n)
     _, choices = choose(target, {"p": TableFacts(prior, n)}, Terms(groups=[("p",)], public_totals=True))
     exact = noises(exact=True, public_totals=True)
-    floored = dirdp.planning.calibrate_floored(target, prior=prior, n_records=n)
-    mechanisms = {"Dirichlet": dirichlet, "floored": floored} | {
+    mechanisms = {"Dirichlet": dirichlet} | {
         name: noise.for_guarantee(target, prior=prior) for name, noise in exact.items()
     }
     chosen_with = module._CELLS, module._MOST
@@ -65,7 +63,7 @@ def row(kind, d, n, epsilon):
         module._CELLS, module._MOST = chosen_with
         module._estimate_error.cache_clear()
     scores["auto"] = scores["Dirichlet" if choices["p"].best == "dirichlet" else choices["p"].best]
-    others = read_as_shares(prior, n, dirichlet, floored, mechanisms["geometric"])
+    others = read_as_shares(prior, n, dirichlet, mechanisms["geometric"])
     return scores | dict(zip((*READ, "posterior"), others, strict=True))
 
 

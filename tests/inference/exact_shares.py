@@ -8,7 +8,7 @@ from scipy.special import betainc, betaincc, gammaln
 
 import pymc_dirdp as dirdp
 
-KINDS = ("dirichlet", "urn", "geometric", "laplace", "gaussian", "discrete", "truncated", "zero-sum", "floored")
+KINDS = ("dirichlet", "urn", "geometric", "laplace", "gaussian", "discrete", "truncated", "zero-sum")
 # Weights that are so many nats below the largest are left out; doubles hold a few more.
 CUT = 650.0
 # What is so many nats below the largest does not matter.
@@ -18,7 +18,7 @@ NOTHING = 42.0
 def random_output(rng, most_records=10_000, most_rows=6):
     """What a mechanism released of random counts, and the largest private number of records; None if it is public."""
     kind = rng.choice(KINDS)
-    rows = 1 if kind in ("truncated", "floored") else int(rng.integers(1, most_rows + 1))
+    rows = 1 if kind == "truncated" else int(rng.integers(1, most_rows + 1))
     d = int(rng.integers(2, 6))
     shape = (rows, d) if rows > 1 else (d,)
     n = int(rng.choice([0, 1, int(10 ** rng.uniform(0, np.log10(most_records)))], p=[0.05, 0.05, 0.9]))
@@ -27,7 +27,7 @@ def random_output(rng, most_records=10_000, most_rows=6):
     prior = 10 ** rng.uniform(np.log10(0.05), np.log10(50), shape if rng.random() < 0.7 else 1) * np.ones(shape)
     counts = rng.multinomial(n, rng.dirichlet(prior.ravel())).reshape(shape)
     scale, ones = 10 ** rng.uniform(-0.5, 1.5), np.ones(shape)
-    public = kind in ("truncated", "zero-sum", "floored") or rng.random() < 0.5
+    public = kind in ("truncated", "zero-sum") or rng.random() < 0.5
     options = {} if public else {"adjacency": "add-remove"}
     match kind:
         case "dirichlet" | "urn":
@@ -42,10 +42,8 @@ def random_output(rng, most_records=10_000, most_rows=6):
             mechanism = dirdp.mechanisms.DiscreteGaussianMechanism(ones, scale, **options)
         case "truncated":
             mechanism = dirdp.papers.TruncatedNoiseMechanism(ones, n, scale)
-        case "zero-sum":
-            mechanism = dirdp.mechanisms.ZeroSumGeometricMechanism(ones, scale)
         case _:
-            mechanism = dirdp.mechanisms.FlooredDirichletMechanism(0.02 * ones, 1 / scale, 2.0)
+            mechanism = dirdp.mechanisms.ZeroSumGeometricMechanism(ones, scale)
     sampler = {"urn": "exact", "dirichlet": "fast"}.get(kind)
     values = mechanism.releases(counts, 1, random_seed=rng, sampler=sampler or "fast")[0]
     if kind == "dirichlet":

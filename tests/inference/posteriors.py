@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from scipy.special import gammainc, gammaincc, gammaln, logsumexp
+from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.estimates import Draws, KnownRows, draw_shares, estimate_of_rows
@@ -35,19 +35,6 @@ def gaussian(z, sigma):
     return lambda x, i: -((z[i] - x) ** 2) / (2 * sigma**2)
 
 
-def floored(g, r, prior, floor):
-    def log_likelihood(x, i):
-        a = r * x + prior[i]
-        # The tail of the Gamma distribution from the side where it is small.
-        return (
-            a * np.log(g[i])
-            - gammaln(a)
-            - np.where(a > floor, np.log1p(-gammainc(a, floor)), np.log(gammaincc(a, floor)))
-        )
-
-    return log_likelihood
-
-
 def truncated(z, scale, total):
     """Noise of a distribution of two geometric sides that is bounded by what the count leaves.
 
@@ -71,7 +58,6 @@ LIKELIHOODS = {
     "urn": urn([20, 0, 4], 0.3, PRIOR),
     "geometric": geometric(Z, 2.0),
     "gaussian": gaussian(Z + 0.3, 3.0),
-    "floored": floored(np.array([3.0, 1.5, 0.9]), 0.4, PRIOR, 0.8),
     "truncated": truncated(np.clip(Z, 0, 12), 2.0, 12),
     "pooled": together(dirichlet(Y, 0.3, PRIOR), geometric(Z, 2.0)),
     "sharp": gaussian(np.array([4.0, 5.0, 3.0]), 0.05),

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import betainc, betaincc, betaln, expit, gammaincc, gammaln, logsumexp
+from scipy.special import betainc, betaincc, betaln, expit, gammaln
 from scipy.stats import binom, laplace, norm
 
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointTableMechanism
@@ -26,7 +25,6 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.planning.floored import largest_floored_r
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
@@ -181,70 +179,6 @@ def whole_delta(mechanism, epsilon, x, y):
         distribution = np.convolve(distribution, other)
     losses = unit * (np.arange(len(distribution)) - len(distribution) // 2)
     return math.fsum(distribution * np.maximum(-np.expm1(np.minimum(epsilon - losses, 700)), 0))
-
-
-def floored_renyi(mechanism, order, x, y):
-    """By quadrature over the logarithm of each intensity that changes."""
-    return sum(part.renyi(order) for part in floored_parts(mechanism, x, y))
-
-
-def floored_parts(mechanism, x, y):
-    """The loss of a cell is linear in the logarithm z of its intensity."""
-    for cell in zip(*np.nonzero(x != y), strict=True):
-        yield floored_part(*(mechanism.alpha[cell] + mechanism.r * counts[cell] for counts in (x, y)), mechanism)
-
-
-@dataclass(frozen=True)
-class FlooredPart(Part):
-    renyi: Callable
-
-
-def floored_part(u, v, mechanism):
-    floor, ceiling = mechanism.floor, mechanism.ceiling or math.inf
-
-    def mass(a):
-        return gammaincc(a, floor) - gammaincc(a, ceiling)
-
-    def log_density(a, z):
-        return a * z - np.exp(z) - gammaln(a) - np.log(mass(a))
-
-    k, c = u - v, float(log_density(u, 0.0) - log_density(v, 0.0))
-
-    def delta(epsilon):
-        g = np.clip(np.exp(np.minimum((epsilon - c) / k, 700)), floor, ceiling)
-        above = [(gammaincc(a, g) - gammaincc(a, ceiling)) / mass(a) for a in (u, v)]
-        p, q = above if k > 0 else (1 - tail for tail in above)
-        return p - np.exp(epsilon) * q
-
-    breaks = np.linspace(math.log(floor), math.log(min(ceiling, 300.0)), 361)
-
-    def renyi(order):
-        nodes, weights = np.polynomial.legendre.leggauss(6)
-        half = np.diff(breaks)[:, None] / 2
-        z, weights = breaks[:-1, None] + half * (1 + nodes), half * weights
-        logs = order * log_density(u, z) + (1 - order) * log_density(v, z)
-        return float(logsumexp(logs, b=weights)) / (order - 1)
-
-    return FlooredPart(lambda z: np.exp(log_density(u, z)), lambda z: c + k * z, delta, breaks, renyi)
-
-
-def floored(alpha, r, floor, **options):
-    """Small data sets are far from the worst ones, which hold intensities a little above the floor."""
-    mechanism = FlooredDirichletMechanism(alpha, r, floor, **options)
-
-    def calibrated(target):
-        found = largest_floored_r(target, mechanism.alpha, floor, **options)
-        return replace(mechanism, r=found)
-
-    return Subject(
-        mechanism,
-        mechanism.shape,
-        floored_renyi,
-        lambda m, epsilon, x, y: delta_of([*floored_parts(m, x, y)], epsilon),
-        calibrated,
-        attained=0.0,
-        slack=0.025,
-    )
 
 
 @dataclass(frozen=True)
@@ -519,21 +453,12 @@ SUBJECTS = {
     "two records": dirichlet([0.6, 1.1], 0.15, contribution=2),
     "posterior": dirichlet([1.0, 1.0], 1.0),
     "public row": public_row([0.3, 2.0], 0.4, 7),
-    "floored": floored([0.5, 0.5, 2.0], 0.7, 1.5),
-    "floored rows": floored([[0.1, 0.4], [0.1, 1.0]], 1.2, 0.4),
-    "floored add-remove": floored([0.3, 1.0], 0.9, 0.5, adjacency="add-remove"),
-    "floored below a ceiling": floored([0.5, 1.0], 0.4, 1.0, ceiling=12.0),
     "own": binomial((3,), 120),
     "own add-remove": binomial((2, 2), 60, adjacency="add-remove"),
 }
 
 
-# Their curves are searched for, or found from many divergences, and take longer.
-SLOWER = {"floored rows", "floored below a ceiling"}
-MARKS = {name: [pytest.mark.thorough] * (name in SLOWER) for name in SUBJECTS}
-
-
-@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in MARKS.items()])
+@pytest.fixture(params=SUBJECTS)
 def subject(request):
     return SUBJECTS[request.param]
 

@@ -185,16 +185,6 @@ def test_auto_needs_the_least():
     assert least_guarantee(0.02, LIKE[0], **options, mechanism="auto").epsilon <= min(every) * (1 + 1e-5)
 
 
-def test_a_floored_draw_has_a_price_as_an_estimate():
-    target, table = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), {"prior": np.ones(4), "n_records": 592}
-    errors = [
-        dirdp.expected_error(target, mechanism=kind, objective="estimate", **table) for kind in ("floored", "dirichlet")
-    ]
-    assert 1.7 < errors[1] / errors[0] < 3.5
-    with pytest.raises(dirdp.errors.ArgumentError, match="objective='estimate'"):
-        dirdp.expected_error(target, mechanism="floored", **table)
-
-
 def test_settings_are_columns_of_their_own():
     ways = ["dirichlet", *(Dirichlet(strategy=strategy) for strategy in ("temper", "inflate"))]
     found = dirdp.privacy_utility([LIKE[0]], prior=[1, 1], n_records=50, mechanisms=ways)

@@ -3,7 +3,6 @@
 import importlib.util
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -54,9 +53,4 @@ def test_what_the_text_says(table):
         # Each is averaged over tables of its own.
         assert scores["posterior"] <= 1.1 * scores["auto"]
     assert 1.8 < max(scores["geometric clipped"] / scores["auto"] for scores in table.values()) < 2
-    closer = [scores["Dirichlet draw"] / scores["floored draw"] for scores in table.values()]
-    assert (min(closer), np.median(closer), max(closer)) == pytest.approx((1.2, 3.4, 14), rel=0.05)
-    less = [scores["floored"] / scores["auto"] for scores in table.values()]
-    assert (min(less), np.median(less), max(less)) == pytest.approx((1, 1.8, 9.4), rel=0.05)
-    assert max(scores["Dirichlet"] / scores["floored"] for scores in table.values()) == pytest.approx(15, rel=0.05)
     assert 5 < max(scores["Dirichlet draw"] / scores["Dirichlet"] for scores in table.values()) < 5.5

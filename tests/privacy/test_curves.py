@@ -7,7 +7,6 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import epsilon_at
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair
-from pymc_dirdp.privacy.floored import FlooredCells
 from pymc_dirdp.privacy.guarantees import ApproxDP
 
 PAIR = AddRemovePair(1.0, 0.1)
@@ -23,7 +22,6 @@ def test_what_is_no_guarantee_is_refused(other):
     "curves",
     [
         PAIR,
-        pytest.param(FlooredCells((0.5, 0.5), 0.65, 8.0), marks=pytest.mark.thorough),
         Composition(((PAIR, 3),)),
     ],
 )

@@ -68,7 +68,6 @@ KINDS = {
     "one category": (one_category, APPROX, {"mechanism": "gaussian"}),
     "truncated": (labelled(["a", "b"]), dirdp.PureDP(epsilon=1.0), {"mechanism": "truncated-geometric"}),
     "hellinger": (labelled(["a", "b"]), dirdp.PureDP(epsilon=1.0), {"mechanism": "hellinger"}),
-    "floored": (labelled(["a", "b", "c"]), APPROX, {"mechanism": "floored"}),
     "numbers": (labelled([3, 1, 2]), APPROX, {}),
     "counted": (labelled([0, 1, 2]), APPROX, {}),
     "large": (labelled([2**62 + 1, -(2**62), 5]), APPROX, {}),

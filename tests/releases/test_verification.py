@@ -121,6 +121,12 @@ def test_what_would_follow_instead_is_near_the_least(releases, edited):
     assert verify(stricter).recomputed.epsilon >= as_mechanism(releases["renyi"]).renyi(4.0)
 
 
+def test_curves_of_a_tree_are_compared_to_the_digit(releases):
+    changed = releases["approx"].copy(deep=True)
+    changed["privacy"]["delta"].values[6] *= 1.001
+    assert not verify(changed).follows
+
+
 @pytest.mark.parametrize("kind", ["apart", pytest.param("approx", marks=pytest.mark.slow)])
 def test_numbers_that_are_too_large_for_any_curve_keep_nothing(releases, edited, kind):
     for value in (1e-90, 1e9, 1e90, 1e-300, 1e300):
