@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import MOST_RECORDS, identifier, integer
-from pymc_dirdp.counting.columns import NOTHING, dictionary_of, is_missing, plain_array, values_of
+from pymc_dirdp.counting.columns import NOTHING, dictionary_of, is_missing, values_of
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 from pymc_dirdp.privacy.people import adjacency_named
 
@@ -160,12 +160,7 @@ def _mixed(words: _Words) -> _Words:
 
 def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
     """Each row's unit as a number, and a hash of each unit's value. No hash depends on another unit."""
-    array = plain_array(units)
-    if array is not None and array.dtype.kind in "iuU":
-        distinct, codes = np.unique(array, return_inverse=True)
-        dictionary: tuple[Integers, list[Any]] | None = (codes.astype(np.int64), distinct.tolist())
-    else:
-        dictionary = dictionary_of(units, bound.unit)
+    dictionary = dictionary_of(units, bound.unit)
     values = values_of(units, bound.unit) if dictionary is None else dictionary[1]
     used = values if dictionary is None else [None if i < 0 else values[i] for i in np.unique(dictionary[0])]
     kinds = set(map(type, used))
@@ -187,10 +182,6 @@ def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
 # Which records of a unit an engine keeps: the first ones in the order of a keyed hash. **Secret**.
 
 
-# The upper half of a hash orders the records of a unit, and the lower half holds their numbers.
-_HALF = 2**32
-
-
 def retained(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
     """At most `bound.records` records of each entry of the column `u` of a lazy frame of Narwhals, with these columns.
 
@@ -201,8 +192,6 @@ def retained(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
     import narwhals as nw
 
     engine = str(frame.implementation.value)
-    if engine == "duckdb":
-        return nw.from_native(_in_duckdb(frame.to_native(), columns, bound, key))
     if bound.distinct:
         frame = frame.unique(["u", *columns]).with_columns(j=nw.lit(1))
     else:
@@ -218,31 +207,16 @@ def retained(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
 def refuse_engine(frame: Any) -> None:
     """Refuse a lazy frame of an engine that cannot choose records."""
     engine = str(frame.implementation.value)
-    if engine != "duckdb" and engine not in _HASHED:
+    if engine not in _HASHED:
         raise ArgumentError(
             f"Records of {engine} cannot be chosen by unit. Write them to Parquet and pass the folder, or collect them."
         )
 
 
-def _in_duckdb(relation: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
-    """The same by lists, one for each unit: windows over all records need several times the memory.
-
-    In the lists a record is the hash of its values, which a look-up turns into the record again at the end.
-    """
-    listed = ", ".join(columns)
-    coded = relation.project(f"u, hash('{key:x}', {listed}) AS c, {listed}")
-    # Each hash is there once, so records that collide are counted as one another, and never twice.
-    records = coded.aggregate("c, " + ", ".join(f"first({name}) AS {name}" for name in columns), "c")
-    # Equal records stand side by side in a sorted list, so numbers in the list do what numbers among equal ones do.
+def _in_duckdb(duckdb: Any, native: Any, columns: Sequence[str], key: int) -> Any:
     # DuckDB joins the hashes of several values by an exclusive or, so numbers that differ in the last value alone are
     # not spread as if at random before they are hashed again.
-    hashed = f"hash(hash('{key:x}', u, x, i)) // {_HALF} * {_HALF} + i"
-    first = f"list_sort(list_transform(l, lambda x, i: {hashed}))[:{bound.records}]"
-    chosen = f"list_select(l, list_transform({first}, lambda h: (h % {_HALF})::BIGINT))"
-    retained = coded.aggregate(f"u, list_sort(list({'DISTINCT ' * bound.distinct}c)) AS l", "u").project(
-        f"unnest({chosen}) AS c"
-    )
-    return retained.set_alias("retained").join(records.set_alias("records"), "c").project(listed)
+    return native.project(f"*, hash(hash('{key:x}', {', '.join(columns)})) AS h")
 
 
 def _in_polars(polars: Any, native: Any, columns: Sequence[str], key: int) -> Any:
@@ -263,4 +237,4 @@ def _in_spark(spark: Any, native: Any, columns: Sequence[str], key: int) -> Any:
     return native.withColumn("h", functions.xxhash64(functions.lit(f"{key:x}"), *map(functions.col, columns)))
 
 
-_HASHED = {"polars": _in_polars, "ibis": _in_ibis, "pyspark": _in_spark}
+_HASHED = {"duckdb": _in_duckdb, "polars": _in_polars, "ibis": _in_ibis, "pyspark": _in_spark}

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from enum import Enum
 from itertools import repeat
 from numbers import Number
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, DirdpError, type_name, warn
@@ -27,7 +25,6 @@ __all__ = [
     "encode",
     "index_of",
     "is_missing",
-    "plain_array",
     "refuse_other_indexes",
     "scalar",
     "values_of",
@@ -135,7 +132,8 @@ def _decoded(column: Any) -> list[Any] | None:
         return _of_numpy(column)
     # The arrays of pandas decode their values when they are iterated over. Some versions warn about their to_list().
     if hasattr(column, "isna"):
-        return _plain(column)
+        plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
+        return _of_numpy(column.to_numpy()) if plain else _plain(column)
     # Arrow has the first and polars the second of these methods.
     for method in ("to_pylist", "to_list"):
         if callable(decode := getattr(column, method, None)):
@@ -161,8 +159,9 @@ def _without_dims(given: Any) -> Any:
     return given.to_numpy() if hasattr(given, "dims") and hasattr(given, "to_numpy") else given
 
 
-def _plain(values: Any) -> list[Any]:
-    return [value if type(value) in _PLAIN else scalar(value) for value in values]
+def _plain(values: Iterable[Any]) -> list[Any]:
+    listed = list(values)
+    return listed if _PLAIN.issuperset(map(type, listed)) else [scalar(value) for value in listed]
 
 
 def scalar(value: Any) -> Any:
@@ -209,46 +208,7 @@ def index_of(column: Any) -> Any:
     return index if callable(getattr(index, "equals", None)) else None
 
 
-# How an engine holds a column: as one plain array, or as codes into its distinct values. **Secret**.
-
-
-# Booleans, integers, doubles and texts, which NumPy compares as Python does.
-_KINDS = "biufU"
-
-# The types of polars that NumPy has too. It would make doubles of wider integers.
-_OF_POLARS = {
-    "Boolean",
-    "Float32",
-    "Float64",
-    *(f"{kind}{bits}" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)),
-}
-
-
-def plain_array(column: Any) -> NDArray[Any] | None:
-    """The column as a one-dimensional array of numbers or texts without missing values; None if it has another type.
-
-    Not-a-number may be among the doubles. It equals no label.
-    """
-    column = _without_dims(column)
-    if isinstance(column, np.ndarray):
-        if np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any():
-            return None
-        return _dictionaries_plain(np.asarray(column))
-    dtype = getattr(column, "dtype", None)
-    if hasattr(column, "isna"):
-        # pandas keeps plain arrays, and others that have a mask of missing values.
-        own = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
-        # The texts of Arrow have a type of NumPy, too, which would drop a NUL at their end.
-        if isinstance(own, np.dtype) and own.kind in "biuf" and not (own is not dtype and column.isna().any()):
-            return _dictionaries_plain(column.to_numpy(dtype=own))
-    elif str(dtype) in _OF_POLARS and callable(getattr(column, "null_count", None)) and not column.null_count():
-        return _dictionaries_plain(column.to_numpy())
-    return None
-
-
-def _dictionaries_plain(array: NDArray[Any]) -> NDArray[Any] | None:
-    # A wider float than a double has no value of Python.
-    return array if array.ndim == 1 and array.dtype.kind in _KINDS and array.dtype != np.longdouble else None
+# Columns that are codes into their distinct values. **Secret**.
 
 
 def dictionary_of(column: Any, name: str) -> tuple[Integers, list[Any]] | None:
@@ -266,8 +226,6 @@ def dictionary_of(column: Any, name: str) -> tuple[Integers, list[Any]] | None:
             return _of_arrow(getattr(column, "array", column).__arrow_array__(), name)
         if callable(getattr(column, "dictionary_encode", None)):
             return _of_arrow(column, name)
-        if str(dtype) in ("String", "Categorical") or str(dtype).startswith(("Categorical(", "Enum(")):
-            return _of_polars(column, name)
     except Exception:
         # The values are then read one by one, which says what is wrong with them.
         return None
@@ -284,14 +242,6 @@ def _of_arrow(column: Any, name: str) -> tuple[Integers, list[Any]]:
         codes.append(np.where(found < 0, -1, found + len(values)))
         values += values_of(encoded.dictionary, name)
     return np.concatenate(codes), values
-
-
-def _of_polars(column: Any, name: str) -> tuple[Integers, list[Any]]:
-    # The categories have the type of texts.
-    texts = column.cast(column.dtype if str(column.dtype) == "String" else column.cat.get_categories().dtype)
-    distinct = texts.drop_nulls().unique().sort()
-    codes = distinct.search_sorted(texts.fill_null("")).to_numpy().astype(np.int64)
-    return np.where(texts.is_null().to_numpy(), -1, codes), values_of(distinct, name)
 
 
 # The declared labels of variables: public, checked, and as plain Python values.
@@ -473,10 +423,6 @@ def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:
     exact = _exact_below(column)
     # A floating-point number of this size may have been another integer before it was rounded.
     rounded = any(isinstance(label, int) and abs(label) >= exact for label in labels)
-    if (array := plain_array(column)) is not None:
-        wide = exact if rounded and array.dtype.kind == "f" else np.inf
-        known = (isinstance(label, int | float) and abs(label) >= wide for label in labels)
-        return _looked_up(array, [NOTHING if large else label for label, large in zip(labels, known, strict=True)])
     dictionary = dictionary_of(column, name)
     values = values_of(column, name) if dictionary is None else dictionary[1]
     if rounded:
@@ -484,27 +430,3 @@ def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:
     position = {label: i for i, label in enumerate(labels)}
     found = np.fromiter(map(position.get, values, repeat(-1)), dtype=np.int64, count=len(values))
     return found if dictionary is None else np.append(found, -1)[dictionary[0]]
-
-
-def _looked_up(array: NDArray[Any], labels: Sequence[Any]) -> Integers:
-    """The positions of numbers or texts among the labels, by comparing arrays."""
-    typed = [_as_dtype(label, array.dtype) for label in labels]
-    places = [i for i, label in enumerate(typed) if label is not None]
-    if not places:
-        return np.full(len(array), -1, dtype=np.int64)
-    keys = np.array([typed[i] for i in places], dtype=array.dtype)
-    order = np.argsort(keys)
-    keys, positions = keys[order], np.array(places, dtype=np.int64)[order]
-    found = np.searchsorted(keys, array)
-    found[found == len(keys)] = 0
-    return np.where(keys[found] == array, positions[found], -1)
-
-
-def _as_dtype(label: Any, dtype: np.dtype[Any]) -> Any:
-    """The value of this type that equals the label in Python; None if there is none."""
-    if dtype.kind == "U":
-        return label if isinstance(label, str) and len(label) <= dtype.itemsize // 4 else None
-    value = None
-    with suppress(Exception), np.errstate(all="ignore"):
-        value = dtype.type(label)
-    return value if value is not None and value.item() == label else None

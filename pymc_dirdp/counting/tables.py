@@ -20,7 +20,6 @@ from pymc_dirdp.counting.columns import (
     checked_variables,
     column_of,
     encode,
-    plain_array,
     refuse_other_indexes,
     values_of,
 )
@@ -258,16 +257,11 @@ def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> In
     DataError
         If a value is missing or is no number. The message shows no value.
     """
-    array = plain_array(column)
-    numbers = None
-    if array is not None and array.dtype.kind in "iuf":
-        numbers = np.asarray(array, dtype=float)
-    else:
-        values = values_of(column, name)
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            # An integer may be larger than any double.
-            with suppress(OverflowError):
-                numbers = np.array(values, dtype=float)
+    values, numbers = values_of(column, name), None
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        # An integer may be larger than any double.
+        with suppress(OverflowError):
+            numbers = np.array(values, dtype=float)
     if numbers is None or np.isnan(numbers).any():
         raise DataError(
             f"The column {name!r} holds missing values, or values that are no numbers. "

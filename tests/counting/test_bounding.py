@@ -258,7 +258,6 @@ def test_all_tables_count_the_same_records():
 
 
 def test_a_unit_of_very_many_records():
-    """In DuckDB the number of a record shares a word with its hash."""
     n = 1_200_000
     records = duckdb.sql(f"SELECT 1 AS who, i % 2 AS x FROM range({n}) AS t(i)")
     found = count(records, ["x"], categories={"x": [0, 1]}, unit="who", contribution=1000)
