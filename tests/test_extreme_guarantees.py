@@ -128,9 +128,8 @@ def bounded(value):
 
 
 def verbs():
-    for kind in ("dirichlet", "gaussian", "geometric", "auto", "joint", "laplace", "continuous-gaussian"):
+    for kind in ("dirichlet", "gaussian", "geometric", "auto", "joint"):
         named = {"mechanism": kind}
-        sampler = {"sampler": "fast"} if kind in ("laplace", "continuous-gaussian") else {}
         for adjacency in ("replace-one", "add-remove"):
             here = named | {"adjacency": adjacency}
             sizes = {} if adjacency == "replace-one" else {"n_records": 60}
@@ -140,7 +139,7 @@ def verbs():
         yield f"error {kind}", lambda g, named=named: bounded(dirdp.expected_error(g, **TABLE, **named))
         yield (
             f"sample {kind}",
-            lambda g, named=named | sampler: described(dirdp.sample(g, hair(), **named, **quiet)),
+            lambda g, named=named: described(dirdp.sample(g, hair(), **named, **quiet)),
         )
     for strategy in STRATEGIES:
         named = {"mechanism": dirdp.mechanisms.Dirichlet(strategy=strategy)}

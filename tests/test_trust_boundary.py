@@ -45,7 +45,6 @@ WAYS = {
     "temper": (TIGHT, {"mechanism": Dirichlet(strategy="temper")}),
     "exact": (TIGHT, {"mechanism": Dirichlet(strategy="temper"), "sampler": "exact"}),
     "gaussian": (TINY, {"mechanism": "gaussian"}),
-    "laplace": (TINY, {"mechanism": "laplace"}),
     "geometric": (TINY, {"mechanism": "geometric"}),
     "auto": (TINY, {"mechanism": "auto"}),
 }
@@ -415,8 +414,7 @@ def _count(column, other=("u", "v")):
 def _mechanism(kind, method, counts):
     mechanism = {
         "dirichlet": lambda: dirdp.mechanisms.DirichletMechanism([1, 1, 1, 1], 0.1),
-        "gaussian": lambda: dirdp.mechanisms.GaussianMechanism([1, 1, 1, 1], 3.0),
-        "laplace": lambda: dirdp.mechanisms.LaplaceMechanism([1, 1, 1, 1], 3.0),
+        "gaussian": lambda: dirdp.mechanisms.DiscreteGaussianMechanism([1, 1, 1, 1], 3.0),
         "geometric": lambda: dirdp.mechanisms.GeometricMechanism([1, 1, 1, 1], 3.0),
     }[kind]()
     getattr(mechanism, method)(counts)
@@ -473,7 +471,7 @@ MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what
     "counts for a guarantee": lambda folder: dirdp.sample(CELLS, one_table()),
     "counts for counts' prior": lambda folder: dirdp.calibrate(LOOSE, prior=[-CELLS[0], *CELLS[1:]], n_records=PLANNED),
 }
-for _kind in ("dirichlet", "gaussian", "laplace", "geometric"):
+for _kind in ("dirichlet", "gaussian", "geometric"):
     for _wrong, _counts in {
         **{what: cells for what, (cells, _) in BAD.items() if what != "sum"},
         "shape": CELLS[:3],

@@ -391,8 +391,6 @@ CALLS = {
     "ZeroSumJointTableMechanism": lambda: CELLS,
     "GeometricMechanism": lambda: CELLS,
     "ZeroSumGeometricMechanism": lambda: CELLS,
-    "LaplaceMechanism": lambda: CELLS,
-    "GaussianMechanism": lambda: {"prior": [1, 1], "sigma": 1.0},
     "DiscreteGaussianMechanism": lambda: {"prior": [1, 1], "sigma": 1.0},
 }
 # Methods are called on an object of their own.

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import outside
+import p3_figure_1
 from outside import below, renyi, theorem_1
 from scipy import integrate, optimize, stats
 from scipy.special import digamma, zeta
@@ -385,12 +386,7 @@ NUMBERS = {
     ),
     "P3 Figure 1": (
         "least deviation for (1, 0.01)",
-        lambda: (
-            0.1
-            * dirdp.mechanisms.GaussianMechanism.for_guarantee(
-                dirdp.ApproxDP(epsilon=1.0, delta=0.01), prior=[1, 1], adjacency="add-remove"
-            ).sigma
-        ),
+        p3_figure_1.least_deviation,
         outside.DEVIATION["exact"],
     ),
     "P4 section 2, adjacency": (

@@ -16,8 +16,8 @@ from pymc_dirdp.checks import at_least, integer, open_unit_interval
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
@@ -226,10 +226,10 @@ def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure)
             # The distribution is not known for these data, or nothing is guaranteed.
             pass
     one, none = np.array([1.0, 0.0]), np.zeros(2)
-    normal, laplace = (kind(np.ones(2), 1.0, adjacency="add-remove") for kind in (GaussianMechanism, LaplaceMechanism))
-    bounded = not math.isfinite(measure.of_curves(normal))
-    name, simple = ("Laplace", laplace) if bounded else ("normal", normal)
-    return Family(f"{name} noise, distinguished by its likelihood ratio", partial(_scaled, simple, one, none))
+    gaussian = DiscreteGaussianMechanism(np.ones(2), 1.0, adjacency="add-remove")
+    bounded = not math.isfinite(measure.of_curves(gaussian))
+    simple = GeometricMechanism(np.ones(2), 1.0, adjacency="add-remove") if bounded else gaussian
+    return Family(f"{simple.kind} noise, distinguished by its likelihood ratio", partial(_scaled, simple, one, none))
 
 
 def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[PrivacyCurves, FiniteDistributions]:

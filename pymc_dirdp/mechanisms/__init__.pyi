@@ -4,9 +4,7 @@ from pymc_dirdp.mechanisms.choices import QuantilesMechanism as QuantilesMechani
 from pymc_dirdp.mechanisms.choices import TreeMechanism as TreeMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism as DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism as DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMechanism
-from pymc_dirdp.mechanisms.geometric import LaplaceMechanism as LaplaceMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism as ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism as JointMechanism
 from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism as ZeroSumJointMechanism

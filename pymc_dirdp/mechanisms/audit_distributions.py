@@ -15,7 +15,6 @@ __all__ = [
     "block_distributions",
     "cut",
     "dirichlet_distributions",
-    "normal_distributions",
     "urn_distributions",
 ]
 
@@ -36,17 +35,6 @@ def cut(log_density: Callable[[Array], Array], edges: Array) -> Array:
     half = np.diff(edges) / 2
     z = edges[:-1, None] + half[:, None] * (1 + _NODES)
     return np.asarray(logsumexp(log_density(z), b=_WEIGHTS, axis=1) + np.log(half))
-
-
-def normal_distributions(ratio: float, cells: int = CELLS) -> FiniteDistributions:
-    """The distributions Normal(ratio, 1) and Normal(0, 1), cut into cells."""
-    reach = 13 + 35 * ratio
-    edges = np.linspace(-reach, ratio + reach, min(round(cells * reach / _PER_REACH), _MOST_CELLS))
-
-    def distribution(mean: float) -> Array:
-        return cut(lambda z: -((z - mean) ** 2) / 2 - math.log(2 * math.pi) / 2, edges)
-
-    return FiniteDistributions(distribution(ratio), distribution(0.0))
 
 
 def dirichlet_distributions(u: Array, v: Array, cells: int = CELLS) -> FiniteDistributions:

@@ -121,8 +121,6 @@ class Mechanism(PrivacyCurves):
 
     output_kind: ClassVar[type[Output]] = Draws
     """The kind of output that it publishes."""
-    samplers: ClassVar[tuple[str, ...]] = SAMPLERS
-    """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     min_count: float | None = None
     """What every cell is guaranteed to hold; None if the guarantee does not rest on that."""
     is_joint: ClassVar[bool] = False
@@ -164,12 +162,8 @@ class Mechanism(PrivacyCurves):
         return type(self), *hashable
 
     def checked_sampler(self, sampler: str | None) -> str:
-        """The name, if this mechanism can be drawn so; None takes the mechanism's own default."""
-        if sampler is None:
-            return self.samplers[0]
-        if one_of(SAMPLERS, sampler=sampler) not in self.samplers:
-            raise ArgumentError(self._no_such_sampler(sampler))
-        return sampler
+        """The name, if this mechanism can be drawn so; None takes the default."""
+        return SAMPLERS[0] if sampler is None else one_of(SAMPLERS, sampler=sampler)
 
     def checked_steps(self, steps: int | None, sampler: str) -> int | None:
         """The steps of an urn that somebody chose, if this sampler is one."""
@@ -186,9 +180,6 @@ class Mechanism(PrivacyCurves):
     def arithmetic(self, sampler: str) -> str:
         """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
         return _ARITHMETIC.get(sampler, "")
-
-    def _no_such_sampler(self, sampler: str) -> str:
-        return f"{type(self).__name__} has no sampler={sampler!r}. Use sampler={self.samplers[0]!r}."
 
     @property
     @abc.abstractmethod

@@ -52,12 +52,13 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     @override
     def checked_sampler(self, sampler: str | None) -> str:
-        if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
+        checked = super().checked_sampler(sampler)
+        if checked == "fast" and self.urn_steps is not None:
             raise ArgumentError(
                 "The guarantee is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', "
                 "or leave urn_steps out and ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega."
             )
-        return sampler or self.samplers[0]
+        return checked
 
     @override
     def checked_steps(self, steps: int | None, sampler: str) -> int | None:

@@ -119,7 +119,7 @@ class ReleasedCounts(Mechanism):
         sampler : {"exact", "fast"}, default "exact"
             `"exact"` draws in integers with bits of the operating system; noise is added to the counts as whole
             numbers, and the sum is rounded to a double once. `"fast"` draws in floating point with NumPy: nearly the
-            distribution that the curves are about, and how nearly is not proved. Continuous noise has only that.
+            distribution that the curves are about, and how nearly is not proved.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -269,8 +269,6 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     """Whether `log_noise` follows a smooth curve with few kinks between integers, too."""
     noise_family: ClassVar[str] = "normal"
     """The continuous distribution that `log_noise` follows: "normal", or "laplace" with the scale `parameter`."""
-    exact_form: ClassVar[str] = ""
-    """The mechanism to use in the place of one that cannot be drawn exactly."""
 
     prior: Array
     _: KW_ONLY
@@ -418,19 +416,12 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         constant, far = (float(self.log_noise(np.array(at))) for at in (0.0, _FAR_OUT))
         return CellNoise(normal, (constant - far) / (_FAR_OUT**2 if normal else _FAR_OUT), constant)
 
+    @abc.abstractmethod
     def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> Whole:
         """Independent noise of this shape as Python's integers.
 
         It has exactly the distribution that the curves are about.
         """
-        raise ArgumentError(self._no_such_sampler("exact"))
-
-    @override
-    def _no_such_sampler(self, sampler: str) -> str:
-        return (
-            f"{type(self).__name__} has continuous noise, which no computer draws exactly, so sampler='exact' is not "
-            f"for it. Use {self.exact_form}, whose noise is whole and exact, or sampler='fast'."
-        )
 
     @override
     def postprocessed(self, released: Array) -> Array:

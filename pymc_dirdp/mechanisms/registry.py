@@ -12,8 +12,8 @@ from typing import Any, ClassVar, final
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
@@ -44,8 +44,6 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
         DiscreteGaussianMechanism,
         ZeroSumGeometricMechanism,
         GeometricMechanism,
-        GaussianMechanism,
-        LaplaceMechanism,
         MarginalsMechanism,
         ZeroSumMarginalsMechanism,
         JointTableMechanism,
@@ -83,8 +81,8 @@ def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
     return found
 
 
-def noises(*, exact: bool = False, public_totals: bool = False, joint: bool = False) -> dict[str, type[NoisyCounts]]:
-    """Mechanisms that add noise to any table, by kind; with `exact` only those that are drawn in integers.
+def noises(*, public_totals: bool = False, joint: bool = False) -> dict[str, type[NoisyCounts]]:
+    """Mechanisms that add noise to any table, by kind.
 
     With `joint` they are those of which several tables, or several rows, can share one noise.
     """
@@ -92,9 +90,7 @@ def noises(*, exact: bool = False, public_totals: bool = False, joint: bool = Fa
     return {
         kind: mechanism
         for kind, mechanism in found.items()
-        if issubclass(mechanism, NoisyCounts)
-        and mechanism.is_joint == joint
-        and (not exact or "exact" in mechanism.samplers)
+        if issubclass(mechanism, NoisyCounts) and mechanism.is_joint == joint
     }
 
 

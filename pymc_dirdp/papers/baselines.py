@@ -11,7 +11,6 @@ from scipy.stats import t
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import frequencies, postprocessed
 from pymc_dirdp.numerics.roots import last_safe, log_excess
 
@@ -95,9 +94,25 @@ def p1_laplace_renyi(*, order: float, scale: float, sensitivity: float = 2.0) ->
     >>> round(one_number, 4), round(two_numbers, 4)
     (0.0841, 0.0469)
     """
-    ratio = positive(scale=scale) / positive(sensitivity=sensitivity)
-    # A record more in one cell moves one number by 1.
-    return LaplaceMechanism(np.ones(2), ratio, adjacency="add-remove").renyi(at_least(1, order=order))
+    u, order = positive(sensitivity=sensitivity) / positive(scale=scale), at_least(1, order=order)
+    # exp((order - 1) D) is [order exp((order - 1) u) + (order - 1) exp(-order u)] / (2 order - 1).
+    if order == math.inf:
+        return u
+    if order == 1:
+        return _second_order(-u)
+    if order * u > 1:
+        # The larger term is taken out.
+        return u + math.log1p((order - 1) / (2 * order - 1) * math.expm1(-(2 * order - 1) * u)) / (order - 1)
+    # The constant and linear terms of both exponentials cancel; what is left of them is positive.
+    more = order * _second_order((order - 1) * u) + (order - 1) * _second_order(-order * u)
+    return math.log1p(more / (2 * order - 1)) / (order - 1)
+
+
+def _second_order(x: float) -> float:
+    """`exp(x) - 1 - x`, without cancellation."""
+    if abs(x) > 0.5:
+        return math.expm1(x) - x
+    return math.fsum(x**k / math.factorial(k) for k in range(2, 18))
 
 
 def p1_laplace_scale(*, order: float, epsilon: float, tables: int = 1, sensitivity: float = 2.0) -> float:

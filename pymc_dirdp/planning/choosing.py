@@ -258,7 +258,7 @@ def noise_instead(
         if own is None:
             continue
         with suppress(UnattainableError):
-            others = plans.uniform(tuple(noises(exact=True, public_totals=terms.public_totals)))
+            others = plans.uniform(tuple(noises(public_totals=terms.public_totals)))
             best = min(others.values(), key=lambda plan: plan.error)
             found |= {name: (best.kinds[name], own.error / max(best.error, 1e-300)) for name in part}
     return found
@@ -414,7 +414,7 @@ class _Plans:
         found: dict[str, set[str]] = {}
         if self._classifies:
             return found
-        for kind, joint in noises(exact=True, joint=True, public_totals=self._terms.public_totals).items():
+        for kind, joint in noises(joint=True, public_totals=self._terms.public_totals).items():
             blocks = {
                 name: number
                 for name, facts in self._tables.items()
@@ -472,8 +472,8 @@ class _Plans:
         """The plan with the least error that was found."""
         for facts in self._tables.values():
             _refuse_without_records(facts.n_records)
-        # Continuous noise cannot be drawn exactly, and is never chosen. On ties, the first kind is chosen.
-        noisy = noises(exact=True, public_totals=self._terms.public_totals)
+        # On ties, the first kind is chosen.
+        noisy = noises(public_totals=self._terms.public_totals)
         others = () if self._classifies else ("dirichlet", *noisy)
         uniform = self.uniform((*self._marginals, *others))
         best = min(uniform.values(), key=lambda plan: plan.error)

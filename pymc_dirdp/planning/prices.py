@@ -352,7 +352,7 @@ def privacy_utility(
     *,
     prior: ArrayLike,
     n_records: int,
-    mechanisms: Iterable[str | Dirichlet] = ("dirichlet", "gaussian", "laplace", "geometric"),
+    mechanisms: Iterable[str | Dirichlet] = ("dirichlet", "gaussian", "geometric"),
     of: str = "draw",
     **options: Unpack[TablePlanning],
 ) -> Frontier:

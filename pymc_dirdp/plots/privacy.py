@@ -166,7 +166,7 @@ _LABELS = {
     "hellinger": "expected Hellinger distance of frequencies",
 }
 # The marker and the colour of each family. The markers alone tell them apart in a grey print.
-_LOOKS = dict(zip(("Dirichlet", "Gaussian", "Laplace", "Geometric"), zip(MARKERS, COLOURS, strict=True), strict=False))
+_LOOKS = dict(zip(("Dirichlet", "Gaussian", "Geometric"), zip(MARKERS, COLOURS, strict=True), strict=False))
 _OTHERS = (MARKERS[-1], COLOURS[-1])
 
 

@@ -138,8 +138,6 @@ def to_opendp(mechanism: TableMechanism) -> Any:
     ------
     ImportError
         If opendp is not installed; the message holds the line that does it.
-    ArgumentError
-        If the mechanism cannot be drawn exactly, as continuous noise cannot.
 
     Notes
     -----
@@ -160,7 +158,6 @@ def to_opendp(mechanism: TableMechanism) -> Any:
         raise ArgumentError(
             f"Expected a mechanism for a table of counts, such as a DirichletMechanism, got {type_name(mechanism)}."
         )
-    mechanism.checked_sampler("exact")
     records_are_public = adjacency_named(mechanism.adjacency).records_are_public
     dp.enable_features("contrib", "honest-but-curious")
     shape = mechanism.shape

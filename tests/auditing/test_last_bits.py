@@ -123,9 +123,6 @@ def test_floating_point_noise_is_recognised_by_its_last_bits(name):
     assert audit(textbook, pair=pair, claim=claim, n=6_000, last_bits=True, random_seed=1).verdict == "refuted"
 
 
-def test_noise_of_integers_and_noise_on_a_grid_survive():
-    for mechanism in (
-        dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0),
-        dirdp.mechanisms.LaplaceMechanism(np.ones(2), 3.0),
-    ):
-        assert audit(mechanism, n=10_000, last_bits=True, random_seed=1).verdict == "consistent"
+def test_noise_of_integers_survives():
+    mechanism = dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0)
+    assert audit(mechanism, n=10_000, last_bits=True, random_seed=1).verdict == "consistent"

@@ -16,7 +16,7 @@ from pymc_dirdp.auditing.result import chance_to_refute, family_of, rarest_event
 @pytest.mark.thorough
 def test_chances_are_those_of_repeating():
     """A claim that is refuted about every second time; 40 repeats, at thresholds of 1e-6."""
-    mechanism, claim, n = dirdp.mechanisms.GaussianMechanism(np.ones(2), 2.0), dirdp.PureDP(epsilon=0.7), 4_000
+    mechanism, claim, n = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(2), 2.0), dirdp.PureDP(epsilon=0.7), 4_000
     chance = chance_to_refute(mechanism, claim, n=n)
     assert 0.1 < chance < 0.9
     hits = sum(audit(mechanism, claim=claim, n=n, random_seed=seed).bounds[0].exceeded for seed in range(40))
@@ -28,8 +28,7 @@ def test_chances_are_those_of_repeating():
 SUBJECTS = {
     "Dirichlet": (dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.3), "r", 1.0),
     "Geometric": (dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), "scale", -1.0),
-    "Laplace": (dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0), "scale", -1.0),
-    "Gaussian": (dirdp.mechanisms.GaussianMechanism(np.ones(3), 2.0), "sigma", -1.0),
+    "Gaussian": (dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(3), 2.0), "sigma", -1.0),
 }
 
 
@@ -84,12 +83,12 @@ def test_more_draws_and_less_confidence_refute_more():
 def test_what_has_no_distribution_here_is_compared_with_simple_noise():
     measure = measures(None, dirdp.ApproxDP(epsilon=1, delta=1e-3), 1e-3)[0]
     family = family_of(None, np.zeros(2), np.ones(2), measure)
-    assert family.name.startswith("normal noise")
+    assert family.name.startswith("gaussian noise")
     pure = measures(None, dirdp.PureDP(epsilon=1), 1e-3)[0]
-    assert family_of(None, np.zeros(2), np.ones(2), pure).name.startswith("Laplace noise")
+    assert family_of(None, np.zeros(2), np.ones(2), pure).name.startswith("geometric noise")
     # A Dirichlet distribution guarantees no pure epsilon, so its own family says nothing about one.
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.3)
-    assert family_of(mechanism, *mechanism.worst_pair(), pure).name.startswith("Laplace noise")
+    assert family_of(mechanism, *mechanism.worst_pair(), pure).name.startswith("geometric noise")
 
 
 @pytest.mark.parametrize("trials", [1_000, 100_000])

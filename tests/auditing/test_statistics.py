@@ -30,7 +30,7 @@ def test_the_sampler_that_is_asked_for_draws():
 
 
 def test_without_a_name_the_sampler_is_the_default():
-    assert Source(dirdp.mechanisms.GaussianMechanism(np.ones(2), 1.0)).checked().sampler == "fast"
+    assert Source(dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0)).checked().sampler == "exact"
     assert Source(dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1)).checked().drawn_by == "exact"
     with pytest.raises(dirdp.errors.ArgumentError, match="sampler"):
         Source(dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1), "quick").checked()

@@ -22,8 +22,7 @@ SUBJECTS = {
         dirdp.calibrate(TARGET, prior=[[1, 4, 4], [4, 1.2, 4]], mechanism=Dirichlet(strategy="temper")),
         400_000,
     ),
-    "Gaussian": (dirdp.mechanisms.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Laplace": (dirdp.mechanisms.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Gaussian": (dirdp.mechanisms.DiscreteGaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
     "Geometric": (dirdp.mechanisms.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
     "Hellinger, smooth": (
         dirdp.papers.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),

@@ -139,8 +139,8 @@ def histograms() -> Iterator[Pair]:
 
 
 def compositions() -> Iterator[Pair]:
-    def mechanism(sd: float) -> dirdp.mechanisms.GaussianMechanism:
-        return dirdp.mechanisms.GaussianMechanism(np.ones(4), sd, adjacency="add-remove")
+    def mechanism(sd: float) -> dirdp.mechanisms.DiscreteGaussianMechanism:
+        return dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(4), sd, adjacency="add-remove")
 
     def found(ours: object, theirs: object) -> str:
         return f"epsilon {ours:.5f} and {theirs:.5f}"

@@ -50,7 +50,7 @@ def row(kind, d, n, epsilon):
     prior, target = np.full(d, PRIORS[kind]), dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
     dirichlet = dirdp.calibrate(target, prior=prior, n_records=n)
     _, choices = choose(target, {"p": TableFacts(prior, n)}, Terms(groups=[("p",)], public_totals=True))
-    exact = noises(exact=True, public_totals=True)
+    exact = noises(public_totals=True)
     mechanisms = {"Dirichlet": dirichlet} | {
         name: noise.for_guarantee(target, prior=prior) for name, noise in exact.items()
     }

@@ -8,7 +8,7 @@ from scipy.special import betainc, betaincc, gammaln
 
 import pymc_dirdp as dirdp
 
-KINDS = ("dirichlet", "urn", "geometric", "laplace", "gaussian", "discrete", "truncated", "zero-sum")
+KINDS = ("dirichlet", "urn", "geometric", "discrete", "truncated", "zero-sum")
 # Weights that are so many nats below the largest are left out; doubles hold a few more.
 CUT = 650.0
 # What is so many nats below the largest does not matter.
@@ -34,10 +34,6 @@ def random_output(rng, most_records=10_000, most_rows=6):
             mechanism = dirdp.mechanisms.DirichletMechanism(ones, 1 / scale, **options)
         case "geometric":
             mechanism = dirdp.mechanisms.GeometricMechanism(ones, scale, **options)
-        case "laplace":
-            mechanism = dirdp.mechanisms.LaplaceMechanism(ones, scale, **options)
-        case "gaussian":
-            mechanism = dirdp.mechanisms.GaussianMechanism(ones, scale, **options)
         case "discrete":
             mechanism = dirdp.mechanisms.DiscreteGaussianMechanism(ones, scale, **options)
         case "truncated":

@@ -5,15 +5,15 @@ import itertools
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
-from scipy.stats import chisquare, dirichlet, dirichlet_multinomial, dlaplace, laplace, norm
+from scipy.stats import chisquare, dirichlet, dirichlet_multinomial, dlaplace, laplace
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
 from pymc_dirdp.inference.tables import TablePosterior
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
@@ -83,8 +83,6 @@ def truncated(scale, **options):
 CASES = {
     "geometric": (GeometricMechanism(PRIOR, 2.0), of_noise(lambda z: dlaplace.logpmf(z, 0.5)), PUBLIC),
     "discrete gaussian": (DiscreteGaussianMechanism(PRIOR, 2.0), of_noise(discrete_gaussian), PUBLIC),
-    "laplace": (LaplaceMechanism(PRIOR, 2.0), of_noise(lambda z: laplace.logpdf(z, scale=2.0)), PUBLIC),
-    "gaussian": (GaussianMechanism(PRIOR, 2.0), of_noise(lambda z: norm.logpdf(z, scale=2.0)), PUBLIC),
     "urn": (DirichletMechanism(ALPHA, R), DIRICHLET, PUBLIC | {"steps": 200}),
     "default urn": (DirichletMechanism(ALPHA, R), DIRICHLET, PUBLIC),
     "fast": (DirichletMechanism(ALPHA, R), DIRICHLET, PUBLIC | {"sampler": "fast"}),
@@ -106,8 +104,7 @@ def output_of(mechanism, options, draws, seed):
     if mechanism is SIMPLEX:
         return mechanism.sample(X / N, protected=[0, 1], draws=draws, random_seed=seed, **given)
     if mechanism.output_kind.releases_for(2) == 1:
-        sampler = mechanism.samplers[0]
-        return np.stack([mechanism.release(X, sampler=sampler, random_seed=seed + i) for i in range(draws)])
+        return np.stack([mechanism.release(X, random_seed=seed + i) for i in range(draws)])
     return mechanism.sample(X, draws=draws, random_seed=seed, **given)
 
 
@@ -244,7 +241,6 @@ def test_rows_and_a_private_number():
         (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"steps": 9}, "steps is for the urn"),
         (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"name": "a/b"}, "name"),
         (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], {"n_records": 2.5}, "n_records"),
-        (LaplaceMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"sampler": "exact"}, "continuous noise"),
         (
             DirichletMechanism(ALPHA, R),
             [0.5, 0.3, 0.2],

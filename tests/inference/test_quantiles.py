@@ -89,7 +89,7 @@ def test_small_parameters(alpha, counts):
 @pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5])
 def test_counts_that_are_as_uncertain_as_the_share_given_them(ratio):
     """Found by releases at random: steps that were right for either function were too long for their product."""
-    mechanism = dirdp.mechanisms.GaussianMechanism(np.ones(2), ratio * np.sqrt(2 * 800 / 4))
+    mechanism = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(2), ratio * np.sqrt(2 * 800 / 4))
     output = dirdp.mechanisms.MechanismOutput(mechanism, [420.0, 371.0], prior=np.ones(2), n_records=800)
     prob = [0.001, 0.5, 0.95, 0.9999]
     found = dirdp.estimate(output, prob).tables["p"]

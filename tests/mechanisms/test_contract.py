@@ -11,15 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.special import betainc, betaincc, betaln, expit, gammaln
-from scipy.stats import binom, laplace, norm
+from scipy.stats import binom
 
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint_table import JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.registry import Dirichlet
@@ -99,53 +98,6 @@ def beta_part(u, v):
         delta=delta,
         breaks=np.linspace(-90, 90, 361),
     )
-
-
-def gaussian_renyi(mechanism, order, x, y):
-    return order * float(np.sum((x - y) ** 2)) / (2 * mechanism.sigma**2)
-
-
-def gaussian_parts(mechanism, x, y):
-    mu = math.sqrt(float(np.sum((x - y) ** 2))) / mechanism.sigma
-    yield Part(
-        density=lambda z: norm.pdf(z),
-        loss=lambda z: mu * z + mu**2 / 2,
-        delta=lambda e: norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu),
-        breaks=np.linspace(-10, 10, 100),
-    )
-
-
-def laplace_renyi(mechanism, order, x, y):
-    """By quadrature over each cell; the integrand has a kink at both counts."""
-    b, total = mechanism.scale, 0.0
-    for shift in np.abs(x - y).ravel():
-        integral = sum(
-            quad(lambda z, s=shift: math.exp(-(order * abs(z - s) + (1 - order) * abs(z)) / b) / (2 * b), low, high)[0]
-            for low, high in ((-40 * b, 0), (0, shift), (shift, shift + 40 * b))
-        )
-        total += math.log(integral) / (order - 1)
-    return total
-
-
-def laplace_parts(mechanism, x, y):
-    """The loss of a cell falls from `1 / b` to `-1 / b` as the noise passes from one count to the other."""
-    b = mechanism.scale
-    for shift in np.abs(x - y)[x != y]:
-
-        def delta(epsilon, shift=shift):
-            z = np.where(
-                epsilon >= shift / b, -np.inf, np.where(epsilon < -shift / b, np.inf, (shift - epsilon * b) / 2)
-            )
-            return laplace.cdf(z, scale=b) - np.exp(epsilon) * laplace.cdf(z - shift, scale=b)
-
-        yield Part(
-            density=lambda z: laplace.pdf(z, scale=b),
-            loss=lambda z, shift=shift: (np.abs(z - shift) - np.abs(z)) / b,
-            delta=delta,
-            breaks=np.concatenate(
-                [np.linspace(-40 * b, 0, 80), np.linspace(0, shift, 4000)[1:], shift + b * np.arange(1, 40)]
-            ),
-        )
 
 
 def whole_distribution(mechanism, shift):
@@ -238,16 +190,6 @@ def noise(mechanism, renyi, delta):
         lambda target: kind.for_guarantee(target, prior=prior, adjacency=adjacency, contribution=unit),
         sizes=(1,),
     )
-
-
-def gaussian(shape, sigma, **options):
-    mechanism = GaussianMechanism(np.ones(shape), sigma, **options)
-    return noise(mechanism, gaussian_renyi, lambda m, epsilon, x, y: delta_of([*gaussian_parts(m, x, y)], epsilon))
-
-
-def laplacian(shape, scale, **options):
-    mechanism = LaplaceMechanism(np.ones(shape), scale, **options)
-    return noise(mechanism, laplace_renyi, lambda m, epsilon, x, y: delta_of([*laplace_parts(m, x, y)], epsilon))
 
 
 def geometric(shape, scale, **options):
@@ -436,13 +378,6 @@ SUBJECTS = {
     "discrete gaussian two records": replace(discrete_gaussian((3,), 2.2, contribution=2), attained=0.7),
     "discrete gaussian three records": replace(discrete_gaussian((4,), 0.7, contribution=3), attained=0.98),
     "discrete gaussian survey of two": replace(discrete_gaussian((2, 2), 4.0, contribution=TWICE), attained=0.6),
-    "gaussian": gaussian((3,), 4.0),
-    "gaussian survey of two": gaussian((2, 2), 9.0, contribution=TWICE),
-    "gaussian three records": gaussian((4,), 8.0, contribution=3, adjacency="add-remove"),
-    "laplace survey add-remove": laplacian((2, 2), 2.0, contribution=SURVEY, adjacency="add-remove"),
-    "gaussian add-remove": gaussian((2, 2), 2.0, adjacency="add-remove"),
-    "laplace": laplacian((2, 2), 3.0),
-    "laplace add-remove": laplacian((3,), 1.5, adjacency="add-remove"),
     "flat": dirichlet([1.0, 1.0, 1.0], 0.2),
     "uneven": dirichlet([0.3, 2.0], 0.1),
     # Their curves are approached as rows fill up.

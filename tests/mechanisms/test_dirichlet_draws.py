@@ -25,8 +25,7 @@ def test_dirichlet_ratios_are_those_of_the_densities():
 def test_noise_ratios_are_those_of_the_densities_up_to_a_constant():
     outputs = np.random.default_rng(1).normal(size=(20, 3)) * 3 + X
     for mechanism, distribution in (
-        (dirdp.mechanisms.GaussianMechanism(np.ones(3), 2.0), norm(scale=2.0)),
-        (dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
+        (dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(3), 2.0), norm(scale=2.0)),
         (dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
     ):
         expected = (distribution.logpdf(outputs - X) - distribution.logpdf(outputs - Y)).sum(axis=1)

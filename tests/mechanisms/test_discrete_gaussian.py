@@ -8,10 +8,12 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import gaussian as curve
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution
@@ -148,10 +150,25 @@ def test_renyi_is_below_the_continuous_one_between_whole_orders():
 
 def test_the_continuous_curve_is_unsafe_for_discrete_noise():
     """At (8, 1e-6) noise that is calibrated for the continuous distribution has three times the delta."""
-    target = ApproxDP(epsilon=8, delta=1e-6)
-    sigma = GaussianMechanism.for_guarantee(target, prior=[1, 1], adjacency="add-remove").sigma
+
+    def excess(s):
+        """Balle and Wang's curve for a count that moves by 1."""
+        return norm.cdf(1 / (2 * s) - 8 * s) - math.exp(8) * norm.cdf(-1 / (2 * s) - 8 * s) - 1e-6
+
+    sigma = brentq(excess, 0.3, 3.0, xtol=1e-14)
     mechanism = DiscreteGaussianMechanism([1, 1], sigma, adjacency="add-remove")
     assert mechanism.delta(8) == pytest.approx(3.01e-6, rel=0.01)
+
+
+@pytest.mark.parametrize("ratio", [1e-9, 1e-5, 3e-3, 0.2, 3.0, 40.0])
+@pytest.mark.parametrize("deviations", [-3.0, 0.0, 3.0, 9.0, 25.0])
+def test_the_hockey_stick_of_two_normal_distributions_keeps_its_digits(ratio, deviations):
+    """THEORY 20: the difference of two tails lost up to nine digits, on either side. Neither is allowed here."""
+    epsilon = max(0.0, ratio * (deviations + ratio / 2))
+    with mp.workdps(60):
+        r, e = mp.mpf(ratio), mp.mpf(epsilon)
+        exact = mp.ncdf(r / 2 - e / r) - mp.exp(e) * mp.ncdf(-r / 2 - e / r)
+    assert curve.gaussian_excess(ratio, epsilon / ratio - ratio / 2)[0] == pytest.approx(float(exact), rel=1e-11)
 
 
 def test_the_variance_that_is_used_is_a_double_and_not_below_the_one_asked_for():

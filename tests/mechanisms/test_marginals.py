@@ -227,8 +227,6 @@ class Twice(CurvesOf, Mechanism):
     def __init__(self, mechanism):
         self.mechanism = mechanism
 
-    samplers = ("fast",)
-
     @property
     def _public(self):
         return type(self), self.mechanism

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.noisy_counts import postprocessed
 
 
 @pytest.mark.parametrize("how", ["clip-and-smooth", "clip", "project"])
 def test_estimates_are_frequencies_in_every_row(how):
-    mechanism = GaussianMechanism(np.ones((50, 3)), 3.0, postprocess=how)
+    mechanism = DiscreteGaussianMechanism(np.ones((50, 3)), 3.0, postprocess=how)
     counts = np.tile([0, 5, 1], (50, 1))
     estimate = mechanism.estimate(counts, sampler="fast", random_seed=2)
     assert np.all(estimate >= 0)

@@ -5,14 +5,12 @@ import pytest
 
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 
 MECHANISMS = [
     GeometricMechanism(np.ones(2), 1.3),
     DiscreteGaussianMechanism(np.ones(2), 1.2),
-    LaplaceMechanism(np.ones(2), 1.3),
-    GaussianMechanism(np.ones(2), 2.0),
     DirichletMechanism([0.7, 1.0, 2.0], 0.4),
     DirichletMechanism([[0.7, 1.0], [2.0, 0.5]], 0.6),
 ]

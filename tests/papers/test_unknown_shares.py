@@ -102,7 +102,7 @@ def test_arguments():
     with pytest.raises(ArgumentError, match="n_records"):
         unknown_shares_kl(mechanism, prior=[1, 1], n_records=-1)
     with pytest.raises(ArgumentError, match="no tempered posterior"):
-        unknown_shares_kl(dirdp.mechanisms.GaussianMechanism([1, 1], 2.0), prior=[1, 1], n_records=3)
+        unknown_shares_kl(dirdp.mechanisms.DiscreteGaussianMechanism([1, 1], 2.0), prior=[1, 1], n_records=3)
     for wrong in ({"p": [0.5, 0.6]}, {"y": [1.0, 0.0]}, {"frequencies": [1.5, -0.5]}, {"p": [0.2, 0.3, 0.5]}):
         with pytest.raises((ArgumentError, dirdp.errors.DataError)):
             p1_equation_4(**({"p": [0.5, 0.5], "frequencies": [0.5, 0.5], "y": [0.5, 0.5]} | wrong))

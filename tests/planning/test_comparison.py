@@ -176,7 +176,6 @@ ROWS = {
     "Dirichlet, temper": {"mechanism": Dirichlet(strategy="temper")},
     "Gaussian, clip-and-smooth": {"mechanism": "gaussian"},
     "Geometric, clip-and-smooth": {"mechanism": "geometric"},
-    "Laplace, clip-and-smooth": {"mechanism": "laplace"},
 }
 
 

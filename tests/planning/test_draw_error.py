@@ -250,7 +250,7 @@ def test_realised_losses_refuse_nonsense():
     with pytest.raises(DataError, match="no record"):
         RealisedError(MECHANISM, 0 * COUNTS, prior=np.ones((3, 4)))
     with pytest.raises(ArgumentError, match="DirichletMechanism"):
-        RealisedError(dirdp.mechanisms.LaplaceMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
+        RealisedError(dirdp.mechanisms.GeometricMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
     with pytest.raises(ArgumentError, match="one draw"):
         RealisedError(MECHANISM, COUNTS, prior=np.ones((3, 4))).of_draw([0.5, 0.5])
 

@@ -13,7 +13,7 @@ from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, LaplaceMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
@@ -53,7 +53,6 @@ def simulated(mechanism, prior, n_records, tables, rng):
         (lambda prior: GeometricMechanism(prior, 20.0), np.ones(4), 592),
         (lambda prior: GeometricMechanism(prior, 5.0), np.full(12, 0.2), 200),
         (lambda prior: GeometricMechanism(prior, 20.0), np.full(2, 0.1), 100),
-        (lambda prior: LaplaceMechanism(prior, 0.5), np.array([1.0, 50.0, 3.0]), 60),
         (lambda prior: TruncatedNoiseMechanism(prior, 592, 20.0), np.ones(4), 592),
         (lambda prior: TruncatedNoiseMechanism(prior, 30, 12.0), np.array([0.5, 2.0, 1.0]), 30),
         (lambda prior: TruncatedNoiseMechanism(prior, 40, 9.0, noise_kind="laplace"), np.array([0.5, 2.0]), 40),

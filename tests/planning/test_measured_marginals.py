@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.measured_marginals import Protected, by_table, chosen_noise, marginals_of, weights_of
@@ -143,7 +143,7 @@ def test_the_noise_is_that_of_one_gaussian_and_smaller_by_root_two_under_add_rem
     """
     marginals, _, parameters = planned(noise="gaussian", weights={"c": 4.0})
     weights = np.array([4.0 if marginal.names == ("c",) else 1.0 for marginal in marginals])
-    single = GaussianMechanism.for_guarantee(TARGET, prior=[1, 1], adjacency="add-remove").sigma
+    single = DiscreteGaussianMechanism.for_guarantee(TARGET, prior=[1, 1], adjacency="add-remove").sigma
     expected = single * np.sqrt(2 * weights.sum() / weights)
     # The grid of the composition costs a half per mill.
     assert np.all(expected <= np.array(parameters) * (1 + 1e-9))

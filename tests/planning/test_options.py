@@ -38,4 +38,4 @@ def test_a_name_that_is_unknown_is_refused():
 
 def test_a_frontier_has_several_mechanisms():
     with pytest.raises(dirdp.errors.ArgumentError, match="mechanisms="):
-        dirdp.privacy_utility([TARGET], prior=np.ones(3), n_records=50, mechanism="laplace")
+        dirdp.privacy_utility([TARGET], prior=np.ones(3), n_records=50, mechanism="geometric")

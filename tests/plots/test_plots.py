@@ -50,7 +50,9 @@ def line(ax, label):
 
 def test_the_frontier_shows_every_loss():
     grid = [dirdp.ApproxDP(epsilon=e, delta=1e-6) for e in (0.1, 1, 10)]
-    frontier = dirdp.privacy_utility(grid, prior=np.ones(3), n_records=100, mechanisms=("dirichlet", "laplace", "auto"))
+    frontier = dirdp.privacy_utility(
+        grid, prior=np.ones(3), n_records=100, mechanisms=("dirichlet", "geometric", "auto")
+    )
     _, ax = plt.subplots()
     assert dirdp.plots.plot_frontier(frontier, ax=ax) is ax
     for name, losses in frontier.expected_kl.items():
@@ -94,7 +96,7 @@ def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
 
 def test_privacy_of_a_release_and_of_noise(release):
     assert line(dirdp.plots.plot_privacy(release), "exact").get_xydata()[0, 0] == 0
-    ax = dirdp.plots.plot_privacy(dirdp.mechanisms.GaussianMechanism([1, 1], 3.0), curve="renyi")
+    ax = dirdp.plots.plot_privacy(dirdp.mechanisms.DiscreteGaussianMechanism([1, 1], 3.0), curve="renyi")
     assert [curve.get_label() for curve in ax.lines] == ["exact"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import betaln, gammaln, loggamma, polygamma
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves, epsilon_at
@@ -415,7 +415,7 @@ def test_a_row_of_public_size_has_no_direction():
 @pytest.mark.parametrize("scale", [0.01, 1.0, 1e6])
 def test_an_epsilon_is_that_of_a_search_over_deltas(delta, scale):
     """Oracle: bisection of the curve of deltas, which converts divergences at every point."""
-    parts = ((GaussianMechanism([1, 2, 3], 10 * scale), 1), (DirichletMechanism([0.5, 1.5], 0.02 / scale), 2))
+    parts = ((DiscreteGaussianMechanism([1, 2, 3], 10 * scale), 1), (DirichletMechanism([0.5, 1.5], 0.02 / scale), 2))
     composition = Composition(parts)
     epsilon = composition.epsilon(delta)
     assert epsilon == pytest.approx(PrivacyCurves._epsilon(composition, delta), rel=1e-9)

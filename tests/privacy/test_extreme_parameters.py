@@ -14,8 +14,7 @@ from numpy.testing import assert_allclose
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import LaplaceMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.planning.prices import calibrate
@@ -244,10 +243,9 @@ def test_parameters_without_curves_in_doubles_are_refused():
             call()
     with pytest.raises(ArgumentError, match="epsilon"):
         DirichletMechanism([1, 1], 1.0).delta(10**400)
-    for noise in (GaussianMechanism, LaplaceMechanism):
-        for parameter in (1e-300, 1e-200, 1e200, 1e300):
-            with pytest.raises(ArgumentError, match="between"):
-                noise([1, 1], parameter)
+    for parameter in (1e-300, 1e-200, 1e200, 1e300):
+        with pytest.raises(ArgumentError, match="between"):
+            DiscreteGaussianMechanism([1, 1], parameter)
 
 
 def test_a_loss_that_is_no_number_is_beyond_every_guarantee():
@@ -258,16 +256,3 @@ def test_discrete_gaussian_noise_at_the_largest_epsilon():
     """A product beyond the doubles made a bound no number, and a fraction of it an OverflowError."""
     assert 0 < DiscreteGaussianMechanism([1, 1], 4.7e23, contribution=3).delta(1e300) < 1e-300
     assert 0 < DiscreteGaussianMechanism([1, 1], 2000.0).delta(1.7e308) < 1e-300
-
-
-@pytest.mark.parametrize("scale", [35.45163391933316, 80.9294314141609, 0.0335112])
-def test_laplace_noise_next_to_its_largest_loss(scale):
-    """One over the scale was rounded down, and the delta next to the end was too small by up to a per cent."""
-    mechanism = LaplaceMechanism([1, 1], scale)
-    with mp.workdps(40):
-        largest = 2 / mp.mpf(scale)
-        for distance in (1e-15, 1e-12, 1e-6, 0.3):
-            epsilon = float(largest) * (1 - distance)
-            x = (largest - epsilon) / 2
-            assert mechanism.delta(epsilon) >= float(-mp.expm1(-x) - x / 2 * mp.exp(-x)) * (1 - 1e-14)
-    assert mechanism.pure_epsilon >= largest

@@ -30,8 +30,6 @@ KINDS = {
     "min_count": {"min_count": 1, "draws": 2},
     "geometric": {"mechanism": "geometric"},
     "gaussian": {"mechanism": "gaussian"},
-    "continuous-gaussian": {"mechanism": "continuous-gaussian", "sampler": "fast"},
-    "laplace": {"mechanism": "laplace", "sampler": "fast"},
     "binomial": {"mechanism": "binomial"},
 }
 
@@ -61,10 +59,6 @@ def log_likelihood(release, x):
         case "ZeroSumGeometricMechanism":
             cells = noise.shape[-1]
             logs = -np.abs(noise) / size - np.log(eval_legendre(cells - 1, 1 / np.tanh(1 / size))) / cells
-        case "LaplaceMechanism":
-            logs = -np.abs(noise) / size - np.log(2 * size)
-        case "GaussianMechanism":
-            logs = norm.logpdf(noise, scale=size)
         case "DiscreteGaussianMechanism":
             k = np.arange(-2000, 2001)
             logs = -(noise**2) / (2 * size**2) - logsumexp(-(k**2) / (2 * size**2))

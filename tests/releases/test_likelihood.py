@@ -29,8 +29,7 @@ KINDS = {
     "min_count": {"min_count": 1, "draws": 2},
     "geometric": {"mechanism": "geometric"},
     "gaussian": {"mechanism": "gaussian"},
-    "continuous-gaussian": {"mechanism": "continuous-gaussian", "sampler": "fast"},
-    "laplace": {"mechanism": "laplace", "sampler": "fast"},
+    "geometric, fast": {"mechanism": "geometric", "sampler": "fast"},
 }
 SHARES = np.array([0.62, 0.3, 0.08])
 

@@ -169,8 +169,6 @@ def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says
 class Together(CurvesOf, Mechanism):
     """All tables of a plan, as one mechanism of the counts of the largest table."""
 
-    samplers = ("fast",)
-
     def __init__(self, plan, mechanisms=None):
         self.plan, self.mechanisms = plan, mechanisms or [part.mechanism for part in plan.parts]
 

@@ -61,7 +61,7 @@ KINDS = {
     "urn": (rows, dirdp.PureDP(epsilon=2.0), {"contribution": 1, "adjacency": "add-remove", "n_records": 90}),
     "geometric": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "draws": 2}),
     "private number": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "adjacency": "add-remove"}),
-    "fast": (rows, APPROX, {"contribution": 1, "mechanism": "laplace", "sampler": "fast"}),
+    "fast": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "sampler": "fast"}),
     "auto": (network, APPROX, {"mechanism": "auto"}),
     "network": (network, APPROX, {}),
     "marginals": (network, APPROX, {"mechanism": "marginals"}),

@@ -392,7 +392,7 @@ def test_data_in_the_place_of_another_argument_are_not_printed():
 
 def test_a_tiny_limit_of_a_ledger_ends():
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12))
-    mechanism = dirdp.mechanisms.GaussianMechanism.for_guarantee(
+    mechanism = dirdp.mechanisms.DiscreteGaussianMechanism.for_guarantee(
         dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), prior=[1, 1]
     )
     ledger.spend(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), what="x", mechanism=mechanism)

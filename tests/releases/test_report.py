@@ -16,7 +16,7 @@ from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.releases.statement import odds_factor
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-NOISES = noises(exact=True, public_totals=True).values()
+NOISES = noises(public_totals=True).values()
 
 
 def words(plan):

@@ -79,8 +79,6 @@ CASES = {
     "gaussian": (one_row, dirdp.ZeroCDP(rho=0.1), {"mechanism": "gaussian"}),
     "geometric": (one_row, dirdp.PureDP(epsilon=0.5), {"mechanism": "geometric", "draws": 2}),
     "auto": (two_tables, APPROX, {"mechanism": "auto", "unit": 0}),
-    "laplace": (one_row, APPROX, {"mechanism": "laplace", "sampler": "fast"}),
-    "continuous": (one_row, APPROX, {"mechanism": "continuous-gaussian", "sampler": "fast"}),
     "rate": (one_rate, APPROX, {"adjacency": "add-remove", "n_records": 100}),
     "two tables": (two_tables, APPROX, {"weights": {"p": 1.0, "q": 2.0}, "contribution": 1}),
     "survey": (survey, APPROX, {"unit": "person"}),

@@ -115,9 +115,7 @@ def mechanisms(counts: NDArray[np.int64]) -> None:
     prior = np.ones(3)
     several: list[dirdp.mechanisms.Mechanism] = [
         dirdp.mechanisms.DirichletMechanism(prior, 0.1),
-        dirdp.mechanisms.GaussianMechanism.for_guarantee(TARGET, prior=prior),
         dirdp.mechanisms.DiscreteGaussianMechanism.for_guarantee(TARGET, prior=prior),
-        dirdp.mechanisms.LaplaceMechanism.for_guarantee(TARGET, prior=prior),
         dirdp.mechanisms.GeometricMechanism.for_guarantee(TARGET, prior=prior),
         dirdp.papers.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=prior, n_records=20),
     ]
