@@ -140,7 +140,7 @@ def test_each_way_to_ask_is_seen(code):
 
 
 def test_each_mechanism_is_known_to_the_rule():
-    for name in {"NoisyCounts", "WholePosterior", "SimplexMechanism", *by_class_name()}:
+    for name in {"NoisyCounts", "WholePosterior", "SimplexMechanism", "HellingerMechanism", *by_class_name()}:
         code = f"noise = mechanisms.{name}.of(mechanism)"
         assert SWITCHES["mechanisms"] & set(asked_kinds(ast.parse(code))) == {name}
 

@@ -361,10 +361,6 @@ class Mechanism(PrivacyCurves):
         """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""
         return None
 
-    def expected_shares(self, counts: Array, rng: np.random.Generator) -> Array | None:
-        """Shares of made-up rows as papers read them in outputs of which nothing else is inferred; None otherwise."""
-        return None
-
     def likelihoods_of_rows(
         self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
     ) -> list[RowLikelihood]:

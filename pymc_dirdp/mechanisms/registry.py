@@ -7,7 +7,6 @@ object for them.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, final
 
 from pymc_dirdp.checks import one_of
@@ -52,28 +51,13 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
 }
 
 
-# What only papers need is imported when it is named.
-_OF_PAPERS = {
-    "truncated-geometric": ("truncated_noise", "TruncatedNoiseMechanism"),
-    "hellinger": ("hellinger", "HellingerMechanism"),
-}
-
-
-def _load(kind: str) -> None:
-    module, name = _OF_PAPERS[kind]
-    mechanism = getattr(import_module(f"pymc_dirdp.papers.{module}"), name)
-    _KNOWN.setdefault((mechanism.kind, mechanism.needs_public_totals), mechanism)
-
-
 def kinds() -> tuple[str, ...]:
     """The kinds of mechanism that a release can name."""
-    return tuple(dict.fromkeys([*(kind for kind, _ in _KNOWN), *_OF_PAPERS]))
+    return tuple(dict.fromkeys(kind for kind, _ in _KNOWN))
 
 
 def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
     """The class of a kind: the one that publishes numbers of records where they are public, or if there is no other."""
-    if kind in _OF_PAPERS:
-        _load(kind)
     forms = _KNOWN.get((kind, False)), _KNOWN.get((kind, True))
     found = (public_totals and forms[1]) or forms[0] or forms[1]
     if found is None:
@@ -86,7 +70,7 @@ def noises(*, public_totals: bool = False, joint: bool = False) -> dict[str, typ
 
     With `joint` they are those of which several tables, or several rows, can share one noise.
     """
-    found = {kind: by_kind(kind, public_totals=public_totals) for kind in dict.fromkeys(kind for kind, _ in _KNOWN)}
+    found = {kind: by_kind(kind, public_totals=public_totals) for kind in kinds()}
     return {
         kind: mechanism
         for kind, mechanism in found.items()
@@ -96,8 +80,6 @@ def noises(*, public_totals: bool = False, joint: bool = False) -> dict[str, typ
 
 def by_class_name() -> dict[str, type[TableMechanism]]:
     """Every mechanism that the file of a release may name."""
-    for kind in _OF_PAPERS:
-        _load(kind)
     return {mechanism.__name__: mechanism for mechanism in _KNOWN.values()}
 
 

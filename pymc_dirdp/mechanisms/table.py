@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, ClassVar, Self, override
 
@@ -164,20 +164,10 @@ class TableMechanism(Mechanism):
     @property
     def draws_in_words(self) -> str:
         """What the draws of a release are, and what they are not."""
-        if self.has_inference:
-            return (
-                f"the draws are from the posterior given the {self.published_in_words}, so their means and intervals "
-                "are right"
-            )
         return (
-            f"the draws take the {self.published_in_words} for the data, so their intervals are too short; no "
-            "posterior given them is computed here"
+            f"the draws are from the posterior given the {self.published_in_words}, so their means and intervals "
+            "are right"
         )
-
-    @property
-    def has_inference(self) -> bool:
-        """Whether posteriors are computed given what is published. If not, draws take it for the data."""
-        return True
 
     @classmethod
     def refuse_private_totals(cls, *, public: bool) -> None:
@@ -406,13 +396,6 @@ class TableMechanism(Mechanism):
             `prior`, `adjacency` and `contribution`.
         """
         return cls.for_guarantee(guarantee, **facts)
-
-    @classmethod
-    def settings_compared(
-        cls, guarantee: Guarantee, prior: Array, n_records: int
-    ) -> "Iterable[tuple[str, Callable[[], TableMechanism]]]":
-        """Names and calibrations that :func:`pymc_dirdp.compare` shows beside what a plan can take."""
-        return ()
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

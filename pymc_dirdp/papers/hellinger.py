@@ -2,9 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
@@ -12,11 +11,10 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
-from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.outputs import RowLikelihood, RowsSeen
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions, number_of_tables
+from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, rho_from_above
@@ -26,19 +24,11 @@ from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = ["HellingerMechanism"]
 
-_BY_WEIGHTS = (
-    "integers, by weights that were computed in floating point: the loss of the distribution that was drawn from is "
-    "known to about 1e-12"
-)
 _SENSITIVITIES = ("smooth", "global")
 _ACCOUNTINGS = ("exact", "pure", "proved")
 # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
 _MOST_SEARCHED = 1_200
 _PLANNED = 24
-# So many posteriors are compared in some seconds, and a release is verified as fast.
-_MOST_PLANNED = 10_000
-# All curves of so many are exact within a second or two.
-_MOST_EXACT = 100
 
 
 @final
@@ -93,19 +83,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     6.08...
     """
 
-    kind: ClassVar[str] = "hellinger"
     publishes: ClassVar[str] = "released_counts"
-    formula: ClassVar[str] = (
-        "exact draws from the posterior given the released counts: Dirichlet(x + prior), averaged over all counts x"
-    )
-    facts: ClassVar[tuple[Fact, ...]] = (
-        Fact("prior", "prior", "table"),
-        Fact("exponent", "exponent", "scalar"),
-        Fact("smoothness", "smoothness", "scalar"),
-        Fact("records", "n_records", "number"),
-        Fact("sensitivity", "sensitivity", "text"),
-        Fact("accounting", "accounting", "text"),
-    )
 
     exponent: float
     _: KW_ONLY
@@ -122,7 +100,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         if self.contributed.records > 1:
             raise ArgumentError(
                 f"HellingerMechanism accounts for one record of a person, got contribution="
-                f"{self.contributed.records}. Use TruncatedNoiseMechanism, which is 'truncated-geometric' in a plan."
+                f"{self.contributed.records}. Use TruncatedNoiseMechanism."
             )
 
     @classmethod
@@ -188,45 +166,6 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))
         return calibrated(1.0 if smoothness is None else smoothness, accounting)
 
-    @classmethod
-    @override
-    def settings_compared(
-        cls, guarantee: Guarantee, prior: Array, n_records: int
-    ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        # Up to so many posteriors it is calibrated exactly, which takes about a second.
-        most = _MOST_SEARCHED if guarantee.is_pure else _MOST_SEARCHED // 10
-        accounting = "exact" if number_of_tables(n_records, len(prior)) <= most else "proved"
-        facts: dict[str, Any] = {"prior": prior, "n_records": n_records, "accounting": accounting}
-        for sensitivity in ("smooth", "global"):
-            calibrated = partial(cls.for_guarantee, guarantee, sensitivity=sensitivity, **facts)
-            yield f"Hellinger, {sensitivity}", calibrated
-
-    @classmethod
-    @override
-    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
-        if np.shape(facts["prior"]) not in ((2,), (3,)):
-            raise ArgumentError(
-                "mechanism='hellinger' is for one table of two or three categories, got a table of shape "
-                f"{np.shape(facts['prior'])}. Use mechanism='geometric' for this model."
-            )
-        size = number_of_tables(n_records or 0, len(facts["prior"]))
-        if size > _MOST_PLANNED:
-            raise UnattainableError(
-                f"mechanism='hellinger' compares all pairs of {size} posteriors, and a plan takes at most "
-                f"{_MOST_PLANNED}. Use mechanism='geometric' for this model."
-            )
-        return super().planned(guarantee, n_records=n_records, accounting="pure", **facts)
-
-    @classmethod
-    @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        found = super().from_facts(facts)
-        # A file may come from anybody, and to look at one must not take hours.
-        most = _MOST_EXACT if found.accounting == "exact" else _MOST_PLANNED
-        if len(found.prior) > 3 or number_of_tables(found.n_records, len(found.prior)) > most:
-            raise ArgumentError(f"accounting={found.accounting!r} of so many posteriors takes too long to check")
-        return found
-
     @property
     def proved_epsilon(self) -> float:
         """P4's bound on the loss, by the proof of its Lemma 5.1 for any gamma."""
@@ -262,26 +201,10 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         gamma = f", gamma {self.smoothness:.4g}" if self.sensitivity == "smooth" else ""
         return f"Hellinger mechanism of exponent {self.exponent:.4g}{gamma}, {self.accounting}"
 
-    @property
-    @override
-    def has_inference(self) -> bool:
-        # The likelihood of an output is a product over cells for two of them alone.
-        return len(self.prior) == 2
-
-    @override
-    def arithmetic(self, sampler: str) -> str:
-        return _BY_WEIGHTS if sampler == "exact" else super().arithmetic(sampler)
-
-    @override
-    def expected_shares(self, counts: Array, rng: np.random.Generator) -> Array | None:
-        if self.has_inference:
-            return None
-        parameters = self.posterior_parameters(counts.astype(np.int64), rng)
-        return np.asarray(parameters / parameters.sum(axis=-1, keepdims=True))
-
     @override
     def refuse_inference(self) -> None:
-        if not self.has_inference:
+        # The likelihood of an output is a product over cells for two of them alone.
+        if len(self.prior) > 2:
             raise ArgumentError(
                 "The distribution of a HellingerMechanism with so many categories is no product over cells, so nothing "
                 "is inferred from its outputs. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
@@ -304,24 +227,6 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             return np.where(cells == 0, of_first[np.asarray(counts, dtype=np.int64)], 0.0)
 
         return [RowLikelihood(of_cells, np.zeros_like, smooth=False)]
-
-    @override
-    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
-        n = self.n_records
-        if not self.has_inference or n > _MOST_SEARCHED:
-            return None
-        distributions = np.array(
-            [self._distributions.log_distribution_at(first, self.exponent) for first in range(n + 1)]
-        )
-        chosen = [rng.choice(n + 1, p=np.exp(distributions[first])) for first in counts[:, 0].astype(np.int64).tolist()]
-        seen = np.array(chosen)[:, None], np.arange(2)
-
-        def log_likelihood(x: Array, chosen: Integers, place: Integers) -> Array:
-            # Between whole counts it is that of the lower one, and the first count decides the second.
-            return np.where(place == 0, distributions[x.astype(np.int64), chosen], 0.0)
-
-        low, high = np.zeros(counts.shape), np.full(counts.shape, float(n))
-        return RowsSeen(low, high, log_likelihood, seen, counts.sum(axis=-1), 0.0)
 
     @override
     def _distribution(self, counts: Integers) -> tuple[Integers, Array]:

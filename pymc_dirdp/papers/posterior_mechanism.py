@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
-from typing import Any, ClassVar, Self, override
+from typing import ClassVar, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,6 @@ from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_distance, number_of_tables
-from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
@@ -108,29 +107,10 @@ class WholePosterior(ReleasedCounts, TableMechanism):
             )
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.prior.shape))
 
-    @classmethod
-    @override
-    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
-        way_out = "Use mechanism='geometric' for this model."
-        shape = np.shape(facts["prior"])
-        if len(shape) != 1:
-            raise ArgumentError(
-                f"mechanism={cls.kind!r} releases one row of counts with a public number of records, and a table of "
-                f"shape {shape} has rows of its own. {way_out}"
-            )
-        if not n_records:
-            raise ArgumentError(f"mechanism={cls.kind!r} needs at least one record, and the model has none. {way_out}")
-        return cls.for_guarantee(guarantee, n_records=n_records, **facts)  # type: ignore[call-arg]  # its own one takes it
-
     @property
     @override
     def shape(self) -> tuple[int, ...]:
         return tuple(self.prior.shape)
-
-    @property
-    @override
-    def assumed_records(self) -> int:
-        return self.n_records
 
     @abc.abstractmethod
     def _distribution(self, counts: Integers) -> tuple[Integers, Array]:

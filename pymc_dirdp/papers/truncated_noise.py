@@ -1,10 +1,8 @@
 """P4's truncated noise on counts."""
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
@@ -13,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.noisy_counts import geometric_noise, round_scale_up
-from pymc_dirdp.mechanisms.outputs import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
@@ -86,7 +83,6 @@ _MOST_LISTED = 5_000_000
 # With more outcomes an audit does not list the distribution of each alternative.
 _MOST_TABLES = 20_000
 # Simulated noise is looked at so many scales far.
-_FAR = 20.0
 
 
 @final
@@ -137,19 +133,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     0.00624...
     """
 
-    kind: ClassVar[str] = "truncated-geometric"
     publishes: ClassVar[str] = "noisy_counts"
-    formula: ClassVar[str] = (
-        "exact draws from the posterior given the noisy counts, which are cut at 0 and at the number of records: "
-        "Dirichlet(x + prior), averaged over all counts x"
-    )
-    facts: ClassVar[tuple[Fact, ...]] = (
-        Fact("prior", "prior", "table"),
-        Fact("noise_parameter", "scale", "scalar"),
-        Fact("records", "n_records", "number"),
-        Fact("noise_kind", "noise_kind", "text"),
-        Fact("total", "total", "text"),
-    )
 
     scale: float
     _: KW_ONLY
@@ -188,15 +172,6 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
             return cls(**facts, scale=1 / inverse)
 
         return mechanism(largest_safe(lambda inverse: log_excess(*mechanism(inverse).loss(guarantee))))
-
-    @classmethod
-    @override
-    def settings_compared(
-        cls, guarantee: Guarantee, prior: Array, n_records: int
-    ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        for noise in _NOISES:
-            calibrated = partial(cls.for_guarantee, guarantee, prior=prior, n_records=n_records, noise_kind=noise)
-            yield f"Truncated {noise}", calibrated
 
     @property
     def _cells(self) -> int:
@@ -278,17 +253,6 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
             return self._log_factors(counts, released[cells], places[cells], full)
 
         return [RowLikelihood(of_cells, np.zeros_like, smooth=True)]
-
-    @override
-    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen:
-        noisy = counts[:, :-1] + self._fast_noise(counts[:, :-1].shape, rng)
-        z = self._completed(noisy.clip(0, self.n_records).astype(np.int64))
-        full, places = self._full(z)[:, None], np.arange(z.shape[1])
-        reach = _FAR * (self.scale + 1)
-        low = np.where(places <= np.minimum(full, z.shape[1] - 2), z - reach, 0)
-        high = np.where(places < full, z + reach, self.n_records)
-        totals = counts.sum(axis=-1)
-        return RowsSeen(low, high, self._log_factors, (z, places, full), totals, 0.0)
 
     def _full(self, released: Integers) -> Integers:
         """The place of the first cell that took at most what was left; the last place if there is none before it."""

@@ -18,13 +18,12 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
 from pymc_dirdp.mechanisms.outputs import Draws
-from pymc_dirdp.mechanisms.registry import Dirichlet, by_kind, kinds, noises
+from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.planning.expected_kl import ExpectedKL, a_priori_kl, predicted_data, simulated_kl
+from pymc_dirdp.planning.expected_kl import ExpectedKL, a_priori_kl, predicted_data
 from pymc_dirdp.planning.options import TableOptions, TablePlanning
 from pymc_dirdp.planning.prices import chosen_for
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.signatures import user_facing
 
@@ -88,7 +87,7 @@ class Comparison(Tabular):
     >>> from pymc_dirdp import PureDP, compare
     >>> found = compare(PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50, public_totals=True)
     >>> found.scores[-1].mechanism, found.scores[-1].pure
-    ('Hellinger, global', True)
+    ('Geometric, project', True)
     """
 
     guarantee: Guarantee
@@ -134,8 +133,7 @@ def compare(
         Whether to count the mechanisms in a bar, if they take over a second.
     **options
         `adjacency`, `contribution`, `public_totals`, `min_count` and `draws`, as for :func:`pymc_dirdp.calibrate`.
-        Noise that adds up to 0 and whole posteriors are compared where `public_totals` says that the number of records
-        is public.
+        Noise adds up to 0 where `public_totals` says that the number of records is public.
 
     Returns
     -------
@@ -160,26 +158,19 @@ def compare(
     size = max(1, round(integer(n_rows, n_records=n_records) / n_rows))
     data = predicted_data(parameters, size * n_rows, integer(1, simulations=simulations))
     scores, unattainable = [], []
-    facts = Guarantee.checked(guarantee=guarantee), parameters, int(n_records), wanted
 
-    def closed_form(mechanism: Mechanism) -> ExpectedKL:
-        return a_priori_kl(mechanism, parameters, int(n_records))
+    def scored(name: str, mechanism: Mechanism) -> Score:
+        return _score(name, mechanism, a_priori_kl(mechanism, parameters, int(n_records)), data)
 
-    def simulated(mechanism: Mechanism) -> ExpectedKL:
-        # A draw from a list of all posteriors takes so long that the data sets have to do.
-        return simulated_kl(mechanism, parameters, data)
-
-    candidates = [(one, closed_form) for one in _of_plans(*facts)] + [(one, simulated) for one in _of_papers(*facts)]
+    candidates = [*_of_plans(Guarantee.checked(guarantee=guarantee), parameters, int(n_records), wanted)]
     with Bar(len(candidates), "mechanisms", shown=progressbar) as bar:
-        for (name, calibrated), expected in candidates:
+        for name, calibrated in candidates:
             try:
-                mechanism = calibrated()
-                scores.append(_score(name, mechanism, expected(mechanism), data))
+                scores.append(scored(name, calibrated()))
             except UnattainableError:
                 unattainable.append(name)
             bar.advance()
-    own = DirichletMechanism(parameters, 1.0)
-    baseline = _score("posterior, not private", own, closed_form(own), data)
+    baseline = scored("posterior, not private", DirichletMechanism(parameters, 1.0))
     return Comparison(guarantee, wanted.adjacency, tuple(scores), baseline, tuple(unattainable))
 
 
@@ -205,17 +196,6 @@ def _of_plans(
     for kind in noises(public_totals=wanted.is_public):
         for how in POSTPROCESSES:
             yield f"{kind.capitalize()}, {how}", partial(read_as, kind, how)
-
-
-def _of_papers(
-    guarantee: Guarantee, prior: Array, n_records: int, wanted: TableOptions
-) -> Iterator[tuple[str, Callable[[], Mechanism]]]:
-    """The same of whole posteriors, which papers release."""
-    one_each = Contribution.of(wanted.contribution).fitted(prior.shape).records == wanted.draws == 1
-    if wanted.is_public and prior.ndim == 1 and one_each:
-        # The number of records is public, and so are all posteriors there can be.
-        for kind in kinds():
-            yield from by_kind(kind).settings_compared(guarantee, prior, n_records)
 
 
 def _score(name: str, mechanism: Mechanism, expected: ExpectedKL, data: Integers) -> Score:

@@ -421,8 +421,6 @@ def estimates_of(mechanism: Mechanism, rows: _Rows, draws: int, rng: np.random.G
     """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
     if mechanism.tempered is not None:
         return _estimated(_Draws(mechanism.tempered, rows, draws, rng), rows)
-    if (read := mechanism.expected_shares(rows.counts, rng)) is not None:
-        return read
     # What several outputs say together is known for tempered draws alone.
     seen = mechanism.rows_seen(rows.counts, rng) if draws == 1 else None
     return None if seen is None else _estimated(_Noise(seen, rows), rows)

@@ -57,11 +57,6 @@ class MechanismOptions:
         of all tables to them. The release holds the noisy marginals, and one estimate in the place of draws. Which are
         measured, and how precisely, are settings of :class:`pymc_dirdp.mechanisms.Marginals`.
 
-        `"truncated-geometric"` and `"hellinger"` release the counts of a whole posterior, integers between 0 and a
-        public number of records, for a table of one row; `"hellinger"` for two or three categories and at most 10,000
-        possible tables, and one record of a person. `"auto"` never takes them: truncation only throws away a part of
-        what `"geometric"` publishes at the same guarantee, and the Hellinger mechanism chooses by the distance of
-        posteriors, and not by what can be inferred from its choice.
     objective : {"posterior", "estimate", "prediction"}, default "posterior"
         What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is
         for networks with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted

@@ -102,12 +102,11 @@ def sample(
         what they read is.
 
         Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
-        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are (but not those of
-        `"hellinger"` with three categories, which has no such distribution). Where the number of records is private,
-        each number from `least_records` to `most_records`, which are attributes of the table's group and follow from
-        the noisy counts, is as likely as another; numbers beyond matter only where a prior of more than one record
-        contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release, and no posterior to
-        summarise.
+        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are. Where the number
+        of records is private, each number from `least_records` to `most_records`, which are attributes of the table's
+        group and follow from the noisy counts, is as likely as another; numbers beyond matter only where a prior of
+        more than one record contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release, and
+        no posterior to summarise.
 
     Raises
     ------
@@ -194,8 +193,7 @@ def sample_sealed(
     for part in chosen.parts:
         part.mechanism.checked_sampler(sampler)
     for part in chosen.publishing(NoisyTable):
-        if part.mechanism.has_inference:
-            try_distribution(part, public=chosen.reading.sizes_are_public)
+        try_distribution(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     source = randomness(random_seed, sampler=sampler)
     pure = described(chosen, composition, sampler=sampler, source=source)["/privacy"].attrs.get(

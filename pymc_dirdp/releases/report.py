@@ -234,10 +234,7 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
 
 def _distribution(table: ReleasedTable) -> str:
     mechanism = table.mechanism
-    formula = mechanism.formula_in_words
-    if not mechanism.has_inference:
-        formula = f"draws from Dirichlet(z + prior), z the {mechanism.published_in_words}"
-    return f"{type(mechanism).__name__}: {formula}"
+    return f"{type(mechanism).__name__}: {mechanism.formula_in_words}"
 
 
 def _tables(stored: Opened) -> Lines:

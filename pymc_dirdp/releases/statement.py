@@ -361,8 +361,6 @@ def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
         "pymc_dirdp.estimate(release) gives shares with their errors, and pymc_dirdp.analyse(release) draws from the "
         f"posterior given what was published{once}"
     )
-    if not all(table.mechanism.has_inference for table in stored.tables.values()):
-        how = "the draws come from the released posterior and leave out how far it may be from that of the data"
     if stored.plan.is_of_model:
         how = "pymc_dirdp.private_model(path, model) gives the model, with the likelihood of the noisy counts"
     elif stored.is_estimate:
@@ -451,14 +449,7 @@ def typical_errors(stored: Opened, utility: xr.Dataset) -> Lines:
             table.mechanism, table.prior, round(n), public=table.is_public, totals=table.totals
         ),
     )
-    # Where nothing is inferred from the output, the error is that of the posterior which was released.
-    known_distribution = [table.mechanism.has_inference for table in stored.tables.values()]
-    of_means: Array = utility["share_error"].values
-    errors: dict[str, Array] = {
-        "of dirdp.estimate": np.where(known_distribution, of_means, np.nan),
-        "of the mean": np.where(known_distribution, np.nan, of_means),
-        "of the draw": of_draws,
-    }
+    errors: dict[str, Array] = {"of dirdp.estimate": utility["share_error"].values, "of the draw": of_draws}
     return tuple(
         (label, f"a share is typically off by {in_range(known, 2)}{by_table}")
         for label, values in errors.items()

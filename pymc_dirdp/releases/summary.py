@@ -175,8 +175,6 @@ def _next(stored: Opened, *, follows: bool) -> str:
         key = "model"
     elif stored.is_estimate:
         key = "estimate"
-    elif not all(table.mechanism.has_inference for table in stored.tables.values()):
-        key = "draws"
     else:
         key = "inference"
     return NEXT[key][0]

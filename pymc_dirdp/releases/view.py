@@ -97,8 +97,6 @@ def draws_given(
 ) -> Array:
     """Independent draws of the shares given a noisy table, shape `(draws, *shape)`.
 
-    Where no posterior given it is computed, what was released are the parameters of a posterior, and these its draws.
-
     Parameters
     ----------
     part : PlannedTable
@@ -114,8 +112,6 @@ def draws_given(
         of_rows = np.stack(JointTables(together, of_blocks(part.table.prior, together)).counts(draws, rng), axis=1)
         return draw_shares(of_rows.reshape(draws, *part.table.shape), part.table.prior, rng)
     prior = part.table.prior
-    if not part.mechanism.has_inference:
-        return draw_shares(np.broadcast_to(published, (draws, *published.shape)), prior, rng)
     if n_prior is not None:
         counts, _ = _free_total(part, published, n_prior).draw(draws, rng)
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)

@@ -175,7 +175,6 @@ NEXT = {
         "release['posterior'] holds one; dirdp.estimate(release): intervals",
         "dirdp analyse: estimates with credible intervals",
     ),
-    "draws": ("release['posterior'] holds the draws; full=True says more", "dirdp report --full says more"),
     "inference": (
         "dirdp.analyse(release): posterior draws, credible intervals",
         "dirdp analyse: estimates with credible intervals",

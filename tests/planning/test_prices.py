@@ -113,11 +113,6 @@ def test_the_error_of_an_estimate_is_what_a_plan_looks_at():
     assert expected_error(guarantee, **options, mechanism="auto") == min(errors.values())
     with pytest.raises(ArgumentError, match="Unknown of"):
         expected_error(guarantee, **TABLE, of="data")
-    hellinger = {**options, "prior": np.ones(2), "n_records": 2000, "mechanism": "hellinger"}
-    with pytest.raises(ArgumentError, match="of='draw'"):
-        expected_error(dirdp.PureDP(epsilon=1), **hellinger)
-    hellinger["of"] = "draw"
-    assert expected_error(dirdp.PureDP(epsilon=1), **hellinger) > 0
 
 
 @pytest.mark.thorough

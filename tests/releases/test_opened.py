@@ -66,8 +66,6 @@ KINDS = {
     "network": (network, APPROX, {}),
     "marginals": (network, APPROX, {"mechanism": "marginals"}),
     "one category": (one_category, APPROX, {"mechanism": "gaussian"}),
-    "truncated": (labelled(["a", "b"]), dirdp.PureDP(epsilon=1.0), {"mechanism": "truncated-geometric"}),
-    "hellinger": (labelled(["a", "b"]), dirdp.PureDP(epsilon=1.0), {"mechanism": "hellinger"}),
     "numbers": (labelled([3, 1, 2]), APPROX, {}),
     "counted": (labelled([0, 1, 2]), APPROX, {}),
     "large": (labelled([2**62 + 1, -(2**62), 5]), APPROX, {}),

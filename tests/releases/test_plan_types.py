@@ -71,13 +71,6 @@ def seen_in_another_order():
     return model
 
 
-def coin_model(n):
-    with pm.Model() as model:
-        rate = pm.Beta("rate", 0.5, 2.0)
-        pm.Binomial("yes", n=n, p=rate, observed=n // 3)
-    return model
-
-
 NOISY = [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1), dirdp.TruncatedCDP(rho=0.1, omega=math.inf)]
 PLANNED = {
     "hair": (hair_model, TARGET, {}),
@@ -108,8 +101,6 @@ PLANNED = {
         NOISY[0],
         {"mechanism": "geometric", "adjacency": "add-remove", "n_records": 9, "contribution": 2},
     ),
-    "truncated": (hair_model, NOISY[0], {"mechanism": "truncated-geometric", "contribution": 2}),
-    "hellinger": (lambda: coin_model(40), NOISY[0], {"mechanism": "hellinger"}),
     "times": (lambda: two_tables([datetime.datetime(2020, 1, day) for day in (1, 2, 3)]), TARGET, {}),
     "numbers": (lambda: two_tables(np.array([0.1, math.inf, 3], np.float32)), TARGET, {}),
     "integers": (lambda: two_tables(np.array([1, 2, 2**64 - 1], np.uint64)), TARGET, {}),
