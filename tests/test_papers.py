@@ -1,11 +1,16 @@
 """The table of the papers' statements, and figures of P1, P2 and P4 as numbers."""
 
+import doctest
 import math
 import re
 from functools import reduce
 from pathlib import Path
 
 import numpy as np
+import printed_p1
+import printed_p2
+import printed_p3
+import printed_p4
 import pytest
 from scipy.special import gammaln, rel_entr
 from scipy.stats import norm
@@ -18,6 +23,8 @@ TABLE = PAGE[PAGE.index("| Statement |") :].split("\n\n", maxsplit=1)[0]
 # Statement, function and verdict of each row.
 ROWS = [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in TABLE.splitlines()[2:]]
 NAMED = sorted({name for _, functions, _ in ROWS for name in re.findall(r"`([\w.]+)`", functions)})
+# What is printed and used for no release.
+PRINTED = (printed_p1, printed_p2, printed_p3, printed_p4)
 # Where the table's names are looked for.
 ROOMS = (dirdp, dirdp.papers, dirdp.mechanisms, dirdp.planning)
 OTHER_TESTS = "\n".join(
@@ -41,7 +48,7 @@ def test_every_function_of_the_table_exists_and_is_tested():
     words = set(re.findall(r"\w+", OTHER_TESTS))
     for name in NAMED:
         first, *rest = name.split(".")
-        homes = [room for room in ROOMS if first in dir(room)]
+        homes = [room for room in ROOMS if first in dir(room)] or [room for room in PRINTED if first in dir(room)]
         assert len(homes) == 1, f"{name} is in {len(homes)} of the rooms that the page names"
         reduce(getattr, rest, getattr(homes[0], first))
         assert name.split(".")[-1] in words, f"no test mentions {name}"
@@ -50,6 +57,15 @@ def test_every_function_of_the_table_exists_and_is_tested():
 def test_the_table_names_every_function_of_papers():
     """But a mechanism by its own name, and the rules for results of synthetic data, which are not of these four."""
     assert set(dirdp.papers.__all__) - {"Combined", "combine", "SimplexDomain", "TruncatedNoiseMechanism"} <= set(NAMED)
+    for room in PRINTED:
+        assert {name for name in dir(room) if re.match(r"p\d_", name)} <= set(NAMED)
+
+
+@pytest.mark.parametrize("room", PRINTED, ids=lambda room: room.__name__)
+def test_examples_of_printed_statements_are_right(room):
+    failed, tried = doctest.testmod(room, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert not failed
+    assert tried
 
 
 def dirichlet_renyi(order, u, v):
@@ -126,12 +142,12 @@ def test_the_clipping_of_p1_and_not_the_noise(prior, n):
     assert planned.satisfies(target)
     rng = np.random.default_rng(6)
     data = rng.multinomial(n, rng.dirichlet(prior, 3000))
-    sigma = dirdp.papers.p1_gaussian_sigma(order=5, epsilon=0.1)
+    sigma = printed_p1.p1_gaussian_sigma(order=5, epsilon=0.1)
     noisy = data + rng.normal(0, sigma, data.shape)
     smooth = np.maximum(noisy, 0) + sigma / 4
     clipped, smoothed = (
         rel_entr(data / n, y).sum(axis=1).mean()
-        for y in (dirdp.papers.p1_equation_12(noisy), smooth / smooth.sum(axis=1, keepdims=True))
+        for y in (printed_p1.p1_equation_12(noisy), smooth / smooth.sum(axis=1, keepdims=True))
     )
     assert smoothed < drawn
     assert clipped > 1.5 * smoothed

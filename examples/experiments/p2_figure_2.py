@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pandas as pd
+import printed_p2
 from common import SEED, Experiment, Verdict, legend, panels, plot_lines, spread
 from rivals import estimated_tables, shares_of
 
@@ -20,7 +21,7 @@ def compute(given):
     rows, times = [], 200
     for d, rho in ((10, 1.0), (1000, 0.1)) if given.quick else sorted(SETTINGS):
         guarantee = dirdp.TruncatedCDP(rho=rho, omega=2.0)
-        alpha = dirdp.papers.p2_theorem_1_prior(rho=rho, gamma=1.0)
+        alpha = printed_p2.p2_theorem_1_prior(rho=rho, gamma=1.0)
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=np.full(d, 5.0))
         for n in (100,) if given.quick else (30, 100, 1000, 10_000):
             rng = np.random.default_rng(SEED)

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pandas as pd
+import printed_p2
 from common import SEED, Experiment, Verdict, legend, panels, plot_lines, spread
 from rivals import estimated_tables
 
@@ -22,7 +23,7 @@ def compute(given):
     for rho in (0.1,) if given.quick else (0.01, 0.1, 1.0):
         # P2's calibration at gamma 2 bounds the orders up to 3.
         guarantee = dirdp.TruncatedCDP(rho=rho, omega=3.0)
-        printed = dirdp.papers.p2_theorem_1_prior(rho=rho, gamma=2.0)
+        printed = printed_p2.p2_theorem_1_prior(rho=rho, gamma=2.0)
         inflated = dirdp.calibrate(guarantee, prior=flat, mechanism=dirdp.mechanisms.Dirichlet(strategy="inflate"))
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=flat)
         for n in (1000,) if given.quick else (10, 100, 1000, 10_000):

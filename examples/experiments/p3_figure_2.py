@@ -6,6 +6,7 @@ concentrations of its three examples, so three are chosen here.
 
 import numpy as np
 import pandas as pd
+import printed_p3
 from common import Experiment, Verdict, legend, panels, plot
 
 import pymc_dirdp as dirdp
@@ -27,8 +28,8 @@ def compute(given):
         for delta in (0.01, 0.05) if given.quick else sorted({0.05, *np.geomspace(1e-3, 0.3, 13)}):
             gamma = papers.p3_problem_14(domain, k, delta)
             found = {
-                "Gaussian noise": papers.p3_corollary(domain, k, gamma),
-                "printed": papers.p3_theorem(domain, k, gamma),
+                "Gaussian noise": printed_p3.p3_corollary(domain, k, gamma),
+                "printed": printed_p3.p3_theorem(domain, k, gamma),
                 "corrected": papers.p3_theorem_1_corrected(domain, k, gamma),
                 "exact": papers.SimplexMechanism(k, domain).epsilon(delta),
             }

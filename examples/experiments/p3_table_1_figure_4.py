@@ -7,6 +7,7 @@ average divided by its sum.
 
 import numpy as np
 import pandas as pd
+import printed_p3
 from common import SEED, Experiment, Verdict, legend, panels
 from p3_figure_1 import corners, places
 
@@ -34,7 +35,7 @@ def compute(given):
         rows += [{"kind": "input", "of": name, "entry": i, "x": y[0], "y": y[1]} for i, y in enumerate(vectors)]
     average = dirdp.papers.SimplexDomain(2, eta=0.05, etabar=0.05, b=1.0, weight=0.01)
     one = dirdp.papers.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
-    theorem = dirdp.papers.p3_theorem(average, 24, dirdp.papers.p3_problem_14(one, 24, 0.05), number=2)
+    theorem = printed_p3.p3_theorem(average, 24, dirdp.papers.p3_problem_14(one, 24, 0.05), number=2)
     mechanism = dirdp.papers.SimplexMechanism(24, average)
     rows += [
         {"kind": kind, "mean": value}

@@ -6,21 +6,20 @@ records; here it is 100, with a prior of Beta(1, 1).
 
 import numpy as np
 import pandas as pd
+import printed_p4
 from common import Experiment, Verdict, legend, panels, plot
-
-import pymc_dirdp as dirdp
 
 N, FLAT = 100, [1, 1]
 
 
 def compute(given):
-    papers, rows = dirdp.papers, []
+    rows = []
     for x in sorted({0, 1, 10, 50, 90, 99, 100} if given.quick else range(N + 1)):
         counts = [x, N - x]
-        local = papers.p4_local_sensitivity(counts, prior=FLAT)
-        smooth = papers.p4_smooth_sensitivity(counts, prior=FLAT, smoothness=1.0)
-        slow = papers.p4_smooth_sensitivity(counts, prior=FLAT, smoothness=0.1)
-        rows.append((x, local, smooth, slow, papers.p4_global_sensitivity(prior=FLAT, n_records=N)))
+        local = printed_p4.p4_local_sensitivity(counts, prior=FLAT)
+        smooth = printed_p4.p4_smooth_sensitivity(counts, prior=FLAT, smoothness=1.0)
+        slow = printed_p4.p4_smooth_sensitivity(counts, prior=FLAT, smoothness=0.1)
+        rows.append((x, local, smooth, slow, printed_p4.p4_global_sensitivity(prior=FLAT, n_records=N)))
     return pd.DataFrame(rows, columns=["x", "local", "smooth, gamma 1", "smooth, gamma 0.1", "global"])
 
 

@@ -6,9 +6,9 @@ random. The data are 20 balanced records, because P4 does not print its own, and
 
 import numpy as np
 import pandas as pd
+import printed_p4
 from common import Experiment, Verdict, panels, plot
 
-import pymc_dirdp as dirdp
 from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 
 N = 20
@@ -38,7 +38,7 @@ def draw(table):
 
 
 def judge(table):
-    local = dirdp.papers.p4_local_sensitivity([N // 2, N // 2], prior=[1, 1])
+    local = printed_p4.p4_local_sensitivity([N // 2, N // 2], prior=[1, 1])
     largest, there = table["change"].max(), table.set_index("candidate")["change"]
     holds = np.isclose(largest, local, rtol=1e-5) and np.isclose(there[N // 2], largest, rtol=1e-5)
     return Verdict(

@@ -5,10 +5,9 @@ balanced data only.
 """
 
 import pandas as pd
+import printed_p4
 from common import Experiment, Verdict, legend, panels, plot
 from hellinger_rivals import LABELS, rivals
-
-import pymc_dirdp as dirdp
 
 PRIORS = (1.0, 0.1)
 
@@ -19,7 +18,7 @@ def compute(given):
         for n in (10, 300) if given.quick else (5, 10, 20, 40, 100, 300):
             for line, mechanism in rivals([prior, prior], n, 1.0, smoothness=0.4).items():
                 rows.append((prior, n, line, mechanism.pure_epsilon))
-            local = dirdp.papers.p4_local_loss(prior=[prior, prior], n_records=n, exponent=0.5)
+            local = printed_p4.p4_local_loss(prior=[prior, prior], n_records=n, exponent=0.5)
             rows.append((prior, n, "local", local))
     return pd.DataFrame(rows, columns=["prior", "n", "line", "epsilon"])
 

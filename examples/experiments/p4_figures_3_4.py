@@ -7,10 +7,10 @@ distances. P4 does not print its numbers of records.
 
 import numpy as np
 import pandas as pd
+import printed_p4
 from common import Experiment, Verdict, legend, panels, plot
 from hellinger_rivals import LABELS, balanced, rivals
 
-import pymc_dirdp as dirdp
 from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 
 RECORDS, GRID = {2: 100, 3: 24, 4: 12}, np.linspace(0, 1, 41)
@@ -27,7 +27,7 @@ def compute(given):
                 for line, each in rivals(prior, RECORDS[d], epsilon, smoothness=0.4).items()
             }
             outcomes = found["printed"][0]
-            local = dirdp.papers.p4_local_sensitivity(counts, prior=prior)
+            local = printed_p4.p4_local_sensitivity(counts, prior=prior)
             weights = np.exp(-epsilon / (2 * local) * hellinger_distance(counts + prior, outcomes + prior))
             found["not private"] = outcomes, weights / weights.sum()
             for line, (outcomes, distribution) in found.items():

@@ -8,6 +8,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import printed_p1
+import printed_p3
 from scipy.optimize import brentq
 
 import pymc_dirdp as dirdp
@@ -62,7 +64,7 @@ def noisy(kind, width):
     """P1's rivals, with their counts clipped at 1e-6."""
 
     def publish(counts, rng, times):
-        return papers.p1_equation_12(counts + getattr(rng, kind)(0.0, width, (times, *counts.shape)))
+        return printed_p1.p1_equation_12(counts + getattr(rng, kind)(0.0, width, (times, *counts.shape)))
 
     return publish
 
@@ -119,9 +121,9 @@ def under_renyi(epsilon, shapes, n_records):
     printed = dirdp.calibrate(part, prior=np.ones(2), mechanism=dirdp.mechanisms.Dirichlet(strategy="algorithm-1"))
     exact = {shape: own_draw(part, shape, n_records) for shape in set(shapes)}
     geometric = dirdp.mechanisms.GeometricMechanism.for_guarantee(part, prior=np.ones(2))
-    sigma = papers.p1_gaussian_sigma(order=ORDER, epsilon=epsilon, tables=tables)
+    sigma = printed_p1.p1_gaussian_sigma(order=ORDER, epsilon=epsilon, tables=tables)
     # P1 divides by one table less where it adds Laplace noise to naive Bayes; here all have equal parts.
-    scale = papers.p1_laplace_scale(order=ORDER, epsilon=epsilon, tables=tables)
+    scale = printed_p1.p1_laplace_scale(order=ORDER, epsilon=epsilon, tables=tables)
     return _publishers(printed.r, printed.alpha[0], exact, geometric.scale, sigma, scale)
 
 
@@ -182,7 +184,7 @@ def of_gohari(epsilon, delta, n_records, cells, order=ORDER):
         k = r * n_records + cells * alpha
         domain = SimplexDomain(2, eta=alpha / k, etabar=(cells - 2) * alpha / k, b=min(2 * r / k, 1.0))
         gamma = papers.p3_problem_14(domain, k, delta)
-        return math.log(papers.p3_theorem(domain, k, gamma) / epsilon)
+        return math.log(printed_p3.p3_theorem(domain, k, gamma) / epsilon)
 
     # From below in small steps, because delta is computed for concentrations that are not huge.
     top = math.log(epsilon) - 8

@@ -9,6 +9,10 @@ import math
 import numpy as np
 import outside
 import p3_figure_1
+import printed_p1
+import printed_p2
+import printed_p3
+import printed_p4
 from outside import below, renyi, theorem_1
 from scipy import integrate, optimize, stats
 from scipy.special import digamma, zeta
@@ -131,7 +135,7 @@ def hellinger(n, **options):
 NUMBERS = {
     "P1 introduction, the opening example": (
         "divergence of the first vector over its sum",
-        lambda: float(np.array([0.1, 0.9]) @ np.log(np.array([0.1, 0.9]) / papers.p1_equation_12([0.01, 0.945]))),
+        lambda: float(np.array([0.1, 0.9]) @ np.log(np.array([0.1, 0.9]) / printed_p1.p1_equation_12([0.01, 0.945]))),
         lambda: 0.1 * math.log(0.1 * 0.955 / 0.01) + 0.9 * math.log(0.9 * 0.955 / 0.945),
     ),
     "P1 2.1,": (
@@ -159,7 +163,7 @@ NUMBERS = {
     ),
     "P1 equation 4": (
         "E KL(p || y), 20 records of two cells",
-        lambda: papers.unknown_shares_kl(DirichletMechanism([2, 2], 0.4), prior=[1, 1], n_records=20).forward,
+        lambda: printed_p1.unknown_shares_kl(DirichletMechanism([2, 2], 0.4), prior=[1, 1], n_records=20).forward,
         lambda: unknown_shares(2.0, 0.4),
     ),
     "P1 section 2.4 and Figure 2": (
@@ -204,7 +208,7 @@ NUMBERS = {
     ),
     "P1 section 4,": (
         "records for a divergence of 0.1",
-        lambda: papers.p1_sample_size(eta=0.1, probability=0.05, order=5, epsilon=0.1, d=4),
+        lambda: printed_p1.p1_sample_size(eta=0.1, probability=0.05, order=5, epsilon=0.1, d=4),
         lambda: math.ceil(
             max(
                 4 * (1 + 16 * outside.concentration(0.1, 5)) / math.expm1(0.05),
@@ -215,17 +219,17 @@ NUMBERS = {
     ),
     "P1 section 5, Gaussian noise": (
         "deviation for ten tables at (5, 0.2)-RDP",
-        lambda: papers.p1_gaussian_sigma(order=5, epsilon=0.2, tables=10),
+        lambda: printed_p1.p1_gaussian_sigma(order=5, epsilon=0.2, tables=10),
         lambda: optimize.brentq(lambda sigma: normal_divergence(5, sigma) - 0.02, 5, 50),
     ),
     "P1 section 5, Laplace noise": (
         "printed divergence at order 4, scale 5",
-        lambda: papers.p1_laplace_renyi(order=4, scale=5.0),
+        lambda: printed_p1.p1_laplace_renyi(order=4, scale=5.0),
         lambda: laplace_divergence(4, 5.0, 2.0),
     ),
     "P1 equation 12": (
         "largest share of (3.2, -0.7, 0.8)",
-        lambda: float(papers.p1_equation_12([3.2, -0.7, 0.8])[0]),
+        lambda: float(printed_p1.p1_equation_12([3.2, -0.7, 0.8])[0]),
         lambda: 3.2 / (4 + 1e-6),
     ),
     "P1 Proposition 3": (
@@ -241,7 +245,7 @@ NUMBERS = {
     ),
     "P2 Lemma 1": (
         "epsilon of (0.1, 20)-tCDP at delta 1e-6",
-        lambda: papers.p2_lemma_1(rho=0.1, omega=20.0, delta=1e-6).epsilon,
+        lambda: printed_p2.p2_lemma_1(rho=0.1, omega=20.0, delta=1e-6).epsilon,
         lambda: converted(0.1, 20.0, 1e-6),
     ),
     "P2 Theorem 1": (
@@ -261,53 +265,53 @@ NUMBERS = {
     ),
     "P2 Theorem 3": (
         "bound on the divergence, 1000 records",
-        lambda: papers.p2_theorem_3(p=[0.2, 0.3, 0.5], n_records=1000, alpha=[1, 1, 1], inflated=[9, 9, 9]),
+        lambda: printed_p2.p2_theorem_3(p=[0.2, 0.3, 0.5], n_records=1000, alpha=[1, 1, 1], inflated=[9, 9, 9]),
         lambda: 64 * (5 + 10 / 3 + 2) / 1001,
     ),
     "P2 section 4.1": (
         "prior for rho 0.1, gamma 2",
-        lambda: papers.p2_theorem_1_prior(rho=0.1, gamma=2.0),
+        lambda: printed_p2.p2_theorem_1_prior(rho=0.1, gamma=2.0),
         lambda: prior_of_p2(0.1, 2.0),
     ),
     "P2 Theorem 4": (
         "largest error, 1000 records",
-        lambda: papers.p2_theorem_4(probability=0.05, effective_records=1000, alpha=[1, 1, 1]),
+        lambda: printed_p2.p2_theorem_4(probability=0.05, effective_records=1000, alpha=[1, 1, 1]),
         lambda: largest_error(1000, 3, 3),
     ),
     "P2 equation 12": (
         "divergence bound, 100,000 records, rho 0.1",
-        lambda: papers.p2_theorem_3(
+        lambda: printed_p2.p2_theorem_3(
             p=np.full(10, 0.1),
             n_records=100_000,
             alpha=np.ones(10),
-            inflated=np.full(10, papers.p2_theorem_1_prior(rho=0.1, gamma=1.0)),
+            inflated=np.full(10, printed_p2.p2_theorem_1_prior(rho=0.1, gamma=1.0)),
         ),
         lambda: 100 * (prior_of_p2(0.1, 1.0) - 1) ** 2 / 100_001,
     ),
     "P2 equations 14 and 15": (
         "records for an error of 0.05",
-        lambda: papers.p2_sample_size(accuracy=0.05, probability=0.05, rho=0.1, gamma=1.0, d=10),
+        lambda: printed_p2.p2_sample_size(accuracy=0.05, probability=0.05, rho=0.1, gamma=1.0, d=10),
         lambda: enough_records(0.05, 10, 0.1, 1.0),
     ),
     "P2 equation 16": (
         "error of noise, 1000 records",
-        lambda: papers.p2_equation_16(probability=0.05, n_records=1000, rho=0.1, d=10),
+        lambda: printed_p2.p2_equation_16(probability=0.05, n_records=1000, rho=0.1, d=10),
         lambda: noise_of_frequencies(1000, 10, 0.1),
     ),
     "P2 equation 17": (
         "records that noise needs for 0.05",
-        lambda: papers.p2_equation_16_sample_size(accuracy=0.05, probability=0.05, rho=0.1, d=10),
+        lambda: printed_p2.p2_equation_16_sample_size(accuracy=0.05, probability=0.05, rho=0.1, d=10),
         lambda: next(n for n in range(1, 10_000) if noise_of_frequencies(n, 10, 0.1) <= 0.05),
     ),
     "P2 section 4.2": (
         "error of the draw over that of noise, 100 records of 1000",
         lambda: (
-            papers.p2_theorem_4(
+            printed_p2.p2_theorem_4(
                 probability=0.05,
                 effective_records=100,
-                alpha=np.full(1000, papers.p2_theorem_1_prior(rho=0.1, gamma=1.0)),
+                alpha=np.full(1000, printed_p2.p2_theorem_1_prior(rho=0.1, gamma=1.0)),
             )
-            / papers.p2_equation_16(probability=0.05, n_records=100, rho=0.1, d=1000)
+            / printed_p2.p2_equation_16(probability=0.05, n_records=100, rho=0.1, d=1000)
         ),
         lambda: largest_error(100, 1000, 1000 * prior_of_p2(0.1, 1.0)) / noise_of_frequencies(100, 1000, 0.1),
     ),
@@ -320,7 +324,9 @@ NUMBERS = {
         "relative bias of 20 in 1000 at P2's prior",
         lambda: float(
             papers.cell_errors(
-                DirichletMechanism(np.full(5, papers.p2_theorem_1_prior(rho=0.1, gamma=2.0)), 1.0), 20, row_records=1000
+                DirichletMechanism(np.full(5, printed_p2.p2_theorem_1_prior(rho=0.1, gamma=2.0)), 1.0),
+                20,
+                row_records=1000,
             ).relative_bias[0]
         ),
         lambda: relative_bias(20, 1000, 1.0, prior_of_p2(0.1, 2.0), 5),
@@ -343,7 +349,7 @@ NUMBERS = {
     ),
     "P3 Lemmas 3 and 4": (
         "epsilon of Theorem 1, k 24",
-        lambda: papers.p3_theorem(PAIR, 24, papers.p3_problem_14(PAIR, 24, 0.05)),
+        lambda: printed_p3.p3_theorem(PAIR, 24, papers.p3_problem_14(PAIR, 24, 0.05)),
         lambda: theorem_1(24),
     ),
     "P3 section III": (
@@ -353,7 +359,7 @@ NUMBERS = {
     ),
     "P3 Lemma 5": (
         "Corollary 1, k 5, gamma 0.2",
-        lambda: papers.p3_corollary(papers.SimplexDomain(2, eta=0.1, etabar=0.1, b=0.1), 5.0, 0.2),
+        lambda: printed_p3.p3_corollary(papers.SimplexDomain(2, eta=0.1, etabar=0.1, b=0.1), 5.0, 0.2),
         lambda: 2 * 5 * 0.9 - 3 + 5 * 0.05 * math.log(4),
     ),
     "P3 problem 14": (
@@ -363,12 +369,12 @@ NUMBERS = {
     ),
     "P3 Theorem 2": (
         "epsilon of an average of 100",
-        lambda: papers.p3_theorem(AVERAGE, 24, papers.p3_problem_14(AVERAGE, 24, 0.05), number=2),
+        lambda: printed_p3.p3_theorem(AVERAGE, 24, papers.p3_problem_14(AVERAGE, 24, 0.05), number=2),
         lambda: theorem_1(24, b=1.0, weight=0.01),
     ),
     "P3 Theorem 3": (
         "printed epsilon, alpha 0.1",
-        lambda: papers.p3_theorem(WIDE, 4, 0.01, number=3, alpha=0.1),
+        lambda: printed_p3.p3_theorem(WIDE, 4, 0.01, number=3, alpha=0.1),
         lambda: (
             sum(sign * math.lgamma(each) for sign, each in ((1, 1.2), (1, 2.0004), (-1, 3.2), (-1, 0.0004)))
             + 0.4 * math.log(100)
@@ -391,7 +397,7 @@ NUMBERS = {
     ),
     "P4 section 2, adjacency": (
         "local sensitivity of (50, 50)",
-        lambda: papers.p4_local_sensitivity([50, 50], prior=[1, 1]),
+        lambda: printed_p4.p4_local_sensitivity([50, 50], prior=[1, 1]),
         lambda: outside.sensitivity_at("local", 50),
     ),
     "P4 section 4.1.1": (
@@ -406,22 +412,22 @@ NUMBERS = {
     ),
     "P4 section 4.2.1": (
         "global sensitivity, 100 records",
-        lambda: papers.p4_global_sensitivity(prior=[1, 1], n_records=100),
+        lambda: printed_p4.p4_global_sensitivity(prior=[1, 1], n_records=100),
         lambda: outside.posteriors(1.0, 100).local.max(),
     ),
     "P4 section 4.2.2, local": (
         "local sensitivity of (0, 100)",
-        lambda: papers.p4_local_sensitivity([0, 100], prior=[1, 1]),
+        lambda: printed_p4.p4_local_sensitivity([0, 100], prior=[1, 1]),
         lambda: outside.sensitivity_at("local", 0),
     ),
     "P4 section 4.2.2, the mechanism": (
         "what it loses, prior 0.1, 300 records",
-        lambda: papers.p4_local_loss(prior=[0.1, 0.1], n_records=300, exponent=0.5),
+        lambda: printed_p4.p4_local_loss(prior=[0.1, 0.1], n_records=300, exponent=0.5),
         lambda: outside.posteriors(0.1, 300).loss(0.5, "local"),
     ),
     "P4 Definition 3": (
         "smooth sensitivity of (50, 50), gamma 0.1",
-        lambda: papers.p4_smooth_sensitivity([50, 50], prior=[1, 1], smoothness=0.1),
+        lambda: printed_p4.p4_smooth_sensitivity([50, 50], prior=[1, 1], smoothness=0.1),
         lambda: outside.sensitivity_at(0.1, 50),
     ),
     "P4 Definition 4": (

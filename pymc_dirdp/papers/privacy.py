@@ -7,24 +7,15 @@ from typing import Self, final, override
 from scipy.special import polygamma
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import at_least, integer, open_unit_interval, positive, within
+from pymc_dirdp.checks import at_least, open_unit_interval, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.numerics.roots import largest_safe, last_safe, log_excess
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
 from pymc_dirdp.privacy.curves import PrivacyCurves, best_order, converted_deltas, log_delta_at
 from pymc_dirdp.privacy.divergences import renyi_remove
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 
-__all__ = [
-    "RealValuedLoss",
-    "p1_sample_size",
-    "p1_theorem_1",
-    "p1_theorem_1_concentration",
-    "p2_lemma_1",
-    "p2_theorem_1",
-    "p2_theorem_1_prior",
-    "p2_theorem_2",
-]
+__all__ = ["RealValuedLoss", "p1_theorem_1", "p1_theorem_1_concentration", "p2_theorem_1", "p2_theorem_2"]
 
 # The published closed-form bounds on the privacy loss, by paper and theorem.
 #
@@ -85,34 +76,6 @@ def p1_theorem_1(
     return RenyiDP(order=order, epsilon=order / 2 * r**2 * delta_2_squared * _trigamma(argument))
 
 
-def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:
-    """The number of records from which on Algorithm 1 exceeds an error of `eta` with at most this probability.
-
-    It is the sample complexity of P1 section 4 with its constants, by P1 Theorem 2.
-
-    Parameters
-    ----------
-    eta : float
-        In nats, positive.
-    probability : float
-        In (0, 1).
-    order, epsilon : float
-        The Rényi target of Algorithm 1.
-    d : int
-        Number of categories, at least 2.
-
-    Examples
-    --------
-    >>> p1_sample_size(eta=0.1, probability=0.05, order=5, epsilon=0.1, d=4)
-    19492
-    """
-    eta, probability, d = positive(eta=eta), open_unit_interval(probability=probability), integer(2, d=d)
-    r = p1_theorem_1_concentration(order=order, epsilon=epsilon)
-    alpha = 1 + 4 * (order - 1) * r
-    beta = max(d * alpha / math.expm1(eta / 2), -math.log(probability) * 2 * (2 + eta) * (4 + 3 * eta) / eta**2)
-    return math.ceil(beta / r)
-
-
 def p2_theorem_1(
     *, gamma: float, alpha_min: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
 ) -> TruncatedCDP:
@@ -146,79 +109,6 @@ def p2_theorem_1(
         raise ArgumentError(f"P2 Theorem 1 needs gamma < alpha_min, got gamma={gamma:g}, alpha_min={alpha_min:g}.")
     rho = r**2 * delta_2_squared * _trigamma(alpha_min - gamma) / 2
     return TruncatedCDP(rho=rho, omega=gamma / (r * delta_inf) + 1)
-
-
-def p2_lemma_1(*, rho: float, omega: float, delta: float) -> ApproxDP:
-    """The epsilon that truncated concentrated differential privacy implies, as printed (P2 Lemma 1).
-
-    `rho + 2 sqrt(rho log(1 / delta))` where `log(1 / delta) <= (omega - 1)**2 rho`, and
-    `rho omega + log(1 / delta) / (omega - 1)` elsewhere.
-
-    Parameters
-    ----------
-    rho : float
-        Positive.
-    omega : float
-        Above 1; it may be infinite.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    guarantee : ApproxDP
-        It holds. :func:`pymc_dirdp.privacy.convert` gives a smaller epsilon.
-
-    Examples
-    --------
-    >>> print(p2_lemma_1(rho=0.1, omega=20.0, delta=1e-6))
-    (2.45079, 1e-06)-differential privacy
-    """
-    guarantee = TruncatedCDP(rho=rho, omega=omega)
-    log_inverse = -math.log(open_unit_interval(delta=delta))
-    above = guarantee.omega - 1
-    if log_inverse <= above**2 * guarantee.rho:
-        epsilon = guarantee.rho + 2 * math.sqrt(guarantee.rho * log_inverse)
-    else:
-        epsilon = guarantee.rho * guarantee.omega + log_inverse / above
-    return ApproxDP(epsilon=epsilon, delta=delta)
-
-
-def p2_theorem_1_prior(
-    *, rho: float, gamma: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
-) -> float:
-    """P2's own calibration: the smallest prior parameter for which :func:`p2_theorem_1` guarantees this `rho`.
-
-    P2 uses it in section 4.1, where its `rho` lacks the factor 1/2 (ERRATA P2.2), and in Appendix C, with `gamma = 2`.
-
-    Parameters
-    ----------
-    rho : float
-        The target, positive. The guarantee ends at `omega = gamma / (r * delta_inf) + 1`.
-    gamma : float
-        Positive.
-    r, delta_2_squared, delta_inf
-        Same as in :func:`p2_theorem_1`.
-
-    Returns
-    -------
-    alpha_min : float
-        For counts, :func:`pymc_dirdp.calibrate` with `strategy="inflate"` needs a smaller one.
-
-    Examples
-    --------
-    >>> [round(p2_theorem_1_prior(rho=rho, gamma=2.0), 2) for rho in (0.01, 0.1, 1.0)]
-    [102.5, 12.49, 3.43]
-    """
-    rho, gamma = positive(rho=rho), positive(gamma=gamma)
-    sensitivities = {"r": r, "delta_2_squared": delta_2_squared, "delta_inf": delta_inf}
-    scale = positive(r=r) ** 2 * positive(delta_2_squared=delta_2_squared) / 2
-    positive(delta_inf=delta_inf)
-    above = last_safe(lambda x: log_excess(scale * _trigamma(x), rho), factor=0.5)
-    alpha = gamma + above
-    # The sum is rounded, and near gamma the theorem looks at what is left of it.
-    while alpha <= gamma or p2_theorem_1(gamma=gamma, alpha_min=alpha, **sensitivities).rho > rho:
-        alpha = math.nextafter(alpha, math.inf)
-    return alpha
 
 
 def p2_theorem_2(

@@ -5,11 +5,11 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
+from printed_p1 import p1_equation_12, p1_gaussian_sigma, p1_laplace_renyi, p1_laplace_scale
 from scipy import integrate
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.papers import p1_equation_12, p1_gaussian_sigma, p1_laplace_renyi, p1_laplace_scale
 
 
 def test_equation_12_row_by_row():

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from printed_p4 import p4_local_distance, p4_local_loss
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.papers import p4_lap_mech, p4_local_distance, p4_local_loss
+from pymc_dirdp.papers import p4_lap_mech
 from pymc_dirdp.papers.hellinger import HellingerMechanism, _distributions
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 

@@ -4,10 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
-
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.papers import (
+from printed_p2 import (
     p2_equation_14,
     p2_equation_16,
     p2_equation_16_sample_size,
@@ -15,6 +12,9 @@ from pymc_dirdp.papers import (
     p2_theorem_1_prior,
     p2_theorem_4,
 )
+from scipy.special import ndtr
+
+from pymc_dirdp.errors import ArgumentError
 
 
 @pytest.mark.parametrize("accuracy", [0.01, 0.3])

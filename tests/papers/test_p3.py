@@ -7,11 +7,12 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 import pytest
+from printed_p3 import p3_corollary, p3_theorem
 from scipy import integrate
 from scipy.special import betainc, betaln, gammaln
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.papers import p3_corollary, p3_lemma_1, p3_problem_14, p3_theorem, p3_theorem_1_corrected
+from pymc_dirdp.papers import p3_lemma_1, p3_problem_14, p3_theorem_1_corrected
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain
 
 

@@ -5,9 +5,10 @@ import math
 
 import numpy as np
 import pytest
+from printed_p4 import p4_local_distance, p4_local_loss
 
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.papers import p4_ilap_mech, p4_lap_mech, p4_local_distance, p4_local_loss
+from pymc_dirdp.papers import p4_ilap_mech, p4_lap_mech
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 

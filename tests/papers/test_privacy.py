@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 from mpmath import mp
+from printed_p2 import p2_lemma_1, p2_theorem_1_prior
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.papers import p2_lemma_1, p2_theorem_1, p2_theorem_1_prior, p2_theorem_2
+from pymc_dirdp.papers import p2_theorem_1, p2_theorem_2
 
 
 @pytest.mark.parametrize("rho", [1e-4, 0.1, 3.0])

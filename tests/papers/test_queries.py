@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from printed_p3 import p3_query
 
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.papers import p3_query
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 
 DOMAIN = SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
+from printed_p4 import p4_global_sensitivity, p4_local_sensitivity, p4_smooth_sensitivity
 from scipy import integrate, stats
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.papers import p4_global_sensitivity, p4_local_sensitivity, p4_smooth_sensitivity
 from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from printed_p1 import p1_equation_4, unknown_shares_kl
 from scipy import integrate, stats
 from scipy.special import digamma, rel_entr, xlogy
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.papers import p1_equation_4, unknown_shares_kl
 from pymc_dirdp.planning.calibration import Boundary
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.privacy.people import Contribution
