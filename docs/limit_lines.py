@@ -5,12 +5,18 @@ predicts. Every number is a sum over all counts and all outputs, or an integral;
 """
 
 import math
+import sys
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import betaln, digamma, entr, xlogy
 
 import pymc_dirdp as dirdp
+
+sys.path.append(str(Path(__file__).parents[1] / "examples" / "experiments"))
+
+from least_error import least_error
 
 DELTA = 1e-6
 ORDERS = 1 + np.geomspace(1, 3000, 120)
@@ -52,7 +58,7 @@ class Table:
             self.of_posterior_draw(noisy),
             self.of_estimate(pairs),
             self.of_estimate(noisy),
-            dirdp.planning.optimal_error(guarantee, **known),
+            least_error(epsilon, DELTA, self.prior, self.n_records),
             self.of_draw(self.prior, 1.0),
         )
         return dict(zip(STYLES, errors, strict=True))

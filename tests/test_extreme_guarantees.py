@@ -11,7 +11,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp import bandits, planning, privacy
+from pymc_dirdp import bandits, privacy
 from pymc_dirdp.errors import DirdpError, InternalError
 from pymc_dirdp.mechanisms.registry import STRATEGIES
 
@@ -153,7 +153,6 @@ def verbs():
             f"plan of any model {kind}",
             lambda g, here=here: repr(dirdp.plan(g, answers(), any_model=True, **here, **quiet)),
         )
-    yield "optimal_error", lambda g: bounded(planning.optimal_error(g, prior=[1, 1], n_records=9))
     yield "least_guarantee", lambda g: dirdp.least_guarantee(0.1, g, **TABLE)
     yield "least_records", lambda g: dirdp.least_records(0.1, g, prior=[1, 1, 1])
     yield "privacy_utility", lambda g: repr(dirdp.privacy_utility([g], **TABLE))

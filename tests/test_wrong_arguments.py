@@ -315,7 +315,6 @@ CALLS = {
     "least_guarantee": lambda: {"kl": 0.1, "like": PURE, "mechanism": "geometric", "of": "draw", **TABLE, **OPTIONAL},
     "least_records": lambda: {"kl": 0.1, "guarantee": PURE, "mechanism": "geometric", "prior": [1, 1], **OPTIONAL},
     "privacy_utility": lambda: {"guarantees": [PURE], "mechanisms": ("geometric",), "of": "draw", **TABLE, **OPTIONAL},
-    "optimal_error": lambda: {"guarantee": APPROX, **TABLE},
     "audit": lambda: {"mechanism": GEOMETRIC, "n": 1000, "random_seed": 1},
     "check_curve": lambda: {"mechanism": GEOMETRIC, "epsilons": [0.5], "orders": [2.0]},
     # Releases

@@ -51,7 +51,7 @@ def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ..
         once = {one.shared_noise or name: one.shared_noise or one for name, one in losing.items() if name in group}
         return tuple((one, one.output_kind.releases_for(draws)) for one in once.values())
 
-    members = tuple(Composition(part, fixed=True) for part in map(of_group, groups) if part)
+    members = tuple(Composition(part) for part in map(of_group, groups) if part)
     if not members:
         return NoLoss()
     return members[0] if len(members) == 1 else Parallel(members)

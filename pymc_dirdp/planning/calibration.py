@@ -47,7 +47,7 @@ _MOST_ADDED = 1e12
 class Boundary:
     """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`.
 
-    Prior parameters are raised by `s`, or to `s` where the boundary is `levelled`.
+    Prior parameters are raised by `s`.
 
     At first several records of a person are taken to lie in one cell of each block, which is quick and nearly always
     the worst. With `spread` they may lie anywhere.
@@ -66,7 +66,7 @@ class Boundary:
         self.adjacency = adjacency
         self.min_count = min_count
         self.prior = prior
-        self.spread = self.levelled = False
+        self.spread = False
         # Only the smallest cells of each block matter, and s does not change which they are.
         self.cells = personal_cells(prior, contribution, n_records)
 
@@ -75,16 +75,6 @@ class Boundary:
         other = copy(self)
         other.guarantee = guarantee
         return other
-
-    def levels(self) -> Self:
-        """The boundary for priors whose small parameters are raised to `s`."""
-        other = copy(self)
-        other.levelled = True
-        return other
-
-    def raised(self, s: float) -> Array:
-        """The prior parameters at `s`."""
-        return np.maximum(self.prior, s) if self.levelled else self.prior + s
 
     @property
     def composed(self) -> bool:
@@ -96,8 +86,7 @@ class Boundary:
         return self._curves(r, s, spread=False)
 
     def _curves(self, r: float, s: float, *, spread: bool) -> PrivacyCurves:
-        more, level = (0.0, s) if self.levelled else (s, 0.0)
-        return self.cells.curves(r, self.adjacency, more=more, level=level, min_count=self.min_count, spread=spread)
+        return self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=spread)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
@@ -330,8 +319,6 @@ def _downhill(error: Callable[[int], float], start: int, most: int) -> int:
 
 
 OBJECTIVES = ("posterior", "estimate")
-# A level is less simple than a number that is added, so it is chosen where it makes a draw better by a per cent.
-_CLEARLY = 0.99
 
 
 def calibrate_dirichlet(
@@ -396,8 +383,9 @@ def calibrate_dirichlet(
     elif strategy == "inflate":
         r, s = 1.0, boundary.least_s(1.0)
     else:
-        boundary, r, s = _least_error(boundary, _expected_kl(parameters, n_records, objective), objective)
-    mechanism = DirichletMechanism(boundary.raised(s), r, **shared)
+        search = optimal_of_blocks if boundary.composed else optimal
+        r, s = search(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
+    mechanism = DirichletMechanism(parameters + s, r, **shared)
     if not mechanism.satisfies(guarantee):
         # Several records of a person lose a little more when they are spread.
         boundary.spread = True
@@ -405,7 +393,7 @@ def calibrate_dirichlet(
             s = boundary.least_s(1.0, near=max(s, 1e-6))
         else:
             r = boundary.largest_r(s, near=r)
-        mechanism = DirichletMechanism(boundary.raised(s), r, **shared)
+        mechanism = DirichletMechanism(parameters + s, r, **shared)
     return _verified(mechanism, guarantee)
 
 
@@ -421,20 +409,6 @@ def _verified(mechanism: DirichletMechanism, guarantee: Guarantee) -> DirichletM
             "Please report the guarantee, the prior and the strategy."
         )
     return mechanism
-
-
-def _least_error(boundary: Boundary, error: Callable[..., float], objective: str) -> tuple[Boundary, float, float]:
-    """The boundary that the best setting is on, and the setting."""
-    search = optimal_of_blocks if boundary.composed else optimal
-    capped = objective == "posterior"
-    r, s = search(boundary, error, cap_r=capped)
-    if s == 0 or np.ptp(boundary.prior) == 0:
-        # A flat prior is the same either way.
-        return boundary, r, s
-    levels = boundary.levels()
-    other, level = search(levels, lambda r, s: error(r, level=s), cap_r=capped)
-    better = error(other, level=level) < _CLEARLY * error(r, s)
-    return (levels, other, level) if better else (boundary, r, s)
 
 
 def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callable[..., float]:

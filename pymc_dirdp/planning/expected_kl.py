@@ -95,19 +95,19 @@ class PriorExpectedKL:
     _posterior: tuple[Array, Array, Array] = None  # type: ignore[assignment]
     _totals: tuple[Array, Array, Array] = None  # type: ignore[assignment]
 
-    def posterior(self, r: float, s: float = 0.0, *, keep: float = 1.0, level: float = 0.0) -> float:
+    def posterior(self, r: float, s: float = 0.0, *, keep: float = 1.0) -> float:
         """Expected `KL(Dirichlet(x + prior) || Dirichlet(r x + alpha))`, in nats, summed over rows.
 
-        `alpha` is `keep * prior + s`, where no term of the first kind is below `level`.
+        `alpha` is `keep * prior + s`.
         """
         distribution = self._distribution
-        alpha, totals = self._raised(s, keep, level)
+        alpha, totals = self._raised(s, keep)
         cells = _bregman_from(*self._posterior, r * distribution.counts + alpha)
         rows = _bregman_from(*self._totals, r * distribution.row_size + totals)
         # Rounding can leave a difference of equal things slightly below 0; a divergence is not.
         return max(0.0, float(distribution.weights @ cells - rows.sum()))
 
-    def estimate(self, r: float, s: float = 0.0, *, keep: float = 1.0, level: float = 0.0) -> float:
+    def estimate(self, r: float, s: float = 0.0, *, keep: float = 1.0) -> float:
         """Expected `KL(x/N || y)`, with `y ~ Dirichlet(r x + alpha)`, in nats, averaged over rows; `alpha` as above."""
         distribution = self._distribution
         if distribution.row_size == 0:
@@ -116,18 +116,15 @@ class PriorExpectedKL:
                 "Use objective='posterior', which compares whole posteriors."
             )
         p = distribution.counts / distribution.row_size
-        alpha, totals = self._raised(s, keep, level)
+        alpha, totals = self._raised(s, keep)
         cells = xlogy(p, p) - p * digamma(r * distribution.counts + alpha)
         rows = digamma(r * distribution.row_size + totals)
         return float((distribution.weights @ cells + rows.sum()) / len(distribution.row_totals))
 
-    def _raised(self, s: float, keep: float, level: float) -> tuple[Array, Array]:
+    def _raised(self, s: float, keep: float) -> tuple[Array, Array]:
         """The prior parameters of the nodes and the sums of those of the rows, both raised."""
-        distribution, more = self._distribution, s * self.prior.shape[-1]
-        if level == 0:
-            return keep * distribution.priors + s, keep * distribution.row_totals + more
-        totals = np.maximum(keep * self.prior, level).sum(axis=-1).ravel()
-        return np.maximum(keep * distribution.priors, level) + s, totals + more
+        distribution = self._distribution
+        return keep * distribution.priors + s, keep * distribution.row_totals + s * self.prior.shape[-1]
 
 
 def effective_records(r: float, n_records: float) -> float:
@@ -249,24 +246,18 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
     key = prior.shape, prior.tobytes(), n_records
     if drawn is None:
         return simulated_kl(mechanism, prior, _predicted(*key))
-    keep, s, level = _raised(drawn.alpha, prior)
+    keep, s = _raised(drawn.alpha, prior)
     expected, matched = _closed_form(*key), drawn.matched(n_records)
-    keep, s, level = (value * matched.r / drawn.r for value in (keep, s, level))
-    estimate = expected.estimate(matched.r, s, keep=keep, level=level) if n_records else math.nan
-    return ExpectedKL(expected.posterior(matched.r, s, keep=keep, level=level), estimate)
+    keep, s = keep * matched.r / drawn.r, s * matched.r / drawn.r
+    estimate = expected.estimate(matched.r, s, keep=keep) if n_records else math.nan
+    return ExpectedKL(expected.posterior(matched.r, s, keep=keep), estimate)
 
 
-def _raised(alpha: Array, prior: Array) -> tuple[float, float, float]:
-    """How much of the prior stayed, what was added to it, and the level to which small parameters were raised.
-
-    A calibration adds the same number everywhere, raises to a level, or makes the parameters flat.
-    """
+def _raised(alpha: Array, prior: Array) -> tuple[float, float]:
+    """How much of the prior stayed, and what was added: a calibration adds one number everywhere, or makes it flat."""
     if np.ptp(alpha - prior) <= _ROUNDING * float(alpha.max()):
-        return 1.0, float((alpha - prior).flat[0]), 0.0
-    level = float(alpha.min())
-    if np.array_equal(alpha, np.maximum(prior, level)):
-        return 1.0, 0.0, level
-    return 0.0, float(alpha.flat[0]), 0.0
+        return 1.0, float((alpha - prior).flat[0])
+    return 0.0, float(alpha.flat[0])
 
 
 @lru_cache(maxsize=8)

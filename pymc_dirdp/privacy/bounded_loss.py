@@ -441,11 +441,6 @@ class LeastOf(PrivacyCurves):
     def curve_key(self) -> Hashable:
         return type(self), self.draw.curve_key, self.urn.curve_key
 
-    @property
-    @override
-    def one_way(self) -> "LeastOf | None":
-        return None if self.draw.one_way is None else LeastOf(self.draw.one_way, self.urn)
-
     @override
     def _renyi(self, order: float) -> float:
         return min(self.draw._renyi(order), self.urn._renyi(order))

@@ -1,6 +1,5 @@
 """Curves of many releases together, about the same people or about different people."""
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
@@ -22,8 +21,6 @@ _WIDENING = 1e-3
 # The grid ends where delta is below this; larger losses count as infinite.
 _CUT = 1e-22
 _MOST_POINTS = 2**15
-# So many choices of directions are composed one by one, and so many if they are multiplied by the length of the grid.
-_MOST_WAYS, _MOST_SUMS = 256, 2**14
 # The Rényi orders that say where it may end, less 1, over one by the standard deviation of the loss.
 _REACHES = (0.5, 1.5, 4.0, 10.0)
 # A grid is used within these bounds, in which squares of standard deviations are doubles.
@@ -36,10 +33,8 @@ def curve_cache_key(curves: PrivacyCurves) -> Hashable:
     """What is equal for compositions of the same curves, also where their mechanisms are different objects."""
     match curves:
         case Composition():
-            if curves._alone is not None:
-                return curve_cache_key(curves._alone)
-            parts = tuple((curve_cache_key(mechanism), *times) for mechanism, *times in curves._tables)
-            return parts[0][0] if curves._single is not None else (Composition, curves.fixed, *parts)
+            parts = tuple((curve_cache_key(mechanism), times) for mechanism, times in curves._distinct)
+            return parts[0][0] if curves._single is not None else (Composition, *parts)
         case Parallel():
             return (Parallel, *map(curve_cache_key, curves.members))
     return curves.curve_key
@@ -58,11 +53,6 @@ class Composition(PrivacyCurves):
     ----------
     parts : tuple of (PrivacyCurves, int)
         Each mechanism and how many independent draws of it are released. All have the same adjacency.
-    fixed : bool, default False
-        Whether each part is a table that was chosen before anything was seen. All draws from a table see the same two
-        neighbours in the same order, so a table loses in one of two directions, which is free for each table. Each
-        choice of directions is composed by itself, up to 256 of them, and the largest result counts. Otherwise every
-        release has the larger curve of both directions.
 
     References
     ----------
@@ -72,17 +62,16 @@ class Composition(PrivacyCurves):
     Examples
     --------
     >>> from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
-    >>> draws = ((ReplaceOnePair(10.0, 1.0, 0.02), 200),)
-    >>> Composition(draws).epsilon(1e-6) / Composition(draws, fixed=True).epsilon(1e-6)
-    1.0...
+    >>> draws = Composition(((ReplaceOnePair(10.0, 1.0, 0.02), 200),))
+    >>> draws.renyi(2) / ReplaceOnePair(10.0, 1.0, 0.02).renyi(2)
+    200.0...
     """
 
     parts: tuple[tuple[PrivacyCurves, int], ...]
-    fixed: bool = False
 
     @property
     def composed_of(self) -> tuple[tuple[PrivacyCurves, int], ...]:
-        """The parts as they were given. Anyone who composes them with others learns nothing of directions."""
+        """The parts as they were given."""
         return self.parts
 
     @cached_property
@@ -98,29 +87,6 @@ class Composition(PrivacyCurves):
             times[mechanism.curve_key] += count
             representative.setdefault(mechanism.curve_key, mechanism)
         return tuple((representative[curve], count) for curve, count in times.items())
-
-    @cached_property
-    def _alone(self) -> "Composition | None":
-        """Another composition, if that is all there is."""
-        ((mechanism, times), *others) = self.parts
-        inner = CurvesOf.unwrapped(mechanism)
-        return inner if isinstance(inner, Composition) and not (others or times > 1 or self.fixed) else None
-
-    @cached_property
-    def _tables(self) -> tuple[tuple[PrivacyCurves, int, int], ...]:
-        """The parts with the number of draws that lose in one direction, and how many tables there are of them."""
-        if self._alone is not None:
-            return self._alone._tables
-        if not self.fixed:
-            return tuple((mechanism, 1, times) for mechanism, times in self._distinct)
-        tables: Counter[tuple[Hashable, int]] = Counter()
-        representative: dict[Hashable, PrivacyCurves] = {}
-        for table, draws in self.parts:
-            # The blocks of a table that one person feeds are free of each other, as tables are.
-            for mechanism, blocks in Composition(((table, 1),))._distinct:
-                tables[mechanism.curve_key, draws] += blocks
-                representative.setdefault(mechanism.curve_key, mechanism)
-        return tuple((representative[curve], draws, count) for (curve, draws), count in tables.items())
 
     @property
     def _single(self) -> PrivacyCurves | None:
@@ -205,44 +171,23 @@ class Composition(PrivacyCurves):
     @cached_property
     def _loss(self) -> ComposedLoss | None:
         """The composed losses in all directions; None where the losses are too small or too large for a grid."""
-        if self._alone is not None:
-            return self._alone._loss
         spreads = {mechanism.curve_key: mechanism._loss_spread for mechanism, _ in self._distinct}
         together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve_key] for mechanism, times in self._distinct))
         if not _GRID_SPREADS[0] <= together <= _GRID_SPREADS[1]:
             return None
         step = _grid_step([(spreads[mechanism.curve_key], times) for mechanism, times in self._distinct])
         losses: list[LossDistribution] = []
-        # How many there are of each loss. What is not free removes in all parts, or adds in all of them.
-        removing: list[list[tuple[int, ...]]] = []
-        adding: list[list[tuple[int, ...]]] = []
-        are_free = self._are_free
-        for mechanism, draws, tables in self._tables:
-            one_way = mechanism.one_way if are_free else None
-            there, back = _on_grid(one_way or mechanism, step, spreads[mechanism.curve_key])
-            one: list[tuple[int, ...]] = [(draws * tables,)]
-            other = one
-            if there is not back and one_way is not None:
-                one = other = [(draws * k, draws * (tables - k)) for k in range(tables + 1)]
-            elif there is not back:
-                one, other = [(draws * tables, 0)], [(0, draws * tables)]
-            losses += [there] if there is back else [there, back]
-            removing.append(one)
-            adding.append(other)
-        ways = dict.fromkeys(
-            tuple(itertools.chain.from_iterable(way))
-            for direction in (removing, adding)
-            for way in itertools.product(*direction)
-        )
+        # How many there are of each loss: all parts remove, or all of them add.
+        removing: list[int] = []
+        adding: list[int] = []
+        for mechanism, times in self._distinct:
+            there, back = _on_grid(mechanism, step, spreads[mechanism.curve_key])
+            same = there is back
+            losses += [there] if same else [there, back]
+            removing += [times] if same else [times, 0]
+            adding += [times] if same else [0, times]
+        ways = dict.fromkeys((tuple(removing), tuple(adding)))
         return ComposedLoss(tuple(zip(losses, zip(*ways, strict=True), strict=True)))
-
-    @property
-    def _are_free(self) -> bool:
-        """Whether each choice of directions of the tables is composed by itself."""
-        ways = math.prod(tables + 1 for mechanism, _, tables in self._tables if mechanism.one_way is not None)
-        # The grid of the sum is as long as the root of their number.
-        length = math.sqrt(sum(times for _, times in self._distinct))
-        return self.fixed and ways <= _MOST_WAYS and ways * length <= _MOST_SUMS
 
 
 def _added(losses: Iterable[float]) -> float:

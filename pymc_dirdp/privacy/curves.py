@@ -107,15 +107,6 @@ class PrivacyCurves(abc.ABC):
         """
         return ((self, 1),)
 
-    @property
-    def one_way(self) -> "PrivacyCurves | None":
-        """The curves where it is known which of two neighbours comes first, if both orders of them stand for all.
-
-        They are for several draws from one table, which all see the same two neighbours. None if they would be the same
-        curves, or if no such pair of distributions is known.
-        """
-        return None
-
     @overload
     def renyi(self, order: float) -> float: ...
     @overload
@@ -204,11 +195,6 @@ class CurvesOf(PrivacyCurves):
     @override
     def from_divergences(self) -> bool:
         return self._curves.from_divergences
-
-    @property
-    @override
-    def one_way(self) -> PrivacyCurves | None:
-        return self._curves.one_way
 
     @override
     def _renyi(self, order: float) -> float:

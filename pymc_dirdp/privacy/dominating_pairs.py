@@ -18,7 +18,7 @@ from pymc_dirdp.numerics.gamma import gamma_lower, gamma_upper, logit_beta_upper
 from pymc_dirdp.privacy.curves import PrivacyCurves, converted_deltas
 from pymc_dirdp.privacy.divergences import LARGE, Loss, NarrowLoss, renyi_add, renyi_remove
 
-__all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "OneWayPair", "PublicRowPair", "ReplaceOnePair"]
+__all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "PublicRowPair", "ReplaceOnePair"]
 
 
 class DominatingPair(PrivacyCurves):
@@ -75,11 +75,6 @@ class ReplaceOnePair(DominatingPair):
         larger = self._loss.deltas(step, points)
         return larger, larger
 
-    @property
-    @override
-    def one_way(self) -> "OneWayPair | None":
-        return None if self.a == self.b else OneWayPair(self)
-
     @cached_property
     def _loss(self) -> Loss | NarrowLoss:
         return _loss_of_move(max(self.a, self.b), min(self.a, self.b), self.r)
@@ -98,53 +93,6 @@ def _loss_of_move(a: float, b: float, r: float) -> Loss | NarrowLoss:
         spread=math.sqrt(float(polygamma(1, a + r) + polygamma(1, b))),
         rate=b,
     )
-
-
-@final
-@dataclass(frozen=True)
-class OneWayPair(DominatingPair):
-    """A :class:`ReplaceOnePair` with `a` and `b` in one order: the larger of both curves in one direction only.
-
-    Every two neighbours, in this order or in the other one, are no further apart in any f-divergence. So all draws from
-    a table lose in the same direction (Theory, section 7).
-
-    Parameters
-    ----------
-    both : ReplaceOnePair
-        The pair in both orders.
-
-    References
-    ----------
-    Theory, sections 2 and 7.
-    """
-
-    both: ReplaceOnePair
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return self.both._renyi(order)
-
-    @override
-    def _renyi_back(self, order: float) -> float:
-        low, high = sorted((self.both.a, self.both.b))
-        removing = renyi_remove(order, high, self.both.r)
-        return removing if removing == math.inf else renyi_add(order, low, self.both.r) + removing
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return self.both._delta(epsilon)
-
-    @override
-    def _delta_back(self, epsilon: float) -> float:
-        return self._loss_back.delta(epsilon)
-
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        return self.both.hockey_sticks(step, points)[0], self._loss_back.deltas(step, points)
-
-    @cached_property
-    def _loss_back(self) -> Loss | NarrowLoss:
-        return _loss_of_move(min(self.both.a, self.both.b), max(self.both.a, self.both.b), self.both.r)
 
 
 @final

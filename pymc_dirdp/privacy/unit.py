@@ -13,12 +13,10 @@ from scipy.special import digamma
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import within
-from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.gamma import mean_digamma
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import (
     ORDERS,
-    CurvesOf,
     NoLoss,
     PrivacyCurves,
     best_order,
@@ -39,7 +37,6 @@ from pymc_dirdp.privacy.people import Contribution, adjacency_named
 __all__ = [
     "LEAST_PARAMETER",
     "MOST_PARAMETER",
-    "AcrossGroups",
     "PersonalCells",
     "SpreadRecords",
     "cells_needed",
@@ -304,96 +301,6 @@ def _steepest(order: float, a: float) -> float:
     return math.exp(high)
 
 
-# A person who may leave one group of people and join another.
-
-
-@final
-@dataclass(frozen=True)
-class AcrossGroups(PrivacyCurves):
-    """Curves for a person who leaves one group of disjoint people and joins another.
-
-    Where neighbours replace a person, the tables of disjoint groups compose in parallel only if the person stays in the
-    group, that is, if the size of each group is public. Otherwise the records disappear from the tables of one group
-    and appear in those of another. These curves are for such a change; the whole release loses the larger of this and
-    of a replacement within a group, for example `Parallel((within, across))`.
-
-    Parameters
-    ----------
-    groups : tuple of PrivacyCurves
-        For each group the curves of its whole release under **add-remove**; at least two. Dirichlet tables and
-        compositions of them.
-
-    Raises
-    ------
-    ArgumentError
-        If there are fewer than two groups.
-
-    References
-    ----------
-    Theory, section 7.
-
-    Examples
-    --------
-    >>> from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
-    >>> across = AcrossGroups((AddRemovePair(0.5, 0.1), AddRemovePair(0.5, 0.1)))
-    >>> across.renyi(2) == ReplaceOnePair(0.5, 0.5, 0.1).renyi(2)
-    True
-    """
-
-    groups: tuple[PrivacyCurves, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.groups) < 2:
-            raise ArgumentError(
-                f"Expected at least two groups of people, got {len(self.groups)}. With one group no person can change "
-                "groups, so use its own curves."
-            )
-
-    @cached_property
-    def _distinct(self) -> tuple[PrivacyCurves, ...]:
-        """At most two groups of each kind, because a person changes between two groups only."""
-        distinct: list[PrivacyCurves] = []
-        for group in self.groups:
-            if sum(group.curve_key == other.curve_key for other in distinct) < 2:
-                distinct.append(group)
-        return tuple(distinct)
-
-    @override
-    def _renyi(self, order: float) -> float:
-        losses = [(group._renyi(order), _adding(group)._renyi(order)) for group in self._distinct]
-        return max(left[0] + joined[1] for left, joined in itertools.permutations(losses, 2))
-
-    @override
-    def _rho(self, omega: float) -> float:
-        # For each pair of groups the divergence over its order is convex in the order.
-        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return max(move._delta(epsilon) for move in self._moves)
-
-    @cached_property
-    def _moves(self) -> tuple[Composition, ...]:
-        """Every change between two groups; the other direction of the composition is the way back."""
-        pairs = itertools.combinations(self._distinct, 2)
-        return tuple(Composition(((left, 1), (_adding(joined), 1))) for left, joined in pairs)
-
-
-def _adding(curves: PrivacyCurves) -> PrivacyCurves:
-    """The curves of records that appear, from those of records that appear or disappear.
-
-    Noise, and whatever else loses the same in both directions, is returned as it is.
-    """
-    match CurvesOf.unwrapped(curves):
-        case AddRemovePair() | SpreadRecords() as both:
-            return AppearingRecords(both)
-        case Composition(parts=parts):
-            return Composition(tuple((_adding(part), times) for part, times in parts))
-        case Parallel(members=members):
-            return Parallel(tuple(_adding(member) for member in members))
-    return curves
-
-
 # What one person can change in a Dirichlet table: from the blocks of cells of a person to exact privacy curves.
 #
 # A person's records lie in blocks of cells (see :class:`~pymc_dirdp.privacy.people.Contribution`). Records of
@@ -413,8 +320,8 @@ type _Blocks = tuple[tuple[tuple[float, ...], int], ...]
 class PersonalCells:
     """Those cells of a table that decide what one person's records can change.
 
-    Neither adding the same number to every prior parameter nor raising the small ones to one level changes which are
-    the smallest, so a calibration needs to look at the table only once.
+    Adding the same number to every prior parameter does not change which are the smallest, so a calibration needs to
+    look at the table only once.
 
     Attributes
     ----------
@@ -440,7 +347,6 @@ class PersonalCells:
         adjacency: str,
         *,
         more: float = 0.0,
-        level: float = 0.0,
         min_count: float = 0.0,
         spread: bool = True,
     ) -> PrivacyCurves:
@@ -452,8 +358,6 @@ class PersonalCells:
             Same as in :func:`dominating_pair`.
         more : float
             What is added to every prior parameter, at least 0.
-        level : float
-            What smaller prior parameters are raised to before that, at least 0.
         spread : bool
             False puts all records of each block in one cell, for a quick bound from below.
 
@@ -465,9 +369,7 @@ class PersonalCells:
         """
         # Counts are integers.
         least = math.ceil(min_count)
-        members = dict.fromkeys(
-            self._person(_levelled(blocks, level), r, adjacency, more, least, spread) for blocks in self.people
-        )
+        members = dict.fromkeys(self._person(blocks, r, adjacency, more, least, spread) for blocks in self.people)
         return next(iter(members)) if len(members) == 1 else Parallel(tuple(members))
 
     def _person(
@@ -493,11 +395,6 @@ class PersonalCells:
         # Where every cell holds just what is guaranteed there is one table, and without that many records there is
         # none.
         return PublicRowPair(low, high + r * (others - moving), moving * r) if moving > 0 else NoLoss()
-
-
-def _levelled(blocks: _Blocks, level: float) -> _Blocks:
-    """The blocks with no prior parameter below the level."""
-    return tuple((tuple(max(cell, level) for cell in cells), count) for cells, count in blocks) if level else blocks
 
 
 def is_binary_row(shape: Sequence[int]) -> bool:

@@ -318,10 +318,10 @@ def test_replicated_data_follow_the_draws(hair, admissions, whole):
         assert abs(((codes == category) - expected).sum()) < 6 * spread
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_integrated_parameters_are_diagnosed_too():
-    model = integrated()
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1)
+    model, apart = integrated(), [["words"], ["hits"]]
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1, disjoint=apart)
     diagnosis = diagnose(release, model, draws=200, chains=2, random_seed=8)
     assert set(diagnosis["private/posterior"].data_vars) == {"words_p", "hits_p"}
     # Given p, a count of the Dirichlet-multinomial is a Multinomial one.

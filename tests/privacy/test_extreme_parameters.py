@@ -23,7 +23,6 @@ from pymc_dirdp.privacy.divergences import Loss
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.privacy.unit import AcrossGroups, SpreadRecords, records_in_cells
 
 
 def hockey_stick(removed: list[tuple[float, float]], added: list[tuple[float, float]], epsilon: float) -> float:
@@ -178,29 +177,6 @@ def test_a_long_grid_is_one_pass(step, points, monkeypatch):
     places = np.unique(np.geomspace(1, points - 1, 30).astype(int))
     assert_allclose(there[places], pair.delta(step * places), rtol=1e-11, atol=1e-280)
     assert_allclose(back[places], AppearingRecords(pair).delta(step * places), rtol=1e-11, atol=1e-280)
-
-
-GROUPS = [(5.0, 0.01, 0.5), (0.01, 5.0, 0.5), (0.45, 0.05, 0.3), (0.3, 0.02, 0.2)]
-
-
-@pytest.mark.parametrize(("a", "b", "r"), GROUPS)
-@pytest.mark.thorough
-def test_a_person_with_several_records_who_joins_another_group(a, b, r):
-    """The way back was not bounded where its own curve comes from divergences: 1e-10 was claimed for 0.85."""
-    groups = tuple(records_in_cells((x,) * 4, 4, r, 3, "add-remove") for x in (a, b))
-    assert any(isinstance(group, SpreadRecords) for group in groups)
-    across = AcrossGroups(groups)
-    assert across.delta(1.0) == pytest.approx(AcrossGroups(groups[::-1]).delta(1.0), rel=1e-12)
-    for epsilon in (0.5, 1.0, 5.0, 20.0, 50.0):
-        # All three records in the smallest cell of either group: one of the ways to change groups.
-        assert across.delta(epsilon) >= ReplaceOnePair(a, b, 3 * r).delta(epsilon)
-
-
-@pytest.mark.parametrize(("a", "b", "r"), [(2.0, 0.3, 1.0), (3.0, 0.05, 0.3), (0.3, 2.0, 1.0)])
-def test_the_far_tail_of_a_move_between_groups(a, b, r):
-    across = AcrossGroups((AddRemovePair(a, r), AddRemovePair(b, r)))
-    for epsilon in (100.0, 400.0, 600.0):
-        assert across.delta(epsilon) >= ReplaceOnePair(a, b, r).delta(epsilon) > 0
 
 
 def test_a_composition_knows_both_orders_of_neighbours():

@@ -18,7 +18,6 @@ from pymc_dirdp.privacy.curves import converted_deltas
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.privacy.unit import (
-    AcrossGroups,
     SpreadRecords,
     dominating_pair,
     gains,
@@ -370,79 +369,6 @@ def test_adding_to_the_prior_keeps_the_smallest_cells():
             shifted = cells.curves(0.02, "replace-one", more=s, min_count=2.0)
             for order in (1.0, 2.0):
                 assert shifted.renyi(order) == pytest.approx(direct.renyi(order), rel=1e-12)
-
-
-# Across groups.
-
-
-def test_a_person_who_changes_groups_loses_more():
-    """Theory, section 7: 0.500 within a group and 0.617 across."""
-    target = RenyiDP(order=4, epsilon=0.5)
-    within = calibrate(target, prior=[0.5, 50], mechanism=Dirichlet(strategy="temper"))
-    table = DirichletMechanism([0.5, 50], within.r, adjacency="add-remove")
-    across = AcrossGroups((table, table))
-    assert within.renyi(4) == pytest.approx(0.500, abs=1e-6)
-    assert across.renyi(4) == pytest.approx(0.617, abs=5e-4)
-    assert not across.satisfies(target)
-    # The change is one cell that loses and another that gains: a pair with two equal parameters.
-    both = ReplaceOnePair(0.5, 0.5, within.r)
-    assert across.renyi(4) == both.renyi(4)
-    assert across.rho(3) == pytest.approx(both.rho(3), rel=1e-12)
-    for epsilon in (0.0, 0.5, 2.0):
-        assert both.delta(epsilon) <= across.delta(epsilon) <= both.delta(epsilon) * 1.005
-    # To add up two people who leave costs more.
-    assert across.epsilon(1e-6) < Composition(((table, 2),)).epsilon(1e-6)
-
-
-def test_the_largest_over_ordered_pairs_of_groups():
-    groups = [AddRemovePair(0.3, 0.05), AddRemovePair(2.0, 0.4), Composition(((AddRemovePair(1.0, 0.1), 3),))]
-    across = AcrossGroups(tuple(groups))
-    pairs = [(AddRemovePair(0.3, 0.05), 1), (AddRemovePair(2.0, 0.4), 1), (AddRemovePair(1.0, 0.1), 3)]
-    removing = [times * pair.renyi(2) for pair, times in pairs]
-    adding = [times * AppearingRecords(pair).renyi(2) for pair, times in pairs]
-    expected = max(removing[i] + adding[j] for i, j in itertools.permutations(range(3), 2))
-    assert across.renyi(2) == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(ValueError, match="two groups"):
-        AcrossGroups((groups[0],))
-
-
-@pytest.mark.parametrize("contribution", [1, 2, EACH])
-def test_a_change_of_groups_by_brute_force(contribution):
-    """Two tables; a person leaves the first and joins the second, both grouped elsewhere."""
-    alpha, r, order = np.array([[0.6, 1.0, 3.0], [0.9, 0.7, 3.0]]), 0.1, 2.0
-    table = DirichletMechanism(alpha, r, adjacency="add-remove", contribution=contribution)
-    claim = AcrossGroups((table, table)).renyi(order)
-    moves = list(ways(Contribution.of(contribution), alpha.shape))
-    fill_row = np.array([[0, 0, 1e7], [0, 0, 1e7]])
-    worst = max(dirichlet_renyi(order, r * (fill_row + c) + alpha, r * fill_row + alpha) for c in moves) + max(
-        dirichlet_renyi(order, r * fill_row + alpha, r * (fill_row + c) + alpha) for c in moves
-    )
-    assert worst <= claim * (1 + 1e-6)
-    assert worst > 0.999 * claim
-
-
-def ways(contribution, shape):
-    """All tables of one person with so many records in each block."""
-    cells = math.prod(shape)
-    if contribution.fitted(shape).axes == ("each",):
-        for choice in itertools.product(range(shape[1]), repeat=shape[0]):
-            yield np.eye(shape[1])[list(choice)]
-        return
-    for choice in itertools.combinations_with_replacement(range(cells), contribution.records):
-        yield np.bincount(choice, minlength=cells).reshape(shape).astype(float)
-
-
-def dirichlet_renyi(order, u, v):
-    w = order * u + (1 - order) * v
-    if np.any(w <= 0):
-        return math.inf
-    total = 0.0
-    # Row by row and cell by cell, in the order in which large terms cancel.
-    for row_u, row_v, row_w in zip(u, v, w, strict=True):
-        cells = math.fsum(gammaln(row_w) - order * gammaln(row_u) - (1 - order) * gammaln(row_v))
-        sums = gammaln(row_w.sum()) - order * gammaln(row_u.sum()) - (1 - order) * gammaln(row_v.sum())
-        total += cells - sums
-    return total / (order - 1)
 
 
 def test_the_quadrature_of_this_file():

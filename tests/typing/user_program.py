@@ -107,7 +107,6 @@ def planning() -> None:
     assert_type(frontier.amounts, tuple[float, ...])
     assert_type(dirdp.expected_error(TARGET, prior=[1, 1, 1], n_records=100), float)
     assert_type(dirdp.least_records(0.1, TARGET, prior=[1, 1, 1]), int)
-    assert_type(dirdp.planning.optimal_error(TARGET, prior=[1, 1], n_records=10), float)
 
 
 def mechanisms(counts: NDArray[np.int64]) -> None:

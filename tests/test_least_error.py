@@ -1,0 +1,84 @@
+"""The linear programme of the page on the limit, against closed forms and another programme."""
+
+import math
+
+import numpy as np
+import pytest
+from least_error import least_error
+from scipy.optimize import linprog
+from scipy.special import betaln, entr, rel_entr
+
+
+def entropy(p):
+    return float(entr(p) + entr(1 - p))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.4])
+def test_one_record_is_randomised_response(epsilon, delta):
+    """The best one tells the record with probability delta (Kairouz, Oh and Viswanath 2015, Theorem 1)."""
+    expected = (1 - delta) * entropy(1 / (1 + math.exp(epsilon)))
+    assert least_error(epsilon, delta, [2, 2], 1) == pytest.approx(expected, rel=2e-5)
+
+
+@pytest.mark.parametrize("prior", [(1.0, 1.0), (0.2, 0.2), (3.0, 0.5)])
+def test_without_a_budget_nothing_is_known_but_the_prior(prior):
+    """The error is that of the prior's mean, which no count enters."""
+    a, b = prior
+    x = np.arange(9)
+    weights = np.exp(betaln(x + a, 8 - x + b) - betaln(x + 1, 9 - x)) / 9 / math.exp(betaln(a, b))
+    assert weights.sum() == pytest.approx(1)
+    expected = entropy(a / (a + b)) - sum(w * entropy(k / 8) for w, k in zip(weights, x, strict=True))
+    assert least_error(1e-9, 0.0, prior, 8) == pytest.approx(expected, rel=2e-5)
+
+
+def on_a_grid(n, prior, epsilon, delta, points=120):
+    """The least error among mechanisms whose outputs are on a grid, one constraint after another."""
+    ys = np.sin((np.arange(points) + 0.5) * math.pi / 2 / points) ** 2
+    x = np.arange(n + 1)
+    logs = betaln(x + prior[0], n - x + prior[1]) - betaln(x + 1, n - x + 1)
+    weights = np.exp(logs) / np.exp(logs).sum()
+    p = (x / n)[:, None]
+    cost = weights[:, None] * (rel_entr(p, ys) + rel_entr(1 - p, 1 - ys))
+    pairs = [(k, k + 1) for k in range(n)] + [(k + 1, k) for k in range(n)]
+    probabilities, excesses = (n + 1) * points, len(pairs) * points
+    upper, bounds = np.zeros((excesses + len(pairs), probabilities + excesses)), np.zeros(excesses + len(pairs))
+    for i, (first, second) in enumerate(pairs):
+        for j in range(points):
+            row = i * points + j
+            upper[row, first * points + j] = 1
+            upper[row, second * points + j] = -math.exp(epsilon)
+            upper[row, probabilities + row] = -1
+        upper[excesses + i, probabilities + i * points : probabilities + (i + 1) * points] = 1
+        bounds[excesses + i] = delta
+    sums = np.zeros((n + 1, probabilities + excesses))
+    for k in range(n + 1):
+        sums[k, k * points : (k + 1) * points] = 1
+    costs = np.concatenate([cost.ravel(), np.zeros(excesses)])
+    return linprog(costs, A_ub=upper, b_ub=bounds, A_eq=sums, b_eq=np.ones(n + 1)).fun
+
+
+@pytest.mark.parametrize(
+    ("n", "prior", "epsilon", "delta"),
+    [(3, (1, 1), 1.0, 0.0), (5, (0.2, 0.7), 0.4, 1e-3), (4, (3, 0.5), 2.0, 0.2), (5, (1, 1), 0.0, 0.1)],
+)
+def test_another_programme_agrees(n, prior, epsilon, delta):
+    """That one looks at fewer mechanisms, so its optimum is slightly larger."""
+    found = least_error(epsilon, delta, prior, n)
+    other = on_a_grid(n, prior, epsilon, delta)
+    assert found * (1 - 1e-6) <= other <= found + 2e-4
+
+
+@pytest.mark.parametrize(("n", "prior"), [(15, (1, 1)), (20, (0.2, 0.2)), (9, (3, 0.5))])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_geometric_noise_with_the_posterior_mean_reaches_it(n, prior, epsilon):
+    """Outputs below 0 say what 0 says, and those above n what n says."""
+    x, q = np.arange(n + 1), math.exp(-epsilon)
+    channel = (1 - q) / (1 + q) * q ** np.abs(x - x[:, None])
+    channel[:, [0, -1]] /= 1 - q
+    logs = betaln(x + prior[0], n - x + prior[1]) - betaln(x + 1, n - x + 1)
+    joint = (np.exp(logs) / np.exp(logs).sum())[:, None] * channel
+    mass, mean = joint.sum(axis=0), x / n @ joint / joint.sum(axis=0)
+    reached = sum(joint[k] @ (rel_entr(k / n, mean) + rel_entr(1 - k / n, 1 - mean)) for k in x)
+    assert mass.sum() == pytest.approx(1)
+    assert least_error(epsilon, 0.0, prior, n) == pytest.approx(reached, rel=2e-5)
