@@ -85,7 +85,7 @@ def test_rows_are_planned_with_an_equal_share_each():
     prior = np.array([[1.0, 2.0, 0.5], [3.0, 1.0, 1.0]])
     both = PriorExpectedKL(prior, 60)
     rows = [PriorExpectedKL(row, 30) for row in prior]
-    for how in ({"s": 1.5}, {"level": 1.5}):
+    for how in ({"s": 1.5}, {"keep": 0.5}):
         assert both.posterior(0.3, **how) == pytest.approx(sum(row.posterior(0.3, **how) for row in rows), rel=1e-12)
         # The loss of the draw is an average over rows, that of posteriors a sum.
         assert both.estimate(0.3, **how) == pytest.approx(sum(row.estimate(0.3, **how) for row in rows) / 2, rel=1e-12)
