@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Integers", "different"]
-
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -22,26 +22,6 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DataError, KeywordError, missing_values, shown, type_name
 
-__all__ = [
-    "MOST_RECORDS",
-    "at_least",
-    "checked_counts",
-    "file_path",
-    "groups_of_names",
-    "identifier",
-    "integer",
-    "list_of_names",
-    "mapping_of_names",
-    "numbers_or_none",
-    "one_line",
-    "one_of",
-    "open_unit_interval",
-    "positive",
-    "positive_array",
-    "refuse_unknown",
-    "within",
-]
-
 MOST_RECORDS = 2**53
 """Above it a double no longer holds every integer, and the sums that follow would be rounded."""
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar, override
 
-__all__ = ["Labelled", "Sections", "Tabular", "aligned", "clipped", "dots", "uncertain", "visible"]
-
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
 # The columns of a terminal that labelled lines take at most, and that a label takes of them.

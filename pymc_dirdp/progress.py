@@ -5,8 +5,6 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Self, final
 
-__all__ = ["QUIET", "Bar"]
-
 # Seconds before a bar is shown: what is done sooner shows none.
 _PATIENCE = 1.0
 

@@ -22,8 +22,6 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.checks import numbers_or_none, refuse_unknown
 from pymc_dirdp.errors import ArgumentError, DirdpError, type_name
 
-__all__ = ["misfit", "user_facing"]
-
 
 def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
     """Mark a function, a method or the constructor of a class whose arguments come from a user.

@@ -19,23 +19,6 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.store import Entry
 
-__all__ = [
-    "EXACT",
-    "RESTORE",
-    "Amount",
-    "Cost",
-    "Header",
-    "Position",
-    "Totals",
-    "as_decimal",
-    "balances",
-    "chained",
-    "check_ledger_type",
-    "cost_of",
-    "tightest",
-    "tracked_rules",
-]
-
 # What releases cost against a limit, and when they are within it. These are the rules; the ledger keeps the record.
 #
 # Anyone who keeps a ledger decides on the next release after seeing earlier ones, so a rule of adding up has to be

@@ -19,9 +19,6 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["Entry", "Ledger", "Terms", "added_up"]
-
-
 _COLUMNS = ("number", "recorded", "what", "guarantee")
 
 

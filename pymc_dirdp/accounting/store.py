@@ -25,8 +25,6 @@ from pymc_dirdp.numerics.roots import ceil_to_digits
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import who
 
-__all__ = ["Entry", "Receipt", "Store", "Terms", "Transaction", "understood", "written"]
-
 # The errors that reading a damaged text can raise.
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 

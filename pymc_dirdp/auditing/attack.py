@@ -17,8 +17,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["Audit", "Bound", "audit"]
-
 
 @user_facing
 def audit(

@@ -16,26 +16,6 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = [
-    "LIMITS",
-    "SHARES",
-    "Counts",
-    "Event",
-    "EventLoss",
-    "Measure",
-    "Parts",
-    "Scores",
-    "chosen",
-    "counted",
-    "epsilon_from_shares",
-    "epsilon_of",
-    "guaranteed_orders",
-    "lower_limit",
-    "measures",
-    "parts",
-    "upper_limit",
-]
-
 # What counting an event on two data sets proves about the privacy loss, with a stated confidence.
 
 

@@ -23,20 +23,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "CHANCE",
-    "Audit",
-    "Bound",
-    "CurveCheck",
-    "CurvePoint",
-    "Family",
-    "chance_to_refute",
-    "check_curve",
-    "family_of",
-    "rarest_event",
-    "refutable",
-]
-
 # What summing thousands of probabilities in floating point may add, relative and absolute. This is an error of the
 # audit and not of the curve.
 _ROUNDING, _TINY = 1e-9, 1e-15

@@ -14,25 +14,6 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 
-__all__ = [
-    "BlackBox",
-    "Keys",
-    "Outputs",
-    "Seen",
-    "Source",
-    "Statistic",
-    "bit_patterns",
-    "commonest_shape",
-    "frequency_ratio",
-    "hashed",
-    "learned",
-    "most_telling",
-    "repeated",
-    "seen",
-    "the_data",
-    "unreachable",
-]
-
 # What is audited, and many independent releases of it.
 
 

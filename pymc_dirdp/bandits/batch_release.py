@@ -31,8 +31,6 @@ from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplace
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["BatchCounts", "BatchMechanism", "BatchNoise", "Output", "coin", "log_probability", "slope"]
-
 type Output = int | tuple[int, ...]
 """What is released of a batch: one number, or one for each cell."""
 

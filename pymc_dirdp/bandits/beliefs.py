@@ -18,8 +18,6 @@ from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism, BatchN
 from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.releases.likelihood import CountsLogp, as_python, as_tensor, tell_jax
 
-__all__ = ["CELLS", "Belief", "Grid", "GridBelief", "best_probabilities", "expected_losses", "log_likelihood"]
-
 # The likelihood of released sums as an operation of PyTensor, for models of one's own.
 
 

@@ -29,8 +29,6 @@ from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism
 from pymc_dirdp.bandits.beliefs import CELLS, Belief, Grid, GridBelief
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-__all__ = ["ShareBelief", "believed", "sampled_counts"]
-
 # Sweeps that are used, and those before them (burn-in). A sweep is nearly independent of the one before where batches
 # are larger than the noise; where they are not, of the one a hundred before.
 _SWEEPS, _FIRST = 2000, 200

@@ -22,8 +22,6 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import exact_dirichlet
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["Design", "EveryRound", "checked_prior"]
-
 _SUREST = 1e12
 
 

@@ -19,8 +19,6 @@ from pymc_dirdp.sampling.bits import Bits
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["BatchRun", "RoundRun", "batches_table", "decision_tree", "draws_table"]
-
 # What a bandit shows: what it released, and what to decide.
 
 

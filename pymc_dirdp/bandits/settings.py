@@ -18,8 +18,6 @@ from pymc_dirdp.checks import at_least, identifier, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["REWARD", "Settings", "Worth", "checked_labels", "checked_utilities", "listed", "rules_of", "unit_of"]
-
 # Rewards as they are reported: labels of arms, numbers, and categories of public worth.
 
 

@@ -21,16 +21,6 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "BanditRuns",
-    "BatchSimulation",
-    "Policy",
-    "bandit_lower_bound",
-    "checked_means",
-    "divergence",
-    "simulate_bandit",
-]
-
 # What no private policy can beat in the long run.
 
 

@@ -14,8 +14,6 @@ from pymc_dirdp.bandits.settings import REWARD, Settings
 from pymc_dirdp.checks import file_path
 from pymc_dirdp.errors import DirdpError, ReleaseError
 
-__all__ = ["OpenBatch", "State", "StateFile"]
-
 # In version 1 the fingerprints of 5 and "5" were different, and up to 3 those of "Ann" and "ann"; up to 2 a batch was a
 # number of pulls and a sum.
 _VERSION = 4

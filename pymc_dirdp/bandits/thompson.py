@@ -21,8 +21,6 @@ from pymc_dirdp.signatures import user_facing
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
-__all__ = ["ThompsonSampler"]
-
 
 @user_facing
 @final

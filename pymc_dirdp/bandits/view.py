@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     import pymc as pm
     import xarray as xr
 
-
-__all__ = ["BanditReport", "BanditView", "Transcript", "report_of"]
-
 # What a bandit guarantees, in words.
 
 

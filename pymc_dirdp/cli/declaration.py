@@ -16,8 +16,6 @@ from pymc_dirdp.mechanisms.registry import SETTINGS
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 
-__all__ = ["Declaration", "check_schema", "declared", "read_columns", "written"]
-
 _SECTIONS = ("guarantee", "people", "variables", "options", "data", "ledger")
 _OF_A_VARIABLE = ("categories", "given", "prior")
 _OPTIONS = ("adjacency", "draws", "mechanism", "min_count", "n_records", "objective", "weights")

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pymc_dirdp.releases.statement import Statement
     from pymc_dirdp.releases.verification import Verification
 
-__all__ = ["CODES", "main"]
-
 CODES = {
     0: "done",
     1: "verify: the guarantee does not follow from the file",

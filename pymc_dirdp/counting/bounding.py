@@ -13,8 +13,6 @@ from pymc_dirdp.counting.columns import NOTHING, dictionary_of, is_missing, valu
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 from pymc_dirdp.privacy.people import adjacency_named
 
-__all__ = ["Bound", "bound_for", "checked_bound", "refuse_engine", "retained", "retained_rows"]
-
 # At most so many records of each unit: which ones are retained, in memory. **Secret**.
 
 

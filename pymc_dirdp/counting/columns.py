@@ -12,24 +12,6 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, DirdpError, type_name, warn
 
-__all__ = [
-    "NOTHING",
-    "Categories",
-    "Frame",
-    "Otherwise",
-    "checked_categories",
-    "checked_otherwise",
-    "checked_variables",
-    "column_of",
-    "dictionary_of",
-    "encode",
-    "index_of",
-    "is_missing",
-    "refuse_other_indexes",
-    "scalar",
-    "values_of",
-]
-
 # The values of a column of any engine, as that engine decodes them: not its codes, and not converted values.
 
 

@@ -14,8 +14,6 @@ from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.columns import Frame, column_of, values_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
-__all__ = ["Counts", "live_bound", "row_counts", "tabulate"]
-
 # Codes of records to counts of cells. **Secret**.
 
 

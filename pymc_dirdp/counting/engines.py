@@ -19,8 +19,6 @@ from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
 if TYPE_CHECKING:
     import narwhals as nw
 
-__all__ = ["EngineRecords", "in_engine", "is_parquet", "relation"]
-
 # Parquet files through DuckDB, which counts what is larger than memory.
 
 

@@ -28,15 +28,6 @@ from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, re
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "count",
-    "count_between",
-    "count_families",
-    "interval_of",
-    "refuse_absent",
-    "table_shape",
-]
-
 # A table of doubles of this size takes 400 MB, and the release several of them.
 _MOST_CELLS = 50_000_000
 

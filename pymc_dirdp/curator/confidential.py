@@ -7,8 +7,6 @@ from typing import Any, final
 import numpy as np
 import xarray as xr
 
-__all__ = ["DO_NOT_PUBLISH", "Confidential", "marked"]
-
 # Numbers that were computed from the data, which no guarantee covers.
 
 

@@ -29,8 +29,6 @@ from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["diagnose"]
-
 # What the group `guarantee` repeats of a release.
 _GUARANTEE = ("statement", "protected", "adjacency", "draws")
 

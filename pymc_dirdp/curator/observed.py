@@ -15,8 +15,6 @@ from pymc_dirdp.models.likelihoods import Kind
 from pymc_dirdp.models.observations import observed_records
 from pymc_dirdp.models.table import Likelihood, Table, View, dim_name
 
-__all__ = ["Observed", "observations"]
-
 Codes = NDArray[np.int64]
 
 

@@ -27,8 +27,6 @@ from pymc_dirdp.releases.description import labels
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["exact_posterior", "posterior_groups"]
-
 # The secret draws of a posterior as a tree with every group that ArviZ's functions look for.
 
 

@@ -25,23 +25,6 @@ from pymc_dirdp.releases.analysis import estimate
 from pymc_dirdp.releases.description import PUBLIC_TOTALS, labels
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = [
-    "Distribution",
-    "Fresh",
-    "RealisedError",
-    "errors_of_estimates",
-    "kl_of_draws",
-    "kl_of_estimates",
-    "kl_of_rows",
-    "own_distribution",
-    "planned_numbers",
-    "realised",
-    "realised_by_row",
-    "realised_kl",
-    "simplex",
-    "variable",
-]
-
 # The two secret conjugate posteriors of each table: the user's own, and the one that a release is drawn from.
 
 

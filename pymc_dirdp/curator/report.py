@@ -10,8 +10,6 @@ from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["report"]
-
 _MARK = "CONFIDENTIAL, do not publish"
 # So many of the smallest cells of a table are shown, and so many rows.
 _CELLS, _ROWS = 8, 3

@@ -22,8 +22,6 @@ from pymc_dirdp.inference.rows import RowPosterior, TiltedCells, tilt_for
 from pymc_dirdp.inference.sums import Convolution, Inversion, Pair, refuse_too_many
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = ["FreeTotal", "draw_counts", "draw_row", "exponential_mixture", "refuse_undrawable"]
-
 # One cell takes what the others leave if it has this share of the room; it is then accepted often enough.
 _SHARE = 0.02
 # So few proposals may be accepted before sums are taken number by number.

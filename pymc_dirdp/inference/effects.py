@@ -13,8 +13,6 @@ from scipy.special import softmax
 
 from pymc_dirdp.arrays import Array
 
-__all__ = ["SCALES", "Effects", "Shrinkage", "probabilities_of"]
-
 # Effects of so many axes at most have a scale each; those of more axes, of which there are exponentially many, share
 # one.
 _MOST_AXES = 3

@@ -17,19 +17,6 @@ from pymc_dirdp.inference.quantiles import Mixture, count_quantiles, share_mixtu
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = [
-    "Draws",
-    "Estimate",
-    "KnownRows",
-    "RowGiven",
-    "draw_shares",
-    "estimate_of_rows",
-    "interval_ends",
-    "listed",
-    "summarised",
-]
-
-
 # Counts and totals beyond which there is less probability are left out of a mixture.
 _NEGLIGIBLE = 1e-13
 # Up to so many pairs of both are all looked at for each cell: as many as take some two seconds for all cells together,

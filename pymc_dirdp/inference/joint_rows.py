@@ -36,8 +36,6 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.joint import BlockLikelihood
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-__all__ = ["JointRows", "multiplications"]
-
 _SIGNATURE = "(int64[:], int64[:,:], float64[:], float64[:], float64[:], float64[:])"
 # Sums below this, where the largest is about 1, are no part of any probability; and smaller ones make products slow.
 _SMALLEST = 1e-200

@@ -32,8 +32,6 @@ from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 
-__all__ = ["JointPosterior", "JointTables", "SharedNoise", "of_blocks"]
-
 # Draws that the summaries of rows that share their records are made from.
 _SUMMARISED, _SEED = 20_000, 20261124
 

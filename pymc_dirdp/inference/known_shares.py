@@ -19,8 +19,6 @@ from pymc_dirdp.inference.numbers import ImpossibleError, Listed, listed_numbers
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.sums import Convolution, Fourier
 
-__all__ = ["KnownShares"]
-
 OfTotal = Callable[[Array], Array]
 
 # Logarithms of likelihoods are cached for so many numbers of all cells.

@@ -23,8 +23,6 @@ from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.numerics.minima import inverse_diagonal, log_determinant, minimised, solved
 
-__all__ = ["MOST_CELLS", "EliminationError", "LogLinearPosterior", "NetworkMarginals"]
-
 MOST_CELLS = 10**7
 """A table that elimination needs on the way holds no more cells than that."""
 

@@ -26,8 +26,6 @@ from pymc_dirdp.inference.estimates import Draws, Estimate, summarised
 from pymc_dirdp.inference.measurements import number_of_records
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 
-__all__ = ["MOST_CELLS", "MarginalPosterior"]
-
 MOST_CELLS = 1000
 """A table with more cells has no posterior here: steps take cells squared, and the mode cells cubed."""
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 
-__all__ = ["Family", "Measurement", "number_of_records", "with_co_parents"]
-
 # A variable is given no further parent if its table would have more cells: the fit takes a second for so many.
 _MOST_CELLS = 10_000
 

@@ -20,17 +20,6 @@ from pymc_dirdp.inference.log_linear import LogLinearPosterior, NetworkMarginals
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = [
-    "MOST_ROUNDS",
-    "fit_jointly",
-    "fit_tables",
-    "fitted",
-    "independent_logits",
-    "noise_hides",
-    "shares_given_parents",
-]
-
-
 MOST_ROUNDS = 20
 """The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
 

@@ -51,8 +51,6 @@ from pymc_dirdp.inference.joint_rows import JointRows
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, number_of, row_prior_of
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-__all__ = ["NoisyRows", "noisy_rows"]
-
 # Numbers of all cells that are listed at most; and by how much, over the largest, rounding may make a list convex.
 _MOST_LISTED, _ROUNDING = 2**21, 1e-13
 

@@ -18,21 +18,6 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import _block_rule
 
-__all__ = [
-    "CUT",
-    "FEW",
-    "ROUGH_CUT",
-    "Distributions",
-    "ImpossibleError",
-    "Listed",
-    "LogWeight",
-    "NumberDraws",
-    "largest",
-    "listed_numbers",
-    "refuse_no_weights",
-]
-
-
 LogWeight = Callable[[Array, Integers], Array]
 
 # What is a factor of exp(-50) below the largest weight is left out.

@@ -26,19 +26,6 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.outputs import CellNoise, RowLikelihood
 
-__all__ = [
-    "Beliefs",
-    "Labels",
-    "MechanismOutput",
-    "ObservedTable",
-    "OfTotal",
-    "computing",
-    "number_of",
-    "pooled",
-    "prior_of",
-    "row_prior_of",
-]
-
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
 # Smaller priors are nobody's, and to larger ones a double cannot add a record.

@@ -11,8 +11,6 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import InternalError
 from pymc_dirdp.inference.numbers import Distributions
 
-__all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles"]
-
 # A distribution function, its density, and the slope of that.
 type _Values = tuple[Array, Array, Array]
 

@@ -38,20 +38,6 @@ from pymc_dirdp.inference.sums import (
 )
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = [
-    "LITTLE_CACHED",
-    "LITTLE_WORK",
-    "KnownTotals",
-    "RowPosterior",
-    "TiltedCells",
-    "impossible",
-    "solved",
-    "summed",
-    "summed_at_once",
-    "tilt_for",
-]
-
-
 # With fewer products every sum is taken number by number; that takes some 10 milliseconds.
 LITTLE_WORK = 5e6
 _MUCH_WORK = 2e10

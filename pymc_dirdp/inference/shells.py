@@ -24,8 +24,6 @@ from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.joint import BlockLikelihood
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = ["IMPOSSIBLE", "Shells"]
-
 IMPOSSIBLE = "No counts can have led to this output. Check the output and its mechanism."
 # Products of sums over more lists than exp of this are no doubles.
 _MOST_LOG_POINTS = 600.0

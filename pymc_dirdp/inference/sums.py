@@ -18,20 +18,6 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Distributions, Listed
 
-__all__ = [
-    "MOST_CACHED",
-    "MUCH_CACHED",
-    "Convolution",
-    "Fourier",
-    "Inversion",
-    "Pair",
-    "TooManyNodesError",
-    "drawn_of_sums",
-    "numbers_of",
-    "reach_of_sum",
-    "refuse_too_many",
-]
-
 Complex = NDArray[np.complex128]
 
 # So many doubles are cached at most; 32 megabytes.

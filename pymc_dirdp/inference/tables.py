@@ -36,8 +36,6 @@ from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = ["Posteriors", "TablePosterior", "class_table", "posterior_of", "rows_are_divided"]
-
 # Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
 

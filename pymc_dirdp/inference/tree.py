@@ -24,9 +24,6 @@ from pymc_dirdp.inference.numbers import ROUGH_CUT, Distributions, Listed, refus
 from pymc_dirdp.inference.rows import LITTLE_CACHED, LITTLE_WORK, RowPosterior, TiltedCells, impossible, summed
 from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 
-__all__ = ["Cells", "Group", "Node", "Root", "Spread"]
-
-
 # A number with less than exp(-50) of the largest weight is left out.
 CUT = 50.0
 # So few numbers of all children are listed whole.

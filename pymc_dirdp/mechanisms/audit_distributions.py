@@ -10,21 +10,10 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 
-__all__ = [
-    "CELLS",
-    "block_distributions",
-    "cut",
-    "dirichlet_distributions",
-    "urn_distributions",
-]
-
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 # A distribution is cut into about so many cells, and into so many times fewer if several parts of the output change,
 # because their products are summed over.
 CELLS, _FEWER_OF_SEVERAL = 6_000, 10
-# A reach of so many standard deviations gets the cells that are asked for; a wider one gets more, up to a limit.
-_PER_REACH = 12
 _MOST_CELLS = 400_000
 # What is left out has a probability of about exp(-80).
 _REACH = 80.0

@@ -22,8 +22,6 @@ from pymc_dirdp.sampling.fast import dirichlet
 if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.joint import JointLikelihoods, JointMechanism
 
-__all__ = ["SAMPLERS", "Fact", "Mechanism", "Tempered"]
-
 
 @final
 @dataclass(frozen=True)

@@ -30,8 +30,6 @@ from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import chosen, dyadic_above
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["ChoiceMechanism", "QuantilesMechanism", "TreeMechanism"]
-
 type Pair = tuple[int, int]
 
 # Every pair of variables is counted and is a candidate, and every choice is one more loss to compose.

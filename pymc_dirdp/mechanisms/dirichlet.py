@@ -30,9 +30,6 @@ from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_ste
 from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["DirichletDraws", "DirichletMechanism"]
-
-
 # Outputs of each data set that an audit draws from an urn.
 _FEWER = 10_000
 # The least normal double.

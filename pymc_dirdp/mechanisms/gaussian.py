@@ -22,18 +22,6 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, dyadic_above
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "DiscreteGaussianMechanism",
-    "converted",
-    "delta",
-    "gaussian_deviation",
-    "gaussian_excess",
-    "gaussian_noise",
-    "log_theta_ratio",
-    "renyi",
-]
-
-
 # Further than this below 0, in standard deviations, the probability is 1e-33; it is added.
 _LEFT, _LEFT_OUT = -12.0, 1e-32
 # Above, exp(-50) of the integrand is left out; its bound is added.

@@ -24,8 +24,6 @@ from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplace
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["GeometricMechanism", "ZeroSumGeometricMechanism"]
-
 
 @user_facing
 @final

@@ -29,8 +29,6 @@ from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.geometric import fast_joint_noise, joint_noise
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["BlockLikelihood", "JointLikelihoods", "JointMechanism", "ZeroSumJointMechanism"]
-
 # A released number is at most this, which noise of no scale gets near to.
 _LARGEST = 2**1000
 

@@ -27,8 +27,6 @@ from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["JointTableMechanism", "ZeroSumJointTableMechanism"]
-
 _OTHERWISE = "Take mechanism='geometric', or 'auto'."
 # More blocks take seconds, and a text of few characters may state them.
 _MOST_BLOCKS = 10**5

@@ -26,8 +26,6 @@ from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["NOISES", "MarginalsMechanism", "ZeroSumMarginalsMechanism"]
-
 NOISES = ("gaussian", "geometric")
 """The kinds of noise, as in `plan(mechanism=...)`."""
 

@@ -25,20 +25,6 @@ from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import dyadic_above
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = [
-    "LEAST",
-    "MOST",
-    "POSTPROCESSES",
-    "NoisyCounts",
-    "ReleasedCounts",
-    "adds_up_to_0",
-    "frequencies",
-    "geometric_noise",
-    "postprocessed",
-    "round_scale_up",
-]
-
-
 POSTPROCESSES = ("clip-and-smooth", "clip", "project")
 
 # P1's baselines put this in the place of a negative count; the logarithm in the KL then decides the comparison.

@@ -21,19 +21,6 @@ from pymc_dirdp.errors import ArgumentError
 if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.table import TableMechanism
 
-
-__all__ = [
-    "DRAWS",
-    "CellNoise",
-    "Draws",
-    "Marginals",
-    "Measured",
-    "NoisyTable",
-    "Output",
-    "RowLikelihood",
-    "RowsSeen",
-]
-
 DRAWS = "draws"
 """The name of draws of the shares in a text."""
 # Shares add up to 1 within this tolerance, for any number of categories that is in use.

@@ -19,21 +19,6 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "MEASURES",
-    "SETTINGS",
-    "STRATEGIES",
-    "Dirichlet",
-    "Marginals",
-    "Measure",
-    "by_class_name",
-    "by_kind",
-    "kind_of",
-    "kinds",
-    "noises",
-    "registered",
-]
-
 # A new mechanism is one more line. They stand in the order in which they are preferred. A kind may have one form more
 # for tables whose numbers of records are public, or that form alone.
 _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {

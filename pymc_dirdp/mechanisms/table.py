@@ -17,9 +17,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
 
-__all__ = ["TableMechanism", "blocks", "fill_row", "smallest_two", "worst_neighbours"]
-
-
 # The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
 _GROUP = 1_000_000
 

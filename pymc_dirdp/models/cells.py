@@ -16,19 +16,6 @@ from pymc_dirdp.models.graph import Node, evaluate
 if TYPE_CHECKING:
     from pymc_dirdp.models.graph import Node
 
-__all__ = [
-    "CellMap",
-    "Cells",
-    "Codes",
-    "Numbering",
-    "UnreadableError",
-    "aligned",
-    "full_cells",
-    "indexed",
-    "public_value",
-    "slices_along",
-]
-
 # Index maps: which cell of which table each entry of a tensor is. They are public, apart from codes not yet read.
 
 

@@ -16,17 +16,6 @@ from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
-__all__ = [
-    "contribution_of_record",
-    "contribution_to",
-    "lacking",
-    "overlapping",
-    "people_axes",
-    "refuse_steps",
-    "refuse_unknown_axes",
-    "united",
-]
-
 # Refusals of a unit that does not exist in the model, or that names no axis of people.
 
 

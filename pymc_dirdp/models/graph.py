@@ -29,31 +29,6 @@ from pytensor.tensor.type_other import NoneTypeT
 from pytensor.xtensor.basic import TensorFromXTensor
 from pytensor.xtensor.type import XTensorType
 
-__all__ = [
-    "Node",
-    "Purpose",
-    "build_for",
-    "built_for",
-    "compiled_plainly",
-    "compiling_plainly",
-    "evaluate",
-    "formula",
-    "is_random",
-    "is_stored",
-    "lowered",
-    "operation",
-    "origin",
-    "parameters",
-    "replaced",
-    "root_of",
-    "same_data",
-    "same_numbers",
-    "shift_axis",
-    "stored_array",
-    "stored_shape",
-    "values_read",
-]
-
 # Questions about PyTensor graphs. Nothing in this file knows what a table is.
 
 

@@ -28,22 +28,6 @@ from pymc_dirdp.models.graph import (
 from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.table import Family, KindName
 
-__all__ = [
-    "KINDS",
-    "Kind",
-    "batch_shape",
-    "broadcast_prior",
-    "checked_family",
-    "family_of",
-    "kind_of",
-    "prior_of",
-    "probability_of",
-    "refuse_uncertain_prior",
-    "stored_observations",
-    "trials_parameter",
-    "unrolled",
-]
-
 # The released variables of a model: which family each has, and the numbers of its prior. Both are public.
 
 

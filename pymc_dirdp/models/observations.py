@@ -22,8 +22,6 @@ from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Likelihood, Table
 from pymc_dirdp.models.tables import Parent, parents_of
 
-__all__ = ["Observation", "Records", "observation", "observed_records", "read_counts", "total_records", "totals_of"]
-
 Counts = NDArray[np.int64]
 
 

@@ -27,8 +27,6 @@ from pymc_dirdp.models.outcomes import (
     refused,
 )
 
-__all__ = ["private_trials", "read_outcomes", "with_shares"]
-
 # Distributions whose trials are not independent given the free variables, and what they are made of.
 _COMPOUND: dict[str, tuple[Any, Any]] = {
     "BetaBinomial": (pm.Beta, pm.Binomial),

@@ -40,20 +40,6 @@ from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import generator
 
-__all__ = [
-    "NOISES",
-    "Inputs",
-    "ModelOptions",
-    "Outcomes",
-    "core_of",
-    "jointly_observed",
-    "log_probability",
-    "n_row_arrays",
-    "read_records",
-    "refuse_observed_elsewhere",
-    "refused",
-]
-
 _POINTS = 3
 
 

@@ -14,8 +14,6 @@ from pymc_dirdp.checks import groups_of_names, integer, list_of_names
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_named
 
-__all__ = ["Reading", "Stated", "Unit", "as_code", "axis_text", "check_stated", "stated"]
-
 Unit = str | int | tuple[str | int, ...]
 
 

@@ -21,8 +21,6 @@ from pymc_dirdp.models.privacy_unit import Stated, as_code
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
-__all__ = ["check_counts", "check_public", "numbers_to_name", "refuse_copies"]
-
 
 def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]) -> None:
     """Refuse a model whose release would publish data as if they were public numbers.

@@ -9,8 +9,6 @@ from types import MappingProxyType
 
 from pymc_dirdp.errors import UnsupportedModelError, missing_values
 
-__all__ = ["REFUSALS", "Refusal", "listed", "refusal"]
-
 
 @dataclass(frozen=True)
 class Refusal:

@@ -32,8 +32,6 @@ from pymc_dirdp.models.cells import (
 )
 from pymc_dirdp.models.graph import Node, evaluate, formula, values_read
 
-__all__ = ["reading_of"]
-
 # No public array that a model makes of its shares may have more entries than this.
 _MOST = 10**7
 

@@ -19,25 +19,6 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import UnsupportedModelError
 
-__all__ = [
-    "DIAGNOSIS_NAMES",
-    "PYMC_NAMES",
-    "Family",
-    "KindName",
-    "Likelihood",
-    "Table",
-    "View",
-    "check_labels",
-    "check_names",
-    "dim_beside",
-    "dim_name",
-    "is_one_line",
-    "is_path_name",
-    "is_variable_name",
-    "outcome_dim",
-    "plain_labels",
-]
-
 Family = Literal["dirichlet", "beta"]
 KindName = Literal["multinomial", "categorical", "dirichlet-multinomial", "binomial", "bernoulli", "beta-binomial"]
 

@@ -46,8 +46,6 @@ from pymc_dirdp.models.table import Family, Likelihood, Table, View
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["Parent", "parents_of", "root_model", "tables"]
-
 
 @user_facing
 def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ()) -> tuple[Table, ...]:

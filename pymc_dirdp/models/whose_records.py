@@ -32,17 +32,6 @@ from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
-__all__ = [
-    "Group",
-    "check_people",
-    "known_bound",
-    "public_totals",
-    "question",
-    "read",
-    "refuse_lost_unit",
-    "with_counted",
-]
-
 
 def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool = True) -> Reading:
     """Find out from a model whose records it holds.

@@ -21,14 +21,6 @@ from pymc_dirdp.errors import InternalError, missing_values
 from pymc_dirdp.models.graph import Node, is_random, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.outcomes import ModelOptions, refused
 
-__all__ = [
-    "check_nothing_left",
-    "public_deterministics",
-    "refuse_free_variables",
-    "refuse_unnamed_data",
-    "without_data",
-]
-
 
 def refuse_free_variables(
     model: pm.Model, free: Sequence[Node], secret: Collection[Node], dims: Collection[str]

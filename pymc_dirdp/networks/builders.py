@@ -20,8 +20,6 @@ from pymc_dirdp.models.table import PYMC_NAMES, check_labels, is_path_name
 from pymc_dirdp.releases.choices import Structure
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["Alpha", "Parents", "bayesian_network", "class_name", "naive_bayes", "refuse_labels", "refuse_names"]
-
 Alpha = float | Mapping[str, ArrayLike]
 Parents = Mapping[str, Iterable[str]]
 

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
 
-__all__ = ["choose_bins", "choose_structure", "part_of", "tree_within"]
-
-
 @user_facing
 def choose_structure(
     guarantee: Guarantee,

@@ -43,8 +43,6 @@ from pymc_dirdp.signatures import user_facing
 if TYPE_CHECKING:
     from pymc_dirdp.releases.choices import PrivateChoice
 
-__all__ = ["Classifier"]
-
 # The share of the guarantee for the tables. The rest measures few numbers, which takes far less.
 _TABLES = 0.8
 # Powers of the likelihood. Features that repeat each other need small ones; above 1 they tell more than was assumed,

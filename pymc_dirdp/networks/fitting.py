@@ -39,20 +39,6 @@ from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, tree_of
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "DrawnTable",
-    "Network",
-    "analysed",
-    "fit",
-    "given_release",
-    "is_analysis",
-    "is_estimate",
-    "measurements_of",
-    "network_of",
-    "of_release",
-    "records_of_estimate",
-]
-
 
 @user_facing
 def fit(

@@ -17,8 +17,6 @@ from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, 
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["Predictor", "averages", "log_likelihood", "predict_log_proba"]
-
 # Success and failure by turns, as texts and as the values of a Bernoulli.
 _OUTCOMES = ["success", "failure", 1, 0]
 

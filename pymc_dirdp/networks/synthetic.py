@@ -16,8 +16,6 @@ from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, 
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["synthetic", "systematic"]
-
 Codes = NDArray[np.int64]
 
 

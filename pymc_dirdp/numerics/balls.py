@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["Ball", "JointBalls"]
-
 # Listed radii end where what is left has a probability below exp of minus this, and are at most so many.
 _UNLIKELY, _MOST_RADII = 80.0, 2**20
 

@@ -9,17 +9,6 @@ from scipy.special import betainc, betaincc, digamma, expit, gammainc, gammaincc
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import graded_breaks, integrate, nodes
 
-__all__ = [
-    "expm1_less",
-    "gamma_lower",
-    "gamma_upper",
-    "log1p_less",
-    "logit_beta_upper",
-    "mean_digamma",
-    "regularized_lower",
-    "stirling_remainder",
-]
-
 # Functions without their leading terms, computed without cancellation.
 #
 # Calibrations spend much of their time here, so a series is summed in place, and only where it is needed.

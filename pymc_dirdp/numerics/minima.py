@@ -8,8 +8,6 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 
-__all__ = ["inverse_diagonal", "log_determinant", "minimised", "solved"]
-
 Product = Callable[[Array], Array]
 
 # A step is found when the residual of its equation has fallen to that share of the gradient; and solutions with random

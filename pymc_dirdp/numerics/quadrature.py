@@ -13,19 +13,6 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 
-__all__ = [
-    "CountDistribution",
-    "bulk_breaks",
-    "coth_excess",
-    "count_distribution",
-    "graded_breaks",
-    "inner",
-    "integrate",
-    "legendre_excess",
-    "log_legendre",
-    "nodes",
-]
-
 # Legendre polynomials beyond 1: how often integers with two-sided geometric distributions add up to 0.
 #
 # Let z be a list of n integers that add up to 0. The sum of `exp(-(u / 2) sum |z|)` over all of them is

@@ -9,19 +9,6 @@ from typing import Any
 
 from pymc_dirdp.errors import UnattainableError
 
-__all__ = [
-    "bracket",
-    "ceil_to_digits",
-    "floor_to_digits",
-    "largest_safe",
-    "last_safe",
-    "least_epsilon",
-    "log_excess",
-    "round_up",
-    "safe_root",
-    "with_slack",
-]
-
 # Doubles on the safe side of exact numbers, and short numbers on the safe side of doubles.
 
 

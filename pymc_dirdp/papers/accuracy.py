@@ -13,8 +13,6 @@ from pymc_dirdp.checks import at_least, integer, numbers_or_none, positive
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.base import Mechanism
 
-__all__ = ["CellErrors", "cell_errors", "p1_equation_22"]
-
 # The published bound on how accurate a Dirichlet draw is. It serves for comparison and for teaching.
 # :mod:`pymc_dirdp.planning.draw_error` has exact expectations and tighter tails.
 

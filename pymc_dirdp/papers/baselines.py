@@ -11,8 +11,6 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["Combined", "combine"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

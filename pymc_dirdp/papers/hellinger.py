@@ -22,8 +22,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["HellingerMechanism"]
-
 _SENSITIVITIES = ("smooth", "global")
 _ACCOUNTINGS = ("exact", "pure", "proved")
 # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.

@@ -15,20 +15,6 @@ from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 
-__all__ = [
-    "AffinityRows",
-    "Candidates",
-    "HellingerDistributions",
-    "affinity_loss",
-    "all_counts",
-    "distance_of",
-    "global_sensitivity",
-    "hellinger_distance",
-    "local_sensitivities",
-    "number_of_tables",
-    "smooth_sensitivities",
-]
-
 # Hellinger distance of Dirichlet distributions, to full precision also between neighbours of large data sets.
 
 

@@ -12,8 +12,6 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.numerics.roots import last_safe, log_excess
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain
 
-__all__ = ["p3_lemma_1", "p3_problem_14", "p3_theorem_1_corrected"]
-
 # P3's statements about its simplex mechanism, with the corrections of Theory, section 12.
 #
 # :class:`pymc_dirdp.papers.SimplexMechanism` has the exact curve, whose epsilon is smaller than that of the corrected

@@ -6,9 +6,6 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.checks import positive, positive_array
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 
-__all__ = ["p4_ilap_mech", "p4_lap_mech"]
-
-
 # P4's mechanisms for a whole posterior, as printed, for comparison.
 #
 # :class:`pymc_dirdp.papers.TruncatedNoiseMechanism` and :class:`pymc_dirdp.papers.HellingerMechanism`, made by

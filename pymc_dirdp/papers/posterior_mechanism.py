@@ -22,8 +22,6 @@ from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 
-__all__ = ["WholePosterior", "drawn_from", "whole_weights"]
-
 # One of finitely many outcomes, drawn in integers from probabilities that are doubles.
 
 

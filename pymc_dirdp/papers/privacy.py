@@ -10,12 +10,9 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
 from pymc_dirdp.privacy.curves import PrivacyCurves, best_order, converted_deltas, log_delta_at
 from pymc_dirdp.privacy.divergences import renyi_remove
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
-
-__all__ = ["RealValuedLoss", "p1_theorem_1", "p1_theorem_1_concentration", "p2_theorem_1", "p2_theorem_2"]
 
 # The published closed-form bounds on the privacy loss, by paper and theorem.
 #

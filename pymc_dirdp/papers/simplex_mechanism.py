@@ -26,8 +26,6 @@ from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies, urn
 
-__all__ = ["SimplexDomain", "SimplexMechanism"]
-
 # The domain of P3's simplex mechanism.
 
 

@@ -22,8 +22,6 @@ from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
-__all__ = ["TruncatedCell", "TruncatedNoiseMechanism"]
-
 # The distribution of a count with integer noise, truncated to 0 and the number of records.
 
 

@@ -12,8 +12,6 @@ from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
-__all__ = ["allocate", "composed", "shares"]
-
 # One unit or so below the share: shares, added up in floating point, must not exceed the whole.
 _DOWN = 1 - 2**-50
 # The budget is solved for to this relative error; at most half as much of epsilon is left unused.

@@ -25,18 +25,6 @@ from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, is_binary_row, personal_cells
 from pymc_dirdp.privacy.urn import urn_cells
 
-__all__ = [
-    "OBJECTIVES",
-    "Boundary",
-    "calibrate_dirichlet",
-    "calibrate_urn",
-    "needs_urn",
-    "optimal",
-    "optimal_of_blocks",
-    "p1_theorem_1_concentration",
-    "untouched",
-]
-
 # The settings of the Dirichlet mechanism at which a guarantee stops to hold, and the best of them.
 
 

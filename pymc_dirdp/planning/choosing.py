@@ -26,8 +26,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 
-__all__ = ["Choice", "TableFacts", "Terms", "choose", "noise_instead", "of_kind"]
-
 type Mechanisms = dict[str, TableMechanism]
 # The expected errors of all tables by these mechanisms; None if they are not known.
 type Judge = Callable[[Mechanisms], dict[str, float] | None]

@@ -26,8 +26,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["Comparison", "Score", "compare"]
-
 
 @final
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import last_safe, log_excess
 
-__all__ = ["DrawError", "divergence_tail", "draw_share_error", "expected_kl", "smallest_share"]
-
 
 def expected_kl(p: Array, u: Array) -> Array:
     """`E KL(p || y)` over `y ~ Dirichlet(u)` in nats, row by row: shapes (..., d) to (...). Theory, section 8."""
@@ -92,12 +90,6 @@ class DrawError:
         # Gamma(u + 1/2) / Gamma(u) for each cell over that of the total.
         logs = gammaln(u + 0.5) - gammaln(u) - (gammaln(self._total + 0.5) - gammaln(self._total))
         return max(0.0, float(1 - (np.sqrt(self.p) * np.exp(logs)).sum()))
-
-    @property
-    def squared_l2(self) -> float:
-        """Expectation of `sum (y_i - p_i)**2`; its root bounds the expected largest error of a frequency."""
-        share = self.u / self._total
-        return float((share * (1 - share) / (self._total + 1) + (share - self.p) ** 2).sum())
 
     @property
     def greatest_t(self) -> float:

@@ -20,8 +20,6 @@ from pymc_dirdp.mechanisms.base import Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import RowsSeen
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-__all__ = ["EstimateError", "error_of", "estimate_error", "estimated_shares", "estimates_of"]
-
 # Simulated cells, and tables at least and at most.
 _CELLS, _FEWEST, _MOST = 2_000, 3, 1_000
 # More rows of one table than these are not looked at, and of a row with more cells than these a part.

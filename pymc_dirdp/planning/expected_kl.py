@@ -17,16 +17,6 @@ from pymc_dirdp.numerics.quadrature import CountDistribution, count_distribution
 from pymc_dirdp.planning.draw_error import expected_kl
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = [
-    "ExpectedKL",
-    "PriorExpectedKL",
-    "a_priori_kl",
-    "dirichlet_kl",
-    "dirichlet_kl_rows",
-    "predicted_data",
-    "simulated_kl",
-]
-
 # How far a private draw is from what it stands for, in closed form.
 #
 # A priori numbers are expectations under the model's own prior; they use no data and may be published. A number that

@@ -17,18 +17,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 
-__all__ = [
-    "Axes",
-    "Marginal",
-    "Protected",
-    "by_table",
-    "chosen_noise",
-    "marginals_of",
-    "measured",
-    "refuse_unlike_network",
-    "weights_of",
-]
-
 # The name and the length of each axis of a table; the last is that of the variable whose shares it holds.
 type Axes = tuple[tuple[str, int], ...]
 

@@ -9,8 +9,6 @@ from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals, kind_of, kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
-__all__ = ["MOST_DRAWS", "DrawPlanning", "MechanismOptions", "MechanismPlanning", "TableOptions", "TablePlanning"]
-
 MOST_DRAWS = 10**6
 """No plan has more draws than this; the curve of so many could take for ever."""
 

@@ -26,16 +26,6 @@ from pymc_dirdp.planning.options import DrawPlanning, TableOptions, TablePlannin
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "Frontier",
-    "calibrate",
-    "chosen_for",
-    "expected_error",
-    "least_guarantee",
-    "least_records",
-    "privacy_utility",
-]
-
 # What the errors are of, by `of` and by what a draw is for.
 _MEASURES = {
     ("draw", "posterior"): "the private posterior from the posterior",

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import matplotlib.axes
 
-__all__ = ["COLOURS", "DASHES", "MARKERS", "Axes", "axes_or_new", "labelled_rows", "legend", "marked", "pyplot", "tidy"]
-
 # An alias is evaluated when it is asked for, so that Matplotlib is imported by those alone who draw.
 type Axes = matplotlib.axes.Axes
 

@@ -33,8 +33,6 @@ from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["cell_labels", "plot_analysis", "plot_calibration", "plot_draw", "plot_posteriors"]
-
 # The private posterior beside the one without privacy. From a diagnosis, so **confidential**.
 
 

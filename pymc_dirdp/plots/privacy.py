@@ -22,8 +22,6 @@ from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["plot_comparison", "plot_frontier", "plot_privacy", "plot_regret"]
-
 # A picture of privacy curves: the exact one, the published one, and those of given neighbours.
 
 

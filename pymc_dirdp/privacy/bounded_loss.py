@@ -15,8 +15,6 @@ from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
 
-__all__ = ["Bounded", "BoundedRange", "ErasedResponse", "LeastOf", "RandomisedResponse", "erased_responses"]
-
 # Randomised response: no mechanism with pure differential privacy loses more than this pair of distributions.
 
 

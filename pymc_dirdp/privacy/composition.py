@@ -14,8 +14,6 @@ from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, best_order, epsilon_at, log_delta_at
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
-__all__ = ["Composition", "Parallel", "curve_cache_key"]
-
 # The grid adds at most this share to the variance of the composed loss, and about half of it to epsilon.
 _WIDENING = 1e-3
 # The grid ends where delta is below this; larger losses count as infinite.

@@ -20,20 +20,6 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
-__all__ = [
-    "ORDERS",
-    "CurvesOf",
-    "NoLoss",
-    "PrivacyCurves",
-    "best_order",
-    "convert",
-    "converted_deltas",
-    "epsilon_at",
-    "least_log_delta",
-    "log_delta_at",
-    "rho_from_above",
-]
-
 
 class PrivacyCurves(abc.ABC):
     """Exact or upper-bound privacy curves of anything: a pair, a mechanism, a composition of mechanisms.

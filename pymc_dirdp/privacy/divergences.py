@@ -15,8 +15,6 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.gamma import expm1_less, log1p_less, stirling_remainder
 from pymc_dirdp.numerics.quadrature import bulk_breaks, graded_breaks, inner, integrate, nodes
 
-__all__ = ["LARGE", "RAISED", "Loss", "NarrowLoss", "renyi_add", "renyi_remove"]
-
 # Rényi divergences of `Gamma(a + r)` from `Gamma(a)` and back (Theory, section 3).
 
 
@@ -125,7 +123,9 @@ _AT_A_TIME = 2**19
 class Tail(Protocol):
     """The probability that V lies above a number, or above each number of an array."""
 
-    def __call__[Real: (float, Array)](self, v: Real, /) -> Real: ...
+    def __call__[Real: (float, Array)](self, v: Real, /) -> Real:
+        """The probability above `v`."""
+        ...
 
 
 @final

@@ -18,8 +18,6 @@ from pymc_dirdp.numerics.gamma import gamma_lower, gamma_upper, logit_beta_upper
 from pymc_dirdp.privacy.curves import PrivacyCurves, converted_deltas
 from pymc_dirdp.privacy.divergences import LARGE, Loss, NarrowLoss, renyi_add, renyi_remove
 
-__all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "PublicRowPair", "ReplaceOnePair"]
-
 
 class DominatingPair(PrivacyCurves):
     """Two distributions that are at least as far apart as the output distributions of any two neighbouring data sets.

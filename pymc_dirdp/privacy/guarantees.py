@@ -17,8 +17,6 @@ from pymc_dirdp.signatures import user_facing
 if TYPE_CHECKING:
     from pymc_dirdp.privacy.curves import PrivacyCurves
 
-__all__ = ["KINDS", "ApproxDP", "Domain", "Guarantee", "Losses", "PureDP", "RenyiDP", "TruncatedCDP", "ZeroCDP"]
-
 # The interface of all guarantees.
 
 

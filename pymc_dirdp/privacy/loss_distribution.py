@@ -21,8 +21,6 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
 
-__all__ = ["ComposedLoss", "FiniteDistributions", "LossDistribution", "discretised", "product_of"]
-
 # This slack covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
 _SLACK = 1e-10
 # At most this share of a tilted distribution lies outside of the window; it is added to the result.

@@ -13,8 +13,6 @@ from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["ADJACENCIES", "AXES", "Adjacency", "Contribution", "adjacency_named", "who"]
-
 # What a neighbouring data set is, and the sensitivities that follow.
 
 

@@ -34,21 +34,6 @@ from pymc_dirdp.privacy.dominating_pairs import (
 )
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
-__all__ = [
-    "LEAST_PARAMETER",
-    "MOST_PARAMETER",
-    "PersonalCells",
-    "SpreadRecords",
-    "cells_needed",
-    "dominating_pair",
-    "gains",
-    "is_binary_row",
-    "lie_in_one_cell",
-    "partitions",
-    "personal_cells",
-    "records_in_cells",
-]
-
 # Several records of one person that may lie anywhere in a block of cells.
 #
 # Where the prior parameters are 1/2 or more, or `r` is small against them, the loss is largest with all records in one

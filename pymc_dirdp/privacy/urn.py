@@ -19,8 +19,6 @@ from pymc_dirdp.numerics.gamma import mean_digamma
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.privacy.unit import partitions
 
-__all__ = ["UrnCells", "largest_urn_loss", "urn_cells"]
-
 # Up to so many steps their losses are added one by one.
 _ADDED = 1_000
 # Relative rounding errors: of a parameter, of r and of a sum of positive terms; and of a mean of digamma.

@@ -27,9 +27,6 @@ from pymc_dirdp.signatures import user_facing
 if TYPE_CHECKING:
     import pymc as pm
 
-
-__all__ = ["Estimates", "analyse", "analyze", "estimate", "sample_posterior_predictive"]
-
 type _Array = tuple[NDArray[Any], Labels]
 
 

@@ -27,19 +27,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.grammar import Text, at, digest, guarantee_facts, guarantee_of, version_of
 
-__all__ = [
-    "Bins",
-    "PrivateChoice",
-    "Structure",
-    "choices_of",
-    "curves_of",
-    "fingerprint_of",
-    "refuse_all_spent",
-    "refuse_unpaid_bins",
-    "refuse_unpaid_structure",
-    "with_choices",
-]
-
 # A model has no more tables than this, and a text must not take for ever.
 _MOST = 1000
 # So that a model with their labels is not planned as if they were public.

@@ -28,8 +28,6 @@ from pymc_dirdp.sampling.exact import grid_share
 if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
 
-__all__ = ["PUBLIC_TOTALS", "cell_dims", "described", "labels", "renamed"]
-
 # The curves that the view of a release shows, each with its arguments.
 _CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
 _A_PRIORI = (

@@ -26,24 +26,6 @@ from pymc_dirdp.arrays import different
 from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, ReleaseError, shown
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
-__all__ = [
-    "Text",
-    "at",
-    "digest",
-    "guarantee_facts",
-    "guarantee_of",
-    "in_lines",
-    "label_facts",
-    "label_of",
-    "labels_facts",
-    "library_version",
-    "line_of",
-    "plain",
-    "refuse_unreadable",
-    "understood",
-    "version_of",
-]
-
 _FORMAT = "pymc_dirdp "
 # Where the classes of texts are; they are imported once a text of theirs is read.
 _HOMES = {

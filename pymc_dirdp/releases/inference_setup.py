@@ -15,8 +15,6 @@ from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divide
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.wording import totals_in_words
 
-__all__ = ["Inferences", "PerTable", "Source", "Sources", "checked", "inferences", "sources_of"]
-
 type PerTable[T] = T | Mapping[str, T] | None
 
 

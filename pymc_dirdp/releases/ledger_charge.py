@@ -18,8 +18,6 @@ from pymc_dirdp.sampling.bits import Seed
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
-__all__ = ["Sealed", "charged_choice", "people_of"]
-
 
 def people_of(bound: Bound | None) -> tuple[str, int]:
     """Whom a choice protects, and how many records of one of them count at most."""

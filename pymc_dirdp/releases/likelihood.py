@@ -30,19 +30,6 @@ from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "CountsLogp",
-    "ReleaseLogp",
-    "analyst_model",
-    "as_python",
-    "as_tensor",
-    "latent_counts",
-    "logp_of",
-    "owned",
-    "release_logp",
-    "tell_jax",
-]
-
 # Shares add up to 1 within this tolerance.
 _ROUNDING = 1e-6
 

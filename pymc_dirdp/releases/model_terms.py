@@ -45,18 +45,6 @@ from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
 from pymc_dirdp.releases.plan import planned
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
-__all__ = [
-    "ModelRead",
-    "ModelTerms",
-    "counted",
-    "has_likelihood",
-    "layout_of",
-    "planned_tables",
-    "read_model",
-    "table_model",
-    "with_terms",
-]
-
 _NOBODY = "nobody"
 # Those of one evaluation of the likelihood of joint noise, which takes some 20 ms then, so that NUTS takes minutes.
 _MOST_MULTIPLICATIONS = 6e7

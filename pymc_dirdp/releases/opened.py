@@ -40,21 +40,6 @@ from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, shared_noises, view
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "ListedLabels",
-    "Opened",
-    "ReleasedTable",
-    "computable",
-    "from_text",
-    "labels_of",
-    "load",
-    "opened",
-    "refuse_confidential",
-    "save",
-    "shown_tree",
-    "text_of",
-]
-
 type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
 # Releases that were opened last: the verbs of an analysis all open the same one.

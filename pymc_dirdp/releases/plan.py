@@ -46,20 +46,6 @@ if TYPE_CHECKING:
     from pymc_dirdp.releases.model_plan import ModelPlan
 
 
-__all__ = [
-    "ModelPlanning",
-    "Options",
-    "Planning",
-    "of_model",
-    "plan",
-    "planned",
-    "predicts",
-    "refuse_second_planning",
-    "refuse_unsaid_units",
-    "with_options",
-]
-
-
 class Planning(MechanismPlanning, total=False):
     """The names of :class:`Options`, for functions that pass them on."""
 

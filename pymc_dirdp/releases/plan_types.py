@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
     from pymc_dirdp.releases.report import Report
 
-
-__all__ = ["Plan", "PlannedTable", "facts_of", "plan_of", "rebuild", "records_name"]
-
 # The tables that the one line of a plan names.
 _SHOWN = 3
 

@@ -20,8 +20,6 @@ from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.measured_marginals import Axes
 from pymc_dirdp.releases.view import fitted_shares
 
-__all__ = ["SimulatedNetwork", "axes_of", "fit_errors", "judge_of", "simulated_network"]
-
 type Mechanisms = Mapping[str, TableMechanism]
 Codes = NDArray[np.int64]
 

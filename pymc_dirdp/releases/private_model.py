@@ -27,8 +27,6 @@ from pymc_dirdp.signatures import user_facing
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
-__all__ = ["private_model", "release_of"]
-
 _RELEASE = "_dirdp_release"
 
 

@@ -48,8 +48,6 @@ from pymc_dirdp.signatures import user_facing
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
-__all__ = ["sample", "sample_sealed"]
-
 Counts = NDArray[int64]
 
 

@@ -29,8 +29,6 @@ from pymc_dirdp.releases.summary import summary
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import taken_for_granted, totals_in_words
 
-__all__ = ["Report", "report"]
-
 type Lines = tuple[tuple[str, str], ...]
 
 # Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.

@@ -33,17 +33,6 @@ from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import secret_of, taken_for_granted
 from pymc_dirdp.signatures import user_facing
 
-__all__ = [
-    "DELTA",
-    "Statement",
-    "expected_errors",
-    "in_range",
-    "odds_factor",
-    "odds_of_the_truth",
-    "statement",
-    "typical_errors",
-]
-
 DELTA = 1e-6
 """A guarantee without a delta is also given as an epsilon at this one."""
 # Factors of delta at which the curve is asked for the best bound on odds.

@@ -12,8 +12,6 @@ from pymc_dirdp.releases.statement import DELTA, in_range, odds_of_the_truth, ty
 from pymc_dirdp.releases.verification import Verification
 from pymc_dirdp.releases.wording import NEXT
 
-__all__ = ["summary"]
-
 type Lines = tuple[tuple[str, str], ...]
 
 # What fits beside the labels of a terminal of 80 columns.

@@ -25,8 +25,6 @@ from pymc_dirdp.releases.grammar import (
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
 
-__all__ = ["Release", "identity"]
-
 _SEED = "seed"
 _AN_IDENTITY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 # No release has more shares in all its draws; a few characters of a text say how many draws there are.

@@ -21,8 +21,6 @@ from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
 from pymc_dirdp.releases.wording import taken_for_granted
 from pymc_dirdp.signatures import user_facing
 
-__all__ = ["SEEDED", "Check", "Verification", "tightest_guarantee", "verified", "verify"]
-
 # The digits of the guarantee that follows.
 _DIGITS = 4
 # Other versions of SciPy round differently; this is for the comparison of a view alone.

@@ -36,22 +36,6 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.wording import ESTIMATE
 
-__all__ = [
-    "TEXT_GROUP",
-    "draws_given",
-    "draws_together",
-    "fitted_shares",
-    "measurements_of_table",
-    "number_prior",
-    "posterior_group",
-    "refuse_dims",
-    "shared_noises",
-    "shares_fitted",
-    "tree_of",
-    "try_distribution",
-    "view",
-]
-
 # Counts that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
 # So much larger numbers of records are tried where the posterior reaches beyond those looked at.

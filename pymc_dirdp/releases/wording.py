@@ -26,24 +26,6 @@ from pymc_dirdp.sampling.bits import Seed
 if TYPE_CHECKING:
     from pymc_dirdp.releases.plan_types import Plan
 
-
-__all__ = [
-    "ESTIMATE",
-    "NEXT",
-    "NO_NUMBER",
-    "assumed",
-    "records_word",
-    "secret_of",
-    "taken_for_granted",
-    "totals_in_words",
-    "warn_if_few",
-    "warn_if_ranked",
-    "warn_if_seeded",
-    "warn_if_weak",
-    "warn_of_repetition",
-    "warn_of_seed",
-]
-
 # Counts of fewer labels often descend by chance: three labels once in six.
 _FEWEST_RANKED = 4
 

@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer
 
-__all__ = ["SOURCES", "Bits", "Seed", "Words", "children", "generator", "randomness"]
-
-
 # The sources of random bits without a seed, by sampler.
 _SYSTEM, _AES = "operating system", "AES-128-CTR keyed by the operating system"
 _PCG64 = "PCG64 seeded by the operating system (its state can be recovered from output)"

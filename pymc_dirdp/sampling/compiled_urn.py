@@ -25,8 +25,6 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-__all__ = ["MOST_STEPS", "urns_in_jumps"]
-
 MOST_STEPS = 2**29
 """Atoms, steps and categories of an urn are no more than this: numbers are compared byte by byte in 64 bits."""
 # So many words are asked for at a time, or more if they do not suffice for an urn.

@@ -17,9 +17,6 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import Bits, Words
 
-__all__ = ["chosen", "compiled", "discrete_gaussian", "discrete_laplace", "dyadic_above", "fill", "over_one_power"]
-
-
 # Rounding to 41 digits changes a number by at most 2**-40 of it, and leaves numerators that fit into compiled code.
 _DIGITS = 41
 

@@ -15,19 +15,6 @@ from pymc_dirdp.sampling.bits import _POWERS, Bits
 from pymc_dirdp.sampling.compiled_urn import MOST_STEPS, urns_in_jumps
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 
-__all__ = [
-    "GridShare",
-    "default_steps",
-    "exact_dirichlet",
-    "fewest_steps",
-    "grid_share",
-    "positive_frequencies",
-    "synthetic_counts",
-    "urn",
-    "urn_counts",
-]
-
-
 # So many steps are drawn at once, in urns that hold so many records together. Their arrays take a few megabytes.
 _AT_ONCE, _IN_MEMORY = 2**16, 2**20
 # Points among the weights are compared by so many leading bits, and by all others only where these do not decide. Sums

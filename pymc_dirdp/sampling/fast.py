@@ -10,9 +10,6 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.sampling.bits import children
 
-__all__ = ["dirichlet", "fast_dirichlet", "on_public_grid"]
-
-
 # A grid finer than about 2**-45 would keep bits of the floating-point arithmetic.
 _GRID = 2**32
 # So many numbers fit into the cache of a core, several times.

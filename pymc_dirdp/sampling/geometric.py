@@ -27,17 +27,6 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import Uniform, discrete_laplace, geometric
 
-__all__ = [
-    "common_radius",
-    "decimal_coin",
-    "fast_joint_noise",
-    "fast_zero_sum_laplace",
-    "joint_noise",
-    "uniform_list",
-    "uniform_point",
-    "zero_sum_laplace",
-]
-
 # Decimal numbers start with so many digits, and uniform numbers with so many bits; each attempt doubles them.
 _DIGITS, _BITS = 30, 64
 _EXPONENT = 10**18 - 1

@@ -19,7 +19,6 @@ from pymc_dirdp.curator.realised import RealisedError, realised_kl
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.papers import accuracy
 from pymc_dirdp.planning.draw_error import DrawError, divergence_tail, draw_share_error, smallest_share
 from pymc_dirdp.planning.expected_kl import dirichlet_kl
 
@@ -58,7 +57,6 @@ def test_moments_against_simulation(case):
     near(loss.mean, kl)
     near(loss.variance, (kl - kl.mean()) ** 2)
     near(loss.squared_hellinger, 1 - np.sqrt(p * y).sum(axis=1))
-    near(loss.squared_l2, ((y - p) ** 2).sum(axis=1))
 
 
 def test_moments_against_30_digits(case):
@@ -263,7 +261,6 @@ def test_arguments_of_a_draw_loss():
     with pytest.raises(ArgumentError, match="one shape"):
         DrawError([0.5, 0.5], [1, 1, 1])
     assert "0.5" not in repr(DrawError([0.5, 0.5], [1, 1]))
-    assert set(accuracy.__all__) - {"CellErrors"} <= set(dirdp.papers.__all__)
 
 
 def outside(p, u, eta):
