@@ -1,4 +1,4 @@
-"""Whose records a model holds: what one person adds to each table, and what is asked where the model leaves it open."""
+"""Whose records a model holds: what one person adds to each table, and what is said where the model leaves it open."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,6 @@ import pymc as pm
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.counts import Counts, live_bound
-from pymc_dirdp.display import aligned
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.contributions import (
     contribution_of_record,
@@ -36,12 +35,12 @@ from pymc_dirdp.privacy.people import Contribution
 def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool = True) -> Reading:
     """Find out from a model whose records it holds.
 
-    With `ask`, the error for an open question offers answers, each of which is tried by another call.
+    With `ask`, the error for an open question has an answer, which is tried by another call.
 
     Raises
     ------
     UnsupportedModelError
-        If the model leaves open whose records it holds, with lines to choose from; or if something would be published
+        If the model leaves open whose records it holds, with a call to copy; or if something would be published
         that is not public.
     ArgumentError
         If what was said does not fit the model.
@@ -290,37 +289,37 @@ def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observat
                 raise refusal("shared data", one.name, problem=f"and {other.name!r} hold the same data")
 
 
-# What is asked where a model leaves open whose records it holds, and lines that answer it.
+# What is said where a model leaves open whose records it holds, and a call that answers it.
 
 
 # The bound that is offered where the model's own number is private.
 _BOUND = 10
 
-# An answer to a question about one observed variable or about two: a statement and its meaning.
-_Answer = tuple[Stated, str]
-
 
 def question(together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]) -> str | None:
-    """The question to ask before these variables, which one person may feed, are released; None if nothing is open.
+    """Why it is open whom a release of these variables would protect, which one person may feed; None if it is not.
 
-    Numbers of records are named where they are public. The question has a line for each answer, written as arguments
-    of `plan` or `sample`. Only answers are offered for which `works` is true: they leave nothing else open.
+    It has one call to copy, of the strongest answer for which `works` is true: it leaves nothing else open.
     """
-    for opening, answers in _open(together, stated):
-        lines = [
-            (_written(said), why)
-            for said, why in ((_completed(said, together, works), why) for said, why in answers)
-            if said is not None
-        ]
-        choices = aligned([(line, f"# {why}") for line, why in dict(lines).items()])
-        offered = "\n".join(f"    {choice}" for choice in choices)
-        instead = "" if stated == Stated(adjacency=stated.adjacency) else " in place of what was said"
-        return f"Cannot say whom this release would protect: {opening} Say which{instead}, by one of\n{offered}"
+    for opening, axes, bound in _open(together, stated):
+        answers = [replace(stated, unit=axes), _holding(stated, bound)] if axes else [_holding(stated, bound)]
+        found = (completed for said in answers if (completed := _completed(said, together, works)) is not None)
+        if (said := next(found, None)) is None:
+            return f"Cannot say whom this release would protect: {opening} Take it out of the model."
+        people = f"unit= names the axis of the people, such as {axis_text(axes[0])}; " if axes else ""
+        return (
+            f"Cannot say whom this release would protect: {opening} Say who one person is: {people}contribution=m says "
+            "that a person holds m records of each table at most, anywhere. For example:\n"
+            f"    dirdp.plan(guarantee, model, {_written(said)})"
+        )
     return None
 
 
-def _open(together: Sequence[Observation], stated: Stated) -> Iterator[tuple[str, list[_Answer]]]:
-    """Everything that is open, with the answers to try."""
+type _OpenQuestion = tuple[str, tuple[str | int, ...], int]
+"""What is open, an axis that may hold the people, if there is one, and how many records a person may hold."""
+
+
+def _open(together: Sequence[Observation], stated: Stated) -> Iterator[_OpenQuestion]:
     for observed in together:
         asked = _of_one(observed, stated)
         if asked is not None:
@@ -331,88 +330,44 @@ def _open(together: Sequence[Observation], stated: Stated) -> Iterator[tuple[str
         linked = (one.parents or other.parents) and one.name != other.name
         link = _link(one, other) if linked else None
         if link is not None:
-            yield f"{link}, so what one person can change is in both.", _answers_for_both(one, other, stated)
+            steps = next((axis for axis in (one.step_axis(other), other.step_axis(one)) if axis is not None), None)
+            axes = [a for a in one.axes if a in other.axes and (steps is None or one.axes.index(a) != steps)]
+            sequence = max(2, one.lengths[steps]) if steps is not None and stated.sizes_are_public else _BOUND
+            bound = 1 if steps is None else sequence
+            yield f"{link}, so what one person can change is in both.", tuple(axes[:1]), bound
 
 
-def _answers_for_both(one: Observation, other: Observation, stated: Stated) -> list[_Answer]:
-    steps = next((axis for axis in (one.step_axis(other), other.step_axis(one)) if axis is not None), None)
-    axes = [axis for axis in one.axes if axis in other.axes and (steps is None or one.axes.index(axis) != steps)]
-    answers: list[_Answer] = [
-        *((replace(stated, unit=(axis,)), _people(axis, "one record in each")) for axis in axes[:1]),
-        (_holding(stated, 1), "a person holds one record of each table at most"),
-        (_holding(stated, 2), "a person holds 2 records of each table at most, anywhere"),
-    ]
-    if steps is not None:
-        bound = max(2, one.lengths[steps]) if stated.sizes_are_public else _BOUND
-        answers.insert(-2, (_holding(stated, bound), "a person holds a whole sequence (or put your bound)"))
-    return answers
-
-
-def _of_one(observed: Observation, stated: Stated) -> tuple[str, list[_Answer]] | None:
-    """What is open about one observed variable alone, with the answers to try; None if nothing is."""
-    name, first = repr(observed.name), _first(observed)
-    several, n, public = observed.most_trials > 1, observed.one_number_of_trials, stated.sizes_are_public
+def _of_one(observed: Observation, stated: Stated) -> _OpenQuestion | None:
+    """What is open about one observed variable alone; None if nothing is."""
+    name, first, public = repr(observed.name), _first(observed), stated.sizes_are_public
+    several, n, most = observed.most_trials > 1, observed.one_number_of_trials, _records_of_one(observed, public)
     trials = f"n={n} trials" if n is not None and public else "several trials"
+    people = tuple(observed.axes[axis] for axis in first)
     if (chain := observed.step_axis(observed)) is not None:
-        people = [axis for axis in range(len(observed.axes)) if axis != chain]
-        bound = observed.lengths[chain] if public else _BOUND
-        step = observed.records_of_a_step
+        others = tuple(axis for number, axis in enumerate(observed.axes) if number != chain)
         return (
             f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
             "may stand behind a whole sequence of records.",
-            [
-                *(
-                    (_unit(stated, observed, (axis,)), _people(observed.axes[axis], "a sequence"))
-                    for axis in people[:1]
-                ),
-                (_holding(stated, max(step, bound)), "a person holds a whole sequence (or put your bound)"),
-                (_holding(stated, step), f"each entry of a sequence is another person's: it is in {step} records"),
-            ],
+            others[:1],
+            max(observed.records_of_a_step, observed.lengths[chain] if public else _BOUND),
         )
     if several and observed.parents:
         parents = " and ".join(repr(parent) for parent, _ in observed.parents)
-        return (
-            f"{name} holds {trials} behind the observed parent {parents}: anyone who moves there "
-            "takes all of them along.",
-            _trial_answers(observed, stated),
-        )
+        what = f"behind the observed parent {parents}: anyone who moves there takes all of them along."
+        return f"{name} holds {trials} {what}", people, most
     if several and observed.integrated and observed.lengths:
-        return (
-            f"{name} holds {trials} in each row of {observed.table.name!r}, and a row may be one person or many.",
-            _trial_answers(observed, stated),
-        )
+        what = f"in each row of {observed.table.name!r}, and a row may be one person or many."
+        return f"{name} holds {trials} {what}", people, most
     if observed.summed and (observed.record_axes or len(observed.summed) > 1):
         shape = " x ".join(map(str, observed.lengths))
         how_many = f"{shape} observations" if public else "observations"
-        others = [axis_text(axis) for axis in observed.axes if axis != observed.axes[first[0]]]
-        each = f"each has a record for every entry of {' x '.join(others)}"
-        return (
-            f"{name} has {how_many} over the axes ({', '.join(map(repr, observed.axes))}), and a person may stand "
-            "behind several of them.",
-            [
-                (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
-                _at_most(observed, stated),
-                (_unit(stated, observed, tuple(range(len(observed.axes)))), "every observation is another person"),
-                *([(_holding(stated, 1), "every record is another person")] * several),
-            ],
-        )
+        axes = ", ".join(map(repr, observed.axes))
+        what = f"over the axes ({axes}), and a person may stand behind several of them."
+        return f"{name} has {how_many} {what}", people, most
     if observed.summed and several:
-        return (
-            f"{name} holds {trials} in each entry of {axis_text(observed.axes[first[0]])}, and a "
-            "person may stand behind several of them.",
-            _trial_answers(observed, stated),
-        )
+        what = f"in each entry of {axis_text(people[0])}, and a person may stand behind several of them."
+        return f"{name} holds {trials} {what}", people, most
     return None
-
-
-def _trial_answers(observed: Observation, stated: Stated) -> list[_Answer]:
-    first = _first(observed)
-    return [
-        *((_unit(stated, observed, (axis,)), _people(observed.axes[axis], "all its trials")) for axis in first),
-        _at_most(observed, stated),
-        (_holding(stated, 1), "every trial is another person"),
-        *([] if first else [(_holding(stated, 2), "a person holds 2 trials at most")]),
-    ]
 
 
 def _link(one: Observation, other: Observation) -> str | None:
@@ -433,10 +388,6 @@ def _link(one: Observation, other: Observation) -> str | None:
 def _first(observed: Observation) -> tuple[int, ...]:
     """The axis that is offered as the axis of the people; empty where there is no axis."""
     return (*observed.summed, *observed.record_axes)[:1]
-
-
-def _unit(stated: Stated, observed: Observation, axes: tuple[int, ...]) -> Stated:
-    return replace(stated, unit=tuple(observed.axes[axis] for axis in axes))
 
 
 def _holding(stated: Stated, records: int) -> Stated:
@@ -481,16 +432,6 @@ def _records_of_one(observed: Observation, public: bool) -> int:
     if trials is None or not known:
         return _BOUND
     return max(1, trials * math.prod(observed.lengths[axis] for axis in others))
-
-
-def _at_most(observed: Observation, stated: Stated) -> _Answer:
-    most = _records_of_one(observed, stated.sizes_are_public)
-    return _holding(stated, most), f"a person holds {most} records at most, anywhere (or put your bound)"
-
-
-def _people(axis: str | int, each: str) -> str:
-    hint = "" if isinstance(axis, str) else " (name it with dims=)"
-    return f"{axis_text(axis)} holds the people: {each}{hint}"
 
 
 # What the counts that a model observes know of people: whose records they are, and how many of each at most.

@@ -183,7 +183,7 @@ def a_probability_for_each_person():
 # Surveys: several items of each person
 
 
-@is_asked("'answers' has 40 x 5 observations over the axes (0, 1)", "unit=0", "contribution=5", "unit=(0, 1)")
+@is_asked("'answers' has 40 x 5 observations over the axes (0, 1)", "unit=0")
 @is_asked("'answers' has observations over the axes (0, 1)", relation="add-remove")
 @is_read("axis 0", {"theta": (1, "each")}, {"theta": 200}, unit=0)
 @is_read("axis 0", {"theta": (1, "each")}, unit=0, relation="add-remove")
@@ -199,7 +199,7 @@ def survey_of_rows():
     return model
 
 
-@is_asked('unit="person"', "contribution=5", 'unit=("person", "item")', "'person' holds the people")
+@is_asked('unit="person"')
 @is_read("person", {"theta": (1, "each")}, {"theta": 200}, unit="person")
 @is_read("person, item", {"theta": (1, "own")}, unit=("person", "item"))
 @is_refused("unit='answer' is no dim", unit="answer")
@@ -228,7 +228,7 @@ def tick_boxes():
     return model
 
 
-@is_asked("'answers' has 40 x 5 observations", "unit=0", "contribution=5")
+@is_asked("'answers' has 40 x 5 observations", "unit=0")
 @is_read("axis 0", {"p": (5,)}, {"p": 200}, unit=0)
 @is_read("record", {"p": (1,)}, {"p": 200}, contribution=1)
 def the_same_answer_scale_for_all_items():
@@ -273,7 +273,7 @@ def an_axis_of_one_row():
 # Repeated measures
 
 
-@is_asked("'visits' has 40 x 5 x 3 observations", 'unit="person"', "contribution=15")
+@is_asked("'visits' has 40 x 5 x 3 observations", 'unit="person"')
 @is_read("person", {"theta": (TIMES, "each")}, {"theta": 600}, unit="person")
 @is_read("person, time", {"theta": (1, "each")}, unit=("person", "time"))
 @is_read("at most 15 records", {"theta": (15, "any")}, contribution=15)
@@ -294,7 +294,7 @@ def a_row_for_each_item_and_time():
 
 
 @is_read("person", {"theta": (ITEMS, "own")}, unit="person")
-@is_asked("'answers' has 40 x 5 observations", 'unit="item"', 'unit=("person", "item")')
+@is_asked("'answers' has 40 x 5 observations", 'unit="item"')
 @is_refused("The rows of 'theta' are the units of unit='person'", unit="person", relation="add-remove")
 def a_row_for_each_person_and_repeated():
     with pm.Model(coords=coords(person=PEOPLE, item=ITEMS)) as model:
@@ -303,7 +303,7 @@ def a_row_for_each_person_and_repeated():
     return model
 
 
-@is_asked("n=10 trials in each entry of 'person'", 'unit="person"', "contribution=10", "contribution=1")
+@is_asked("n=10 trials in each entry of 'person'", 'unit="person"')
 @is_read("person", {"b": (10,)}, {"b": 400}, unit="person")
 @is_read("person", {"b": (10,)}, unit="person", relation="add-remove")
 @is_read("record", {"b": (1,)}, {"b": 400}, contribution=1)
@@ -325,7 +325,7 @@ def a_rate_for_each_person():
 # Documents
 
 
-@is_asked("n=50 trials in each entry of 'document'", 'unit="document"', "contribution=50", "contribution=1")
+@is_asked("n=50 trials in each entry of 'document'", 'unit="document"')
 @is_read("document", {"topic": (50,)}, {"topic": 2000}, unit="document")
 def documents_of_one_length():
     with pm.Model(coords=coords(document=PEOPLE, word=LEVELS)) as model:
@@ -334,7 +334,7 @@ def documents_of_one_length():
     return model
 
 
-@is_asked("several trials in each entry of 'document'", 'public_n=["words"]', "contribution=1")
+@is_asked("several trials in each entry of 'document'", 'public_n=["words"]')
 @is_refused("keeps the number of records of every person", 'public_n=["words"]', unit="document")
 @is_read("document", {"topic": (LENGTHS.max(),)}, {"topic": LENGTHS.sum()}, unit="document", public_n=["words"])
 @is_read("document", {"topic": (40,)}, unit="document", contribution=40)
@@ -352,7 +352,7 @@ def documents_of_other_lengths():
     return model
 
 
-@is_asked("'words' holds n=50 trials behind the observed parent 'an array'", "unit=0", "contribution=50")
+@is_asked("'words' holds n=50 trials behind the observed parent 'an array'", "unit=0")
 @is_read("axis 0", {"topics": (50, "any")}, {"topics": 2000}, unit=0)
 @is_read("record", {"topics": (1, "any")}, {"topics": 2000}, contribution=1)
 def documents_of_classes():
@@ -362,7 +362,7 @@ def documents_of_classes():
     return model
 
 
-@is_asked("behind the observed parent 'cls'", 'unit="document"', "contribution=50")
+@is_asked("behind the observed parent 'cls'", 'unit="document"')
 @is_read("document", {"share": (1,), "topics": (50, "any")}, {"share": 40, "topics": 2000}, unit="document")
 def documents_and_their_classes():
     with pm.Model(coords=coords(document=PEOPLE, word=LEVELS)) as model:
@@ -386,7 +386,7 @@ def documents_of_one_length_by_chance():
 # Grouped trials
 
 
-@is_asked("'k' holds several trials behind the observed parent 'an array'", "contribution=1")
+@is_asked("'k' holds several trials behind the observed parent 'an array'")
 @is_read("record", {"rate": (1, "any")}, {"rate": 26}, contribution=1)
 @is_refused("changes nothing", "of no row", contribution=1, public_n=["k"])
 @is_read("axis 0", {"rate": (8, "any")}, {"rate": 26}, unit=0, public_n=["k"])
@@ -427,7 +427,7 @@ def trials_in_a_grid():
 # Networks
 
 
-@is_asked("'wheeze' takes its rows from what is observed in 'smoker'", "unit=0", "contribution=1", "contribution=2")
+@is_asked("'wheeze' takes its rows from what is observed in 'smoker'", "unit=0")
 @is_read("axis 0", {"share": (1,), "rate": (1, "any")}, {"share": 40, "rate": 40}, unit=0)
 @is_read("record", {"share": (1,), "rate": (1, "any")}, contribution=1)
 @is_refused("'wheeze' and 'smoker' are parent and child", disjoint=[["wheeze"], ["smoker"]])
@@ -446,7 +446,7 @@ def two_nodes_by_an_equal_array():
     return model
 
 
-@is_asked("'a' and 'b' take their rows from the same parent", "contribution=1")
+@is_asked("'a' and 'b' take their rows from the same parent")
 @is_read("axis 0", {"p": (1, "any"), "q": (1, "any")}, unit=0)
 @is_refused("'a' and 'b' hold the same data", disjoint=[["a"], ["b"]])
 def two_children_of_a_parent():
@@ -486,7 +486,7 @@ def network_on_counts():
 # Markov chains and sequences
 
 
-@is_asked("'next' takes its rows of 'P' from itself some steps earlier", "unit=0", "contribution=5", "contribution=2")
+@is_asked("'next' takes its rows of 'P' from itself some steps earlier", "unit=0")
 @is_asked("some steps earlier", relation="add-remove")
 @is_read("axis 0", {"P": (5, "any")}, {"P": 200}, unit=0)
 @is_read("at most 5 records", {"P": (5, "any")}, contribution=5)
@@ -505,7 +505,7 @@ def markov_chains_with_a_start():
     return model
 
 
-@is_asked("'next' takes its rows of 'P' from itself", "contribution=39", "contribution=2")
+@is_asked("'next' takes its rows of 'P' from itself", "contribution=39")
 @is_refused("'next' is a sequence along axis 0, which unit=0 names", unit=0)
 def one_long_sequence():
     with pm.Model() as model:
@@ -522,7 +522,7 @@ def a_chain_of_second_order():
     return model
 
 
-@is_asked("'next' takes its rows of 'P' from itself", "contribution=38", "contribution=3", "it is in 3 records")
+@is_asked("'next' takes its rows of 'P' from itself", "contribution=38", "contribution=3")
 def one_long_sequence_of_second_order():
     """Each entry is the outcome of one record and a parent of two more."""
     with pm.Model() as model:
@@ -531,7 +531,7 @@ def one_long_sequence_of_second_order():
     return model
 
 
-@is_asked("'a' takes its rows from what is observed in 'b' some steps earlier", "contribution=39", "contribution=1")
+@is_asked("'a' takes its rows from what is observed in 'b' some steps earlier", "contribution=39")
 @is_refused("'a' is a sequence along axis 0, which unit=0 names", unit=0)
 def two_sequences_that_follow_each_other():
     with pm.Model() as model:
@@ -708,7 +708,7 @@ def integrated_counts():
     return model
 
 
-@is_asked("'words' holds several trials in each row of 'words_p'", 'public_n=["words"]', "contribution=1")
+@is_asked("'words' holds several trials in each row of 'words_p'", 'public_n=["words"]')
 @is_read("record", {"words_p": (1, "any")}, {"words_p": LENGTHS.sum()}, contribution=1)
 @is_read("record", {"words_p": (1, "own")}, {"words_p": LENGTHS.sum()}, contribution=1, public_n=["words"])
 @is_read("axis 0", {"words_p": (LENGTHS.max(), "own")}, unit=0, public_n=["words"])
@@ -721,7 +721,7 @@ def integrated_documents():
     return model
 
 
-@is_asked("'hits' holds n=20 trials in each row of 'hits_p'", "unit=0", "contribution=20", "contribution=1")
+@is_asked("'hits' holds n=20 trials in each row of 'hits_p'", "unit=0")
 @is_read("axis 0", {"hits_p": (20, "own")}, {"hits_p": 800}, unit=0)
 def integrated_players():
     with pm.Model() as model:
@@ -744,7 +744,7 @@ def integrated_people():
 # Nested and crossed people
 
 
-@is_asked("'infected' has 8 x 5 observations", 'unit="person"', 'unit=("hospital", "person")')
+@is_asked("'infected' has 8 x 5 observations", 'unit="person"')
 @is_read("hospital, person", {"rate": (1, "own")}, {"rate": 40}, unit=("hospital", "person"))
 @is_read("hospital, person", {"rate": (1, "own")}, unit=("hospital", "person"), relation="add-remove")
 @is_read("person", {"rate": (1, "each")}, unit="person")
@@ -801,7 +801,7 @@ def one_array_for_two_groups():
     return model
 
 
-@is_asked("'b' holds n=10 trials", "contribution=10, disjoint", unit="person", disjoint=[["a"], ["b"]])
+@is_asked("'b' holds n=10 trials", unit="person", disjoint=[["a"], ["b"]])
 @is_refused("but not of 'b'", "Give 'b' the dim.", unit="person")
 def a_survey_and_trials_of_others():
     """No line says unit= and contribution= at once, and no groups are offered that leave a question open."""
@@ -951,7 +951,7 @@ def stacked_arms():
     return model
 
 
-@is_asked("'answers' has 40 x 2 observations", "unit=0", "contribution=2")
+@is_asked("'answers' has 40 x 2 observations", "unit=0")
 @is_read("axis 0", {"p": (1,), "q": (1,)}, {"p": 40, "q": 40}, unit=0)
 @is_read("at most 2 records", {"p": (2,), "q": (2,)}, contribution=2)
 def stacked_items():
@@ -1046,7 +1046,7 @@ def a_guess_for_some_records():
     return model
 
 
-@is_asked("'contains' has 40 x 5 observations", "unit=0", "contribution=5")
+@is_asked("'contains' has 40 x 5 observations", "unit=0")
 @is_read("axis 0", {"th": (1, "any", "each")}, {"th": 200}, unit=0)
 @is_read("axis 0", {"th": (1, "any", "each")}, unit=0, relation="add-remove")
 @is_read("at most 5 records", {"th": (5, "any", "any")}, contribution=5)
@@ -1197,7 +1197,7 @@ def hair_colours_with_dims():
     return model
 
 
-@is_asked('unit="person"', "contribution=5")
+@is_asked('unit="person"')
 @is_read("person", {"theta": (1, "each")}, {"theta": 200}, unit="person")
 def survey_of_pymc_dims():
     import pymc.dims as pmd
@@ -1233,7 +1233,7 @@ def a_likelihood_without_dims_of_a_variable_with_dims():
 # Sequences of one pm.Data
 
 
-@is_asked("'next' takes its rows of 'P' from itself some steps earlier", "unit=0", "contribution=5")
+@is_asked("'next' takes its rows of 'P' from itself some steps earlier", "unit=0")
 @is_read("axis 0", {"P": (5, "any")}, {"P": 200}, unit=0)
 def markov_chains_of_one_array():
     with pm.Model() as model:
@@ -1364,29 +1364,14 @@ def test_what_is_asked_or_refused(animal):
     assert ("Cannot say whom" in str(caught.value)) == animal.expected["lines"]
 
 
-FEWER_ANSWERS = (
-    one_long_sequence,
-    one_long_sequence_of_second_order,
-    a_chain_of_three_steps_of_one_array,
-    integrated_documents,
-    naive_bayes_in_one_table,
-    naive_bayes_in_one_table_with_classes,
-    several_answers_behind_one_code,
-)
 ASKED = {name: animal for name, animal in ZOO.items() if animal.expected.get("lines")}
 
 
 @pytest.mark.parametrize("animal", ASKED.values(), ids=ASKED)
-def test_every_line_that_is_offered_works_when_it_is_pasted(animal):
+def test_the_call_that_is_offered_works_when_it_is_pasted(animal):
     with pytest.raises(UnsupportedModelError) as caught:
         reading(animal)
-    lines = re.findall(r"^    (.*?) *# ", str(caught.value), flags=re.MULTILINE)
-    # A sequence without another axis has no axis of people, and under add-remove rows must not be people.
-    # Where one code decides the rows of several records, not every record can be another person.
-    fewer = animal.build in FEWER_ANSWERS
-    assert len(lines) >= 3 - fewer
-    for line in lines:
-        said = eval(f"dict({line})")
-        # A line is all that has to be said.
-        found, _ = reading(animal._replace(said=said))
-        assert found.contributions
+    (line,) = re.findall(r"^    dirdp\.plan\(guarantee, model, (.*)\)$", str(caught.value), flags=re.MULTILINE)
+    # The line is all that has to be said.
+    found, _ = reading(animal._replace(said=eval(f"dict({line})")))
+    assert found.contributions
