@@ -10,6 +10,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
@@ -561,6 +562,31 @@ def stored_in(private):
             yield np.asarray(node.data)
         elif hasattr(node, "get_value") and not hasattr(node.get_value(), "bit_generator"):
             yield np.asarray(node.get_value())
+
+
+X = pt.dvector()
+INSIDE = {
+    "a graph of its own": lambda effect, y: OpFromGraph([X], [(X[0] * y).sum()])(effect),
+    "the step of a scan": lambda effect, y: pytensor.scan(
+        lambda one: (one * y).sum(), sequences=[effect], return_updates=False
+    ),
+    "a function": lambda effect, y: pytensor.wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(lambda v: v[0] * y)(
+        effect
+    ),
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_no_array_inside_of_an_operation_comes_along(inside):
+    y = np.arange(40) % 2
+    with pm.Model() as model:
+        effect = pm.Normal("effect", shape=2)
+        pm.Deterministic("hidden", INSIDE[inside](effect, y.astype(float)))
+        pm.Deterministic("odds", pm.math.exp(effect))
+        pm.Bernoulli("y", logit_p=effect[0], observed=y)
+    private = dirdp.private_model(PURE, model)
+    assert "odds" in private.named_vars
+    assert "hidden" not in private.named_vars
 
 
 @pytest.mark.parametrize("said", [{"levels": {"group": 3}}, {"levels": {"group": 3}, "adjacency": "add-remove"}])
