@@ -452,10 +452,6 @@ class LeastOf(PrivacyCurves):
         return 0.0 if epsilon >= self.pure_epsilon else min(self.draw._delta(epsilon), self.urn._delta(epsilon))
 
     @override
-    def _delta_back(self, epsilon: float) -> float:
-        return min(self.draw._delta_back(epsilon), self.urn._delta_back(epsilon))
-
-    @override
     def _epsilon(self, delta: float) -> float:
         epsilon = self.urn._epsilon(delta)
         # A curve may be slow, and one value of it says which of the two is smaller.

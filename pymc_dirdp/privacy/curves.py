@@ -44,10 +44,6 @@ class PrivacyCurves(abc.ABC):
         """Rényi divergence with the two data sets exchanged. `_renyi` is the larger of both unless stated."""
         return self._renyi(order)
 
-    def _delta_back(self, epsilon: float) -> float:
-        """Hockey-stick divergence with the two data sets exchanged, or an upper bound of it."""
-        return self._delta(epsilon)
-
     @property
     def curve_key(self) -> Hashable:
         """Objects with equal keys have equal curves."""

@@ -15,7 +15,7 @@ from scipy.special import polygamma
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.gamma import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
-from pymc_dirdp.privacy.curves import PrivacyCurves, converted_deltas
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.divergences import LARGE, Loss, NarrowLoss, renyi_add, renyi_remove
 
 
@@ -177,10 +177,6 @@ class AddRemovePair(DominatingPair):
         return self._removing.delta(epsilon)
 
     @override
-    def _delta_back(self, epsilon: float) -> float:
-        return self._adding.delta(epsilon)
-
-    @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         return self._removing.deltas(step, points), self._adding.deltas(step, points)
 
@@ -227,21 +223,15 @@ class AppearingRecords(PrivacyCurves):
 
     Parameters
     ----------
-    both : PrivacyCurves
-        The curves under add-remove: an :class:`AddRemovePair`, or
-        :class:`~pymc_dirdp.privacy.unit.SpreadRecords`.
+    both : AddRemovePair
+        The curves under add-remove.
 
     References
     ----------
     Theory, section 2 to 6.
     """
 
-    both: PrivacyCurves
-
-    @property
-    @override
-    def from_divergences(self) -> bool:
-        return self.both.from_divergences
+    both: AddRemovePair
 
     @override
     def _renyi(self, order: float) -> float:
@@ -258,17 +248,11 @@ class AppearingRecords(PrivacyCurves):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return self.both._delta_back(epsilon)
-
-    @override
-    def _delta_back(self, epsilon: float) -> float:
-        return self.both._delta(epsilon)
+        return self.both._adding.delta(epsilon)
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         larger, smaller = self.both.hockey_sticks(step, points)
-        if smaller is larger:
-            smaller = converted_deltas(self._renyi, step, points)
         return smaller, larger
 
 
