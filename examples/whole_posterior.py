@@ -12,13 +12,10 @@ import pymc_dirdp as dirdp
 IMPROVED, PATIENTS = 28, 55
 one = dirdp.PureDP(epsilon=1.0)
 
-# Before any count is read: which mechanism would serve best?
-print(dirdp.compare(one, prior=[1, 1], n_records=PATIENTS, simulations=200, public_totals=True))
-
 mechanism = dirdp.papers.TruncatedNoiseMechanism.for_guarantee(one, prior=[1, 1], n_records=PATIENTS)
 released = mechanism.release([IMPROVED, PATIENTS - IMPROVED])
 a, b = released + mechanism.prior
-print(f"\nReleased under {one}: Beta({a:g}, {b:g})")
+print(f"Released under {one}: Beta({a:g}, {b:g})")
 
 draws = np.random.default_rng().beta(a, b, size=10_000)
 print(

@@ -177,7 +177,7 @@ def ends(alpha, r, min_count, contribution, n_records):
 
 
 def refute(target, groups, *, adjacency, min_count, contribution):
-    """Fails where the formulas refute the guarantee. `groups` hold (alpha, r, times, public number, steps) of tables.
+    """Fails where the formulas refute the guarantee. `groups` hold (alpha, r, times, public number) of tables.
 
     A public number of records is not None where it limits what a person can change.
     """
@@ -192,14 +192,11 @@ def refute(target, groups, *, adjacency, min_count, contribution):
                     else ends(alpha, r, min_count, contribution, n_records),
                     times,
                 )
-                for alpha, r, times, n_records, _ in group
+                for alpha, r, times, n_records in group
             ]
             match target:
                 case dirdp.RenyiDP(order=order, epsilon=epsilon):
                     bounds = [(order, mpf(epsilon))]
-                case dirdp.PureDP() | dirdp.ZeroCDP() | dirdp.TruncatedCDP(omega=math.inf):
-                    refute_urns(target, group, min_count, contribution)
-                    continue
                 case dirdp.TruncatedCDP(rho=rho, omega=omega):
                     orders = (1.0, 1 + (omega - 1) * 1e-3, (1 + omega) / 2, omega)
                     bounds = [(order, mpf(rho) * order) for order in orders]
@@ -217,24 +214,6 @@ def refute(target, groups, *, adjacency, min_count, contribution):
                     for changes, times in tables
                 )
                 assert lost <= bound * ROUNDING
-
-
-def refute_urns(target, group, min_count, contribution):
-    """All steps hit the smallest cell, where all records of a person are or are not: one output in one row."""
-    losses, logs = [], []
-    for alpha, r, times, _, m in group:
-        row = min(np.atleast_2d(alpha).tolist(), key=min)
-        a, more = mpf(min(row)) + mpf(r) * mpf(min_count), mpf(r) * contribution
-        size = mp.fsum(row) + len(row) * mpf(r) * mpf(min_count) + more
-        rises = {x: mp.loggamma(x + m) - mp.loggamma(x) for x in (a, a + more, size)}
-        losses.append(times * (rises[a + more] - rises[a]))
-        logs.append(times * (rises[a + more] - rises[size]))
-    if target.is_pure:
-        assert mp.fsum(losses) <= target.epsilon
-        return
-    for order in (2, 10, 100, 10_000):
-        # One output adds so much to the moment of the loss.
-        assert mp.fsum(losses) + mp.fsum(logs) / (order - 1) <= mpf(target.rho) * order * ROUNDING
 
 
 # What is asked for.
@@ -309,10 +288,9 @@ def check_dirichlet(case):
         except dirdp.DirdpError:
             return False
         assert mechanism.satisfies(target)
-        refute(target, [[(mechanism.alpha, mechanism.r, 1, mechanism.n_records, mechanism.urn_steps)]], **public)
+        refute(target, [[(mechanism.alpha, mechanism.r, 1, mechanism.n_records)]], **public)
         finite_curves(mechanism)
-        ways = ({"steps": 100}, {"sampler": "fast"}) if mechanism.urn_steps is None else ({},)
-        for options in ways:
+        for options in ({"steps": 100}, {"sampler": "fast"}):
             proper_rows(mechanism.sample(np.full(len(case["prior"]), 2_000), random_seed=1, **options))
     return True
 
@@ -566,7 +544,6 @@ def _refute_release(release, spec):
                 float(dirichlet[name]["r"]),
                 options["draws"],
                 dirichlet[name].attrs.get("public_records"),
-                dirichlet[name].attrs.get("urn_steps"),
             )
             for name in names
             if name in dirichlet

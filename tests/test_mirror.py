@@ -16,6 +16,7 @@ FOLDERS = {
 # Source files of more than 80 lines that no test file of their room is named after or imports: where they are tested.
 TESTED_BY = {
     "curator/observed.py": ("curator/test_diagnostics.py", "log-likelihoods of PyMC, and data like the observed ones"),
+    "mechanisms/audit_distributions.py": ("privacy/test_finite_distributions.py", "draws and noise, against masses"),
     "models/outcome_kinds.py": ("releases/test_private_model.py", "forty-two models, accepted or refused"),
     "models/outcomes.py": ("releases/test_private_model.py", "rows of covariates, against sums over all data sets"),
     "models/shares.py": ("models/test_routes.py", "formulas against the values of PyTensor"),

@@ -123,7 +123,7 @@ def test_warnings_point_to_the_line_that_called():
             dirdp.sample(guarantee, model, draws=100, random_seed=1)
             dirdp.sample(guarantee, descending)
         dirdp.ThompsonSampler(["a", "b"], guarantee, random_seed=1)
-        dirdp.plan(dirdp.PureDP(epsilon=100), model)
+        dirdp.plan(dirdp.ApproxDP(epsilon=100, delta=1e-6), model)
     kinds = {
         dirdp.errors.CategoriesFromDataWarning,
         dirdp.errors.ManyDrawsWarning,

@@ -233,7 +233,7 @@ NUMBERS = {
         lambda: 3.2 / (4 + 1e-6),
     ),
     "P1 Proposition 3": (
-        "pure epsilon of the continuous draw",
+        "pure epsilon of the draw",
         lambda: DirichletMechanism([2, 2], 0.3).pure_epsilon,
         # Of outputs that come nearer to 0 without end.
         lambda: -0.3 * -math.inf,

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import betaln, gammaln, logsumexp
+from scipy.special import betaln, logsumexp
 
-from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 
@@ -14,7 +14,6 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 # A distribution is cut into about so many cells, and into so many times fewer if several parts of the output change,
 # because their products are summed over.
 CELLS, _FEWER_OF_SEVERAL = 6_000, 10
-_MOST_CELLS = 400_000
 # What is left out has a probability of about exp(-80).
 _REACH = 80.0
 
@@ -68,48 +67,6 @@ def _logit_edges(a: float, b: float, u: tuple[float, float], v: tuple[float, flo
     left = (_REACH / min(u[0], v[0]) + 15) / spread
     right = (_REACH / min(u[1], v[1]) + 15) / spread
     return np.asarray(centre + spread * np.sinh(np.linspace(-math.asinh(left), math.asinh(right), cells)))
-
-
-# For more steps the counts of two cells are not listed together.
-_MOST_STEPS = 256
-
-
-def urn_distributions(u: Array, v: Array, steps: int) -> FiniteDistributions:
-    """Two tables of urns, with parameters u and v of shape (..., d) and the same number of steps in every row.
-
-    Of each row in which something changes, the counts of the first cell that changes are listed, and for up to 256
-    steps those of the second one too. Cells that are left out have no probability of their own, so the divergences are
-    lower bounds, and exact where at most two cells of a row change.
-
-    Raises
-    ------
-    ArgumentError
-        If nothing changes.
-    """
-    d = u.shape[-1]
-    rows = [
-        (p, q, np.flatnonzero(p != q))
-        for p, q in zip(u.reshape(-1, d), v.reshape(-1, d), strict=True)
-        if np.any(p != q)
-    ]
-    if not rows:
-        raise ArgumentError("Expected two data sets that differ.")
-    parts = []
-    for p, q, changed in rows:
-        listed = changed[: 2 if d > 2 and steps <= _MOST_STEPS else 1]
-        parts.append(FiniteDistributions(*(_distribution(parameters, listed, steps) for parameters in (p, q))))
-    return product_of(parts)
-
-
-def _distribution(parameters: Array, listed: Integers, steps: int) -> Array:
-    """Logarithms of the probabilities of the counts of the listed cells; the other cells are taken together."""
-    counts = np.stack(np.meshgrid(*[np.arange(steps + 1)] * len(listed), indexing="ij"), axis=-1)
-    counts = counts.reshape(-1, len(listed))
-    counts = counts[counts.sum(axis=-1) <= steps]
-    cells = np.append(parameters[listed], np.delete(parameters, listed).sum())
-    seen = np.column_stack([counts, steps - counts.sum(axis=-1)])
-    logs = (gammaln(cells + seen) - gammaln(cells) - gammaln(seen + 1.0)).sum(axis=-1)
-    return np.asarray(logs - np.logaddexp.reduce(logs))
 
 
 # The characteristic function is taken at so many points for each standard deviation of a sum, and so many in all.

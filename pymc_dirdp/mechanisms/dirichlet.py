@@ -14,17 +14,15 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.audit_distributions import CELLS, dirichlet_distributions, urn_distributions
+from pymc_dirdp.mechanisms.audit_distributions import CELLS, dirichlet_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, smallest_two, worst_neighbours
-from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
-from pymc_dirdp.privacy.urn import urn_cells
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
@@ -43,19 +41,6 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     They are sampled in integers, from a Pólya urn.
     """
-
-    urn_steps: int | None
-    """The public number of steps of the urn whose counts the curves are about; None if they are about the draw."""
-
-    @override
-    def checked_sampler(self, sampler: str | None) -> str:
-        checked = super().checked_sampler(sampler)
-        if checked == "fast" and self.urn_steps is not None:
-            raise ArgumentError(
-                "The guarantee is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', "
-                "or leave urn_steps out and ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega."
-            )
-        return checked
 
     @override
     def checked_steps(self, steps: int | None, sampler: str) -> int | None:
@@ -91,8 +76,6 @@ class DirichletDraws(CurvesOf, Mechanism):
         if steps is not None:
             integer(1, steps=steps)
         if self.checked_sampler(sampler) == "exact":
-            if self.urn_steps not in (None, steps or self.urn_steps):
-                raise ArgumentError("The curves are those of another number of steps. Leave steps out.")
             return self._urn_draws(secret, draws, steps, Bits(random_seed))
         if steps is not None:
             raise ArgumentError("steps is for sampler='exact'.")
@@ -100,8 +83,6 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        if self.urn_steps is not None:
-            return self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
         # Cells that do not change cancel exactly.
         u, v = self.concentration(x), self.concentration(y)
         changed = u != v
@@ -111,12 +92,7 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     @override
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
-        u, v = self.concentration(x), self.concentration(y)
-        return (
-            dirichlet_distributions(u, v, cells or CELLS)
-            if self.urn_steps is None
-            else urn_distributions(u, v, self.urn_steps)
-        )
+        return dirichlet_distributions(self.concentration(x), self.concentration(y), cells or CELLS)
 
     @staticmethod
     def _cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:
@@ -194,11 +170,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         The public number of records, for a table with one row of two categories under replace-one: that of every data
         set that could occur. As the two cells cannot both be empty, the curves are smaller (Theory, Theorem 14). By
         default they hold for any number of records.
-    urn_steps : int, optional
-        The public number of steps of the exact sampler in each row, which is then the only sampler. The counts that it
-        returns keep pure differential privacy, which the continuous draw does not, and the curves are the smaller ones
-        of the draw's and of what the pure epsilon implies. By default the curves are those of the continuous draw,
-        which hold for every sampler and number of steps.
 
     Notes
     -----
@@ -228,10 +199,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     >>> DirichletMechanism([8, 8], 0.3, n_records=1000).epsilon(1e-6)
     0.57...
 
-    A draw whose grid is coarse, so that no output tells more than a factor of `exp(0.8)`:
-
-    >>> DirichletMechanism([1, 1, 1, 1], 0.1, urn_steps=1000).pure_epsilon
-    0.74...
     >>> mechanism.sample([108, 286, 71, 127]).shape
     (1, 4)
     """
@@ -243,7 +210,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     min_count: float = 0.0
     contribution: Contribution | int = 1
     n_records: int | None = None
-    urn_steps: int | None = None
 
     kind: ClassVar[str] = "dirichlet"
     output_kind: ClassVar[type[Output]] = Draws
@@ -255,7 +221,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         Fact("r", "r", "scalar"),
         Fact("min_count", "min_count", "number"),
         Fact("public_records", "n_records", "whole", optional=True),
-        Fact("urn_steps", "urn_steps", "whole", optional=True),
     )
 
     def __post_init__(self) -> None:
@@ -269,8 +234,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
         if self.n_records is not None:
             self._check_n_records()
-        if self.urn_steps is not None:
-            object.__setattr__(self, "urn_steps", integer(1, urn_steps=self.urn_steps))
 
     def _check_n_records(self) -> None:
         n_records = integer(0, n_records=self.n_records)
@@ -300,7 +263,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @property
     @override
     def tempered(self) -> Tempered:
-        return Tempered(self.alpha, self.r, self.urn_steps)
+        return Tempered(self.alpha, self.r)
 
     @property
     @override
@@ -308,8 +271,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self._is_constant:
             return "one category, so every share is 1 and nothing is spent"
         least, most = float(self.alpha.min()), float(self.alpha.max())
-        steps = "" if self.urn_steps is None else f", {self.urn_steps} steps of an urn"
-        return f"r {self.r:.4g}, alpha {least:.4g}" + ("" if least == most else f" to {most:.4g}") + steps
+        return f"r {self.r:.4g}, alpha {least:.4g}" + ("" if least == most else f" to {most:.4g}")
 
     @cached_property
     @override
@@ -321,16 +283,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self._is_constant:
             return NoLoss()
         assumed = self.min_count, self.contribution
-        draw = dominating_pair(self.alpha, self.r, self.adjacency, *assumed, self.n_records)
-        if self.urn_steps is None:
-            return draw
-        urn = urn_cells(self.alpha, self.contributed)
-        more = self.r * self.min_count
-        return LeastOf(draw, RandomisedResponse(urn.pure_epsilon(self.r, self.urn_steps, self.adjacency, more=more)))
-
-    @override
-    def as_drawn(self, steps: int | None) -> "DirichletMechanism":
-        return self if steps is None else replace(self, urn_steps=steps)
+        return dominating_pair(self.alpha, self.r, self.adjacency, *assumed, self.n_records)
 
     @override
     def concentration(self, counts: ArrayLike) -> Array:
@@ -388,8 +341,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             None takes the bits of the operating system, for `"fast"` as the key of a generator. Anything else is for
             tests: the draw can be computed again.
         steps : int, optional
-            Public number of steps of the urn, for `"exact"`; by default that of :meth:`default_steps`. Where the
-            mechanism has `urn_steps` it can only be this number.
+            Public number of steps of the urn, for `"exact"`; by default that of :meth:`default_steps`.
 
         Returns
         -------
@@ -427,10 +379,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         Returns
         -------
         steps : int
-            `urn_steps`, if the mechanism has it.
         """
-        if self.urn_steps is not None:
-            return self.urn_steps
         least = fewest_steps(int(self.alpha.shape[-1]))
         wanted = max(least, _UNKNOWN_STEPS) if n_records is None else default_steps(self.alpha, self.r, n_records)
         n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
@@ -468,16 +417,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def releases(
         self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
-        if self.urn_steps is not None:
-            sampler = "exact"
         return self.sample(counts, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
-
-    @override
-    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        draw = super().published_shares(data, rng)
-        if self.urn_steps is None:
-            return draw
-        return positive_frequencies(rng.multinomial(self.urn_steps, draw), self.urn_steps)
 
     @override
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
@@ -487,12 +427,12 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         u = self.r * np.asarray(counts, dtype=np.float64) + self.alpha
-        return self._cell_terms(u, output, steps or self.urn_steps)
+        return self._cell_terms(u, output, steps)
 
     @override
     def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
         u = self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1)
-        return self._row_terms(u, steps or self.urn_steps)
+        return self._row_terms(u, steps)
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
@@ -500,7 +440,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self._is_constant:
             return [RowLikelihood.of_nothing()] * (output.size // d)
         rows = zip(self.alpha.reshape(-1, d), output.reshape(-1, d), strict=True)
-        return [self._row_likelihood(alpha, self.r, y, steps or self.urn_steps) for alpha, y in rows]
+        return [self._row_likelihood(alpha, self.r, y, steps) for alpha, y in rows]
 
     @override
     def stronger(self, factor: float) -> tuple[str, "DirichletMechanism"]:
@@ -509,7 +449,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def is_on_grid(self, output: Array, steps: int | None) -> bool:
         # A release without the number of its steps does not say which grid it is on.
-        if steps is None or self.urn_steps not in (None, steps):
+        if steps is None:
             return False
         try:
             exact = positive_frequencies(urn_counts(output, steps), steps)

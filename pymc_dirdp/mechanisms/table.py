@@ -325,10 +325,6 @@ class TableMechanism(Mechanism):
         """Public number of steps of the urn that draws; None without one."""
         return None
 
-    def as_drawn(self, steps: int | None) -> "TableMechanism":
-        """The same mechanism with the curves of the output of an urn of so many steps, if it draws from one."""
-        return self
-
     @property
     def tells_rows(self) -> bool:
         """Whether an output tells rows apart, so that a variable may be seen to depend on its parents."""

@@ -134,8 +134,6 @@ def cell_errors(mechanism: Mechanism, counts: ArrayLike, *, row_records: int) ->
     mean = (drawn.r * x + drawn.alpha) / concentration
     bias = (drawn.alpha / n - x / n * (total / n)) / (concentration / n)
     variance = mean * (1 - mean) / (concentration + 1)
-    if drawn.steps is not None:
-        variance = variance * (1 + concentration / drawn.steps)
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(x > 0, bias / (x / n), np.inf)
     return CellErrors(bias, np.sqrt(variance), relative)

@@ -16,12 +16,10 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_
 from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
-from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
-from pymc_dirdp.privacy.urn import largest_urn_loss
 from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies, urn
@@ -127,14 +125,10 @@ class SimplexMechanism(DirichletDraws):
     domain : SimplexDomain
         Floors of the input, what a neighbour is, and how much one person counts. They are public guarantees about all
         inputs that could occur.
-    urn_steps : int, optional
-        The public number of steps of the exact sampler, which is then the only sampler. The curves are those of the
-        counts that it outputs, which keep pure differential privacy, as the continuous draw does not. By default the
-        curves are those of the continuous draw, which hold for every sampler and number of steps.
 
     References
     ----------
-    P3; the page of proofs "urn"; Theory, section 6 and 12.
+    P3; Theory, section 6 and 12.
 
     Examples
     --------
@@ -145,8 +139,6 @@ class SimplexMechanism(DirichletDraws):
 
     k: float
     domain: SimplexDomain
-    _: KW_ONLY
-    urn_steps: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", positive(k=self.k))
@@ -155,14 +147,12 @@ class SimplexMechanism(DirichletDraws):
         for parameter in (self.k * self.domain.eta, self.k * self.domain.largest_step):
             if not LEAST_PARAMETER <= parameter <= MOST_PARAMETER:
                 raise ArgumentError("Expected k times eta and k times the largest step between 1e-100 and 1e100.")
-        if self.urn_steps is not None:
-            object.__setattr__(self, "urn_steps", integer(1, urn_steps=self.urn_steps))
 
     @classmethod
-    def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain, *, urn_steps: int | None = None) -> Self:
+    def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain) -> Self:
         """The mechanism with the largest concentration, hence the least noise, that keeps `guarantee`.
 
-        `PureDP`, `ZeroCDP` and `omega=inf` hold for the counts of an urn alone, so they need `urn_steps`.
+        No draw keeps `PureDP`, `ZeroCDP` or `omega=inf`.
 
         Raises
         ------
@@ -170,14 +160,14 @@ class SimplexMechanism(DirichletDraws):
             If no concentration keeps it: even the vaguest draw tells steps of this size apart. Widen the floors, or
             let one person count for less.
         """
-        if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order) and urn_steps is None:
+        if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order):
             raise UnattainableError(
-                f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded. State the number of steps of "
-                "the urn that draws it, such as urn_steps=1000, or ask for ApproxDP, RenyiDP or TruncatedCDP."
+                f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP "
+                "or TruncatedCDP with a finite omega."
             )
 
         def excess(k: float) -> float:
-            return log_excess(*cls(k, domain, urn_steps=urn_steps).loss(guarantee))
+            return log_excess(*cls(k, domain).loss(guarantee))
 
         k = largest_safe(
             excess,
@@ -187,21 +177,13 @@ class SimplexMechanism(DirichletDraws):
             f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
             loose="The guarantee is so loose that every concentration keeps it.",
         )
-        return cls(k, domain, urn_steps=urn_steps)
+        return cls(k, domain)
 
     @cached_property
     @override
     def _curves(self) -> PrivacyCurves:
         floor, step = self.k * self.domain.eta, self.k * self.domain.largest_step
-        draw = ReplaceOnePair(floor, floor, step)
-        if self.urn_steps is None:
-            return draw
-        # The largest loss rises with the step, so it is that of the largest one.
-        return LeastOf(draw, RandomisedResponse(largest_urn_loss(floor, step, self.urn_steps)))
-
-    def as_drawn(self, steps: int) -> Self:
-        """The mechanism whose curves are those of an urn of so many steps."""
-        return replace(self, urn_steps=steps)
+        return ReplaceOnePair(floor, floor, step)
 
     def sample(
         self,
@@ -251,8 +233,6 @@ class SimplexMechanism(DirichletDraws):
         return positive_frequencies(counts[:, 0], steps)
 
     def _default_steps(self, n: int) -> int:
-        if self.urn_steps is not None:
-            return self.urn_steps
         return min(max(math.ceil(100 * self.k), fewest_steps(n)), _MOST_STEPS)
 
     @override
@@ -329,14 +309,12 @@ class SimplexMechanism(DirichletDraws):
     ) -> Array:
         """The protected entries come first, as in :meth:`worst_pair`."""
         protected = range(self.domain.n_protected)
-        if self.urn_steps is not None:
-            sampler = "exact"
         return self.sample(counts, protected=protected, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         """The likelihood of a vector of probabilities, in the place of counts."""
-        u, steps = self.concentration(counts), steps or self.urn_steps
+        u = self.concentration(counts)
         return self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
 
     @override

@@ -275,7 +275,6 @@ def draw_share_error(
     drawn = mechanism.tempered
     if drawn is None or n_records == 0:
         return None
-    drawn = drawn.matched(n_records)
     d = prior.shape[-1]
     a, alpha = prior.reshape(-1, d), drawn.alpha.reshape(-1, d)
     sizes, sharing = mechanism.public_sizes(prior.shape, n_records, totals, public=public)
@@ -346,7 +345,6 @@ def smallest_share(
     drawn = mechanism.tempered
     if drawn is None:
         return None
-    drawn = drawn.matched(n_records)
     of_rows = np.broadcast_to(drawn.alpha.sum(axis=-1, keepdims=True), drawn.alpha.shape)
     of_cell, of_row = np.unique(np.stack([drawn.alpha.ravel(), of_rows.ravel()], axis=1), axis=0).T
     rest, weight = of_row - of_cell, drawn.r * n

@@ -255,46 +255,36 @@ class _Noise:
 
 
 class _Draws:
-    """What some draws from `Dirichlet(r * counts + alpha)`, or the urns that they are of, say of the counts."""
+    """What some draws from `Dirichlet(r * counts + alpha)`, say of the counts."""
 
     seen = None
 
     def __init__(self, drawn: Tempered, rows: _Rows, draws: int, rng: np.random.Generator) -> None:
-        self._rows, self._r, self._draws, self._steps = rows, drawn.r, draws, drawn.steps
+        self._rows, self._r, self._draws = rows, drawn.r, draws
         self._alpha = drawn.alpha.reshape(-1, rows.prior.shape[-1])[rows.which]
         self._logs, self._mean = np.zeros(rows.counts.shape), np.zeros(rows.counts.shape)
-        self._urns: list[Array] = []
         for _ in range(draws):
             logs = _log_gammas(self._r * rows.counts + self._alpha, rng)
             logs -= logsumexp(logs, axis=-1, keepdims=True)
-            shares = np.exp(logs)
             self._logs += logs
-            if self._steps is not None:
-                counts = rng.multinomial(self._steps, shares / shares.sum(axis=-1, keepdims=True))
-                self._urns.append(counts.astype(np.float64))
-                shares = self._urns[-1] / self._steps
-            self._mean += shares / draws
+            self._mean += np.exp(logs) / draws
 
     def cells(self, totals: Array) -> "_Cells":
         size = (self._r * totals + self._alpha.sum(axis=-1))[:, None]
         parameters = self._mean * size
         middle = (parameters - self._alpha) / self._r
-        # The steps of an urn add to the variance of a draw.
-        wider = 1.0 if self._steps is None else 1 + size / self._steps
-        reach = _REACH * np.sqrt(np.maximum(parameters, wider) * wider / self._draws) / self._r + 1
-        seen, slopes = (self._alpha, *self._urns), self._r * self._logs if self._steps is None else 0.0
-        return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood, seen, slopes)
+        reach = _REACH * np.sqrt(np.maximum(parameters, 1.0) / self._draws) / self._r + 1
+        slopes = self._r * self._logs
+        return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood, (self._alpha,), slopes)
 
-    def _log_likelihood(self, x: Array, alpha: Array, *urns: Array) -> Array:
-        """Of an urn, or of a draw but for the product of the count and a slope."""
-        u = self._r * x + alpha
-        return np.asarray(sum(gammaln(u + counts) for counts in urns) - self._draws * gammaln(u))
+    def _log_likelihood(self, x: Array, alpha: Array) -> Array:
+        """But for the product of the count and a slope."""
+        return np.asarray(-self._draws * gammaln(self._r * x + alpha))
 
     def of_total(self, totals: Array) -> Array:
         """The factor of a total in the likelihood, as a logarithm."""
         size = self._r * totals + self._alpha.sum(axis=-1)
-        rising = 0.0 if self._steps is None else gammaln(size + self._steps)
-        return np.asarray(self._draws * (gammaln(size) - rising))
+        return np.asarray(self._draws * gammaln(size))
 
 
 @final

@@ -237,10 +237,9 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
     if drawn is None:
         return simulated_kl(mechanism, prior, _predicted(*key))
     keep, s = _raised(drawn.alpha, prior)
-    expected, matched = _closed_form(*key), drawn.matched(n_records)
-    keep, s = keep * matched.r / drawn.r, s * matched.r / drawn.r
-    estimate = expected.estimate(matched.r, s, keep=keep) if n_records else math.nan
-    return ExpectedKL(expected.posterior(matched.r, s, keep=keep), estimate)
+    expected = _closed_form(*key)
+    estimate = expected.estimate(drawn.r, s, keep=keep) if n_records else math.nan
+    return ExpectedKL(expected.posterior(drawn.r, s, keep=keep), estimate)
 
 
 def _raised(alpha: Array, prior: Array) -> tuple[float, float]:

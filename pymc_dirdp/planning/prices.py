@@ -61,8 +61,7 @@ def calibrate(
     Parameters
     ----------
     guarantee : Guarantee
-        The target. `PureDP`, `ZeroCDP` and `omega=inf` hold for the counts of an urn and for no continuous draw: the
-        Dirichlet mechanism has `urn_steps` then, a power of 2, and only the exact sampler. They need `n_records`.
+        The target. No Dirichlet draw keeps `PureDP`, `ZeroCDP` or `omega=inf`; noise does.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int, optional

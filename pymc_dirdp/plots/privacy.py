@@ -66,8 +66,8 @@ def plot_privacy(
     dirichlet = None if table is None or table.tempered is None else table
     neighbours = list(pairs)
     drawn = None if dirichlet is None else dirichlet.tempered
-    if neighbours and (drawn is None or drawn.steps is not None or curve != "renyi"):
-        raise ArgumentError("pairs= is for curve='renyi' of a DirichletMechanism without urn_steps.")
+    if neighbours and (drawn is None or curve != "renyi"):
+        raise ArgumentError("pairs= is for curve='renyi' of a DirichletMechanism.")
     ax = axes_or_new(ax, figsize=(5.5, 3.6))
     if curve == "delta":
         return _deltas(mechanism, dirichlet, ax)

@@ -14,13 +14,11 @@ import xarray as xr
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.models.table import dim_beside, dim_name, outcome_dim, plain_labels
-from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
 from pymc_dirdp.privacy.composition import curve_cache_key
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_named
-from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, records_word
 from pymc_dirdp.sampling.exact import grid_share
@@ -51,7 +49,7 @@ _POINTS = {
 def described(chosen: Plan, composition: PrivacyCurves, *, sampler: str, source: str = "") -> dict[str, xr.Dataset]:
     """The groups of a release that follow from its plan, by path; `source` is that of the random bits."""
     groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, source) for part in chosen.parts}
-    return groups | {"/privacy": _privacy(chosen, composition, sampler), "/utility": _utility(chosen, sampler)}
+    return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen, sampler)}
 
 
 def labels(table: "Table") -> dict[str, list[Any]]:
@@ -98,13 +96,9 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, source: str) -> x
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)
 
 
-def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
+def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
     relation = adjacency_named(chosen.adjacency)
-    drawn = {
-        part.table.name: part.mechanism.as_drawn(part.mechanism.steps(sampler, part.n_records)) for part in chosen.parts
-    }
-    tables = composed(drawn, chosen.groups, chosen.draws)
-    pure = with_choices(chosen.after, tables).pure_epsilon
+    pure = curves.pure_epsilon
     return xr.Dataset(
         {name: (at, np.array(_curve_at(curves, name, at))) for name, at in _CURVES.items()},
         coords=_POINTS,

@@ -292,7 +292,7 @@ class Opened:
 
     @property
     def pure_epsilon(self) -> float:
-        """The largest loss of the sampled output; it is finite for an urn, and infinite for a continuous draw."""
+        """The largest loss; it is infinite for a Dirichlet draw."""
         return float(self.tree["privacy"].attrs.get("pure_epsilon", math.inf))
 
 

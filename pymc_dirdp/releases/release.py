@@ -1,6 +1,5 @@
 """A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Unpack
 
@@ -19,7 +18,6 @@ from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.public import check_counts
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.models.whose_records import check_people
-from pymc_dirdp.privacy.bounded_loss import LeastOf, RandomisedResponse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
@@ -194,9 +192,7 @@ def sample_sealed(
         try_distribution(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     source = randomness(random_seed, sampler=sampler)
-    pure = described(chosen, composition, sampler=sampler, source=source)["/privacy"].attrs.get(
-        "pure_epsilon", math.inf
-    )
+    described(chosen, composition, sampler=sampler, source=source)
     released = tuple(part.table for part in chosen.parts)
     refuse_dims(chosen)
     if random_seed is not None:
@@ -207,7 +203,7 @@ def sample_sealed(
         entry = ledger.spend(
             stated,
             what=", ".join(table.name for table in released),
-            mechanism=_as_drawn(lost, pure),
+            mechanism=lost,
             adjacency=chosen.adjacency,
             unit=chosen.unit_label,
             contribution=chosen.contribution,
@@ -244,12 +240,6 @@ def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
         return chosen.guarantee, chosen.composition
     left = with_choices(unpaid, chosen.tables_alone)
     return tightest_guarantee(chosen.guarantee, left) or chosen.guarantee, left
-
-
-def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:
-    """The curves of a release whose sampler bounds its loss, as the numbers of steps of urns do."""
-    bounded = 0 < pure < composition.pure_epsilon
-    return LeastOf(composition, RandomisedResponse(pure)) if bounded else composition
 
 
 def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:

@@ -198,8 +198,7 @@ def _equivalents(privacy: xr.Dataset, stored: Opened) -> Lines:
     columns = (privacy[name].values.tolist() for name in ("delta_at", "epsilon_at", "best_order_at"))
     pure: Lines = ()
     if math.isfinite(stored.pure_epsilon):
-        steps = "; the numbers of steps of the urn bound it" * math.isinf(stored.curves.pure_epsilon)
-        pure = (("delta 0", f"epsilon {up(stored.pure_epsilon, 4):.4g}, for every single output{steps}"),)
+        pure = (("delta 0", f"epsilon {up(stored.pure_epsilon, 4):.4g}, for every single output"),)
     return pure + tuple(
         (f"delta {up(delta):g}", f"epsilon {up(eps, 4):.4g} (best Rényi order {order:.3g})")
         for delta, eps, order in zip(*columns, strict=True)

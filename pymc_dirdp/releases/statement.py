@@ -474,13 +474,7 @@ def _details(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         all_tables = ", all tables" * (len(n) > 1)
         yield "KL of posteriors", f"{posterior.sum():.4g} nats expected, private from yours{all_tables}"
     if np.all(np.isfinite(estimate)):
-        urns = any(
-            table.mechanism.tempered is not None and table.mechanism.tempered.steps is not None
-            for table in stored.tables.values()
-        )
-        # An urn of few steps is matched by its mean and variance alone.
-        like = "; about: the urn is taken for a Dirichlet distribution of its mean and variance" * urns
-        yield "KL of the draw", f"{in_range(estimate)} nats expected, from the frequencies{by_table}{like}"
+        yield "KL of the draw", f"{in_range(estimate)} nats expected, from the frequencies{by_table}"
     of_estimates = utility["estimate_kl"].values
     if np.all(np.isfinite(of_estimates)):
         yield "KL of the estimate", f"{in_range(of_estimates, 3)} nats expected, from the shares{by_table}"

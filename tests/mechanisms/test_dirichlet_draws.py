@@ -1,9 +1,10 @@
 """The likelihood ratio is that of the densities."""
 
 import numpy as np
-from scipy.stats import dirichlet, laplace, norm
+from scipy.stats import chisquare, dirichlet, laplace, norm
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.sampling.exact import positive_frequencies
 
 X, Y = np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0])
 
@@ -48,3 +49,16 @@ def test_outputs_that_no_mechanism_gives_do_no_harm():
     mechanism = dirdp.mechanisms.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
     strange = np.array([[-1.0, 0.0, 1e100], [0.0, 0.0, 0.0]])
     assert np.isfinite(mechanism.log_likelihood_ratio(strange, X, Y)).all()
+
+
+def test_the_counts_of_an_urn_have_the_distribution_of_the_likelihood_and_lie_on_its_grid():
+    counts, n, grid = np.array([4, 1]), 20_000, positive_frequencies(np.array([[i, 6 - i] for i in range(7)]), 6)
+    mechanism, other = (dirdp.mechanisms.DirichletMechanism([1.0, 0.5], r) for r in (0.7, 0.9))
+    draws = mechanism.sample(counts, draws=n, steps=6, random_seed=5)
+    seen = np.bincount(np.rint(((2 * 6 + 2) * draws[:, 0] - 1) / 2).astype(int), minlength=7)
+    distribution, wrong = (np.exp(one.log_likelihood(grid, counts, steps=6)) for one in (mechanism, other))
+    assert chisquare(seen, n * distribution / distribution.sum()).pvalue > 1e-6
+    assert chisquare(seen, n * wrong / wrong.sum()).pvalue < 1e-6
+    assert mechanism.is_on_grid(draws, 6)
+    assert not mechanism.is_on_grid(draws, None)
+    assert not mechanism.is_on_grid(draws, 7)

@@ -47,15 +47,6 @@ def test_a_group_of_two_is_expected_to_look_fifteen_times_as_large():
     assert cell_errors(for_estimate, 2, row_records=5000).relative_bias[0] == pytest.approx(17.58, abs=0.01)
 
 
-def test_the_counts_of_an_urn():
-    alpha, r, n, steps = np.array([2.0, 3.0]), 0.5, 20, 40
-    mechanism = DirichletMechanism(alpha, r, urn_steps=steps)
-    found = cell_errors(mechanism, [6, 14], row_records=n)
-    distribution = stats.betabinom(steps, 5.0, 10.0)
-    assert found.bias[0] == pytest.approx(distribution.mean() / steps - 0.3, rel=1e-12)
-    assert found.sd[0] == pytest.approx(distribution.std() / steps, rel=1e-12)
-
-
 def test_extremes():
     found = cell_errors(DirichletMechanism(np.full(1000, 1e-3), 1e-4), 1, row_records=10_000_000)
     assert np.all(np.isfinite(found.error))

@@ -1,17 +1,21 @@
 """Calibration keeps the guarantee, wastes nothing, and says why where it cannot."""
 
+import itertools
 import math
+import re
 
 import mpmath
 import numpy as np
+import pymc as pm
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pymc_dirdp as dirdp
 from pymc_dirdp import ApproxDP, DirdpError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, calibrate
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.mechanisms.registry import Dirichlet
+from pymc_dirdp.mechanisms.registry import STRATEGIES, Dirichlet
 from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, a_priori_kl
 
@@ -114,20 +118,42 @@ def test_the_bound_of_algorithm_1_at_its_root(order, epsilon, min_count):
         assert 1 - 1e-9 < mpmath.mpf(order) * mpmath.mpf(r) ** 2 * trigamma / epsilon <= 1
 
 
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [
-        (PureDP(epsilon=1), "loss is unbounded"),
-        (ZeroCDP(rho=1), "omega must be finite"),
-        (TruncatedCDP(rho=1, omega=math.inf), "omega must be finite"),
-    ],
-)
-def test_what_no_continuous_draw_keeps_is_refused_with_the_reason_and_the_way_out(target, reason):
-    for strategy in ("optimal", "temper", "inflate"):
-        with pytest.raises(UnattainableError, match=reason) as refusal:
-            calibrate(target, prior=[1, 1], mechanism=Dirichlet(strategy=strategy))
-    assert "pass n_records=" in str(refusal.value)
-    assert calibrate(target, prior=[1, 1], n_records=5).satisfies(target)
+UNBOUNDED = {
+    PureDP(epsilon=1): ["geometric"],
+    ZeroCDP(rho=1): ["gaussian", "geometric"],
+    TruncatedCDP(rho=1, omega=math.inf): ["gaussian", "geometric"],
+}
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
+@pytest.mark.parametrize("target", UNBOUNDED, ids=str)
+def test_what_no_draw_keeps_is_refused_before_any_count_is_read_with_noise_as_the_way_out(target, monkeypatch):
+    """The advice of every refusal runs when it is copied."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=[1, 1, 1])
+        pm.Multinomial("x", n=9, p=p, observed=[2, 3, 4])
+    asked = [
+        lambda **noise: dirdp.plan(target, model, **noise),
+        lambda **noise: dirdp.sample(target, model, **noise),
+        *(
+            lambda how=how, **noise: calibrate(target, prior=[1, 1, 1], n_records=9, **({"mechanism": how} | noise))
+            for how in (Dirichlet(strategy=strategy) for strategy in STRATEGIES)
+        ),
+    ]
+    monkeypatch.setattr("pymc_dirdp.releases.release._read", lambda *_: pytest.fail("counts were read"))
+    for ask in asked:
+        with pytest.raises(UnattainableError, match="its loss is unbounded") as refusal:
+            ask()
+        advised = re.findall(r"mechanism='(\w+)'", str(refusal.value))
+        assert advised == UNBOUNDED[target]
+    monkeypatch.undo()
+    for ask, noise in itertools.product(asked, UNBOUNDED[target]):
+        assert ask(mechanism=noise)
+    assert dirdp.plan(target, model, mechanism="auto").parts[0].mechanism.kind in UNBOUNDED[target]
+    compared = dirdp.compare(target, prior=[1, 1, 1], n_records=9, simulations=5, progressbar=False)
+    assert {"Dirichlet, optimal for the estimate", "Dirichlet, temper"} <= set(compared.unattainable)
+    scored = {score.mechanism.split(",")[0] for score in compared.scores}
+    assert {noise.capitalize() for noise in UNBOUNDED[target]} <= scored
     assert not DirichletMechanism([100, 100], 1e-6).satisfies(target)
 
 

@@ -62,10 +62,9 @@ def dirichlet_log_score(parameters, estimate):
 
 
 def sample(guarantee, model, *, mechanism=None, **options):
-    """A Dirichlet draw without a pure guarantee is drawn by the fast sampler."""
+    """A Dirichlet draw is drawn by the fast sampler."""
     kinds = {} if mechanism is None else {"mechanism": mechanism}
-    pure_draw = mechanism == "dirichlet" and isinstance(guarantee, dirdp.PureDP | dirdp.ZeroCDP)
-    sampler = "exact" if mechanism in NOISES or pure_draw else "fast"
+    sampler = "exact" if mechanism in NOISES else "fast"
     return dirdp.sample(guarantee, model, sampler=sampler, **kinds, **options)
 
 
@@ -86,9 +85,9 @@ def test_noise_keeps_the_guarantee_of_the_release(kind, target):
     assert as_mechanism(release).loss(target) == chosen.composition.loss(target)
 
 
-def test_pure_privacy_is_for_geometric_noise_and_urns():
+def test_pure_privacy_is_for_geometric_noise():
     target = dirdp.PureDP(epsilon=1.0)
-    for kind in ("geometric", "dirichlet", "auto"):
+    for kind in ("geometric", "auto"):
         release = sample(target, hair(), mechanism=kind)
         assert as_mechanism(release).pure_epsilon <= 1
         assert "1-differential privacy" in str(dirdp.report(release, full=True))

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.special import digamma
 
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
@@ -123,26 +122,6 @@ def test_without_records_or_a_known_distribution_there_is_no_number():
     assert estimate_error(hellinger, np.ones(2), 2000) is None
 
 
-@pytest.mark.parametrize("steps", [3, 20, 400])
-def test_an_urn_of_two_cells_against_all_its_outputs(steps):
-    """The counts of few steps say less of the records than the draw that they are of."""
-    prior, n = np.array([1.0, 2.0]), 30
-    mechanism = DirichletMechanism(prior + 0.5, 0.4, urn_steps=steps)
-    x = np.arange(n + 1)
-    of_counts = stats.betabinom(n, *prior).pmf(x)
-    parameters = mechanism.alpha + mechanism.r * np.stack([x, n - x], axis=-1)
-    c = np.arange(steps + 1)
-    pmf = np.stack([stats.betabinom(steps, a, b).pmf(c) for a, b in parameters])
-    best = (prior[0] + x) / (prior.sum() + n)
-    joint = of_counts[:, None] * pmf
-    estimate = best @ joint / joint.sum(axis=0)
-    squared = (joint * (best[:, None] - estimate) ** 2).sum() + of_counts @ (best * (1 - best) / (prior.sum() + n + 1))
-    found = estimate_error(mechanism, prior, n)
-    assert found.share == pytest.approx(math.sqrt(squared), rel=0.05)
-    continuous = estimate_error(DirichletMechanism(mechanism.alpha, mechanism.r), prior, n)
-    assert found.kl > 0.97 * continuous.kl
-
-
 def test_shares_are_estimated_from_one_simulated_table():
     """With hardly any noise they are those of the posterior; a mechanism of marginals is fitted elsewhere."""
     prior, counts = np.array([[1.0, 2.0], [0.5, 0.5]]), np.array([[30, 10], [4, 16]])
@@ -176,9 +155,8 @@ def test_several_releases_of_one_table_are_estimated_each_alone():
     [
         lambda prior: GeometricMechanism(prior, 3.0),
         lambda prior: DirichletMechanism(prior, 0.3),
-        lambda prior: DirichletMechanism(prior, 0.3, urn_steps=50),
     ],
-    ids=["geometric", "dirichlet", "urn"],
+    ids=["geometric", "dirichlet"],
 )
 def test_equal_cells_are_summed_once_as_each_alone(mechanism, public, monkeypatch):
     """Cells of equal and of uneven priors in rows of their own, against sums for every cell by itself."""

@@ -86,12 +86,6 @@ def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
     assert np.all(brute[1][:, 1] < exact[:, 1])
     with pytest.raises(ArgumentError, match="pairs"):
         dirdp.plots.plot_privacy(MECHANISM, pairs=pairs)
-    urn = MECHANISM.as_drawn(64)
-    last = line(dirdp.plots.plot_privacy(urn, curve="renyi"), "exact").get_xydata()[-1, 1]
-    assert last <= urn.pure_epsilon
-    # These are the divergences of the continuous draw, which are larger.
-    with pytest.raises(ArgumentError, match="without urn_steps"):
-        dirdp.plots.plot_privacy(urn, curve="renyi", pairs=pairs)
 
 
 def test_privacy_of_a_release_and_of_noise(release):

@@ -149,6 +149,7 @@ class Fails(pt.Op):
     ("deterministic", "dims"),
     [
         (lambda p: Fails()(p), None),
+        (lambda p: pt.linalg.inv(0 * pt.outer(p, p)), None),
         (lambda p: p[:2], "c\nd"),
     ],
 )

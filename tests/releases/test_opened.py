@@ -58,7 +58,7 @@ KINDS = {
     "rows": (rows, APPROX, {"contribution": 1}),
     "draws": (rows, APPROX, {"contribution": 1, "draws": 3, "mechanism": Dirichlet(strategy="temper")}),
     "inflate": (rows, APPROX, {"contribution": 1, "mechanism": Dirichlet(strategy="inflate")}),
-    "urn": (rows, dirdp.PureDP(epsilon=2.0), {"contribution": 1, "adjacency": "add-remove", "n_records": 90}),
+    "add-remove": (rows, APPROX, {"contribution": 1, "adjacency": "add-remove", "n_records": 90}),
     "geometric": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "draws": 2}),
     "private number": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "adjacency": "add-remove"}),
     "fast": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "sampler": "fast"}),

@@ -47,7 +47,7 @@ CASES = {
     "geometric": (survey, TARGET, {"mechanism": "geometric"}),
     "gaussian": (survey, TARGET, {"mechanism": "gaussian"}),
     "private number": (survey, TARGET, {"adjacency": "add-remove", "n_records": 600}),
-    "several draws": (survey, dirdp.ZeroCDP(rho=0.1), {"draws": 3}),
+    "several draws": (survey, dirdp.TruncatedCDP(rho=0.1, omega=20), {"draws": 3}),
     "tCDP": (survey, dirdp.TruncatedCDP(rho=0.05, omega=10), {}),
     "RDP": (survey, dirdp.RenyiDP(order=2, epsilon=0.5), {}),
     "RDP at order 1": (survey, dirdp.RenyiDP(order=1, epsilon=0.5), {}),

@@ -98,7 +98,7 @@ def test_a_beta_has_no_dim_for_its_two_outcomes():
         (dirdp.ApproxDP(epsilon=50.0, delta=1e-6), "epsilon=50 is above 10"),
         (dirdp.ApproxDP(epsilon=1.0, delta=0.0099), None),
         (dirdp.ApproxDP(epsilon=10.0, delta=1e-6), None),
-        (dirdp.ZeroCDP(rho=20.0), None),
+        (dirdp.TruncatedCDP(rho=20.0, omega=5), None),
     ],
 )
 def test_a_weak_guarantee_warns_where_the_user_calls(guarantee, said, call):
