@@ -284,8 +284,7 @@ def unknown_shares_kl(mechanism: Mechanism, *, prior: ArrayLike, n_records: int)
     Parameters
     ----------
     mechanism : Mechanism
-        One that draws from a tempered posterior, for a table of the shape of the prior. The counts of an urn are taken
-        for a Dirichlet draw of the same variance.
+        One that draws from a tempered posterior, for a table of the shape of the prior.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int
@@ -321,7 +320,6 @@ def unknown_shares_kl(mechanism: Mechanism, *, prior: ArrayLike, n_records: int)
         )
     if drawn.alpha.shape != a.shape:
         raise ArgumentError(f"Expected a prior of the mechanism's shape {drawn.alpha.shape}, got {a.shape}.")
-    drawn = drawn.matched(n)
     n_rows = math.prod(a.shape[:-1])
     # Rows are planned as in :class:`pymc_dirdp.planning.expected_kl.PriorExpectedKL`.
     size = 0 if n == 0 else max(1, round(n / n_rows))
