@@ -63,7 +63,7 @@ def test_an_error_is_that_of_what_calibrate_finds_with_the_same_words(public):
         assert expected_error(guarantee, **table, adjacency=adjacency) == pytest.approx(by_hand, rel=1e-12)
 
 
-IMPOSSIBLE = {dirdp.PureDP: {"gaussian"}}
+IMPOSSIBLE = {dirdp.PureDP: {"dirichlet", "gaussian"}, dirdp.ZeroCDP: {"dirichlet"}}
 
 
 @pytest.mark.parametrize(
