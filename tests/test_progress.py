@@ -152,7 +152,6 @@ USES = {
     "compare": lambda **bar: dirdp.compare(
         dirdp.PureDP(epsilon=1.0), prior=np.ones(2), n_records=20, simulations=10, **bar
     ),
-    "diagnose": lambda **bar: dirdp.diagnose(RELEASE, heads(), draws=100, tune=10, chains=1, **bar),
     "simulate_bandit": lambda **bar: dirdp.simulate_bandit(
         dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0)), [0.5, 0.4], 50, 2, **bar
     ),
@@ -184,7 +183,6 @@ def test_each_verb_counts_all_that_it_does_and_can_be_silenced(use, monkeypatch,
         "releases.release",
         "releases.analysis",
         "planning.comparison",
-        "curator.diagnostics",
         "bandits.simulation",
     ):
         monkeypatch.setattr(f"pymc_dirdp.{module}.Bar", Counted)

@@ -9,7 +9,7 @@ import xarray as xr
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.observed import observations
-from pymc_dirdp.curator.posterior import posterior_groups
+from pymc_dirdp.curator.posterior import deterministics_of, posterior_groups
 from pymc_dirdp.curator.realised import (
     Distribution,
     errors_of_estimates,
@@ -131,11 +131,11 @@ def diagnose(
         name: {distribution.table.name: distribution.sample(chains, draws, rng) for distribution in several}
         for name, several in distributions.items()
     }
-    released = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
+    names = deterministics_of(model, tuple(distribution.table for distribution in own))
     seen = observations([distribution.table for distribution in own], model)
     groups: dict[str, xr.Dataset] = {}
     for name, several in distributions.items():
-        of_one = posterior_groups(several, drawn[name], seen, model, released, rng)
+        of_one = posterior_groups(several, drawn[name], seen, model, names, rng)
         groups |= {f"/{name}/{group}": dataset for group, dataset in of_one.items()}
     # The only category of a table has the probability 1, in every distribution.
     varying = tuple(distribution for distribution in own if distribution.table.n_categories > 1)

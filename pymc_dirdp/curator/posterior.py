@@ -213,14 +213,16 @@ def exact_posterior(
     draws = integer(1, draws=draws)
     model = root_model(model)
     found = tables(model)
-    names = _deterministics(model, found, var_names)
+    names = deterministics_of(model, found, var_names)
     rng = generator(random_seed)
     distributions = tuple(own_distribution(table, model) for table in found)
     drawn = {distribution.table.name: distribution.sample(1, draws, rng) for distribution in distributions}
     return marked(posterior_groups(distributions, drawn, observations(found, model), model, names, rng))
 
 
-def _deterministics(model: pm.Model, found: tuple[Table, ...], var_names: Collection[str] | None) -> tuple[str, ...]:
+def deterministics_of(
+    model: pm.Model, found: tuple[Table, ...], var_names: Collection[str] | None = None
+) -> tuple[str, ...]:
     """The names of the Deterministics that come along, in the model's order."""
     names = tuple(table.name for table in found)
     wanted = _checked_names(var_names, model, names)

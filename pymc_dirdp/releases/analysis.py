@@ -14,9 +14,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular, uncertain
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
-from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import opened
@@ -157,7 +155,13 @@ def analyse(
         | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
     )
     tree.attrs = _attributes(found)
-    return tree if model is None else with_deterministics(tree, root_model(model))
+    if model is None:
+        return tree
+    # Anyone who has no model waits for no compiler.
+    from pymc_dirdp.models.tables import root_model
+    from pymc_dirdp.releases.deterministics import with_deterministics
+
+    return with_deterministics(tree, root_model(model))
 
 
 def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]], chains: int) -> dict[str, _Array]:

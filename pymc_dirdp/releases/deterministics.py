@@ -9,9 +9,7 @@ import xarray as xr
 from pymc_dirdp.models.graph import Node, compiling_plainly
 from pymc_dirdp.models.table import is_path_name, is_variable_name
 from pymc_dirdp.models.without_data import public_deterministics
-
-LEFT_OUT = "left_out"
-"""The attribute of a group of draws with the Deterministics that are not in it, a JSON list of names."""
+from pymc_dirdp.releases.view import LEFT_OUT
 
 
 def with_deterministics(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:

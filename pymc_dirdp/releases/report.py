@@ -20,13 +20,13 @@ from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import curves_of
 from pymc_dirdp.releases.description import described
-from pymc_dirdp.releases.deterministics import LEFT_OUT
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.statement import expected_errors, odds_of_the_truth
 from pymc_dirdp.releases.summary import summary
 from pymc_dirdp.releases.verification import Verification, verified
+from pymc_dirdp.releases.view import LEFT_OUT
 from pymc_dirdp.releases.wording import taken_for_granted, totals_in_words
 
 type Lines = tuple[tuple[str, str], ...]

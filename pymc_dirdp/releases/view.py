@@ -204,6 +204,8 @@ def _distribution(part: PlannedTable, prior: Array, published: Array, most: int)
 
 TEXT_GROUP = "release"
 """The group of a tree that holds the text, in a variable of the name `text`."""
+LEFT_OUT = "left_out"
+"""The attribute of draws with the names of the Deterministics that are not among them, a JSON list. No text has it."""
 
 
 def view(release: Release) -> xr.DataTree:

@@ -275,7 +275,7 @@ def test_the_release_is_neither_changed_nor_marked(hair):
     _, release, diagnosis = hair
     assert "confidential" not in repr(release)
     assert not any("confidential" in variable.attrs for variable in release["posterior"].data_vars.values())
-    xr.testing.assert_equal(release["posterior"].to_dataset(), diagnosis["release"].to_dataset())
+    xr.testing.assert_equal(release["posterior"]["p"], diagnosis["release"]["p"])
 
 
 def test_groups_and_names_are_those_of_pymc(whole):

@@ -48,12 +48,15 @@ def released(kind, counts, width, private, rng, prior):
             z[i] = min(z[i], n - z[:i].sum())
         z[-1] = n - z[:-1].sum()
         return MechanismOutput(TruncatedNoiseMechanism(prior, n, width), z, prior=prior)
-    made = {
-        "geometric": (GeometricMechanism, np.rint(rng.laplace(0, width, counts.shape))),
-        "discrete gaussian": (DiscreteGaussianMechanism, np.rint(rng.normal(0, width, counts.shape))),
-    }
-    make, noise = made[kind]
-    return MechanismOutput(make(prior, width, adjacency=adjacency), counts + noise, prior=prior, **known)
+    # The file was recorded with four arrays of noise, of which two are used.
+    laplace, _, _, normal = (
+        draw(0, width, counts.shape) for draw in (rng.laplace, rng.laplace, rng.normal, rng.normal)
+    )
+    make, noise = {
+        "geometric": (GeometricMechanism, laplace),
+        "discrete gaussian": (DiscreteGaussianMechanism, normal),
+    }[kind]
+    return MechanismOutput(make(prior, width, adjacency=adjacency), counts + np.rint(noise), prior=prior, **known)
 
 
 def cases():

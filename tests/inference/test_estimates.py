@@ -63,7 +63,11 @@ def test_probabilities_are_checked():
 
 @pytest.mark.parametrize(
     ("kind", "d", "n", "width", "is_smooth"),
-    [("gaussian", 2, 3000, 30, True), ("discrete gaussian", 3, 3000, 10, True), ("geometric", 3, 1000, 8, False)],
+    [
+        ("discrete gaussian", 2, 3000, 30, True),
+        ("discrete gaussian", 3, 3000, 10, True),
+        ("geometric", 3, 1000, 8, False),
+    ],
 )
 def test_pairs_a_step_apart_stand_for_all_where_noise_is_smooth(kind, d, n, width, is_smooth, monkeypatch):
     """Quantiles of shares against those of all pairs of counts and totals; where there are kinks, all are taken."""

@@ -20,15 +20,12 @@ CATEGORIES = {"class": ["cat", "hen", "owl"], "legs": [2, 4]}
 
 
 def rows():
-    """A table of rows without dims, a Beta with labels, and Deterministics that are doubles, whole and truth values."""
+    """A table of rows without dims, and a Beta with labels."""
     with pm.Model(coords={"city": ["Köln", "São Paulo"]}) as model:
         p = pm.Dirichlet("p", a=[[1.0, 2.0, 3.0], [0.5, 0.5, 0.1]])
         pm.Multinomial("x", n=[30, 60], p=p, observed=[[10, 10, 10], [20, 20, 20]])
         rate = pm.Beta("rate", 1, 1, dims="city")
         pm.Binomial("heads", n=[60, 30], p=rate, observed=[20, 11])
-        pm.Deterministic("odds", rate / (1 - rate), dims="city")
-        pm.Deterministic("best", pm.math.argmax(p, axis=-1))
-        pm.Deterministic("likely", rate > 0.5)
     return model
 
 
