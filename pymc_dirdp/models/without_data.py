@@ -139,19 +139,19 @@ def public_deterministics(model: pm.Model, free: Sequence[Node], dims: Collectio
         if any(dim in dims for dim in model.named_vars_to_dims.get(str(one.name), ()) if dim is not None):
             continue
         outside = [node for node in ancestors([one], blockers=list(free)) if node not in free]
-        if all(_is_harmless(node, lengths) for node in [*outside, *_inside(outside)]):
+        if all(_is_harmless(node, lengths) for node in [*outside, *inside(outside)]):
             formulas.append(one)
     return formulas
 
 
-def _inside(nodes: Iterable[Node]) -> list[Node]:
+def inside(nodes: Iterable[Node]) -> list[Node]:
     """The variables inside of operations, such as those of the step of a scan."""
-    inside: list[Node] = []
+    found: list[Node] = []
     for op in {op for node in nodes for op in _operations(node)}:
         if isinstance(op, HasInnerGraph):
             graph = list(ancestors(op.inner_outputs))
-            inside += [*graph, *_inside(graph)]
-    return inside
+            found += [*graph, *inside(graph)]
+    return found
 
 
 def _operations(node: Node) -> list[Any]:

@@ -161,7 +161,8 @@ def analyse(
     from pymc_dirdp.models.tables import root_model
     from pymc_dirdp.releases.deterministics import with_deterministics
 
-    return with_deterministics(tree, root_model(model))
+    is_public = all(seen.n_records is not None for seen in found.tables.values())
+    return with_deterministics(tree, root_model(model), size_is_public=is_public)
 
 
 def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]], chains: int) -> dict[str, _Array]:

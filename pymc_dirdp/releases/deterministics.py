@@ -3,26 +3,40 @@
 import json
 from collections.abc import Sequence
 
+import numpy as np
 import pymc as pm
 import xarray as xr
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import Subtensor
 
 from pymc_dirdp.models.graph import Node, compiling_plainly
 from pymc_dirdp.models.table import is_path_name, is_variable_name
-from pymc_dirdp.models.without_data import public_deterministics
+from pymc_dirdp.models.without_data import inside, public_deterministics
 from pymc_dirdp.releases.view import LEFT_OUT
 
+# A formula may hold this many single numbers and entries, however small its tables are, and so many for each cell. A
+# list of people that is written one by one is longer.
+_SHORT, _FOR_EACH_CELL = 12, 3
 
-def with_deterministics(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
+
+def with_deterministics(tree: xr.DataTree, model: pm.Model, *, size_is_public: bool) -> xr.DataTree:
     """Put the Deterministics of a model that follow from draws beside these, by `pm.compute_deterministics`.
 
     What depends on an observed variable, on data or on an array is left out, which the group `posterior` says. So is
     what cannot be computed: a release that was paid for is not lost for it.
+
+    A graph does not tell data that were written into a formula number by number, so a formula is left out that holds
+    far more numbers than its tables have cells. Where the number of records is private, any number but -1, 0 and 1
+    could be that, or come from it.
 
     Parameters
     ----------
     tree : xarray.DataTree
         Its group `posterior` is changed.
     model : pymc.Model
+    size_is_public : bool
+        Whether the number of records is public.
 
     Returns
     -------
@@ -39,6 +53,7 @@ def with_deterministics(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
         str(one.name)
         for one in public_deterministics(model, drawn, of_records)
         if is_variable_name(str(one.name)) and all(map(is_path_name, _dims([one], model)))
+        if not _could_hold_data(one, drawn, draws, size_is_public=size_is_public)
     ]
     computed = _computed(draws, names, model)
     for name in names if computed is None else ():
@@ -49,6 +64,25 @@ def with_deterministics(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
         draws = draws.assign_attrs({LEFT_OUT: json.dumps(left_out)})
     group.dataset = draws
     return tree
+
+
+def _could_hold_data(formula: Node, drawn: Sequence[Node], draws: xr.Dataset, *, size_is_public: bool) -> bool:
+    """Whether the numbers and entries of a formula could be a list of people, or their private number."""
+    above = list(ancestors([formula], blockers=list(drawn)))
+    cells = sum(draws[str(one.name)].isel(chain=0, draw=0).size for one in drawn if one in above)
+    steps = list(dict.fromkeys(node.owner for node in [*above, *inside(above)] if node.owner is not None))
+    entries = sum(isinstance(step.op, Subtensor) for step in steps)
+    numbers = [
+        np.asarray(value.data).item()
+        for step in steps
+        if not isinstance(step.op, Subtensor)
+        for value in step.inputs
+        if isinstance(value, Constant) and np.size(value.data) == 1 and np.asarray(value.data).dtype.kind in "iufc"
+    ]
+    if not size_is_public and any(number not in (-1, 0, 1) for number in numbers):
+        return True
+    widest = max((len(step.inputs) for step in steps), default=0)
+    return max(entries + len(numbers), widest) > max(_SHORT, _FOR_EACH_CELL * cells)
 
 
 def _dims(variables: Sequence[Node], model: pm.Model) -> list[str]:

@@ -221,7 +221,8 @@ def sample_sealed(
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
         output = _drawn(chosen, counts, sampler, random_seed, bar)
     one = identity(random_seed, output)
-    return with_deterministics(shown_tree(Release(chosen, sampler, source, one, receipt, output)), model)
+    tree = shown_tree(Release(chosen, sampler, source, one, receipt, output))
+    return with_deterministics(tree, model, size_is_public=chosen.reading.sizes_are_public)
 
 
 def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:

@@ -46,6 +46,9 @@ CARRIERS = {
         lambda q: (q * np.array(HAIR)).sum(), sequences=[p], return_updates=False
     ),
     "in a function": lambda p: pytensor.wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(lambda v: v * HAIR)(p),
+    "one entry for each person": lambda p: pt.stack([p[int(k)] for k in CLS]),
+    "the sum over people": lambda p: sum(p[int(k)] for k in CLS[:20]),
+    "one number for each person": lambda p: pt.stack([p[0] * int(k) for k in CLS[:20]]),
     "shared": lambda p: p * pytensor.shared(np.array(HAIR, dtype=float)),
     "the observed variable": lambda p: pm.modelcontext(None)["students"] - p,
 }
@@ -105,6 +108,28 @@ def test_pymc_computes_what_was_left_out_from_the_release():
     assert left_out(release) == ["score"]
     found = pm.compute_deterministics(release["posterior"], model=model, progressbar=False)
     np.testing.assert_allclose(found["score"].values, release["posterior"]["p"].values @ [1, 2, 3, 5])
+
+
+@pytest.mark.parametrize("number", [592, 1 / 592, 286 / 592, 592j])
+def test_no_number_that_may_come_from_a_private_number_of_people(number):
+    with hair() as model:
+        pm.Deterministic("d", number * model["p"])
+        pm.Deterministic("odds", model["p"] / (1 - model["p"]), dims="hair")
+        pm.Deterministic("third", model["p"][2])
+    private = dirdp.sample(G, model, adjacency="add-remove", n_records=600)
+    assert set(private["posterior"].data_vars) == {"p", "odds", "third"}
+    assert left_out(private) == ["d"]
+    assert set(dirdp.sample(G, model)["posterior"].data_vars) == {"p", "d", "odds", "third"}
+
+
+def test_a_formula_with_a_few_numbers_comes_along():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones((2, 2)))
+        pm.Multinomial("y", n=[30, 30], p=p, observed=[[10, 20], [15, 15]])
+        chance = (p[0, 0] + p[0, 1]) * (p[0, 0] + p[1, 0]) + (p[1, 0] + p[1, 1]) * (p[0, 1] + p[1, 1])
+        pm.Deterministic("kappa", (p[0, 0] + p[1, 1] - chance) / (1 - chance))
+        pm.Deterministic("entropy", -(p * pt.log(p)).sum(axis=-1))
+    assert set(dirdp.sample(G, model)["posterior"].data_vars) == {"p", "kappa", "entropy"}
 
 
 @pytest.mark.parametrize("n_people", [5, 6])
