@@ -8,64 +8,54 @@ import pymc as pm
 from scipy.special import gammaln
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.noise import Noise
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.registry import registered
-from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 
 
-@dataclass(frozen=True, eq=False)
-class BinomialMechanism(NoisyCounts):
-    """Release `counts + B - coins / 2`, with B the heads of an even number of fair coins, for one record of a person.
+@dataclass(frozen=True)
+class Binomial(Noise):
+    """The heads of an even number of fair coins less half of them, for one record of a person.
 
-    The distribution is listed, so the curve is exact up to rounding. The ends of the noise are possible for one data
-    set alone: Rényi divergences are infinite, and (epsilon, delta) is all that it can guarantee.
+    Its curves are those of the listed distribution. The ends of the noise are possible for one data set alone: Rényi
+    divergences are infinite, and (epsilon, delta) is all that it can guarantee.
     """
 
     coins: float
 
-    kind = "binomial"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self):
         object.__setattr__(self, "coins", 2.0 * math.ceil(self.coins / 2))
-        if self.coins > 1400 or self.contributed.total(self.shape) > 1:
-            raise dirdp.errors.UnattainableError(
-                "BinomialMechanism takes at most 1400 coins and one record of a person."
-            )
+        if not 0 < self.coins <= 1400:
+            raise dirdp.errors.UnattainableError("Binomial noise takes 2 to 1400 coins.")
 
     @property
-    def noise_sd(self) -> float:
+    def sd(self):
         return math.sqrt(self.coins) / 2
 
-    def log_noise(self, noise):
+    def log_pmf(self, noise):
         heads = np.asarray(noise) + self.coins / 2
         inside = (heads >= 0) & (heads <= self.coins)
         k = np.where(inside, heads, 0.0)
         distribution = gammaln(self.coins + 1) - gammaln(k + 1) - gammaln(self.coins - k + 1) - self.coins * math.log(2)
         return np.where(inside, distribution, -np.inf)
 
-    def noise_for(self, shape, rng):
+    def fast(self, shape, rng):
         return rng.binomial(int(self.coins), 0.5, shape) - self.coins / 2
 
-    def exact_noise(self, shape, bits):
+    def exact(self, shape, bits):
         n = int(self.coins)
         heads = [bits.uniform(1 << n).bit_count() - n // 2 for _ in range(math.prod(shape))]
         return np.array(heads, dtype=object).reshape(shape)
 
-    @property
-    def _distributions(self) -> FiniteDistributions:
-        """Two counts move by 1, or one under add-remove."""
-        return self.output_distributions(*self.worst_pair())
 
-    def _renyi(self, order):
-        return self._distributions.renyi(order)
+@dataclass(frozen=True, eq=False)
+class BinomialMechanism(NoisyCounts):
+    """Release counts plus binomial noise."""
 
-    def _rho(self, omega):
-        return self._distributions.rho(omega)
+    coins: float
 
-    def _delta(self, epsilon):
-        # Upwards by more than the logarithms of the distribution are rounded.
-        return min(1.0, self._distributions.delta(epsilon) * (1 + 1e-10))
+    kind = "binomial"
+    noise_type = Binomial
 
 
 if __name__ == "__main__":

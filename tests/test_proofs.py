@@ -31,7 +31,7 @@ def curves():
             if public and not inspect.isabstract(thing) and (has_curves or issubclass(thing, Mechanism)):
                 found.add(name)
     # Curves in the plural: what composition adds up, and the interfaces that have none of their own.
-    return sorted(found - {"DominatingPair", "HellingerDistributions", "Losses"})
+    return sorted(found - {"DominatingPair", "HellingerDistributions", "Losses", "NoisyCounts"})
 
 
 def owner(page):

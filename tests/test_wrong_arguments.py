@@ -257,7 +257,6 @@ saved_runs = []
 TABLE = {"prior": [1, 1], "n_records": 9}
 OPTIONAL = {"adjacency": "replace-one", "draws": 1, "min_count": 0, "contribution": 1, "public_totals": False}
 CELLS = {"prior": [1, 1], "scale": 1.0}
-TWO_BLOCKS = {"cells": (2, 2), "scale": 1.0}
 VARIABLES_ALONE = {"prior": np.ones((2, 2)), "marginals": ((0,), (1,)), "parameters": (1.0, 1.0)}
 GEOMETRIC = mechanisms.GeometricMechanism([1, 1], 1.0)
 RUN = {"policy": bandits.EveryRound(APPROX, 20), "means": [0.2, 0.8], "horizon": 20, "n_runs": 2, "random_seed": 1}
@@ -384,8 +383,6 @@ CALLS = {
     "ZeroSumMarginalsMechanism": lambda: VARIABLES_ALONE,
     "QuantilesMechanism": lambda: {"n_bins": 3, "n_candidates": 9, "scale": 1.0},
     "TreeMechanism": lambda: {"lengths": (2, 2), "scale": 1.0, "parameter": 1.0},
-    "JointMechanism": lambda: TWO_BLOCKS,
-    "ZeroSumJointMechanism": lambda: TWO_BLOCKS,
     "JointTableMechanism": lambda: CELLS,
     "ZeroSumJointTableMechanism": lambda: CELLS,
     "GeometricMechanism": lambda: CELLS,

@@ -20,8 +20,8 @@ from scipy.special import betainc, betaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.noisy_counts import geometric_noise, round_scale_up
+from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.noise import round_scale_up
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -221,7 +221,7 @@ class BatchNoise(CurvesOf):
 
     def simulated(self, counts: tuple[int, ...], rng: np.random.Generator) -> int:
         """A noisy sum of made-up rewards, in floating point."""
-        return counts[1] + int(geometric_noise(self.scale, (), rng))
+        return counts[1] + int(Geometric(self.scale).fast((), rng))
 
     def log_likelihood(self, released: int, size: int, means: Array) -> Array:
         """Logarithm of the probability of a noisy sum, for mean rewards in (0, 1)."""

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.mechanisms.joint import BlockLikelihood
+from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.sampling.discrete_noise import compiled
 
 _SIGNATURE = "(int64[:], int64[:,:], float64[:], float64[:], float64[:], float64[:])"
@@ -70,7 +70,7 @@ class JointRows:
 
     @classmethod
     def of(cls, blocks: Sequence[BlockLikelihood], log_weights: Array, *, published: bool) -> Self:
-        """That of tables as :meth:`JointMechanism.joint_likelihoods` has them."""
+        """That of tables as :meth:`JointNoise.joint_likelihoods` has them."""
         noisy = np.concatenate([block.noisy for block in blocks])
         sizes = np.array([len(block.noisy) for block in blocks], dtype=np.int64)
         return cls(sizes, np.stack([block.limits for block in blocks]), log_weights, (noisy,) * published)

@@ -30,7 +30,7 @@ from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, OfTotal,
 from pymc_dirdp.inference.shells import IMPOSSIBLE, Shells
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.joint import JointLikelihoods
+from pymc_dirdp.mechanisms.outputs import JointLikelihoods
 
 # Draws that the summaries of rows that share their records are made from.
 _SUMMARISED, _SEED = 20_000, 20261124
@@ -38,7 +38,7 @@ _SUMMARISED, _SEED = 20_000, 20261124
 
 @final
 class JointTables:
-    """The counts and shares of tables given one output of a `JointMechanism`.
+    """The counts and shares of tables given one output with joint noise.
 
     A priori the shares of each table are `p ~ Dirichlet(prior)` and its counts `x ~ Multinomial(total, p)`. Where noise
     adds up to 0, the totals are those of the noisy counts; otherwise every total is as likely as another, or as
@@ -47,7 +47,7 @@ class JointTables:
     Parameters
     ----------
     likelihoods : JointLikelihoods
-        From :meth:`pymc_dirdp.mechanisms.JointMechanism.joint_likelihoods`.
+        From :meth:`pymc_dirdp.mechanisms.joint.JointNoise.joint_likelihoods`.
     priors : sequence of array_like
         Of the shares of each table, positive.
     log_shares : sequence of array, optional
@@ -67,8 +67,8 @@ class JointTables:
 
     Examples
     --------
-    >>> from pymc_dirdp.mechanisms import ZeroSumJointMechanism
-    >>> seen = ZeroSumJointMechanism([2, 2], 1.0).joint_likelihoods([18, 2, -1, 21])
+    >>> from pymc_dirdp.mechanisms.joint import JointNoise
+    >>> seen = JointNoise([2, 2], 1.0, zero_sum=True).joint_likelihoods([18, 2, -1, 21])
     >>> [means.round(1).tolist() for means in JointTables(seen, [[1, 1], [1, 1]]).count_means]
     [[17.6, 2.4], [0.8, 19.2]]
     """

@@ -23,8 +23,7 @@ from pymc_dirdp.checks import MOST_RECORDS, integer, numbers_or_none, positive_a
 from pymc_dirdp.errors import ArgumentError, InternalError, type_name
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.joint import JointLikelihoods
-from pymc_dirdp.mechanisms.outputs import CellNoise, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import CellNoise, JointLikelihoods, RowLikelihood
 
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
@@ -125,7 +124,7 @@ class MechanismOutput:
     mechanism : Mechanism
         What drew it. Its distribution is a product over cells for all mechanisms here, except a
         :class:`~pymc_dirdp.papers.HellingerMechanism` with more than two categories. Of a
-        :class:`~pymc_dirdp.mechanisms.ZeroSumJointMechanism`, one output of tables of equal size, one in each row.
+        :class:`~pymc_dirdp.mechanisms.ZeroSumJointTableMechanism`, one output.
     values : array_like, shape `(..., d)` or `(k, ..., d)`
         One output, or k independent ones of the same counts: what the guarantee is about, such as noisy counts or
         draws of a Dirichlet distribution. Draws that were made *from* noisy counts are not.

@@ -21,7 +21,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import OfTotal
 from pymc_dirdp.inference.tree import Spread
-from pymc_dirdp.mechanisms.joint import BlockLikelihood
+from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 IMPOSSIBLE = "No counts can have led to this output. Check the output and its mechanism."

@@ -6,10 +6,8 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism as DirichletMecha
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism as DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism as ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.joint import JointMechanism as JointMechanism
-from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism as ZeroSumJointMechanism
-from pymc_dirdp.mechanisms.joint_table import JointTableMechanism as JointTableMechanism
-from pymc_dirdp.mechanisms.joint_table import ZeroSumJointTableMechanism as ZeroSumJointTableMechanism
+from pymc_dirdp.mechanisms.joint import JointTableMechanism as JointTableMechanism
+from pymc_dirdp.mechanisms.joint import ZeroSumJointTableMechanism as ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism as MarginalsMechanism
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet as Dirichlet

@@ -11,11 +11,6 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-# A distribution is cut into about so many cells, and into so many times fewer if several parts of the output change,
-# because their products are summed over.
-CELLS, _FEWER_OF_SEVERAL = 6_000, 10
-# What is left out has a probability of about exp(-80).
-_REACH = 80.0
 
 
 def cut(log_density: Callable[[Array], Array], edges: Array) -> Array:
@@ -25,11 +20,14 @@ def cut(log_density: Callable[[Array], Array], edges: Array) -> Array:
     return np.asarray(logsumexp(log_density(z), b=_WEIGHTS, axis=1) + np.log(half))
 
 
-def dirichlet_distributions(u: Array, v: Array, cells: int = CELLS) -> FiniteDistributions:
+def dirichlet_distributions(
+    u: Array, v: Array, cells: int | None = None, *, usual: int = 6_000, fewer: int = 10
+) -> FiniteDistributions:
     """Two tables of Dirichlet distributions, with parameters u and v of shape (..., d).
 
-    Rows are independent, and in a row the likelihood ratio depends on one Beta variable: the share of the cell that
-    changes in its row, or that of one of two cells in the two.
+    A distribution is cut into about so many cells, and into `fewer` times less if several parts of the output change,
+    because their products are summed over. Rows are independent, and in a row the likelihood ratio depends on one Beta
+    variable: the share of the cell that changes in its row, or that of one of two cells in the two.
 
     Raises
     ------
@@ -37,9 +35,9 @@ def dirichlet_distributions(u: Array, v: Array, cells: int = CELLS) -> FiniteDis
         If more than that changes in a row, or nothing changes.
     """
     changes = [(p, q, np.flatnonzero(p != q)) for p, q in zip(np.atleast_2d(u), np.atleast_2d(v), strict=True)]
+    several = sum(changed.size > 0 for *_, changed in changes) > 1
+    cells = (cells or usual) // (fewer if several else 1)
     parts = []
-    if sum(changed.size > 0 for *_, changed in changes) > 1:
-        cells //= _FEWER_OF_SEVERAL
     for p, q, changed in changes:
         if changed.size == 0:
             continue
@@ -62,18 +60,19 @@ def _beta_distributions(u: tuple[float, float], v: tuple[float, float], cells: i
     return FiniteDistributions(distribution(*u), distribution(*v))
 
 
-def _logit_edges(a: float, b: float, u: tuple[float, float], v: tuple[float, float], cells: int) -> Array:
+def _logit_edges(
+    a: float, b: float, u: tuple[float, float], v: tuple[float, float], cells: int, *, reach: float = 80.0
+) -> Array:
+    """Edges around the centre of one distribution; what is left out has a probability of about exp(-reach)."""
     centre, spread = math.log(a / b), math.sqrt(1 / a + 1 / b)
-    left = (_REACH / min(u[0], v[0]) + 15) / spread
-    right = (_REACH / min(u[1], v[1]) + 15) / spread
+    left = (reach / min(u[0], v[0]) + 15) / spread
+    right = (reach / min(u[1], v[1]) + 15) / spread
     return np.asarray(centre + spread * np.sinh(np.linspace(-math.asinh(left), math.asinh(right), cells)))
 
 
-# The characteristic function is taken at so many points for each standard deviation of a sum, and so many in all.
-_ZERO_SUM_DISTRIBUTIONS_REACH, _MOST_POINTS = 80.0, 2_000_000
-
-
-def block_distributions(scale: float, cells: int, shifts: Array) -> FiniteDistributions:
+def block_distributions(
+    scale: float, cells: int, shifts: Array, *, reach: float = 80.0, most_points: int = 2_000_000
+) -> FiniteDistributions:
     """The distributions of the loss of noise that adds up to 0 over one block, cut into cells of equal loss.
 
     Parameters
@@ -83,6 +82,8 @@ def block_distributions(scale: float, cells: int, shifts: Array) -> FiniteDistri
         How many cells the block has.
     shifts : array, shape (c,)
         By how much the counts of those cells differ that do; integers that add up to 0.
+    reach, most_points : float
+        The characteristic function is taken at so many points for each standard deviation of a sum, and so many in all.
 
     Raises
     ------
@@ -97,13 +98,9 @@ def block_distributions(scale: float, cells: int, shifts: Array) -> FiniteDistri
     """
     # At most as wide as independent noise; all sums beyond the number of points are negligible.
     spread = math.sqrt(2) * (scale + 1)
-    points = (
-        math.ceil(_ZERO_SUM_DISTRIBUTIONS_REACH * spread * math.sqrt(cells))
-        + 2 * round(float(np.abs(shifts).sum()))
-        + 1
-    )
+    points = math.ceil(reach * spread * math.sqrt(cells)) + 2 * round(float(np.abs(shifts).sum())) + 1
     losses = round(float(np.abs(shifts).sum())) + 1
-    if points * losses > _MOST_POINTS:
+    if points * losses > most_points:
         raise ArgumentError(f"The distribution of noise of scale {scale:.4g} has too many cells to be summed over.")
     turn = np.exp(2j * np.pi * np.arange(points) / points)
     q = math.exp(-1 / scale)

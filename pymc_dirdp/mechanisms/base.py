@@ -5,7 +5,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,14 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, Output, RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Output, RowLikelihood, RowsSeen
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.sampling.fast import dirichlet
-
-if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.joint import JointLikelihoods, JointMechanism
 
 
 @final
@@ -84,8 +81,6 @@ _ARITHMETIC = {
     "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
     "is proved of the last bits of this draw",
 }
-# Outputs of each data set that an audit draws.
-_MANY = 100_000
 
 
 class Mechanism(PrivacyCurves):
@@ -105,14 +100,12 @@ class Mechanism(PrivacyCurves):
     """The kind of output that it publishes."""
     min_count: float | None = None
     """What every cell is guaranteed to hold; None if the guarantee does not rest on that."""
-    is_joint: ClassVar[bool] = False
-    """Whether one noise is for all rows, so that an output is read as a whole."""
     calibrated_by: ClassVar[str] = ""
     """The function that calibrates it, where `for_guarantee` does not."""
 
     @property
-    def shared_noise(self) -> "JointMechanism | None":
-        """The mechanism of a noise that it shares with others, which are one release with it; None without any."""
+    def shared_noise(self) -> Any:
+        """The joint noise that it shares with others, which are one release with it; None without any."""
         return None
 
     @classmethod
@@ -157,7 +150,7 @@ class Mechanism(PrivacyCurves):
 
     def outputs_to_audit(self, sampler: str) -> int:
         """How many outputs an audit draws of each data set by default."""
-        return _MANY
+        return 100_000
 
     def arithmetic(self, sampler: str) -> str:
         """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
@@ -325,7 +318,7 @@ class Mechanism(PrivacyCurves):
         """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
         return []
 
-    def joint_rows(self, output: Array) -> "JointLikelihoods | None":
+    def joint_rows(self, output: Array) -> JointLikelihoods | None:
         """The likelihood of all rows together, where noise has a latent radius; None where it has none."""
         return None
 

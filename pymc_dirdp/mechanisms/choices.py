@@ -18,7 +18,9 @@ import numpy as np
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.marginals import NOISES
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
@@ -178,16 +180,14 @@ class TreeMechanism(ChoiceMechanism):
     @cached_property
     def marginals(self) -> tuple[NoisyCounts, ...]:
         """The mechanism of the marginal of each variable that has more than one category."""
-        noise, adjacency, records = self.noise, self.adjacency, self.contribution
-        return tuple(
-            MarginalsMechanism.part(self.lengths[i], self.parameter, noise=noise, adjacency=adjacency, records=records)
-            for i in self.variables
-        )
+        kind = DiscreteGaussianMechanism if self.noise == "gaussian" else GeometricMechanism
+        facts = {"parameter": self.parameter, "adjacency": self.adjacency, "contribution": self.contribution}
+        return tuple(kind.from_facts({"prior": np.ones(self.lengths[i]), **facts}) for i in self.variables)
 
     @cached_property
     @override
     def _curves(self) -> Composition:
-        marginals = tuple((marginal.with_few_cells(), 1) for marginal in self.marginals)
+        marginals = tuple((marginal, 1) for marginal in self.marginals)
         return Composition((*marginals, (self.choice, self.choices)))
 
     def release(

@@ -14,9 +14,9 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.audit_distributions import CELLS, dirichlet_distributions
+from pymc_dirdp.mechanisms.audit_distributions import dirichlet_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
-from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood, add_up_to_1
 from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, smallest_two, worst_neighbours
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
@@ -28,12 +28,8 @@ from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_ste
 from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.signatures import user_facing
 
-# Outputs of each data set that an audit draws from an urn.
-_FEWER = 10_000
 # The least normal double.
 _TINY = 2.3e-308
-# Rows of a draw add up to 1 within this tolerance, for any number of categories that is in use.
-_ROUNDING = 1e-9
 
 
 class DirichletDraws(CurvesOf, Mechanism):
@@ -51,7 +47,7 @@ class DirichletDraws(CurvesOf, Mechanism):
     @override
     def outputs_to_audit(self, sampler: str) -> int:
         # An urn takes a thousand times as long as another sampler.
-        return _FEWER if sampler == "exact" else super().outputs_to_audit(sampler)
+        return 10_000 if sampler == "exact" else super().outputs_to_audit(sampler)
 
     @abc.abstractmethod
     def concentration(self, counts: ArrayLike) -> Array:
@@ -92,7 +88,7 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     @override
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
-        return dirichlet_distributions(self.concentration(x), self.concentration(y), cells or CELLS)
+        return dirichlet_distributions(self.concentration(x), self.concentration(y), cells)
 
     @staticmethod
     def _cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:
@@ -102,7 +98,7 @@ class DirichletDraws(CurvesOf, Mechanism):
     @classmethod
     def _row_likelihood(cls, alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
         """One row of an output as a function of its counts, with parameters `r * counts + alpha`. Shapes (d,)."""
-        if steps is None and (np.any(output <= 0) or abs(output.sum() - 1) > _ROUNDING):
+        if steps is None and (np.any(output <= 0) or not add_up_to_1(output)):
             raise ArgumentError("Expected a draw of positive shares that add up to 1. A sampler returns nothing else.")
         seen, total = _seen(output, steps), alpha.sum()
         return RowLikelihood(
@@ -134,10 +130,6 @@ def _terms(u: Array, seen: Array, steps: int | None) -> Array:
     if steps is None:
         return np.asarray((u - 1) * seen - gammaln(u))
     return np.asarray(gammaln(u + seen) - gammaln(u) - gammaln(seen + 1.0))
-
-
-# More steps of the exact sampler for a table would take a minute; the second number is for private numbers of records.
-_MOST_STEPS, _UNKNOWN_STEPS = 100_000_000, 1_000_000
 
 
 @user_facing
@@ -381,9 +373,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         steps : int
         """
         least = fewest_steps(int(self.alpha.shape[-1]))
-        wanted = max(least, _UNKNOWN_STEPS) if n_records is None else default_steps(self.alpha, self.r, n_records)
+        wanted = max(least, 1_000_000) if n_records is None else default_steps(self.alpha, self.r, n_records)
         n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
-        return min(wanted, max(least, _MOST_STEPS // n_rows))
+        # More steps for a table would take a minute.
+        return min(wanted, max(least, 100_000_000 // n_rows))
 
     @override
     def steps(self, sampler: str, n_records: int | None) -> int | None:

@@ -6,33 +6,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
-from typing import Any, ClassVar, final, override
+from typing import ClassVar, final, override
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
+from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise, Whole
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.quadrature import bulk_breaks, nodes
 from pymc_dirdp.numerics.roots import largest_safe, round_up
-from pymc_dirdp.privacy.curves import best_order, log_delta_at
+from pymc_dirdp.privacy.curves import PrivacyCurves, best_order, log_delta_at
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, dyadic_above
 from pymc_dirdp.signatures import user_facing
 
-# Further than this below 0, in standard deviations, the probability is 1e-33; it is added.
-_LEFT, _LEFT_OUT = -12.0, 1e-32
-# Above, exp(-50) of the integrand is left out; its bound is added.
-_REACH = 100.0
 
-
-def gaussian_excess(ratio: float, start: float) -> tuple[float, float]:
+def gaussian_excess(
+    ratio: float, start: float, *, lowest: float = -12.0, left_out: float = 1e-32, reach: float = 100.0
+) -> tuple[float, float]:
     """Two numbers about `f(x) = phi(x) (1 - exp(-ratio (x - start)))`, 0 below `start`; phi is the normal density.
 
     With `start = epsilon / ratio - ratio / 2` its integral is the hockey-stick divergence at epsilon of two normal
     distributions whose centres are `ratio` standard deviations apart. The integrand is positive, so nothing cancels.
+    Below `lowest` the probability is 1e-33, and `left_out` is added. Above, exp(-reach / 2) of the integrand is left
+    out, and its bound is added.
 
     Returns
     -------
@@ -43,8 +43,8 @@ def gaussian_excess(ratio: float, start: float) -> tuple[float, float]:
     """
     # Everything is relative to the density at the start, if that is in the upper tail.
     reference = max(start, 0.0)
-    left = max(0.0, _LEFT - start)
-    end = math.sqrt(reference**2 + _REACH)
+    left = max(0.0, lowest - start)
+    end = math.sqrt(reference**2 + reach)
     y, weights = nodes(left + bulk_breaks(min(1.0, 1 / ratio, 1 / (1 + reference)), end - start - left))
     x = start + y
     # The exponent is (x**2 - reference**2) / 2, written so that nothing cancels in the upper tail.
@@ -53,9 +53,9 @@ def gaussian_excess(ratio: float, start: float) -> tuple[float, float]:
     integral = float(density @ -np.expm1(-ratio * y))
     bends = (x**2 + 1) * (1 - fallen) + ratio * (2 * np.abs(x) + ratio) * fallen
     at_start = math.exp(-(start**2 - reference**2) / 2)
-    beyond = math.exp(-_REACH / 2) * min(1 / end, ratio * (1 + abs(start) / end))
+    beyond = math.exp(-reach / 2) * min(1 / end, ratio * (1 + abs(start) / end))
     scale = math.exp(-(reference**2) / 2) / math.sqrt(2 * math.pi)
-    below = _LEFT_OUT if left else 0.0
+    below = left_out if left else 0.0
     return scale * (integral + beyond) + below, scale * (float(density @ bends) + ratio * at_start)
 
 
@@ -69,21 +69,31 @@ def gaussian_excess(ratio: float, start: float) -> tuple[float, float]:
 
 # This covers the rounding of an exponential of at most 745 and of what is done with it, relative.
 _SLACK = 1e-12
-_LEAST = 5e-324
-# A sum of noises that is this close to a discrete Gaussian variable is taken for one, and what is missing is added.
-_CLOSE = 1e-12
-# Distributions of more cells are not convolved.
-_MOST_CONVOLVED = 4096
-# Masses below exp(-745) are 0 in doubles; what all of them weigh together is far below this.
-_UNDERFLOW, _UNDERFLOWN = 745.0, 1e-305
-# Above this variance the sum is an integral with a bound on the difference, of about 1e-6 of it and less.
-_MOST_SUMMED = 2.0**24
 
 
-def delta(variance: float, cells: int, records: int, epsilon: float) -> float:
-    """Upper bound on the hockey-stick divergence at epsilon >= 0, tight up to rounding or 1e-6 (see the constants).
+def delta(
+    variance: float,
+    cells: int,
+    records: int,
+    epsilon: float,
+    *,
+    close: float = 1e-12,
+    most_convolved: int = 4096,
+    most_summed: float = 2.0**24,
+) -> float:
+    """Upper bound on the hockey-stick divergence at epsilon >= 0, tight up to rounding, or to 1e-6 for large variances.
 
     The variance is the parameter s of the noise, exactly; `cells` counts move by `records` each (Theory, Exact noise).
+
+    Parameters
+    ----------
+    variance, cells, records, epsilon : float
+    close : float
+        A sum of noises that is so close to a discrete Gaussian variable is taken for one, and what is missing is added.
+    most_convolved : int
+        Distributions of more cells are not convolved.
+    most_summed : float
+        Above this variance the sum is an integral with a bound on the difference, of about 1e-6 of it and less.
     """
     v = cells * variance
     # If `up` were infinite, the next difference would be NaN.
@@ -92,17 +102,18 @@ def delta(variance: float, cells: int, records: int, epsilon: float) -> float:
     nearest = up - down - 1e-15 * (up + down)
     log_bound = -nearest * nearest / (2 * v) if nearest > 0 else 0.0
     if log_bound < -700:
-        return max(math.exp(log_bound), _LEAST)
+        return max(math.exp(log_bound), 5e-324)
     # The fraction is exact: rounding must not decide whether an outcome counts.
     t = Fraction(variance) * Fraction(epsilon) / records - Fraction(cells * records, 2)
     closeness = _closeness(variance, cells)
-    if closeness > _CLOSE and cells > _MOST_CONVOLVED:
+    if closeness > close and cells > most_convolved:
         return converted(cells * records**2 / (2 * variance), epsilon)
-    if closeness > _CLOSE:
-        summed = _summed(v, records / variance, t, _convolved(variance, cells)) + _UNDERFLOWN
-        slack = _SLACK + cells * math.sqrt(2 * _UNDERFLOW * v) * 1e-15
+    if closeness > close:
+        # What is 0 in doubles weighs far less than 1e-305 together.
+        summed = _summed(v, records / variance, t, _convolved(variance, cells)) + 1e-305
+        slack = _SLACK + cells * _underflowing(v) * 1e-15
     else:
-        summed = (_summed if v <= _MOST_SUMMED else _integrated)(v, records / variance, t) * (1 + closeness)
+        summed = (_summed if v <= most_summed else _integrated)(v, records / variance, t) * (1 + closeness)
         slack = _SLACK
     return min(summed * (1 + slack), math.exp(log_bound))
 
@@ -126,9 +137,9 @@ def _closeness(variance: float, cells: int) -> float:
     return 2 * tau / (1 - tau) if tau < 0.5 else math.inf
 
 
-def _summed(v: float, slope: float, t: Fraction, masses: Array | None = None) -> float:
+def _summed(v: float, slope: float, t: Fraction, masses: Array | None = None, *, ends: float = 100.0) -> float:
     """The sum, term by term; by default with the masses of one discrete Gaussian variable of variance v."""
-    reach = math.ceil(math.sqrt(max(float(t), 0.0) ** 2 + _REACH * v)) + 2
+    reach = math.ceil(math.sqrt(max(float(t), 0.0) ** 2 + ends * v)) + 2
     first = max(math.floor(t) + 1, -reach)
     steps = np.arange(reach + 1 - first, dtype=np.float64)
     j = first + steps
@@ -155,7 +166,7 @@ def _convolved(variance: float, cells: int) -> Array:
     """Probabilities of 0, 1, ... of the sum of the noises of several cells, by convolution of positive numbers."""
 
     def within(distribution: Array, n: int) -> Array:
-        reach, middle = math.ceil(math.sqrt(2 * _UNDERFLOW * n * variance)), len(distribution) // 2
+        reach, middle = math.ceil(_underflowing(n * variance)), len(distribution) // 2
         return distribution[max(middle - reach, 0) : middle + reach + 1]
 
     power, power_of = _single(variance), 1
@@ -172,8 +183,13 @@ def _convolved(variance: float, cells: int) -> Array:
     return distribution[len(distribution) // 2 :]
 
 
+def _underflowing(variance: float) -> float:
+    """How far out masses are below exp(-745), which is 0 in doubles."""
+    return math.sqrt(2 * 745.0 * variance)
+
+
 def _single(variance: float) -> Array:
-    reach = math.ceil(math.sqrt(2 * _UNDERFLOW * variance))
+    reach = math.ceil(_underflowing(variance))
     weights: Array = np.exp(-(np.arange(-reach, reach + 1, dtype=np.float64) ** 2) / (2 * variance))
     return weights / math.fsum(weights)
 
@@ -212,16 +228,191 @@ def log_theta_ratio(variance: float, x: float) -> float:
     return math.log1p(-less / (1 + 2 * float(weights.sum())))
 
 
-# Up to this variance the normaliser is a sum of so many terms.
-_WIDE, _TERMS = 2.0, 80
-# Audits sum over so many sigmas, over so many cells at most, and take smaller probabilities for this one.
-_DISCRETE_GAUSSIAN_REACH, _MOST_CELLS = 13.0, 400_000
-_LEAST_LISTED = 1e-290
-# The search for the least noise goes down by this factor until a guarantee breaks, and then bisects.
-_STEP = 0.98
-_BISECTIONS = 32
-# Above this sigma the lattice is too fine for delta to rise with it.
-_FINE = 8.0
+@final
+@dataclass(frozen=True)
+class DiscreteGaussianCurves(PrivacyCurves):
+    """The curves of `groups` groups of counts, each of which gains or loses `records` in all.
+
+    Attributes
+    ----------
+    variance : Fraction
+        The parameter of the noise.
+    groups, records : int
+    """
+
+    variance: Fraction
+    groups: int
+    records: int
+
+    @override
+    def _renyi(self, order: float) -> float:
+        if self.records == 1 or order == math.inf:
+            return renyi(self.variance, self.groups, order)
+        return round_up(Fraction(order) * self._slope)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return round_up(self._slope)
+
+    @property
+    def _slope(self) -> Fraction:
+        """Half of the squared l2 distance of neighbours over the variance."""
+        return self.groups * self.records**2 / (2 * self.variance)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        together = delta(float(self.variance), self.groups, self.records, epsilon)
+        if self.records == 1 or together == 1:
+            return together
+        # If the m records of some group are not all in one cell, its squares add up to (m - 1)**2 + 1 at most.
+        spread = self._slope - (self.records - 1) / self.variance
+        return max(together, converted(round_up(spread), epsilon))
+
+
+@final
+@dataclass(frozen=True)
+class DiscreteGaussian(Noise):
+    """`P[K = k]` proportional to `exp(-k**2 / (2 sigma**2))`, independent in every cell.
+
+    Parameters
+    ----------
+    sigma : float
+        Between 2**-200 and 2**200.
+    """
+
+    sigma: float
+
+    smooth_noise = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", positive(sigma=self.sigma))
+        within(LEAST, MOST, sigma=self.sigma)
+
+    @cached_property
+    def variance(self) -> Fraction:
+        """The parameter that is really used: the square of `sigma`, rounded up by 2**-40 at most, relative."""
+        return dyadic_above(Fraction(self.sigma) ** 2)
+
+    @property
+    @override
+    def sd(self) -> float:
+        """The true one; nearly the root of its parameter if that is above 1."""
+        if self.variance > 100:
+            return math.sqrt(self.variance)
+        k, distribution = self._listed
+        return math.sqrt(float(distribution @ k**2))
+
+    @cached_property
+    def _listed(self) -> tuple[Array, Array]:
+        """The integers that are not negligible, and their probabilities."""
+        variance = float(self.variance)
+        reach = 1 + math.ceil(10 * math.sqrt(variance))
+        k = np.arange(-reach, reach + 1, dtype=np.float64)
+        weights: Array = np.exp(-(k**2) / (2 * variance))
+        return k, weights / weights.sum()
+
+    @override
+    def log_pmf(self, noise: Array) -> Array:
+        variance = float(self.variance)
+        return -(noise**2) / (2 * variance) - _log_normaliser(variance)
+
+    @override
+    def fast(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """By the inverse of the distribution function; rounded normal noise where that is as good to 1e-7."""
+        if self.variance > 1e6:
+            return np.rint(rng.normal(0.0, math.sqrt(self.variance), size=shape))
+        k, distribution = self._listed
+        places = np.searchsorted(np.cumsum(distribution), rng.random(shape), side="right")
+        return np.asarray(k[np.minimum(places, len(k) - 1)])
+
+    @override
+    def exact(self, shape: tuple[int, ...], bits: Bits) -> Whole:
+        return discrete_gaussian(self.variance, shape, bits)
+
+    @override
+    def curves(self, blocks: int, records: int, changes: int) -> DiscreteGaussianCurves:
+        return DiscreteGaussianCurves(self.variance, blocks * changes, records)
+
+    @classmethod
+    @override
+    def least(cls, excess: Callable[[float], float]) -> float:
+        """The search goes down to the first sigma that is not safe, because smaller ones may be safe again."""
+
+        def at(sigma: float) -> float:
+            if sigma > MOST:
+                raise UnattainableError("The guarantee is so tight that no sigma up to 2**200 keeps it; relax it.")
+            return excess(sigma) if sigma >= LEAST else math.inf
+
+        return _first_safe(at, 1 / largest_safe(lambda inverse: at(1 / inverse)))
+
+    @override
+    def distributions(self, shifts: Array) -> FiniteDistributions:
+        changed = [round(shift) for shift in shifts[shifts != 0].tolist()]
+        if not changed:
+            raise ArgumentError("Expected two data sets that differ.")
+        return _convolved_outputs(self, changed)
+
+
+def _first_safe(
+    excess: Callable[[float], float], safe: float, *, fine: float = 8.0, step: float = 0.98, bisections: int = 32
+) -> float:
+    """The end of the safe sigmas below which the first is not safe.
+
+    The search goes down by the factor `step`, and then bisects. Above `fine` the lattice is too fine for delta to rise
+    with sigma.
+    """
+    if safe > fine:
+        return safe
+    safe *= 2
+    while excess(safe) > 0:
+        safe *= 2
+    unsafe = step * safe
+    while excess(unsafe) <= 0:
+        safe, unsafe = unsafe, step * unsafe
+    for _ in range(bisections):
+        middle = (safe + unsafe) / 2
+        safe, unsafe = (middle, unsafe) if excess(middle) <= 0 else (safe, middle)
+    return safe
+
+
+def _convolved_outputs(
+    noise: DiscreteGaussian,
+    shifts: list[int],
+    *,
+    reach: float = 13.0,
+    most_cells: int = 400_000,
+    least_listed: float = 1e-290,
+) -> FiniteDistributions:
+    """The likelihood ratio depends on `shifts @ noise` alone, so the distribution of that is convolved.
+
+    It is listed `reach` times sigma far; below `least_listed` one of the two would be 0, and the loss infinite.
+    """
+    ends = math.ceil(reach * math.sqrt(noise.variance)) + max(map(abs, shifts)) + 2
+    if 2 * ends * sum(map(abs, shifts)) > most_cells:
+        raise ArgumentError(
+            f"The distribution of noise with sigma={noise.sigma:g} has too many cells to be summed over."
+        )
+    g = np.arange(-ends, ends + 1, dtype=np.float64)
+
+    def cell(centre: int, shift: int) -> Array:
+        """Probabilities of `shift * (centre + noise)`, in rising order. No other multiples are possible."""
+        spread = np.zeros((len(g) - 1) * abs(shift) + 1)
+        spread[:: abs(shift)] = np.exp(noise.log_pmf(g - centre))
+        return spread if shift > 0 else spread[::-1]
+
+    def distribution(centres: list[int]) -> Array:
+        return reduce(np.convolve, [cell(c, s) for c, s in zip(centres, shifts, strict=True)])
+
+    p, q = (np.maximum(distribution(centres), least_listed) for centres in (shifts, [0] * len(shifts)))
+    return FiniteDistributions(np.log(p), np.log(q))
+
+
+def _log_normaliser(variance: float, *, wide: float = 2.0, terms: int = 80) -> float:
+    """Logarithm of the sum of `exp(-k**2 / (2 variance))` over all integers k."""
+    if variance > wide:
+        # This is Poisson's summation formula; the next term is below 1e-60.
+        return math.log(2 * math.pi * variance) / 2 + math.log1p(2 * math.exp(-2 * math.pi**2 * variance))
+    return math.log1p(2 * math.fsum(math.exp(-(k**2) / (2 * variance)) for k in range(1, terms)))
 
 
 @user_facing
@@ -268,138 +459,9 @@ class DiscreteGaussianMechanism(NoisyCounts):
     sigma: float
 
     kind: ClassVar[str] = "gaussian"
-    smooth_noise: ClassVar[bool] = True
+    noise_type: ClassVar[type[Noise]] = DiscreteGaussian
 
-    @cached_property
+    @property
     def variance(self) -> Fraction:
         """The parameter that is really used: the square of `sigma`, rounded up by 2**-40 at most, relative."""
-        return dyadic_above(Fraction(self.sigma) ** 2)
-
-    @property
-    @override
-    def noise_sd(self) -> float:
-        return gaussian_deviation(float(self.variance))
-
-    @override
-    def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        return gaussian_noise(float(self.variance), shape, rng)
-
-    @override
-    def log_noise(self, noise: Array) -> Array:
-        variance = float(self.variance)
-        return -(noise**2) / (2 * variance) - _log_normaliser(variance)
-
-    @override
-    def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> NDArray[Any]:
-        return discrete_gaussian(self.variance, shape, bits)
-
-    @override
-    def _renyi(self, order: float) -> float:
-        if self._records == 1 or order == math.inf:
-            return renyi(self.variance, self._groups, order)
-        return round_up(Fraction(order) * self._slope)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return round_up(self._slope)
-
-    @property
-    def _slope(self) -> Fraction:
-        """Half of the squared l2 distance of neighbours over the variance."""
-        return self._groups * self._records**2 / (2 * self.variance)
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        together = delta(float(self.variance), self._groups, self._records, epsilon)
-        if self._records == 1 or together == 1:
-            return together
-        # If the m records of some group are not all in one cell, its squares add up to (m - 1)**2 + 1 at most.
-        spread = self._slope - (self._records - 1) / self.variance
-        return max(together, converted(round_up(spread), epsilon))
-
-    @classmethod
-    @override
-    def _least(cls, excess: Callable[[float], float]) -> float:
-        """The search goes down to the first sigma that is not safe, because smaller ones may be safe again."""
-
-        def at(sigma: float) -> float:
-            if sigma > MOST:
-                raise UnattainableError("The guarantee is so tight that no sigma up to 2**200 keeps it; relax it.")
-            return excess(sigma) if sigma >= LEAST else math.inf
-
-        safe = 1 / largest_safe(lambda inverse: at(1 / inverse))
-        if safe > _FINE:
-            return safe
-        safe *= 2
-        while at(safe) > 0:
-            safe *= 2
-        unsafe = _STEP * safe
-        while at(unsafe) <= 0:
-            safe, unsafe = unsafe, _STEP * unsafe
-        for _ in range(_BISECTIONS):
-            middle = (safe + unsafe) / 2
-            safe, unsafe = (middle, unsafe) if at(middle) <= 0 else (safe, middle)
-        return safe
-
-    @override
-    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
-        """The likelihood ratio depends on `(x - y) @ noise` alone, so the distribution of that is convolved."""
-        shifts = [round(float(shift)) for shift in (x - y)[x != y]]
-        if not shifts:
-            raise ArgumentError("Expected two data sets that differ.")
-        reach = math.ceil(_DISCRETE_GAUSSIAN_REACH * math.sqrt(self.variance)) + max(map(abs, shifts)) + 2
-        if 2 * reach * sum(map(abs, shifts)) > _MOST_CELLS:
-            raise ArgumentError(
-                f"The distribution of noise with sigma={self.sigma:g} has too many cells to be summed over."
-            )
-        g = np.arange(-reach, reach + 1, dtype=np.float64)
-
-        def cell(centre: int, shift: int) -> Array:
-            """Probabilities of `shift * (centre + noise)`, in rising order. No other multiples are possible."""
-            spread = np.zeros((len(g) - 1) * abs(shift) + 1)
-            spread[:: abs(shift)] = np.exp(self.log_noise(g - centre))
-            return spread if shift > 0 else spread[::-1]
-
-        def distribution(centres: list[int]) -> Array:
-            return reduce(np.convolve, [cell(c, s) for c, s in zip(centres, shifts, strict=True)])
-
-        # Below the least double one of the two would be 0, and the loss infinite.
-        p, q = (np.maximum(distribution(centres), _LEAST_LISTED) for centres in (shifts, [0] * len(shifts)))
-        return FiniteDistributions(np.log(p), np.log(q))
-
-
-def _log_normaliser(variance: float) -> float:
-    """Logarithm of the sum of `exp(-k**2 / (2 variance))` over all integers k."""
-    if variance > _WIDE:
-        # This is Poisson's summation formula; the next term is below 1e-60.
-        return math.log(2 * math.pi * variance) / 2 + math.log1p(2 * math.exp(-2 * math.pi**2 * variance))
-    return math.log1p(2 * math.fsum(math.exp(-(k**2) / (2 * variance)) for k in range(1, _TERMS)))
-
-
-# Above this variance a discrete Gaussian variable is a rounded normal one up to 1e-7 of the variance.
-_MOST_LISTED = 1e6
-
-
-def gaussian_noise(variance: float, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Discrete Gaussian noise as doubles, by the inverse of its distribution function."""
-    if variance > _MOST_LISTED:
-        return np.rint(rng.normal(0.0, math.sqrt(variance), size=shape))
-    k, distribution = _listed(variance)
-    return np.asarray(
-        k[np.minimum(np.searchsorted(np.cumsum(distribution), rng.random(shape), side="right"), len(k) - 1)]
-    )
-
-
-def gaussian_deviation(variance: float) -> float:
-    """The true standard deviation of discrete Gaussian noise; nearly the root of its parameter if that is above 1."""
-    if variance > 100:
-        return math.sqrt(variance)
-    k, distribution = _listed(variance)
-    return math.sqrt(float(distribution @ k**2))
-
-
-def _listed(variance: float) -> tuple[Array, Array]:
-    reach = 1 + math.ceil(10 * math.sqrt(variance))
-    k = np.arange(-reach, reach + 1, dtype=np.float64)
-    weights: Array = np.exp(-(k**2) / (2 * variance))
-    return k, weights / weights.sum()
+        return DiscreteGaussian(self.sigma).variance

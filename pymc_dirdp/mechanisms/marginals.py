@@ -1,29 +1,27 @@
-"""Noisy marginals of one table: each is a noisy table of its own, and their losses add up."""
+"""Noisy marginals of one table, and their losses add up."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NoReturn, Self, final, override
+from typing import Any, ClassVar, NoReturn, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
+from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
+from pymc_dirdp.mechanisms.noise import Noise
+from pymc_dirdp.mechanisms.noisy_marginals import NoisyMarginal, NoisyMarginals
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
-from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
-from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import CurvesOf, NoLoss
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
-from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.signatures import user_facing
 
 NOISES = ("gaussian", "geometric")
@@ -32,7 +30,7 @@ NOISES = ("gaussian", "geometric")
 
 @user_facing
 @dataclass(frozen=True, eq=False)
-class MarginalsMechanism(CurvesOf, TableMechanism):
+class MarginalsMechanism(NoisyMarginals):
     """Release some marginals of a table of counts, each with independent integer noise of its own.
 
     Parameters
@@ -58,10 +56,10 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     Notes
     -----
-    A record that moves changes at most two cells of each marginal by 1, and one that appears changes one. So each
-    marginal is released by a mechanism for one row of counts, with its own curves, and the curves of all are those of
-    their composition. Where a person has records in each entry of an axis, a marginal that keeps the axis has a block
-    of cells for each entry, and a marginal that sums over it has all of these records in one block.
+    A record that moves changes at most two cells of each marginal by 1, and one that appears changes noisy. So each
+    marginal has the curves of a row of counts, and the curves of all are those of their composition. Where a person has
+    records in each entry of an axis, a marginal that keeps the axis has a block of cells for each entry, and a marginal
+    that sums over it has all of these records in one block.
 
     References
     ----------
@@ -86,9 +84,10 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     contribution: Contribution | int = 1
 
     kind = "marginals"
-    publishes = "noisy_counts"
     formula = "shares fitted to the noisy counts of marginals of all tables"
     output_kind = Marginals
+    noises: ClassVar[tuple[str, ...]] = NOISES
+    """The kinds that it takes."""
     facts = (
         Fact("prior", "prior", "table"),
         Fact("noise", "noise", "text"),
@@ -100,7 +99,8 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
-        one_of(self._distributions(), noise=self.noise)
+        self._refuse_private_totals()
+        one_of(self.noises, noise=self.noise)
         adds = Contribution.of(self.contribution).fitted(self.prior.shape)
         if self.needs_public_totals and set(adds.axes) - {"any"}:
             raise ArgumentError(
@@ -113,9 +113,10 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
             raise ArgumentError(
                 f"Expected a parameter for each of {len(self.marginals)} marginals, got {len(self.parameters)}."
             )
-        # What is used is what the mechanism of a marginal makes of it: a scale is rounded up.
+        # What is used is what the noise makes of it: a scale is rounded up.
         object.__setattr__(self, "parameters", tuple(map(float, self.parameters)))
-        object.__setattr__(self, "parameters", tuple(part.parameter for part in self.parts))
+        used = [getattr(marginal.noise, fields(marginal.noise)[0].name) for marginal in self.noisy_marginals]  # type: ignore[arg-type]
+        object.__setattr__(self, "parameters", tuple(used))
 
     def _checked_marginals(self) -> tuple[tuple[int, ...], ...]:
         axes = self.prior.ndim
@@ -132,47 +133,25 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return marginals
 
     @classmethod
-    def _distributions(cls) -> dict[str, type[NoisyCounts]]:
-        """The mechanism of a marginal, by the kind of its noise."""
-        return {"gaussian": DiscreteGaussianMechanism, "geometric": GeometricMechanism}
-
-    @classmethod
-    def part(
-        cls, cells: int, parameter: float, *, noise: str, adjacency: str, records: int, blocks: int = 1
-    ) -> NoisyCounts:
-        """The mechanism of one marginal, as a table of one row of cells, or of one row for each block of cells."""
-        if blocks == cells:
-            # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.
-            records, blocks = records * blocks, 1
-        shape, axes = (cells, ()) if blocks == 1 else ((blocks, cells // blocks), ("each",))
-        facts = {"prior": np.ones(shape), "adjacency": adjacency, "contribution": Contribution(records, axes)}
-        return cls._distributions()[noise].from_facts(facts | {"parameter": parameter})
-
-    @cached_property
-    def parts(self) -> tuple[NoisyCounts, ...]:
-        """The mechanism of each marginal. The noise of all cells is alike, so rows are blocks in any order of cells."""
-        adds = [self.contributed.in_marginal(self.prior.shape, marginal) for marginal in self.marginals]
-        return tuple(
-            self.part(
-                self._cells(marginal),
-                parameter,
-                noise=self.noise,
-                adjacency=self.adjacency,
-                records=records,
-                blocks=blocks,
-            )
-            for marginal, parameter, (records, blocks) in zip(self.marginals, self.parameters, adds, strict=True)
-        )
+    def noise_of(cls, kind: str, parameter: float, cells: int) -> Noise:
+        """The noise of a marginal of so many cells, by the kind of noise."""
+        return (DiscreteGaussian if kind == "gaussian" else Geometric)(parameter)
 
     @cached_property
     @override
-    def _curves(self) -> Composition:
-        each = zip(self.marginals, self.parts, strict=True)
-        losing = tuple((part.with_few_cells(), 1) for marginal, part in each if not self._is_fixed(marginal))
-        return Composition(losing or ((NoLoss(), 1),))
+    def noisy_marginals(self) -> tuple[NoisyMarginal, ...]:
+        marginals = []
+        for axes, parameter in zip(self.marginals, self.parameters, strict=True):
+            shape, cells = tuple(self.shape[axis] for axis in axes), self._cells(axes)
+            together = cells if self.needs_public_totals else 1
+            marginals.append(NoisyMarginal(axes, shape, self.noise_of(self.noise, parameter, cells), together))
+        return tuple(marginals)
 
-    def _is_fixed(self, marginal: tuple[int, ...]) -> bool:
-        return self.contributed.fixes_marginal(marginal, self.adjacency)
+    @override
+    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> PrivacyCurves:
+        return marginal_curves(
+            noise, self._cells(axes), *self.contributed.in_marginal(self.shape, axes), adjacency=self.adjacency
+        )
 
     @property
     @override
@@ -188,14 +167,9 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return math.prod(self.prior.shape[axis] for axis in marginal)
 
     @property
-    @override
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.prior.shape)
-
-    @property
     def noise_sds(self) -> tuple[float, ...]:
         """The standard deviation of the noise in one cell of each marginal."""
-        return tuple(part.noise_sd for part in self.parts)
+        return tuple(marginal.noise.sd for marginal in self.noisy_marginals)
 
     @property
     @override
@@ -204,47 +178,43 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     @property
     @override
-    def log_no_noise(self) -> float:
-        return math.fsum(part.log_no_noise for part in self.parts)
-
-    @property
-    @override
     def in_short(self) -> str:
         least, most = min(self.noise_sds), max(self.noise_sds)
         many = f"{len(self.marginals)} marginals" if len(self.marginals) > 1 else "1 marginal"
         spread = f"{least:.4g}" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
-        return f"{many} with {self._distribution_in_short} noise of standard deviation {spread}"
-
-    @property
-    def _distribution_in_short(self) -> str:
-        return {"gaussian": "Gaussian"}.get(self.noise, self.noise)  # A name keeps its capital.
+        # A name keeps its capital.
+        noise = "Gaussian" if self.noise == "gaussian" else self.noisy_marginals[0].noise.name.lower()
+        return f"{many} with {noise} noise of standard deviation {spread}"
 
     @property
     @override
     def published_axes(self) -> dict[str, tuple[int, ...]]:
         return {f"{self.publishes}_{'_'.join(map(str, marginal))}": marginal for marginal in self.marginals}
 
-    def marginals_of(self, counts: Array) -> list[Array]:
-        """The counts of each marginal in the shape of its part; leading axes stay."""
-        lead = counts.ndim - self.prior.ndim
-        found = []
-        for marginal, part in zip(self.marginals, self.parts, strict=True):
-            others = tuple(lead + axis for axis in range(self.prior.ndim) if axis not in marginal)
-            found.append(counts.sum(axis=others).reshape(*counts.shape[:lead], *part.shape))
-        return found
+    @override
+    def _split(self, output: Array) -> list[Array]:
+        parts = np.split(output, np.cumsum([marginal.size for marginal in self.noisy_marginals])[:-1], axis=-1)
+        pairs = zip(self.noisy_marginals, parts, strict=True)
+        return [part.reshape(*part.shape[:-1], *marginal.shape) for marginal, part in pairs]
 
     @override
-    def separately(self, output: Array) -> list[tuple[TableMechanism, Array]]:
-        ends = np.cumsum([self._cells(marginal) for marginal in self.marginals])[:-1]
-        split = zip(self.parts, np.split(output, ends, axis=-1), strict=True)
-        return [(part, seen.reshape(*seen.shape[:-1], *part.shape)) for part, seen in split]
+    def _joined(self, noisy: list[Array]) -> Array:
+        pairs = zip(self.noisy_marginals, noisy, strict=True)
+        flat = [part.reshape(*part.shape[: part.ndim - len(marginal.shape)], -1) for marginal, part in pairs]
+        return np.concatenate(flat, axis=-1)
+
+    @property
+    @override
+    def free_variances(self) -> tuple[float | None, ...]:
+        return tuple(marginal.noise.free_variance for marginal in self.noisy_marginals)
 
     @override
-    def check(self, counts: ArrayLike) -> None:
-        self._checked(counts)
+    def totals_by_marginal(self, output: Array) -> list[list[float]]:
+        return [[float(part.sum())] for part in self._split(output)]
 
+    @override
     def _checked(self, counts: ArrayLike) -> Array:
-        table = checked_counts(counts, self.shape)
+        table = super()._checked(counts)
         # Sums over rows are exact below this.
         if sum(map(int, table.ravel().tolist())) > MOST_RECORDS:
             raise DataError("The counts add up to more than 2**53 records.")
@@ -254,14 +224,12 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         """The noisy counts of each marginal by the name that a release gives them; arguments as for noisy tables."""
         # A generator moves on, so no two marginals share their noise.
         rng = None if random_seed is None else generator(random_seed)
-        table = self._checked(counts)
-        found = {}
-        for part, of_marginal, (name, axes) in zip(
-            self.parts, self.marginals_of(table), self.published_axes.items(), strict=True
-        ):
-            noisy = part.release(of_marginal, sampler=sampler, random_seed=rng)
-            found[name] = noisy.reshape([self.prior.shape[axis] for axis in axes])
-        return found
+        table, is_exact = self._checked(counts), self.checked_sampler(sampler) == "exact"
+        parts = zip(self.published_axes, self.noisy_marginals, self.marginals_of(table), strict=True)
+        return {
+            name: marginal.noisy(of_marginal, (), Bits(rng) if is_exact else generator(rng))
+            for name, marginal, of_marginal in parts
+        }
 
     @override
     def draw(
@@ -284,52 +252,6 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         )
 
     @override
-    def releases(
-        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
-    ) -> Array:
-        """The noisy counts of all marginals side by side: shape `(n, cells)`."""
-        rng = generator(random_seed)
-        each = zip(self.parts, self.marginals_of(np.asarray(counts, dtype=np.float64)), strict=True)
-        drawn = [part.releases(of_marginal, n, sampler=sampler, random_seed=rng) for part, of_marginal in each]
-        return np.concatenate([noisy.reshape(n, -1) for noisy in drawn], axis=-1)
-
-    @override
-    def worst_pair(self) -> tuple[Array, Array]:
-        # The two cells of a block lie apart along every axis where they may, so a record that moves from one to the
-        # other changes every marginal. All of a person's records move in the same way, which adds up.
-        kinds = (*self.contributed.axes, "any")
-        ends = [n if kind == "each" else 1 for kind, n in zip(kinds, self.shape, strict=True)]
-        moves = []
-        for first in np.ndindex(*ends):
-            each = zip(kinds, self.shape, first, strict=True)
-            last = [min(n - 1, 1) if kind == "any" else place for kind, n, place in each]
-            moves.append((int(np.ravel_multi_index(first, self.shape)), int(np.ravel_multi_index(last, self.shape))))
-        return worst_neighbours(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
-
-    @override
-    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        return self._over_parts(
-            np.asarray(output, dtype=np.float64),
-            lambda part, seen, of_marginal: part.log_likelihood(seen, of_marginal),
-            np.asarray(counts, dtype=np.float64),
-        )
-
-    @override
-    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        return self._over_parts(outputs, lambda part, seen, *both: part.log_likelihood_ratio(seen, *both), x, y)
-
-    def _over_parts(self, outputs: Array, of: Callable[..., Array], *data: Array) -> Array:
-        """The sum over marginals of a function of the mechanism, its outputs, and the marginals of some data sets."""
-        marginals = [self.marginals_of(counts) for counts in data]
-        each = zip(self.separately(outputs), *marginals, strict=True)
-        return np.asarray(sum(of(part, seen, *tables) for (part, seen), *tables in each))
-
-    @override
-    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
-        pairs = zip(self.parts, self.marginals_of(x), self.marginals_of(y), strict=True)
-        return product_of([part.output_distributions(a, b, cells) for part, a, b in pairs if np.any(a != b)])
-
-    @override
     def stronger(self, factor: float) -> tuple[str, Self]:
         less = tuple(parameter / factor for parameter in self.parameters)
         return "the same mechanism with less noise", replace(self, parameters=less)
@@ -348,10 +270,6 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
             "Marginals of a table say something of sums of its cells, so the likelihood is no product over cells. "
             "dirdp.analyse(release) and dirdp.estimate(release) take the marginals of all tables."
         )
-
-    @override
-    def is_on_grid(self, output: Array, steps: int | None) -> bool:
-        return bool(np.array_equal(output, np.floor(output)))
 
     @classmethod
     @override
@@ -395,13 +313,18 @@ class ZeroSumMarginalsMechanism(MarginalsMechanism):
     noise: str = "geometric"
 
     needs_public_totals = True
+    instead = "MarginalsMechanism"
+    noises = ("geometric",)
 
     @classmethod
     @override
-    def _distributions(cls) -> dict[str, type[NoisyCounts]]:
-        return {"geometric": ZeroSumGeometricMechanism}
+    def noise_of(cls, kind: str, parameter: float, cells: int) -> Noise:
+        return ZeroSumGeometric(parameter, cells)
 
-    @property
-    @override
-    def _distribution_in_short(self) -> str:
-        return "zero-sum geometric"
+
+def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> PrivacyCurves:
+    """The curves of a marginal of so many cells, to which a person adds records in each of some blocks of cells."""
+    if blocks == cells:
+        # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.
+        records, blocks = records * blocks, 1
+    return noise.curves(blocks, records, round(adjacency_named(adjacency).delta_1))

@@ -12,21 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, final, override
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.balls import Ball
 
 if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.table import TableMechanism
 
 DRAWS = "draws"
 """The name of draws of the shares in a text."""
-# Shares add up to 1 within this tolerance, for any number of categories that is in use.
-_ROUNDING = 1e-9
-# Noisy counts that are no whole doubles are rounded by this share of their size.
-_OF_SIZE = 2.0**-50
 
 type Measured = tuple[tuple[int, ...], Array, float]
 """The axes that a noisy marginal keeps, its counts, and the variance of the noise."""
@@ -179,7 +176,7 @@ class Draws(Output):
         shares = self.shares
         if not np.all(shares > 0):
             yield "a share of a draw is not between 0 and 1"
-        elif not np.all(np.abs(shares.sum(axis=-1) - 1) <= _ROUNDING):
+        elif not np.all(add_up_to_1(shares)):
             yield "the shares of a draw do not add up to 1"
         yield from super().problems(mechanism, sampler, n_records, totals)
 
@@ -213,26 +210,20 @@ class _Noisy(Output):
         yield from super().problems(mechanism, sampler, n_records, totals)
         if not mechanism.needs_public_totals:
             return
-        for part, own in mechanism.separately(self.values[0]):
-            found, size = [total for _, total in part.published_totals(own)], float(np.abs(own).sum())
-            if abs(math.fsum(found) - (n_records or 0)) > _OF_SIZE * size:
+        # Noisy counts that are no whole doubles are rounded by this share of their size.
+        rounded = [2.0**-50 * float(np.abs(table).sum()) for table in self.published.values()]
+        for rounding, found in zip(rounded, mechanism.totals_by_marginal(self.values[0]), strict=True):
+            if abs(math.fsum(found) - (n_records or 0)) > rounding:
                 yield "the noisy counts do not add up to the number of records"
-            if len(totals) == len(found) and np.any(np.abs(np.subtract(totals, found)) > _OF_SIZE * size):
+            if len(totals) == len(found) and np.any(np.abs(np.subtract(totals, found)) > rounding):
                 yield "the noisy counts do not add up to the public numbers of records of the rows"
-            if min(found) < -_OF_SIZE * size:
+            if min(found) < -rounding:
                 yield "the noisy counts give a block of rows a negative number of records"
 
     @override
     def measured(self, mechanism: "TableMechanism") -> list[Measured]:
-        parts = mechanism.separately(self.values[0])
-        variances = [part.free_variance for part, _ in parts]
-        return [
-            (axes, self.published[name], variance)
-            for (name, axes), (part, _), variance in zip(
-                mechanism.published_axes.items(), parts, variances, strict=True
-            )
-            if variance is not None
-        ]
+        each = zip(mechanism.published_axes.items(), mechanism.free_variances, strict=True)
+        return [(axes, self.published[name], variance) for (name, axes), variance in each if variance is not None]
 
     @override
     def as_counts(self, records: Array) -> Array:
@@ -295,6 +286,11 @@ class Marginals(_Noisy):
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         return self.values[0], (("_".join(["marginals", *(dim for dim, _ in cells)]), None),)
+
+
+def add_up_to_1(shares: Array, *, rounding: float = 1e-9) -> NDArray[np.bool_]:
+    """Whether shares along the last axis do, for any number of categories that is in use."""
+    return np.asarray(np.abs(shares.sum(axis=-1) - 1) <= rounding)
 
 
 def _written(values: Array) -> Array | Integers:
@@ -367,6 +363,61 @@ class RowLikelihood:
             return np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells)))
 
         return cls(flat, np.zeros_like, smooth=True)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockLikelihood:
+    """What a joint release says of the counts of one table, given the latent radius.
+
+    Attributes
+    ----------
+    ball : Ball
+        The norm of the table's noise.
+    noisy : array, shape (d,)
+        The noisy counts of this table.
+    limits : array of int, shape (radii,)
+        Given the radius, counts are possible if the norm of the noise is at most this, and all of those are as likely.
+    """
+
+    ball: Ball
+    noisy: Array
+    limits: Integers
+
+    def norm(self, counts: ArrayLike) -> Array:
+        """The norm of the noise if these were the counts, shape of their leading axes; `inf` if they are impossible."""
+        return self.ball.norm(self.noisy - np.asarray(counts, dtype=np.float64))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class JointLikelihoods:
+    """The likelihood of a joint release as a mixture over its latent radius; given that, tables are independent.
+
+    It is the sum over i of `exp(log_weights[i])` times the product over blocks of 1 where the norm is at most
+    `limits[i]`, and 0 elsewhere.
+
+    Attributes
+    ----------
+    radii : array of int, shape (radii,)
+        In units of one over the least common multiple of the records. Radii with a probability below exp(-80) together
+        are left out.
+    log_weights : array, shape (radii,)
+    blocks : tuple of BlockLikelihood
+        One for each table.
+    """
+
+    radii: Integers
+    log_weights: Array
+    blocks: tuple[BlockLikelihood, ...]
+
+    def log_likelihood(self, counts: Sequence[ArrayLike]) -> Array:
+        """Logarithm of the probability of the release given the counts of each table; leading axes broadcast."""
+        norms = np.broadcast_arrays(*(block.norm(c) for block, c in zip(self.blocks, counts, strict=True)))
+        # From the first radius at which all tables are possible on.
+        tails = np.append(np.logaddexp.accumulate(self.log_weights[::-1])[::-1], -np.inf)
+        firsts = [np.searchsorted(block.limits, norm) for block, norm in zip(self.blocks, norms, strict=True)]
+        return np.asarray(tails[np.max(firsts, axis=0)])
 
 
 @final

@@ -17,9 +17,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
 
-# The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
-_GROUP = 1_000_000
-
 
 def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:
     """The cells of each block of one person's records, for the person whose records show most.
@@ -67,10 +64,13 @@ def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, in
     return a, b
 
 
-def fill_row(base: Array, cell: int, d: int) -> None:
-    """Put many records into another cell of the row of this cell, beside which a record that joins shows most."""
+def fill_row(base: Array, cell: int, d: int, *, group: int = 1_000_000) -> None:
+    """Put many records into another cell of the row of this cell, beside which a record that joins shows most.
+
+    The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
+    """
     row, column = divmod(cell, d)
-    base.flat[row * d + (column + 1) % d] += _GROUP
+    base.flat[row * d + (column + 1) % d] += group
 
 
 class TableMechanism(Mechanism):
@@ -144,9 +144,14 @@ class TableMechanism(Mechanism):
         shapes = {name: tuple(self.shape[axis] for axis in axes) for name, axes in self.published_axes.items()}
         return NoisyTable.read(facts, shapes, table)
 
-    def separately(self, output: Array) -> "list[tuple[TableMechanism, Array]]":
-        """The independent mechanisms of which this one is made up, each with its part of an output."""
-        return [(self, output)]
+    @property
+    def free_variances(self) -> tuple[float | None, ...]:
+        """The `free_variance` of each table that is published."""
+        return (self.free_variance,)
+
+    def totals_by_marginal(self, output: Array) -> list[list[float]]:
+        """The numbers of records of the :meth:`published_totals`, for each table that is published."""
+        return [[total for _, total in self.published_totals(output)]]
 
     @property
     def formula_in_words(self) -> str:

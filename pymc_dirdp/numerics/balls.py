@@ -53,6 +53,11 @@ class Ball:
         """The ball with one cell less. Its points are as many as those that a step in one direction takes outside."""
         return Ball(self.cells - 1, self.zero_sum)
 
+    def norm(self, lists: Array) -> Array:
+        """The norm along the last axis; infinite for lists that should add up to 0 and do not."""
+        norm = np.abs(lists).sum(axis=-1)
+        return np.asarray(np.where(adds_up_to_0(lists), norm / 2, np.inf) if self.zero_sum else norm)
+
     def points(self, radius: int) -> int:
         """The number of lists: exact, for a radius of any size."""
         total, term, n = 1, 1, self.dimension
@@ -260,6 +265,11 @@ class JointBalls:
         # The errors of `log_points`, whose values are below the largest one here; and radii that are not listed.
         error = 2.0**-50 * (self.dimension + 2) * (1 + float(np.abs(weights).max()))
         return min(found * (1 + error) + math.exp(-_UNLIKELY / 2), most)
+
+
+def adds_up_to_0(noise: Array, *, rounding: float = 2.0**-50) -> NDArray[np.bool_]:
+    """Whether numbers along the last axis do. Very large noise is rounded to a double, cell by cell."""
+    return np.asarray(np.abs(noise.sum(axis=-1)) <= rounding * np.abs(noise).sum(axis=-1))
 
 
 def _log(values: Array) -> Array:

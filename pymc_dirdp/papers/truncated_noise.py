@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.noisy_counts import geometric_noise, round_scale_up
+from pymc_dirdp.mechanisms.geometric import Geometric
+from pymc_dirdp.mechanisms.noise import round_scale_up
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
@@ -202,7 +203,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     def _fast_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         if self.noise_kind == "geometric":
-            return geometric_noise(self.scale, shape, rng)
+            return Geometric(self.scale).fast(shape, rng)
         return np.floor(rng.laplace(0.0, self.scale, size=shape))
 
     @override

@@ -46,7 +46,7 @@ def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ..
 
     def of_group(group: tuple[str, ...]) -> tuple[tuple[Mechanism, int], ...]:
         # Tables that share a noise are one release.
-        once = {one.shared_noise or name: one.shared_noise or one for name, one in losing.items() if name in group}
+        once = {one.shared_noise or name: one for name, one in losing.items() if name in group}
         return tuple((one, one.output_kind.releases_for(draws)) for one in once.values())
 
     members = tuple(Composition(part) for part in map(of_group, groups) if part)

@@ -8,8 +8,8 @@ from typing import Any, final
 
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError, type_name
-from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
-from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
+from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism, marginal_curves
+from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise
 from pymc_dirdp.mechanisms.registry import MEASURES, Marginals, Measure
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.composition import Composition
@@ -170,15 +170,17 @@ class Protected:
         """Whether a marginal is the same for all neighbours, so that it loses nothing."""
         return Contribution.of(self.records[marginal.table]).fixes_marginal(marginal.axes, self.adjacency)
 
-    def part(self, marginal: Marginal, noise: str, parameter: float) -> NoisyCounts:
-        """The mechanism of one marginal."""
-        adds, blocks = Contribution.of(self.records[marginal.table]), 1
-        records = adds.records
+    def noise(self, marginal: Marginal, noise: str, parameter: float) -> Noise:
+        """That of one marginal."""
+        return self.kind(noise).noise_of(noise, parameter, marginal.cells)
+
+    def curves(self, marginal: Marginal, noise: Noise) -> PrivacyCurves:
+        """The privacy curves of one marginal with this noise."""
+        adds = Contribution.of(self.records[marginal.table])
+        records = (adds.records, 1)
         if adds.axes:
-            records, blocks = adds.in_marginal(self.shapes[marginal.table], marginal.axes)
-        return self.kind(noise).part(
-            marginal.cells, parameter, noise=noise, adjacency=self.adjacency, records=records, blocks=blocks
-        )
+            records = adds.in_marginal(self.shapes[marginal.table], marginal.axes)
+        return marginal_curves(noise, marginal.cells, *records, adjacency=self.adjacency)
 
 
 def weights_of(
@@ -282,7 +284,7 @@ def chosen_noise(
     def roughly(kind: str) -> tuple[list[float], list[float]]:
         """The weights, which depend on the size of the noise, and about the noise that they lead to."""
         equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals), rtol=_ROUGH)
-        sd = people.part(marginals[0], kind, equal[0]).noise_sd
+        sd = people.noise(marginals[0], kind, equal[0]).sd
         wanted = weights_of(marginals, weights, sd, n_records, target)
         # About where the sum of the squared losses is what it is with the same noise.
         near = math.sqrt(len(wanted) / math.fsum(weight / max(wanted) for weight in wanted)) / equal[0]
@@ -300,10 +302,12 @@ def chosen_noise(
 
 def _log_variance(marginals: Sequence[Marginal], people: Protected, kind: str, parameters: Sequence[float]) -> float:
     """The sum over marginals of the logarithm of what the noise leaves of a cell's variance once the total is known."""
-    variances = []
-    for marginal, parameter in zip(marginals, parameters, strict=True):
-        part = people.part(marginal, kind, parameter)
-        variances.append(part.variance_left(marginal.cells, public=people.public_totals))
+    # Independent noise is freed of its mean where the total is public; noise that adds up to 0 has none.
+    freed = people.public_totals and not people.kind(kind).needs_public_totals
+    variances = [
+        people.noise(marginal, kind, parameter).sd ** 2 * (1 - freed / marginal.cells)
+        for marginal, parameter in zip(marginals, parameters, strict=True)
+    ]
     return math.fsum(math.log(max(variance, 1e-300)) for variance in variances)
 
 
@@ -319,7 +323,7 @@ def _least_noise(
 
     The search is for the inverse of the least of them, and `search` are arguments of `last_safe`.
     """
-    whole = people.part(marginals[0], kind, 1.0)
+    whole = people.curves(marginals[0], people.noise(marginals[0], kind, 1.0))
     if guarantee.is_pure and not math.isfinite(whole.pure_epsilon):
         raise UnattainableError(
             f"noise={kind!r} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
@@ -331,8 +335,8 @@ def _least_noise(
     # Marginals with one curve are composed as one, as many times. Which they are is the same for all parameters.
     alike: dict[Hashable, list[int]] = {}
     for i in losing:
-        curve = people.part(marginals[i], kind, relative[i]).with_few_cells().curve_key
-        alike.setdefault((relative[i], curve), []).append(i)
+        curves = people.curves(marginals[i], people.noise(marginals[i], kind, relative[i]))
+        alike.setdefault((relative[i], curves.curve_key), []).append(i)
 
     def excess(inverse: float) -> float:
         parameters = [each / inverse for each in relative]
@@ -340,8 +344,12 @@ def _least_noise(
             raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
         if min(parameters) < LEAST:
             return math.inf
-        parts = ((people.part(marginals[same[0]], kind, parameters[same[0]]), len(same)) for same in alike.values())
-        composed = Composition((*people.before, *((part.with_few_cells(), times) for part, times in parts)))
+        parts = [
+            (people.curves(marginals[i], people.noise(marginals[i], kind, parameters[i])), len(same))
+            for same in alike.values()
+            for i in same[:1]
+        ]
+        composed = Composition((*people.before, *parts))
         return log_excess(*composed.loss(guarantee))
 
     inverse = largest_safe(excess, **search)

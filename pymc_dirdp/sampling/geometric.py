@@ -228,7 +228,7 @@ def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits, first: int | None =
     References
     ----------
     Hardt and Talwar (2010), On the geometry of differential privacy, https://doi.org/10.1145/1806689.1806786, for
-    continuous noise of a norm. The proof page of `JointMechanism`.
+    continuous noise of a norm. The proof page of `JointTableMechanism`.
 
     Examples
     --------

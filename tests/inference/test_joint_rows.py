@@ -11,12 +11,13 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.inference.joint_rows import JointRows, multiplications
 from pymc_dirdp.inference.joint_tables import JointTables
 from pymc_dirdp.inference.numbers import ImpossibleError
-from pymc_dirdp.mechanisms import ZeroSumJointMechanism
+from pymc_dirdp.mechanisms.joint import JointNoise
 from pymc_dirdp.releases.opened import opened
 
 
-def seen_by(mechanism, counts, seed):
-    return mechanism.joint_likelihoods(mechanism.release(np.concatenate(counts), sampler="fast", random_seed=seed))
+def seen_by(noise, counts, seed):
+    cells = np.concatenate(counts)
+    return noise.joint_likelihoods(cells + noise.fast(cells.shape, np.random.default_rng(seed)))
 
 
 def rows_of(seen):
@@ -33,10 +34,10 @@ def test_it_is_the_sum_over_all_tables(seed):
     rng = np.random.default_rng(seed)
     cells = [[2, 3], [3, 3], [4, 2], [2, 2, 2], [5, 2]][seed % 5]
     n = rng.integers(0, 5, size=len(cells))
-    mechanism = ZeroSumJointMechanism(
-        cells, float(rng.choice([0.3, 1.0, 3.0])), records=rng.integers(1, 3, len(cells)).tolist()
+    noise = JointNoise(
+        cells, float(rng.choice([0.3, 1.0, 3.0])), rng.integers(1, 3, len(cells)).tolist(), zero_sum=True
     )
-    seen = seen_by(mechanism, [np.eye(d)[0] * total for d, total in zip(cells, n, strict=True)], seed)
+    seen = seen_by(noise, [np.eye(d)[0] * total for d, total in zip(cells, n, strict=True)], seed)
     p = [np.maximum(rng.dirichlet(np.full(d, rng.choice([0.1, 1.0, 10.0]))), 1e-300) for d in cells]
     logs, fixed = [], []
     for counts in itertools.product(*map(tables_of, n.tolist(), cells)):
@@ -57,9 +58,9 @@ def test_it_is_the_sum_over_all_tables(seed):
 )
 def test_it_is_the_sum_by_gains_and_losses(cells, scale, n):
     """Probabilities that are near to the noisy counts, and far from them."""
-    mechanism, rng = ZeroSumJointMechanism(cells, scale), np.random.default_rng(len(cells) + n)
+    noise, rng = JointNoise(cells, scale, zero_sum=True), np.random.default_rng(len(cells) + n)
     for spread in (0.1, 1.0, 30.0):
-        seen = seen_by(mechanism, [rng.multinomial(n, rng.dirichlet(np.full(d, 3.0))) for d in cells], 1)
+        seen = seen_by(noise, [rng.multinomial(n, rng.dirichlet(np.full(d, 3.0))) for d in cells], 1)
         p = [np.maximum(rng.dirichlet(np.full(d, spread)), 1e-250) for d in cells]
         known = JointTables(seen, list(map(np.ones, cells)), list(map(np.log, p)))
         value, means = rows_of(seen).likelihood(np.log(np.concatenate(p)))
@@ -69,9 +70,9 @@ def test_it_is_the_sum_by_gains_and_losses(cells, scale, n):
 
 def test_probabilities_are_those_of_the_noisy_counts_to_the_last_digit():
     """No step is likelier than none: sums were scaled by no step, and none of them was a double."""
-    mechanism = ZeroSumJointMechanism([2, 2], 20.0)
+    noise = JointNoise([2, 2], 20.0, zero_sum=True)
     for noisy in ([239.0, 261.0, 250.0, 250.0], [500.0, 0.0, 500.0, 0.0]):
-        seen, p = mechanism.joint_likelihoods(noisy), (np.array(noisy) + 0.5) / 501
+        seen, p = noise.joint_likelihoods(noisy), (np.array(noisy) + 0.5) / 501
         value, means = rows_of(seen).likelihood(np.log(p))
         known = JointTables(seen, [np.ones(2)] * 2, list(np.log(p).reshape(2, 2)))
         assert value == pytest.approx(known.log_evidence, rel=1e-12)
@@ -79,8 +80,8 @@ def test_probabilities_are_those_of_the_noisy_counts_to_the_last_digit():
 
 
 def test_what_has_no_probability():
-    mechanism = ZeroSumJointMechanism([3, 2], 0.3)
-    rows = rows_of(mechanism.joint_likelihoods([3.0, 2.0, 0.0, 4.0, 1.0]))
+    noise = JointNoise([3, 2], 0.3, zero_sum=True)
+    rows = rows_of(noise.joint_likelihoods([3.0, 2.0, 0.0, 4.0, 1.0]))
     for wrong in (np.nan, np.inf):
         value, means = rows.likelihood(np.array([-1.0, -1.0, wrong, -1.0, -1.0]))
         assert value == -np.inf
@@ -91,16 +92,16 @@ def test_what_has_no_probability():
     np.testing.assert_allclose(means[:3], [5, 0, 0], atol=1e-12)
     assert value == pytest.approx(rows.likelihood(np.where(never == -np.inf, -800.0, never))[0], rel=1e-12)
     # Noisy counts that no noise of a scale leads to.
-    far = mechanism.joint_likelihoods([-1e4, 1e4 + 5, 0.0, 4.0, 1.0])
+    far = noise.joint_likelihoods([-1e4, 1e4 + 5, 0.0, 4.0, 1.0])
     assert rows_of(far).likelihood(np.log([0.2, 0.3, 0.5, 0.5, 0.5])) == (-np.inf, pytest.approx(np.zeros(5)))
     with pytest.raises(ImpossibleError):
         JointTables(far, [np.ones(3), np.ones(2)], [np.log([0.2, 0.3, 0.5]), np.log([0.5, 0.5])])
 
 
 def test_compiled_code_has_the_same_bits():
-    mechanism = ZeroSumJointMechanism([3, 2], 1.0)
+    noise = JointNoise([3, 2], 1.0, zero_sum=True)
     noisy, logs = np.array([3.0, 2.0, 0.0, 4.0, 1.0]), np.log([0.2, 0.3, 0.5, 0.4, 0.6])
-    fixed = rows_of(mechanism.joint_likelihoods(noisy))
+    fixed = rows_of(noise.joint_likelihoods(noisy))
     free = JointRows(fixed.cells, fixed.limits, fixed.log_weights)
     logs.flags.writeable = noisy.flags.writeable = False
     expected, means = fixed.likelihood(logs)
@@ -120,7 +121,7 @@ def test_a_released_table_takes_it():
     noisy = np.concatenate([output[name].values[0] for name in ("p", "q")])
     p = np.array([0.5, 0.3, 0.2])
     first, second = (np.array(tables_of(20, cells), dtype=float) for cells in (3, 4))
-    seen = ZeroSumJointMechanism.for_guarantee(dirdp.PureDP(epsilon=1.0), cells=[3, 4]).joint_likelihoods(noisy)
+    seen = JointNoise([3, 4], 1.0, zero_sum=True).joint_likelihoods(noisy)
     chances = gammaln(21) + first @ np.log(p) - gammaln(first + 1).sum(axis=1)
     both = seen.log_likelihood([first[:, None], second]) - np.log(len(second))
     value = float(dirdp.release_logp(release, p, table="p").eval())

@@ -10,7 +10,7 @@ from scipy.special import gammaln
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.shells import Shells
 from pymc_dirdp.inference.tree import Spread
-from pymc_dirdp.mechanisms.joint import BlockLikelihood
+from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
 
 MOST = 9

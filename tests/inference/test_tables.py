@@ -12,7 +12,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import TablePosterior
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.noise import Noise
 from pymc_dirdp.releases.opened import opened
 
 PRIOR, COUNTS = np.array([[1.0, 0.5], [2.0, 1.0]]), np.array([[2, 1], [1, 3]])
@@ -114,8 +114,8 @@ def test_noise_that_is_known_at_integers_only_is_not_summed_over_too_many(monkey
         p = pm.Beta("p", 1, 1)
         pm.Binomial("x", n=10**7, p=p, observed=10**6)
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
-    monkeypatch.setattr("pymc_dirdp.mechanisms.geometric.ZeroSumGeometricMechanism.smooth_noise", False)
-    assert not NoisyCounts.smooth_noise
+    monkeypatch.setattr("pymc_dirdp.mechanisms.geometric.ZeroSumGeometric.smooth_noise", False)
+    assert not Noise.smooth_noise
     with pytest.raises(ArgumentError, match="Set smooth_noise = True in the class"):
         dirdp.analyse(release)
 

@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism
 
 
 def test_it_is_less_noisy_than_laplace_noise_of_its_scale_and_loses_as_much():
@@ -19,7 +19,7 @@ def test_it_is_less_noisy_than_laplace_noise_of_its_scale_and_loses_as_much():
 @pytest.mark.parametrize("cells", [1, 3])
 def test_the_noise_of_some_cells_goes_no_further_than_is_looked(scale, cells):
     """Exact sums of the tail, with 60 digits: beyond the reach there is a probability below 2 exp(-60)."""
-    reach = math.floor(GeometricMechanism(np.ones(2), scale)._sum_reach(cells))
+    reach = math.floor(Geometric(scale).sum_reach(cells))
     with mp.workdps(60):
         q = mp.exp(-1 / mp.mpf(scale))
         one = {z: (1 - q) / (1 + q) * q ** abs(z) for z in range(-reach, reach + 1)}

@@ -11,7 +11,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
+from pymc_dirdp.mechanisms.joint import JointNoise, JointTableMechanism, ZeroSumJointTableMechanism
+from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution
@@ -26,54 +27,71 @@ def lists(cells, zero_sum, reach):
     return [z for z in found if sum(map(abs, z)) <= reach * (1 + zero_sum)]
 
 
-def moves(cells, records, mechanism):
+EACH = Contribution(1, ("each",))
+
+
+def curves(noise, changes=1):
+    """Of all blocks: a person's records appear or disappear, or are replaced (2)."""
+    return noise.curves(len(noise.cells), 1, changes)
+
+
+def least(guarantee, cells, changes=1, **options):
+    """Of the least scale that keeps a guarantee."""
+
+    def excess(scale):
+        return log_excess(*curves(JointNoise(cells, scale, **options), changes).loss(guarantee))
+
+    return JointNoise(cells, JointNoise.least(excess), **options)
+
+
+def moves(cells, records, noise, changes):
     """Every change of one table by at most so many records of one person."""
     contributions = [
         np.bincount(c, minlength=cells)
         for k in range(records + 1)
         for c in itertools.combinations_with_replacement(range(cells), k)
     ]
-    if mechanism.adjacency == "add-remove":
+    if changes == 1 and not noise.zero_sum:
         return contributions
     pairs = itertools.product(contributions, contributions)
-    return list({tuple(g - h): g - h for g, h in pairs if not mechanism.zero_sum or g.sum() == h.sum()}.values())
+    return list({tuple(g - h): g - h for g, h in pairs if not noise.zero_sum or g.sum() == h.sum()}.values())
 
 
+# With how far noise is listed, and what changes of a person.
 CASES = {
-    "two tables": (ZeroSumJointMechanism([2, 2], 0.9), 26),
-    "three tables": (ZeroSumJointMechanism([2, 2, 2], 0.7), 18),
-    "different tables": (ZeroSumJointMechanism([2, 3], 0.6), 20),
-    "two records": (ZeroSumJointMechanism([2, 2], 0.6, records=2), 32),
-    "two of three cells": (ZeroSumJointMechanism([3, 2], 0.3, records=2), 16),
-    "unequal records": (ZeroSumJointMechanism([2, 2], 0.5, records=(1, 2)), 34),
-    "added": (JointMechanism([2, 2], 0.5, adjacency="add-remove"), 16),
-    "three added": (JointMechanism([1, 2, 1], 0.4, adjacency="add-remove"), 14),
-    "two records added": (JointMechanism([2, 1], 0.4, records=2, adjacency="add-remove"), 22),
-    "replaced": (JointMechanism([2, 2], 0.4), 14),
-    "replaced, one cell each": (JointMechanism([1, 1, 1], 0.4), 14),
-    "several replaced, one cell each": (JointMechanism([1, 1], 0.4, records=2), 22),
+    "two tables": (JointNoise([2, 2], 0.9, zero_sum=True), 26, 1),
+    "three tables": (JointNoise([2, 2, 2], 0.7, zero_sum=True), 18, 1),
+    "different tables": (JointNoise([2, 3], 0.6, zero_sum=True), 20, 1),
+    "two records": (JointNoise([2, 2], 0.6, 2, zero_sum=True), 32, 1),
+    "two of three cells": (JointNoise([3, 2], 0.3, 2, zero_sum=True), 16, 1),
+    "unequal records": (JointNoise([2, 2], 0.5, (1, 2), zero_sum=True), 34, 1),
+    "added": (JointNoise([2, 2], 0.5), 16, 1),
+    "three added": (JointNoise([1, 2, 1], 0.4), 14, 1),
+    "two records added": (JointNoise([2, 1], 0.4, 2), 22, 1),
+    "replaced": (JointNoise([2, 2], 0.4), 14, 2),
+    "two records replaced": (JointNoise([2, 1], 0.3, 2), 18, 2),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_loss_by_brute_force_over_all_neighbours(name):
-    mechanism, reach = CASES[name]
-    tables = [lists(d, mechanism.zero_sum, reach) for d in mechanism.cells]
+    noise, reach, changes = CASES[name]
+    tables = [lists(d, noise.zero_sum, reach) for d in noise.cells]
     z = [np.array(parts) for parts in zip(*itertools.product(*tables), strict=True)]
 
-    def size(noise):
-        sizes = [np.abs(part).sum(axis=1) / m for part, m in zip(noise, mechanism.records, strict=True)]
-        return np.max(sizes, axis=0) / (1 + mechanism.zero_sum)
+    def size(parts):
+        sizes = [np.abs(part).sum(axis=1) / m for part, m in zip(parts, noise.records, strict=True)]
+        return np.max(sizes, axis=0) / (1 + noise.zero_sum)
 
     base = size(z)
-    mass = np.exp(-base / mechanism.scale)
+    mass = np.exp(-base / noise.scale)
     mass /= mass.sum()
-    changes = [moves(d, m, mechanism) for d, m in zip(mechanism.cells, mechanism.records, strict=True)]
+    every = [moves(d, m, noise, changes) for d, m in zip(noise.cells, noise.records, strict=True)]
     worst = {"delta": np.zeros(3), "renyi": np.zeros(3)}
     largest = 0.0
-    for change in itertools.product(*changes):
+    for change in itertools.product(*every):
         # The other order of two neighbours has the same losses, because the noise has the same distribution mirrored.
-        loss = (size([part + step for part, step in zip(z, change, strict=True)]) - base) / mechanism.scale
+        loss = (size([part + step for part, step in zip(z, change, strict=True)]) - base) / noise.scale
         largest = max(largest, float(np.abs(loss).max()))
         units, place = np.unique(np.round(loss, 12), return_inverse=True)
         masses = np.bincount(place, weights=mass)
@@ -82,18 +100,19 @@ def test_loss_by_brute_force_over_all_neighbours(name):
         worst["delta"] = np.maximum(worst["delta"], lost)
         worst["renyi"] = np.maximum(worst["renyi"], diverging)
     # The pure epsilon is attained and never exceeded.
-    assert mechanism.pure_epsilon == pytest.approx(largest, rel=1e-11)
-    assert mechanism.pure_epsilon == pytest.approx(mechanism._changes / mechanism.scale, rel=1e-11)
-    exact = set(mechanism.records) == {1} and mechanism._changes == 1
+    bounds_of = curves(noise, changes)
+    assert bounds_of.pure_epsilon == pytest.approx(largest, rel=1e-11)
+    assert bounds_of.pure_epsilon == pytest.approx(changes / noise.scale, rel=1e-11)
+    exact = set(noise.records) == {1} and changes == 1
     stated = {
-        "delta": [mechanism.delta(e) for e in EPSILONS],
-        "renyi": [mechanism.renyi(order) for order in ORDERS],
+        "delta": [bounds_of.delta(e) for e in EPSILONS],
+        "renyi": [bounds_of.renyi(order) for order in ORDERS],
     }
     for curve, bounds in stated.items():
         for bound, truth in zip(bounds, worst[curve].tolist(), strict=True):
             assert truth * (1 - 1e-9) <= bound <= (truth * (1 + 1e-8) if exact else math.inf)
     # Randomised response is never below.
-    assert mechanism.delta(0.0) <= math.tanh(mechanism.pure_epsilon / 2) * (1 + 1e-12)
+    assert bounds_of.delta(0.0) <= math.tanh(bounds_of.pure_epsilon / 2) * (1 + 1e-12)
 
 
 # JOINT, section A: the variance of a cell at epsilon 1.
@@ -106,7 +125,8 @@ VARIANCES = {
 @pytest.mark.parametrize("cells", VARIANCES)
 def test_variances_at_epsilon_1(cells):
     for number, variance in VARIANCES[cells].items():
-        mechanism = ZeroSumJointMechanism.for_guarantee(PureDP(epsilon=1), cells=[cells] * number)
+        prior = np.ones((number, cells))
+        mechanism = ZeroSumJointTableMechanism.for_guarantee(PureDP(epsilon=1), prior=prior, contribution=EACH)
         assert mechanism.scale == pytest.approx(1, rel=1e-9)
         assert mechanism.noise_sd**2 == pytest.approx(variance, rel=3e-4)
 
@@ -123,7 +143,7 @@ RATIOS = {
 @pytest.mark.parametrize("cells", RATIOS)
 def test_variances_against_independent_noise(cells):
     for number, ratio in RATIOS[cells].items():
-        joint = ZeroSumJointMechanism([cells] * number, 100.0).noise_sd
+        joint = JointNoise([cells] * number, 100.0, zero_sum=True).sd
         # Each of K tables has a K-th of the budget, and loses two over its scale.
         apart = ZeroSumGeometricMechanism(np.ones(cells), 200.0 * number).noise_sd
         assert (apart / joint) ** 2 == pytest.approx(ratio, abs=6e-3)
@@ -131,21 +151,21 @@ def test_variances_against_independent_noise(cells):
 
 @pytest.mark.parametrize(("cells", "number", "ratio"), [(2, 5, 2.27), (2, 10, 2.60), (4, 5, 1.62), (10, 10, 1.28)])
 def test_variances_with_private_totals(cells, number, ratio):
-    joint = JointMechanism([cells] * number, 100.0, adjacency="add-remove").noise_sd
+    joint = JointNoise([cells] * number, 100.0).sd
     apart = GeometricMechanism(np.ones(2), 100.0 * number).noise_sd
     assert (apart / joint) ** 2 == pytest.approx(ratio, abs=6e-3)
 
 
 def test_one_table_is_zero_sum_geometric_noise():
-    one, known = ZeroSumJointMechanism([4], 1.5), ZeroSumGeometricMechanism(np.ones(4), 3.0)
+    one, known = ZeroSumJointTableMechanism(np.ones(4), 1.5), ZeroSumGeometricMechanism(np.ones(4), 3.0)
     assert one.noise_sd == pytest.approx(known.noise_sd, rel=1e-10)
     assert one.free_variance == pytest.approx(known.free_variance, rel=1e-10)
     z = np.array([[3, -1, -2, 0], [1, 1, 0, -2]])
     np.testing.assert_allclose(one.log_likelihood(z, np.zeros(4)), known.log_likelihood(z, np.zeros(4)), atol=1e-10)
     for epsilon in EPSILONS:
         assert one.delta(epsilon) == pytest.approx(known.delta(epsilon), rel=1e-8)
-    single = JointMechanism([3], 2.0, adjacency="add-remove")
-    assert single.noise_sd == pytest.approx(GeometricMechanism(np.ones(3), 2.0).noise_sd, rel=1e-10)
+    single = JointNoise([3], 2.0)
+    assert single.sd == pytest.approx(GeometricMechanism(np.ones(3), 2.0).noise_sd, rel=1e-10)
 
 
 # So many tables are the fewest for which discrete Gaussian noise has less variance at (1, 1e-6), given the known sums.
@@ -159,7 +179,7 @@ def test_where_gaussian_noise_takes_over(cells):
     def joint_wins(number):
         shape, adds = (number, cells), Contribution(1, ("each",))
         gaussian = DiscreteGaussianMechanism.for_guarantee(target, prior=np.ones(shape), contribution=adds)
-        joint = ZeroSumJointMechanism.for_guarantee(target, cells=[cells] * number)
+        joint = ZeroSumJointTableMechanism.for_guarantee(target, prior=np.ones(shape), contribution=adds)
         return joint.free_variance < gaussian.noise_sd**2
 
     assert joint_wins(first - 1)
@@ -170,31 +190,30 @@ def test_where_gaussian_noise_takes_over(cells):
 def test_no_division_into_groups_is_better_than_one_noise_and_gaussian_noise(cells, number, groups):
     """Joint noise of each group, composed: the least scale that keeps (1, 1e-6) has more variance than the better."""
     target = ApproxDP(epsilon=1, delta=1e-6)
-    whole = ZeroSumJointMechanism.for_guarantee(target, cells=[cells] * number)
-    shape, adds = np.ones((number, cells)), Contribution(1, ("each",))
-    gaussian = DiscreteGaussianMechanism.for_guarantee(target, prior=shape, contribution=adds)
+    whole = least(target, [cells] * number, zero_sum=True)
+    gaussian = DiscreteGaussianMechanism.for_guarantee(target, prior=np.ones((number, cells)), contribution=EACH)
 
     def divided(scale):
-        return ZeroSumJointMechanism([cells] * (number // groups), scale)
+        return JointNoise([cells] * (number // groups), scale, zero_sum=True)
 
     best = min(whole.free_variance, gaussian.noise_sd**2)
     # At the scale at which its variance would be that of the best, the groups lose more than the guarantee allows.
     scale = brentq(lambda scale: math.log(divided(scale).free_variance / best), 0.1, 100)
-    assert not Composition(((divided(scale), groups),)).satisfies(target)
-    assert Composition(((divided(2 * scale), groups),)).satisfies(target)
+    assert not Composition(((curves(divided(scale)), groups),)).satisfies(target)
+    assert Composition(((curves(divided(2 * scale)), groups),)).satisfies(target)
 
 
 @pytest.mark.parametrize("name", ["different tables", "unequal records", "added", "two records added"])
 def test_the_likelihood_is_a_mixture_over_the_radius(name):
-    mechanism, reach = CASES[name]
-    tables = [np.array(lists(d, mechanism.zero_sum, reach)) for d in mechanism.cells]
+    noise, reach, _ = CASES[name]
+    tables = [np.array(lists(d, noise.zero_sum, reach)) for d in noise.cells]
     z = [np.array(parts) for parts in zip(*itertools.product(*tables), strict=True)]
     whole = np.concatenate(z, axis=1).astype(float)
     output = np.arange(whole.shape[1]) + 5.0
-    found = mechanism.log_likelihood(output, output - whole)
+    found = noise.log_probability(whole)
     assert np.exp(found).sum() == pytest.approx(1, rel=1e-6)
-    seen = mechanism.joint_likelihoods(output)
-    split = mechanism.split(output - whole)
+    seen = noise.joint_likelihoods(output)
+    split = noise.split(output - whole)
     np.testing.assert_allclose(seen.log_likelihood(split), found, atol=1e-10)
     # The definition, radius by radius, for a few.
     for i in range(0, len(whole), 977):
@@ -203,9 +222,9 @@ def test_the_likelihood_is_a_mixture_over_the_radius(name):
         )
         assert np.logaddexp.reduce(seen.log_weights[possible]) == pytest.approx(found[i], abs=1e-10)
     squares = [np.exp(found) @ part[:, 0] ** 2 for part in z]
-    np.testing.assert_allclose(mechanism.noise_sds, np.sqrt(squares), rtol=1e-6)
-    if mechanism.zero_sum:
-        assert mechanism.log_likelihood(output, output + np.eye(len(output))[0]) == -math.inf
+    np.testing.assert_allclose(noise.sds, np.sqrt(squares), rtol=1e-6)
+    if noise.zero_sum:
+        assert noise.log_probability(np.eye(len(output))[0]) == -math.inf
 
 
 @pytest.mark.parametrize(
@@ -220,22 +239,19 @@ def test_the_likelihood_is_a_mixture_over_the_radius(name):
 )
 @pytest.mark.parametrize("facts", [{"cells": (2, 3, 2)}, {"cells": (2, 2), "records": (2, 2)}, {"cells": (60, 2)}])
 def test_calibration(guarantee, facts):
-    for kind, adjacency in (
-        (ZeroSumJointMechanism, "replace-one"),
-        (JointMechanism, "replace-one"),
-        (JointMechanism, "add-remove"),
-    ):
-        found = kind.for_guarantee(guarantee, **facts, adjacency=adjacency)
-        assert found.satisfies(guarantee)
-        assert not kind(scale=found.scale * (1 - 1e-8), **facts, adjacency=adjacency).satisfies(guarantee)
+    for zero_sum, changes in ((True, 1), (False, 2), (False, 1)):
+        found = least(guarantee, changes=changes, zero_sum=zero_sum, **facts)
+        assert curves(found, changes).satisfies(guarantee)
+        smaller = JointNoise(scale=found.scale * (1 - 1e-8), zero_sum=zero_sum, **facts)
+        assert not curves(smaller, changes).satisfies(guarantee)
 
 
-MECHANISM = ZeroSumJointMechanism([2, 2, 2], 1.0)
+MECHANISM = ZeroSumJointTableMechanism(np.ones((3, 2)), 1.0, contribution=EACH)
 
 
 def test_an_audit_finds_no_fault():
     assert dirdp.audit(MECHANISM, n=3000, random_seed=1).verdict == "consistent"
-    added = JointMechanism([2, 1], 0.5, records=2, adjacency="add-remove")
+    added = JointTableMechanism(np.ones((2, 2)), 0.5, contribution=Contribution(2, ("each",)), adjacency="add-remove")
     assert dirdp.audit(added, sampler="fast", n=30_000, random_seed=1).verdict == "consistent"
 
 
@@ -247,16 +263,16 @@ class Mutant:
         self.rng = np.random.default_rng(8)
 
     def __call__(self, counts):
-        balls = self.mechanism._balls
+        balls = self.mechanism.noise.balls
         radii, logs, _ = balls.listed
         share = np.exp(logs) * (True if self.most is None else radii <= self.most)
         radius = int(self.rng.choice(radii, p=share / share.sum()))
         noise = [uniform_point(ball, radius, lambda most: int(self.rng.integers(most))) for ball in balls.balls]
-        noisy = counts + np.concatenate(noise)
-        return np.append(noisy, radius) if self.released else noisy
+        noisy = counts.ravel() + np.concatenate(noise)
+        return np.append(noisy, radius) if self.released else noisy.reshape(counts.shape)
 
 
-ADDED = JointMechanism([2, 2], 1.0, adjacency="add-remove")
+ADDED = JointTableMechanism(np.ones((2, 2)), 1.0, contribution=EACH, adjacency="add-remove")
 
 
 @pytest.mark.parametrize("mechanism", [MECHANISM, ADDED], ids=["public", "private"])
@@ -270,11 +286,12 @@ def test_an_audit_refutes_a_radius_that_is_cut_or_released(mechanism, mutation, 
 
 
 @pytest.mark.parametrize(
-    ("kind", "adjacency"), [(ZeroSumJointMechanism, "replace-one"), (JointMechanism, "add-remove")]
+    ("kind", "adjacency"), [(ZeroSumJointTableMechanism, "replace-one"), (JointTableMechanism, "add-remove")]
 )
 def test_an_audit_refutes_noise_for_fewer_records_than_people_have(kind, adjacency):
-    two = kind([2, 2], 1.0, records=2, adjacency=adjacency)
-    forgot = kind([2, 2], 1.0, adjacency=adjacency)
+    two, forgot = (
+        kind(np.ones((2, 2)), 1.0, contribution=Contribution(m, ("each",)), adjacency=adjacency) for m in (2, 1)
+    )
     result = dirdp.audit(
         forgot, pair=two.worst_pair(), claim=PureDP(epsilon=1), sampler="fast", n=30_000, random_seed=3
     )
@@ -282,22 +299,30 @@ def test_an_audit_refutes_noise_for_fewer_records_than_people_have(kind, adjacen
 
 
 def test_releases():
-    counts = [3, 1, 2, 2, 0, 4]
+    counts = [[3, 1], [2, 2], [0, 4]]
     release = MECHANISM.release(counts)
-    assert [part.sum() for part in MECHANISM.split(release)] == [4, 4, 4]
+    assert release.sum(axis=1).tolist() == [4, 4, 4]
     assert np.array_equal(release, np.floor(release))
     assert np.array_equal(MECHANISM.release(counts, random_seed=5), MECHANISM.release(counts, random_seed=5))
-    assert MECHANISM.release(counts, sampler="fast").shape == (6,)
-    large = ZeroSumJointMechanism([2, 2], 2.0**200)
-    assert np.all(np.abs(large.release([1, 2, 3, 4])) > 2.0**150)
+    assert MECHANISM.release(counts, sampler="fast").shape == (3, 2)
+    large = ZeroSumJointTableMechanism(np.ones((2, 2)), 2.0**200, contribution=EACH)
+    assert np.all(np.abs(large.release([[1, 2], [3, 4]])) > 2.0**150)
     assert large.pure_epsilon == 2.0**-200
     assert large.noise_sd > 2.0**200
-    assert np.array_equal(JointMechanism([2, 2], 2.0**-200).release([1, 2, 3, 4]), [1, 2, 3, 4])
-    assert MECHANISM == ZeroSumJointMechanism((2, 2, 2), 1.0) != ZeroSumJointMechanism((2, 2, 2), 1.0, records=2)
+    small = JointTableMechanism(np.ones((2, 2)), 2.0**-200, contribution=EACH)
+    assert np.array_equal(small.release([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
     kind, stronger = MECHANISM.stronger(2.0)
     assert (kind, stronger.pure_epsilon) == ("the same mechanism with less noise", 2.0)
-    assert ZeroSumJointMechanism([2, 3], 1.0).noise_sd is None
-    assert "2 tables with joint zero-sum noise" in ZeroSumJointMechanism([2, 3], 1.0).in_short
+    assert MECHANISM.in_short.startswith("Joint zero-sum noise")
+
+
+def test_a_noise_is_a_value():
+    noise = JointNoise([2, 2, 2], 1.0, zero_sum=True)
+    assert noise == JointNoise((2, 2, 2), 1.0, (1, 1, 1), zero_sum=True) == MECHANISM.noise
+    assert noise != JointNoise((2, 2, 2), 1.0, 2, zero_sum=True)
+    assert hash(noise) == hash(MECHANISM.noise)
+    # Curves of the same blocks in another order are equal, so tables that share a noise are composed once.
+    assert JointNoise([2, 3], 1.0, (2, 1)).curves(2, 1, 1) == JointNoise([3, 2], 1.0, (1, 2)).curves(2, 1, 1)
 
 
 def test_errors_name_the_argument_and_no_count():
@@ -308,13 +333,17 @@ def test_errors_name_the_argument_and_no_count():
         (([2, 2], 2.0**210), "scale"),
     ):
         with pytest.raises(ArgumentError, match=match):
-            ZeroSumJointMechanism(*arguments)
-    with pytest.raises(ArgumentError, match="one for each of 2 tables, got 3"):
-        JointMechanism([2, 2], 1.0, records=(1, 1, 1))
-    with pytest.raises(ArgumentError, match="Use JointMechanism"):
-        ZeroSumJointMechanism([2, 2], 1.0, adjacency="add-remove")
+            JointNoise(*arguments, zero_sum=True)
+    with pytest.raises(ArgumentError, match="one for each of 2 blocks, got 3"):
+        JointNoise([2, 2], 1.0, (1, 1, 1))
+    with pytest.raises(ArgumentError, match="Use JointTableMechanism"):
+        ZeroSumJointTableMechanism([1, 1], 1.0, adjacency="add-remove")
     with pytest.raises(ArgumentError, match="larger epsilon"):
-        ZeroSumJointMechanism([2, 2], 1e7).joint_likelihoods(np.zeros(4))
+        JointNoise([2, 2], 1e7, zero_sum=True).joint_likelihoods(np.zeros(4))
+    with pytest.raises(ArgumentError, match="of the first ones, got 3"):
+        JointNoise([2, 2], 1.0).split(np.zeros(3))
+    with pytest.raises(ArgumentError, match="Reshape it"):
+        MECHANISM.joint_rows(np.zeros(6))
     with pytest.raises(DataError) as error:
         MECHANISM.release([7717, 1, 2])
     assert "7717" not in str(error.value)

@@ -11,13 +11,8 @@ from scipy.stats import chisquare, dirichlet_multinomial
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms import (
-    JointMechanism,
-    JointTableMechanism,
-    ZeroSumGeometricMechanism,
-    ZeroSumJointMechanism,
-    ZeroSumJointTableMechanism,
-)
+from pymc_dirdp.mechanisms import JointTableMechanism, ZeroSumGeometricMechanism, ZeroSumJointTableMechanism
+from pymc_dirdp.mechanisms.joint import JointNoise
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
@@ -58,13 +53,12 @@ def test_no_neighbour_of_a_small_data_set_loses_more(rows, records):
 
 
 def test_the_curves_are_those_of_its_rows_together():
-    together = ZeroSumJointMechanism([3] * 4, 2.0, records=2)
+    together = JointNoise([3] * 4, 2.0, 2, zero_sum=True).curves(4, 2, changes=2)
     mechanism = ZeroSumJointTableMechanism(np.ones((4, 3)), 2.0, contribution=Contribution(2, ("each",)))
     assert mechanism.pure_epsilon == together.pure_epsilon
     for epsilon in (0.0, 0.1, 0.4):
         assert mechanism.delta(epsilon) == together.delta(epsilon)
     assert mechanism.renyi(3.0) == together.renyi(3.0)
-    assert mechanism.with_few_cells().delta(0.1) == together.delta(0.1)
     few = ZeroSumJointTableMechanism.for_guarantee(PURE, prior=np.ones((10, 2)), contribution=EACH)
     apart = ZeroSumGeometricMechanism.for_guarantee(PURE, prior=np.ones((10, 2)), contribution=EACH)
     assert few.noise_sd**2 == pytest.approx(43.92, abs=0.01)
@@ -154,7 +148,7 @@ def test_other_tables_are_refused_with_a_way_out():
 def test_what_is_no_product_says_so():
     noisy = np.array([[5.0, 7.0], [9.0, 1.0]])
     for call in (
-        lambda: SMALL.log_noise(noisy),
+        lambda: SMALL.noise.log_pmf(noisy),
         lambda: SMALL.row_likelihoods(noisy),
         lambda: SMALL.cell_log_likelihood(noisy, noisy),
     ):
@@ -176,7 +170,7 @@ def three(guarantee=PURE):
 def test_tables_that_share_a_noise_are_one_release():
     """Their composition is the joint mechanism once; what is beside them is added to it, and nothing is forgotten."""
     tables = three()
-    whole = ZeroSumJointMechanism([2, 2, 3], tables["a"].scale, records=[1, 2, 1])
+    whole = JointNoise([2, 2, 3], tables["a"].scale, [1, 2, 1], zero_sum=True).curves(3, 1, changes=2)
     assert [one.beside for one in tables.values()] == [
         ((2, 2, 1), (3, 1, 1)),
         ((2, 1, 1), (3, 1, 1)),
@@ -224,12 +218,12 @@ def test_tables_are_drawn_with_one_radius(sampler):
 def test_a_table_alone_is_a_marginal_of_the_joint_noise():
     """The probability of one table's noise against the sum over that of the others; the sampler draws from it."""
     table = three(dirdp.PureDP(epsilon=2.0))["b"]
-    whole = ZeroSumJointMechanism([2, 2, 3], table.scale, records=[2, 1, 1])
+    whole = JointNoise([2, 2, 3], table.scale, [2, 1, 1], zero_sum=True)
     rest = [[y, -y, u, v, -u - v] for y, u, v in itertools.product(range(-18, 19), range(-13, 14), range(-13, 14))]
     noise = np.arange(-6, 7)
     for z in noise:
         every = np.concatenate([np.full((len(rest), 1), z), np.full((len(rest), 1), -z), rest], axis=1)
-        found = np.logaddexp.reduce(whole.log_likelihood(every, np.zeros(7)))
+        found = np.logaddexp.reduce(whole.log_probability(every))
         assert table.log_likelihood([4 + z, 5 - z], [4, 5]) == pytest.approx(found, abs=1e-6)
     expected = np.exp(table.log_likelihood(np.stack([noise, -noise], axis=-1), np.zeros(2)))
     seen = table.releases(np.array([4.0, 5.0]), 5000, sampler="exact", random_seed=1)[:, 0] - 4
@@ -241,9 +235,9 @@ def test_a_table_alone_is_a_marginal_of_the_joint_noise():
 
 
 def test_an_output_that_one_of_two_data_sets_cannot_have_loses_everything_or_nothing():
-    tables = ZeroSumJointMechanism([2, 2, 3], 1.0, records=[2, 1, 1])
+    tables = JointNoise([2, 2, 3], 1.0, [2, 1, 1], zero_sum=True)
     near, far = np.zeros(2), np.array([1e4, -1e4])
-    assert tables.log_likelihood_ratio(np.array([far, near]), near, far).tolist() == [-1e300, 1e300]
+    assert tables.log_ratio(np.array([far, near]) - near, np.array([far, near]) - far).tolist() == [-1e300, 1e300]
 
 
 def items(number=10, people=1000, cells=2):
@@ -283,7 +277,7 @@ def test_a_release_of_several_tables_is_read_together(tmp_path):
     assert dirdp.verify(release)
     noisy = [release[f"mechanism/{name}"]["noisy_counts"].values for name in "abc"]
     scale = dirdp.plan(PURE, model, mechanism="joint").parts[0].mechanism.scale
-    whole = ZeroSumJointMechanism([2, 2, 3], scale)
+    whole = JointNoise([2, 2, 3], scale, zero_sum=True)
 
     def possible(prior):
         for x in itertools.product(range(people + 1), repeat=len(prior)):
@@ -293,7 +287,7 @@ def test_a_release_of_several_tables_is_read_together(tmp_path):
     every = list(itertools.product(*map(possible, priors)))
     logs = [
         sum(log for _, log in one)
-        + float(whole.log_likelihood(np.concatenate(noisy), np.concatenate([x for x, _ in one])))
+        + float(whole.log_probability(np.concatenate(noisy) - np.concatenate([x for x, _ in one])))
         for one in every
     ]
     weights = np.exp(logs - np.logaddexp.reduce(logs))
@@ -327,8 +321,8 @@ def test_a_release_of_tables_with_private_totals(tmp_path):
     assert "Joint noise" in str(dirdp.report(release))
     parts = dirdp.plan(target, model, mechanism="joint", adjacency="add-remove").parts
     whole = parts[0].mechanism.shared_noise
-    assert whole == JointMechanism([2, 2], parts[0].mechanism.scale, adjacency="add-remove")
-    assert whole.pure_epsilon == pytest.approx(2, rel=1e-9)
+    assert whole == JointNoise([2, 2], parts[0].mechanism.scale)
+    assert parts[0].mechanism.pure_epsilon == pytest.approx(2, rel=1e-9)
     noisy = [release[f"mechanism/{name}"]["noisy_counts"].values for name in "ab"]
     least, most = (int(release["mechanism/a"].attrs[which]) for which in ("least_records", "most_records"))
     # Flat priors make all tables of one total as likely as one another.
@@ -336,7 +330,7 @@ def test_a_release_of_tables_with_private_totals(tmp_path):
     each = [[(x, y) for x in reach for y in reach if least <= x + y <= most] for _ in "ab"]
     tables = [np.array(one, dtype=float) for one in each]
     first, second = np.repeat(tables[0], len(each[1]), axis=0), np.tile(tables[1], (len(each[0]), 1))
-    logs = whole.log_likelihood(np.concatenate(noisy), np.concatenate([first, second], axis=1))
+    logs = whole.log_probability(np.concatenate(noisy) - np.concatenate([first, second], axis=1))
     logs = logs - np.log(first.sum(axis=1) + 1) - np.log(second.sum(axis=1) + 1)
     weights = np.exp(logs - np.logaddexp.reduce(logs))
     estimate, drawn = dirdp.estimate(release), dirdp.analyse(release, draws=20_000, random_seed=1)
@@ -377,7 +371,7 @@ def test_a_survey_with_a_private_number_of_people():
         .parts[0]
         .mechanism
     )
-    assert mechanism.whole == JointMechanism([2] * 4, mechanism.scale, adjacency="add-remove")
+    assert mechanism.noise == JointNoise([2] * 4, mechanism.scale)
     estimate = dirdp.estimate(release)
     assert "in each row" in str(estimate)
     totals = np.reshape(estimate.tables["p"].count_means, (4, 2)).sum(axis=1)

@@ -161,7 +161,7 @@ def distribution_of_one_cell(mechanism, reach):
     """Logarithm of the probability of noise in one cell, for -reach, ..., reach, by convolution."""
     k = np.arange(-reach, reach + 1)
     if isinstance(mechanism, GeometricMechanism):
-        return mechanism.log_noise(k)
+        return mechanism.noise.log_pmf(k)
     one, rest = np.exp(-np.abs(k) / mechanism.scale), np.ones(1)
     for _ in range(mechanism.prior.size - 1):
         rest = np.convolve(rest, one)

@@ -411,7 +411,7 @@ def test_a_cell_of_this_share_and_an_empty_one_are_mistaken_in_a_twentieth_of_dr
 def test_noise_hides_a_share_of_its_own_width():
     """Oracle: draws of the noise itself, of two cells; the approximation is within a tenth."""
     mechanism = GeometricMechanism(np.ones(4), 20.0)
-    noise = mechanism.noise_of_rows(100_000, np.random.default_rng(1)).ravel()
+    noise = mechanism.noise.fast((100_000, 4), np.random.default_rng(1)).ravel()
     share = smallest_share(mechanism, (4,), 2000)
     assert 2 * np.quantile(noise, 0.95) == pytest.approx(2000 * share, rel=0.1)
     assert smallest_share(mechanism, (4,), 1) == 1.0

@@ -11,7 +11,7 @@ from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.planning import estimate_error as module
@@ -180,13 +180,13 @@ def test_equal_cells_are_summed_once_as_each_alone(mechanism, public, monkeypatc
 
 def test_equal_cells_are_weighed_once(monkeypatch):
     """3 tables of 1,000 cells with a few hundred different noisy counts, at 96 points each."""
-    weighed, log_noise = [], GeometricMechanism.log_noise
+    weighed, log_pmf = [], Geometric.log_pmf
 
     def counted(self, noise):
         weighed.append(np.size(noise))
-        return log_noise(self, noise)
+        return log_pmf(self, noise)
 
-    monkeypatch.setattr(GeometricMechanism, "log_noise", counted)
+    monkeypatch.setattr(Geometric, "log_pmf", counted)
     assert estimate_error(GeometricMechanism(np.ones(1000), 2.5), np.ones(1000), 10_000).kl > 0
     assert 0 < sum(weighed) < 0.1 * 3 * 1000 * 96
 

@@ -206,7 +206,7 @@ def test_few_marginals_take_geometric_noise_and_many_take_gaussian():
         sds = {}
         for noise in ("gaussian", "geometric"):
             _, parameters = chosen_noise(TARGET, marginals, protected, noise=noise, weights=None, n_records=None)
-            sds[noise] = protected.part(marginals[0], noise, parameters[0]).noise_sd
+            sds[noise] = protected.noise(marginals[0], noise, parameters[0]).sd
         chosen[many], _ = chosen_noise(TARGET, marginals, protected, noise="auto", weights=None, n_records=None)
         assert chosen[many] == min(sds, key=sds.__getitem__)
     assert list(chosen.values()) == ["geometric", "geometric", "gaussian", "gaussian"]

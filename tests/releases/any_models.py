@@ -401,7 +401,7 @@ def likelihood_by_hand(found, stored, values):
     """The logarithm of the probability of all noisy counts of a release, given values of the free variables."""
     total = 0.0
     for one, part in zip(found.outcomes, stored.plan.parts, strict=True):
-        noise, noisy = part.mechanism.log_noise, stored.release.output[part.table.name].values[0]
+        noise, noisy = part.mechanism.noise.log_pmf, stored.release.output[part.table.name].values[0]
         if one.kind == "counts":
             rv = found.model[one.name]
             logp = of_pymc(rv, found.model, values)

@@ -136,7 +136,7 @@ def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says
     plan = dirdp.plan(
         dirdp.ApproxDP(epsilon=3.0, delta=0.01), model, mechanism=Marginals(noise="gaussian"), adjacency=adjacency
     )
-    parts = [part for planned in plan.parts for part in planned.mechanism.parts]
+    parts = [one.noise for planned in plan.parts for one in planned.mechanism.noisy_marginals]
 
     def published(data):
         """The marginals {a}, {b} and {a, b} of records over the four cells, without noise."""
@@ -196,7 +196,7 @@ class Together(CurvesOf, Mechanism):
         return self.mechanisms[-1].worst_pair()
 
     def log_likelihood(self, output, counts, *, steps=None):
-        sizes = [sum(part.prior.size for part in one.parts) for one in self.mechanisms]
+        sizes = [sum(marginal.size for marginal in one.noisy_marginals) for one in self.mechanisms]
         seen = np.split(output, np.cumsum(sizes)[:-1], axis=-1)
         return sum(
             one.log_likelihood(part, table)
@@ -372,7 +372,8 @@ def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
     weighed = Marginals(noise="gaussian", weights={("item", "rate_outcome"): 1})
     plan = dirdp.plan(TARGET, survey(), unit="person", mechanism=weighed)
     mechanism = plan.parts[0].mechanism
-    assert [part.contributed.records for part in mechanism.parts] == [2, 1]
+    adds = [mechanism.contributed.in_marginal(mechanism.shape, axes) for axes in mechanism.marginals]
+    assert adds == [(2, 1), (1, 2)]
     # The squares of the shifts: 2 * 2 ** 2 for the sums, and 2 in each of two rows.
     one = dirdp.plan(TARGET, survey(), contribution=1, mechanism=weighed).parts[0].mechanism
     assert mechanism.noise_sds[0] == pytest.approx(math.sqrt((8 + 4) / (2 + 2)) * one.noise_sds[0], rel=1e-3)

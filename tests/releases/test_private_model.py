@@ -100,7 +100,7 @@ def test_private_rows_against_all_tables(adjacency):
     else:
         rates = np.array([3.0, 1.5])
         x = np.arange(60)[:, None]
-        cells = poisson.logpmf(x, np.repeat(rates, 2) * p) + part.mechanism.log_noise(noisy.ravel() - x)
+        cells = poisson.logpmf(x, np.repeat(rates, 2) * p) + part.mechanism.noise.log_pmf(noisy.ravel() - x)
         expected = logsumexp(cells, axis=0).sum()
         assert term_at(private, effect=effect, y_expected=rates) == pytest.approx(expected, rel=1e-12)
 
@@ -266,14 +266,14 @@ def test_joint_noise_against_all_tables(guarantee, most, outcomes, tmp_path):
     noise = parts[0].mechanism.shared_noise
     for counts in itertools.product(every_table(5, 2), every_table(5, 2), every_table(5, outcomes)):
         chance = sum(gammaln(6) + x @ logs - gammaln(x + 1).sum() for x, logs in zip(counts, log_p, strict=True))
-        logs.append(chance + noise.log_likelihood(np.concatenate(noisy), np.concatenate(counts)))
+        logs.append(chance + noise.log_probability(np.concatenate(noisy) - np.concatenate(counts)))
         distance = sum(np.abs(z - x).sum() for z, x in zip(noisy, counts, strict=True))
         apart.append(chance - distance / 2 / parts[0].mechanism.scale)
     (term,) = private.potentials
     assert term.name == "first_second_third_release"
     value = term_at(private, term.name, ability=ability)
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
-    assert value != pytest.approx(logsumexp(apart) + noise.log_likelihood(*np.zeros((2, 4 + outcomes))), rel=1e-3)
+    assert value != pytest.approx(logsumexp(apart) + noise.log_probability(np.zeros(4 + outcomes)), rel=1e-3)
     ahead, behind = (term_at(private, term.name, ability=ability + step) for step in (1e-5, -1e-5))
     # As NUTS evaluates it, with the standard normal prior.
     (slope,) = private.compile_dlogp()({"ability": np.array(ability)})
@@ -333,7 +333,7 @@ def test_counts_against_all_counts():
     model, private = made("cases")
     part, noisy = part_of(private)
     a, b, x = 0.4, 0.3, np.arange(400)[:, None]
-    logs = poisson.logpmf(x, np.exp(a + b * np.arange(5))) + part.mechanism.log_noise(noisy - x)
+    logs = poisson.logpmf(x, np.exp(a + b * np.arange(5))) + part.mechanism.noise.log_pmf(noisy - x)
     assert term_at(private, a=a, b=b) == pytest.approx(logsumexp(logs, axis=0).sum(), rel=1e-12)
     assert model["y"].name == "y"
 
@@ -345,7 +345,7 @@ def test_a_single_count_has_noise():
     part, noisy = part_of(private)
     assert part.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-9)
     x = np.arange(400)
-    expected = logsumexp(poisson.logpmf(x, 3.0) + part.mechanism.log_noise(noisy[0] - x))
+    expected = logsumexp(poisson.logpmf(x, 3.0) + part.mechanism.noise.log_pmf(noisy[0] - x))
     assert term_at(private, rate=3.0) == pytest.approx(expected, rel=1e-12)
 
 

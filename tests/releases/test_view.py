@@ -9,7 +9,7 @@ from scipy.stats import binom, ks_2samp
 import pymc_dirdp as dirdp
 from examples.own_mechanism import BinomialMechanism
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableError
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.registry import registered
@@ -80,7 +80,7 @@ def test_a_rate_has_the_distribution_that_a_sum_over_all_counts_gives(monkeypatc
     shares = (np.arange(2000) + 0.5) / 2000
     mechanism = GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=0.5), prior=[2.0, 3.0])
     x = np.arange(21)[:, None]
-    likelihood = np.exp(mechanism.log_noise(3.0 - x) + mechanism.log_noise(12.0 - 20.0 + x))
+    likelihood = np.exp(mechanism.noise.log_pmf(3.0 - x) + mechanism.noise.log_pmf(12.0 - 20.0 + x))
     distribution = (likelihood * binom.pmf(x, 20, shares)).sum(axis=0) * shares * (1 - shares) ** 2
     mean = distribution @ shares / distribution.sum()
     sd = np.sqrt(distribution @ (shares - mean) ** 2 / distribution.sum())
@@ -100,18 +100,18 @@ def test_the_counts_reach_the_draws_through_the_noisy_counts_alone(monkeypatch, 
 def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampler):
     """From many draws the state of a generator can be computed, and with it the noise that was drawn before."""
     used = []
-    noise, distribution = ZeroSumGeometricMechanism.noise_for, view.draws_given
+    noise, distribution = ZeroSumGeometric.fast, view.draws_given
 
-    def noise_for(self, shape, rng):
+    def fast(self, shape, rng):
         # Errors are simulated for many tables at a time.
-        used.extend([rng] * (shape == (3,)))
+        used.extend([rng] * (shape == (1, 3)))
         return noise(self, shape, rng)
 
     def given(part, published, draws, rng, *, n_prior):
         used.append(rng)
         return distribution(part, published, draws, rng, n_prior=n_prior)
 
-    monkeypatch.setattr(ZeroSumGeometricMechanism, "noise_for", noise_for)
+    monkeypatch.setattr(ZeroSumGeometric, "fast", fast)
     monkeypatch.setattr("pymc_dirdp.releases.view.draws_given", given)
     geometric(row([12, 10, 8]), 5, sampler=sampler)
     assert len(used) == (1 if sampler == "exact" else 2)
@@ -173,8 +173,6 @@ def test_a_wide_table_of_many_records():
 def test_a_table_that_is_too_large_is_refused_before_anything_is_spent():
     class Rough(BinomialMechanism):
         """Noise of which it is not known that its distribution is smooth."""
-
-        smooth_noise = False
 
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5))
     with registered(Rough), pytest.raises(ArgumentError, match=r"'p'.*smooth_noise"):

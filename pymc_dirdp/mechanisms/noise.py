@@ -1,0 +1,209 @@
+"""What a noise on counts is: integers with a distribution, samplers and privacy curves.
+
+:mod:`pymc_dirdp.mechanisms.geometric`, :mod:`~pymc_dirdp.mechanisms.gaussian` and :mod:`~pymc_dirdp.mechanisms.joint`
+have the noises; :mod:`pymc_dirdp.mechanisms.noisy_counts` adds them to tables.
+"""
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, final, override
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import positive
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.outputs import CellNoise
+from pymc_dirdp.numerics.roots import largest_safe
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.discrete_noise import dyadic_above
+
+Whole = NDArray[Any]
+
+# The square of a parameter, and that over a square of records, have to be doubles.
+LEAST, MOST = 2.0**-200, 2.0**200
+
+
+class Noise(abc.ABC):
+    """Integers that are added to counts. A subclass is a frozen dataclass of public numbers.
+
+    Noise is drawn for lists of cells, along the last axis of an array; that of different lists is independent. Where it
+    is independent in all cells, any shape will do.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.mechanisms.geometric import Geometric
+    >>> round(Geometric(2.0).sd, 3)
+    2.799
+    """
+
+    smooth_noise: ClassVar[bool] = False
+    """Whether `log_pmf` follows a smooth curve with few kinks between integers, too."""
+    family: ClassVar[str] = "normal"
+    """The continuous distribution that `log_pmf` follows: "normal" or "laplace"."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in a report."""
+        return type(self).__name__
+
+    @property
+    @abc.abstractmethod
+    def sd(self) -> float:
+        """The standard deviation in one cell."""
+
+    @property
+    def free_variance(self) -> float:
+        """The variance in one cell where nothing is known of the sum of a list."""
+        return self.sd**2
+
+    @abc.abstractmethod
+    def log_pmf(self, noise: Array) -> Array:
+        """Logarithm of the probability of noise in each cell, or the share of the cell in that of its list."""
+
+    def log_probability(self, noise: Array) -> Array:
+        """Logarithm of the probability of lists, shape of the leading axes."""
+        return np.asarray(self.log_pmf(noise).sum(axis=-1))
+
+    def log_ratio(self, first: Array, second: Array) -> Array:
+        """The logarithm of the probability of lists over that of others; infinite ones are 1e300, and 0 if both are."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            ratio = self.log_pmf(first) - self.log_pmf(second)
+        return np.asarray(np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300).sum(axis=-1))
+
+    @abc.abstractmethod
+    def fast(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Noise in floating point: for simulations, and for `sampler="fast"`."""
+
+    @abc.abstractmethod
+    def exact(self, shape: tuple[int, ...], bits: Bits) -> Whole:
+        """Noise as Python's integers, with exactly the distribution that the curves are about."""
+
+    def curves(self, blocks: int, records: int, changes: int) -> PrivacyCurves:
+        """The privacy curves of noisy counts; equal ones are equal objects.
+
+        By default those of one record of a person, from the listed distribution of a cell, which is symmetric.
+
+        Parameters
+        ----------
+        blocks : int
+            In how many blocks of cells one person has records.
+        records : int
+            How many in each, at most.
+        changes : {1, 2}
+            Whether a person's records in a block appear or disappear (1), or are replaced (2). In a block they may gain
+            and lose `records` in all, so the counts that grow make a group of cells, and those that fall another.
+        """
+        if blocks * records > 1:
+            raise UnattainableError(f"{self.name} noise is for one record of a person. Take mechanism='geometric'.")
+        return ListedCurves(self, changes)
+
+    @classmethod
+    def least(cls, excess: Callable[[float], float]) -> float:
+        """The least parameter at which a guarantee holds, that is, `excess` is at most 0."""
+        return 1 / largest_safe(lambda inverse: excess(1 / inverse))
+
+    def of_row(self, cells: int) -> "Noise":
+        """The noise in a row of so many cells, for simulations of rows each of which is in another table."""
+        return self
+
+    @property
+    def cell_noise(self) -> CellNoise | None:
+        """The noise of one cell as it is read, where cells are independent but for their sum."""
+        normal, far_out = self.family == "normal", 2.0**20
+        # Noise so far out tells the slope of its logarithm to all digits.
+        constant, far = (float(self.log_pmf(np.array(at))) for at in (0.0, far_out))
+        return CellNoise(normal, (constant - far) / (far_out**2 if normal else far_out), constant)
+
+    def sum_reach(self, cells: int, *, unlikely: float = 60.0) -> float:
+        """How far noise of so many cells takes their sum, but with a probability below `2 exp(-unlikely)`.
+
+        Bernstein's inequality for noise whose moments are at most those of a Laplace distribution of the same variance;
+        a scale below 1 is that of integer noise that is mostly 0.
+        """
+        scale = self.sd / math.sqrt(2) + 1
+        return math.sqrt(2 * unlikely * cells) * self.sd + unlikely * scale
+
+    def distributions(self, shifts: Array) -> FiniteDistributions:
+        """The distributions of noisy counts at two data sets whose counts differ by `shifts`, shape (lists, cells).
+
+        Raises
+        ------
+        ArgumentError
+            If they are not known, or have too many cells to be listed.
+        """
+        return product_of([self.cell_distributions(round(shift)) for shift in np.abs(shifts[shifts != 0]).tolist()])
+
+    def cell_distributions(self, shift: int) -> FiniteDistributions:
+        """Those of one cell whose counts differ by so much."""
+        return _listed(self, shift)
+
+
+@final
+@dataclass(frozen=True)
+class ListedCurves(PrivacyCurves):
+    """The curves of symmetric noise that is independent in each cell, where so many counts change by 1.
+
+    The noise is listed, and what is not listed counts as lost. It may be possible for one data set alone, so Rényi
+    divergences are infinite.
+
+    Attributes
+    ----------
+    noise : Noise
+    changes : {1, 2}
+    """
+
+    noise: Noise
+    changes: int
+
+    @cached_property
+    def _listed(self) -> tuple[FiniteDistributions, float]:
+        """The distributions of the cells that change, and the probability of what is not listed. Nothing is joined."""
+        cell = self.noise.cell_distributions(1)
+        possible = np.maximum(cell.log_p, cell.log_q) > -np.inf
+        cell = FiniteDistributions(cell.log_p[possible], cell.log_q[possible])
+        if len(cell.log_p) > 4_000:
+            raise ArgumentError(f"{self.noise.name} noise is too wide to be listed. Give it curves of its own.")
+        beyond = self.changes * max(1 - math.fsum(np.exp(cell.log_p)), 0.0)
+        return cell.times(cell) if self.changes == 2 else cell, beyond
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return math.inf
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return math.inf
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        distributions, beyond = self._listed
+        # Upwards by more than the logarithms of the distribution are rounded.
+        return min(1.0, distributions._delta(epsilon) * (1 + 1e-10) + beyond)
+
+
+def round_scale_up(scale: float, *, least: float = 2.0**-1000, most: float = 2.0**1000) -> float:
+    """A scale rounded up to the rational number that the exact sampler uses."""
+    # A double cannot hold noise of a larger scale; with a scale below the inverse all noise is 0.
+    if not least <= positive(scale=scale) <= most:
+        raise ArgumentError(
+            f"Expected scale between 2**{math.log2(least):.0f} and 2**{math.log2(most):.0f}, got scale={scale:g}. Ask "
+            "for a larger epsilon, or a smaller one: noise of this size is never, or always, more than a double can "
+            "hold."
+        )
+    return float(dyadic_above(float(scale)))
+
+
+def _listed(noise: Noise, shift: int, *, reach: float = 60.0, most_cells: int = 400_000) -> FiniteDistributions:
+    """The distributions of one cell, as many standard deviations far as noise is not negligible."""
+    ends = math.ceil(reach * noise.sd) + 1
+    if 2 * ends + shift > most_cells:
+        raise ArgumentError(f"The distribution of {noise.name} noise has too many cells to be summed over.")
+    seen = np.arange(-ends, ends + shift + 1, dtype=np.float64)
+    return FiniteDistributions(noise.log_pmf(seen), noise.log_pmf(seen - shift))
