@@ -1,26 +1,30 @@
-"""The likelihood of tables that share one joint noise, as a function of the probabilities of their cells; its gradient.
+"""Sums over the tables near noisy counts that share one joint noise, compiled: all that a joint release says of counts.
 
-A table has cells with counts x_k and the public number of records n; its noisy counts z_k add up to n, too. Given the
-latent radius r the tables are independent, and every list of noise whose norm is at most the table's limit is as
-likely. So with f_k(x) = p_k^x / x! the likelihood is
+A table has cells with counts x_k, a total n, and noisy counts z_k. Given the latent radius r the tables are
+independent, and every list of noise whose norm is at most the table's limit is as likely. So if each count has a
+weight f_k and the total a weight t, the probability of the output is
 
     S = sum_r w_r prod over tables [ sum_{s <= limit(r)} T(s) ],
-    T(s) = n! sum over x at the distance s of prod_k f_k(x_k).
+    T(s) = sum over x at the distance s of t(n) prod_k f_k(x_k).
 
-**One table.** Noise that adds up to 0 has the norm s if some cells gain s together and the others lose s. With gains
-F_k(v) = f_k(z_k + v), v >= 1, and losses G_k(v) = f_k(z_k - v), v >= 0,
+With `f(x) = Gamma(x + a) / (x! Gamma(a))`, `t(n) = n! Gamma(A) / Gamma(n + A)` that is the evidence for Dirichlet
+priors a with the sum A, and with `f(x) = p**x / x!`, `t(n) = n!` the likelihood of the probabilities p.
 
-    T(s) = n! sum over sets A of cells of [F_k, k in A, convolved](s) * [G_k, k not in A, convolved](s).
+**One table.** Its noise has gains g and losses l: what cells have more and less than their noisy counts. If it adds up
+to 0 both are the norm, otherwise the norm is their sum, and the total is that of the noisy counts and g - l. Cell k
+gains v with the weight F_k(v) = f_k(z_k + v), v >= 1, or loses v with G_k(v) = f_k(z_k - v), v >= 0. Sums over the
+first cells by both are a matrix, which is the sum of the products of some lists U_j(g) L_j(l): one more cell has
 
-Each set's convolution is that of a smaller set with one more cell; a table of two cells needs none. All terms are
-positive, so nothing cancels.
+    sum_j (F * U_j)(g) L_j(l) + U_j(g) (G * L_j)(l),
 
-**Scales.** T(s) exp(-(a + b) s) has the gains times exp(-a v) and the losses times exp(-b v). The logarithms of F_k and
-G_k are concave, so the best ways to gain and to lose s take the largest steps first, and a and b are the steps that are
-next where T is largest: there the sums are of the order of 1. Sums below 1e-200 are left out.
+twice as many; the pairs are sets of cells that gain. When there are more pairs than norms the matrix itself is taken,
+whose rows are such lists beside the unit vectors. All terms are positive, so nothing cancels. The same steps backwards
+are the derivatives of S in all F_k(v) and G_k(v), and so the distributions of all counts, whose means are the gradient
+of log S in log p; and draws.
 
-**Gradient.** d log S / d log p_k = E[x_k | z]. The convolutions are run backwards: what each F_k(v) and G_k(v) is
-multiplied by in S, times v.
+**Scales.** Gains are taken times exp(-a v), losses times exp(-b v). The best ways to gain and to lose take the largest
+steps of the logarithms of F_k and G_k first (of their concave hulls, where priors are below 1), and a and b are the
+steps that are next where T is largest: there the sums are of the order of 1. Sums below 1e-200 are left out.
 """
 
 import math
@@ -36,16 +40,10 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-_SIGNATURE = "(int64[:], int64[:,:], float64[:], float64[:], float64[:], float64[:])"
-# Sums below this, where the largest is about 1, are no part of any probability; and smaller ones make products slow.
-_SMALLEST = 1e-200
-# The logarithm of a probability of 0: nothing of that probability occurs beside anything else.
-_NEVER = -1e4
-
 
 def multiplications(cells: int, reach: int) -> float:
     """How many multiplications the sums of a table take, whose noise has a norm up to `reach`."""
-    return (2.0**cells - cells - 2) * (reach + 1) ** 2
+    return float(sum(min(2**k, 2 * (reach + 1)) for k in range(2, cells))) * (reach + 1) ** 2
 
 
 @final
@@ -90,13 +88,13 @@ class JointRows:
         if np.isnan(logs).any() or np.isposinf(logs).any():
             return -math.inf, means
         noisy, flat = np.array(noisy, dtype=np.float64).ravel(), means.reshape(-1)
-        return _compiled()(self.cells, self.limits, self.log_weights, logs.ravel(), noisy, flat), means
+        return _likelihood()(self.cells, self.limits, self.log_weights, logs.ravel(), noisy, flat), means
 
     def compiled(self) -> Callable[..., Any]:
         """The same as a function that Numba calls from compiled code."""
         from numba import njit  # Here, because it takes a second to import.
 
-        tables, cells, limits, weights = _compiled(), self.cells, self.limits, self.log_weights
+        tables, cells, limits, weights = _likelihood(), self.cells, self.limits, self.log_weights
 
         @njit
         def likelihood(log_shares: Any, noisy: Any) -> Any:
@@ -116,44 +114,106 @@ class JointRows:
 
 
 @cache
-def _compiled() -> Callable[..., Any]:
-    return compiled(_SIGNATURE, _tables, _steps, _slopes, _lists, _convolved, _one_table, _backwards)
+def _likelihood() -> Callable[..., Any]:
+    signature = "(int64[:], int64[:,:], float64[:], float64[:], float64[:], float64[:])"
+    return compiled(signature, _tables, _added, _table, _backwards, _pulled, *_helpers())
 
 
-def _steps(log_p: float, z: float, most: int) -> tuple[Any, Any]:
+@cache
+def summed() -> Callable[..., Any]:
+    """:func:`_table`, compiled."""
+    square = "float64[:,::1]"
+    found = f"Tuple(({square}, {square}, {square}, {square}, int64[:,::1], {square}, float64, float64, float64))"
+    signature = f"{found}(float64[::1], boolean, float64[::1], int64, float64[::1], boolean)"
+    return compiled(signature, _table, *_helpers())
+
+
+@cache
+def backwards() -> Callable[..., Any]:
+    """:func:`_backwards`, compiled."""
+    square = "float64[:,::1]"
+    squares = ", ".join([square] * 4)
+    signature = f"UniTuple({square}, 2)({squares}, int64[:,::1], {square})"
+    return compiled(signature, _backwards, _pulled, _product, _end)
+
+
+@cache
+def drawn() -> Callable[..., Any]:
+    """:func:`_drawn`, compiled."""
+    squares = ", ".join(["float64[:,::1]"] * 4)
+    return compiled(f"int64[:,::1]({squares}, int64[:,::1], int64[::1], int64[::1], float64[:,::1])", _drawn, _place)
+
+
+def _helpers() -> tuple[Callable[..., Any], ...]:
+    return _step, _steps, _concave, _slopes, _lists, _end, _convolved, _product, _sums, _ends
+
+
+def _step(parameter: float, known: bool, x: float) -> float:
+    """The logarithm of f(x) / f(x - 1)."""
+    return parameter - math.log(x) if known else math.log((x - 1 + parameter) / x)
+
+
+def _steps(parameter: float, known: bool, z: float, most: int) -> tuple[Any, Any]:
     """Logarithms of F_k(v) / F_k(v - 1), v = 1, 2, ..., and the same of G_k; counts start at z, or at 0."""
     start = max(z, 0.0)
     gains, losses = np.empty(most), np.full(most, -math.inf)
     for v in range(most):
-        gains[v] = log_p - math.log(start + v + 1)
+        gains[v] = _step(parameter, known, start + v + 1)
         if v < start:
-            losses[v] = math.log(start - v) - log_p
+            losses[v] = -_step(parameter, known, start - v)
     return gains, losses
 
 
-def _slopes(gains: Any, losses: Any, least: int, most: int) -> tuple[float, float]:
-    """The next steps a and b where T is largest, which gains `least` at least: steps are taken in falling order."""
-    cells = len(gains)
+def _concave(steps: Any) -> Any:
+    """The steps of the smallest concave list that is nowhere below: a larger one is averaged with those before it."""
+    size, blocks = len(steps), 0
+    means, lengths = np.empty(size), np.empty(size, dtype=np.int64)
+    for step in steps:
+        means[blocks], lengths[blocks] = step, 1
+        blocks += 1
+        while blocks > 1 and means[blocks - 1] > means[blocks - 2]:
+            both = lengths[blocks - 2] + lengths[blocks - 1]
+            weight = lengths[blocks - 1] / both
+            means[blocks - 2] += weight * (means[blocks - 1] - means[blocks - 2])
+            lengths[blocks - 2] = both
+            blocks -= 1
+    return np.repeat(means[:blocks], lengths[:blocks])
+
+
+def _slopes(gains: Any, losses: Any, least: int, log_totals: Any, zero_sum: bool) -> tuple[float, float]:
+    """The last steps a and b on the way to where T is largest, which gains `least` at least, or the first ones."""
+    cells, most = gains.shape
     gained, lost = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64)
-    a, b = 0.0, 0.0
-    for s in range(1, most + 1):
-        more, less, best_more, best_less = -1, -1, -math.inf, -math.inf
+    a, b, total = 0.0, 0.0, most + least
+    for norm in range(1 if zero_sum else least + 1, most + 2):
+        more, less, up, down = -1, -1, -math.inf, -math.inf
         for k in range(cells):
-            if gained[k] < most and gains[k, gained[k]] > best_more:
-                more, best_more = k, gains[k, gained[k]]
-            if lost[k] < most and losses[k, lost[k]] > best_less:
-                less, best_less = k, losses[k, lost[k]]
-        if less < 0:
+            if gained[k] < most and gains[k, gained[k]] > up:
+                more, up = k, gains[k, gained[k]]
+            if lost[k] < most and losses[k, lost[k]] > down:
+                less, down = k, losses[k, lost[k]]
+        a = up if more >= 0 and not gained.any() else a
+        b = down if less >= 0 and not lost.any() else b
+        if norm > most or (zero_sum and less < 0):
             break
-        b, lost[less] = best_less, lost[less] + 1
-        if s > least:
-            a, gained[more] = best_more, gained[more] + 1
-            if a + b <= 0:
+        if zero_sum:
+            gains_more, loses_more = norm > least, True
+        else:
+            rising = up + log_totals[total + 1] - log_totals[total]
+            falling = down + log_totals[total - 1] - log_totals[total]
+            if max(rising, falling) <= 0:
                 break
+            gains_more, loses_more = rising >= falling, rising < falling
+        if gains_more:
+            a, gained[more], total = up, gained[more] + 1, total + 1
+        if loses_more:
+            b, lost[less], total = down, lost[less] + 1, total - 1
+        if zero_sum and gains_more and a + b <= 0:
+            break
     return a, b
 
 
-def _lists(gains: Any, losses: Any, z: Any, a: float, b: float, up: Any, down: Any) -> float:
+def _lists(gains: Any, losses: Any, z: Any, a: float, b: float, up: Any, down: Any, smallest: float = 1e-200) -> float:
     """Write the gains and losses of each cell, scaled, and return the logarithm of what they were divided by."""
     cells, most = gains.shape
     scale = 0.0
@@ -181,113 +241,245 @@ def _lists(gains: Any, losses: Any, z: Any, a: float, b: float, up: Any, down: A
         scale += largest
         for v in range(most + 1):
             up[k, v], down[k, v] = math.exp(up[k, v] - largest), math.exp(down[k, v] - largest)
-            up[k, v] = up[k, v] if up[k, v] > _SMALLEST else 0.0
-            down[k, v] = down[k, v] if down[k, v] > _SMALLEST else 0.0
+            up[k, v] = up[k, v] if up[k, v] > smallest else 0.0
+            down[k, v] = down[k, v] if down[k, v] > smallest else 0.0
     return scale
 
 
-def _convolved(lists: Any, sums: Any) -> None:
-    """Write the convolution of the lists of each set of cells but none and all; that of one cell is its list.
+def _end(values: Any) -> int:
+    """The number of values up to the last one that is not 0."""
+    size = len(values)
+    while size and values[size - 1] == 0:
+        size -= 1
+    return size
 
-    Bit k of the number of a set says whether cell k is in it.
+
+def _convolved(values: Any, before: Any, found: Any, room: int, smallest: float = 1e-200) -> None:
+    """Write the convolution of a list with another one, up to so many numbers. Small ones make products slow."""
+    end = _end(values)
+    for s in range(min(_end(before), room)):
+        weight = before[s]
+        if weight > 0:
+            for v in range(min(end, room - s)):
+                found[s + v] += weight * values[v]
+    for s in range(room):
+        if found[s] < smallest:
+            found[s] = 0.0
+
+
+def _product(one: Any, other: Any) -> Any:
+    """The product of two matrices, of whose first one many numbers are 0. No library's threads wait for one another."""
+    found = np.zeros((one.shape[0], other.shape[1]))
+    for i in range(one.shape[0]):
+        for k in range(one.shape[1]):
+            weight = one[i, k]
+            if weight != 0:
+                for j in range(other.shape[1]):
+                    found[i, j] += weight * other[k, j]
+    return found
+
+
+def _sums(up: Any, down: Any, zero_sum: bool, smallest: float = 1e-200) -> tuple[Any, Any, Any]:
+    """The lists U and L of all sums, one pair in a row, and for each cell where those before it and after it are.
+
+    The layout has for each cell the first row before it, their number, and the first of the twice as many after it.
     """
-    cells, size = lists.shape
-    for one in range(1, 2**cells - 1):
-        last = 0
-        while one >> (last + 1):
-            last += 1
-        others = one - (1 << last)
-        if others == 0:
-            sums[one] = lists[last]
-            continue
-        found, before = sums[one], sums[others]
-        found[:] = 0.0
-        for v in range(size):
-            weight = lists[last, v]
-            if weight > 0:
-                for s in range(size - v):
-                    found[s + v] += weight * before[s]
-        for s in range(size):
-            if found[s] < _SMALLEST:
-                found[s] = 0.0
+    cells, size = up.shape
+    layout = np.empty((cells, 3), dtype=np.int64)
+    start, rank, rows = 0, 1, 1
+    for k in range(cells):
+        layout[k, 0], layout[k, 1], layout[k, 2] = start, rank, rows
+        start, rank, rows = rows, 2 * rank, rows + 2 * rank
+        if rank > size and k < cells - 1:
+            start, rank, rows = rows, size, rows + size
+    ups, downs = np.zeros((rows, size)), np.zeros((rows, size))
+    ups[0, 0] = downs[0, 0] = 1.0
+    for k in range(cells):
+        start, rank, after = layout[k]
+        # Of noise that adds up to 0 gains and losses end up the same.
+        is_met = zero_sum and k == cells - 1
+        for j in range(rank):
+            u, l = ups[start + j], downs[start + j]  # noqa: E741  # As in the formula.
+            _convolved(up[k], u, ups[after + j], _end(l) if is_met else size)
+            downs[after + j] = l
+            _convolved(down[k], l, downs[after + rank + j], _end(u) if is_met else size)
+            ups[after + rank + j] = u
+        end = after + 2 * rank
+        if k < cells - 1 and layout[k + 1, 0] == end:
+            square = _product(ups[after:end].T, downs[after:end])
+            for s in range(size):
+                ups[end + s, s] = 1.0
+                for v in range(size):
+                    downs[end + s, v] = square[s, v] if square[s, v] > smallest else 0.0
+    return ups, downs, layout
 
 
-def _backwards(lists: Any, sums: Any, adjoints: Any, found: Any) -> None:
-    """From what sums of sets are multiplied by to what the lists are multiplied by, which is added to `found`."""
-    cells, size = lists.shape
-    for one in range(2**cells - 2, 0, -1):
-        last = 0
-        while one >> (last + 1):
-            last += 1
-        others = one - (1 << last)
-        above, own = adjoints[one], found[last]
-        if others == 0:
-            for v in range(size):
-                own[v] += above[v]
-            continue
-        below, before = adjoints[others], sums[others]
-        for v in range(size):
-            weight = lists[last, v]
-            if weight > 0:
-                for s in range(size - v):
-                    below[s] += weight * above[s + v]
-        for s in range(size):
-            weight = before[s]
-            if weight > 0:
-                for v in range(size - s):
-                    own[v] += weight * above[s + v]
+def _ends(ups: Any, downs: Any, layout: Any, zero_sum: bool) -> Any:
+    """The sums by gains and losses, or by both where they are the same: a square, or one row."""
+    _, rank, after = layout[-1]
+    u, l = ups[after : after + 2 * rank], downs[after : after + 2 * rank]  # noqa: E741
+    if not zero_sum:
+        return _product(u.T, l)
+    found = np.zeros((1, ups.shape[1]))
+    for j in range(2 * rank):
+        found[0] += u[j] * l[j]
+    return found
 
 
-def _one_table(log_p: Any, z: Any, most: int) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """The gains, losses and their sums over sets, scaled; T scaled; and the logarithms of T over that."""
-    cells = len(z)
+def _table(
+    parameters: Any, known: bool, noisy: Any, most: int, log_totals: Any, zero_sum: bool
+) -> tuple[Any, Any, Any, Any, Any, Any, float, float, float]:
+    """The gains and losses of one table, their sums, those by ends; a, b, and the logarithm of what was divided by.
+
+    Parameters
+    ----------
+    parameters : array
+        The priors of the shares, or logarithms of known ones.
+    known : bool
+        Whether they are known.
+    noisy : array
+    most : int
+        The largest norm.
+    log_totals : array, shape (2 most + 1,)
+        Finite, and near the logarithm of t(n) where it is not 0. Of no effect if noise adds up to 0.
+    zero_sum : bool
+        Whether it does.
+    """
+    cells = len(noisy)
     gains, losses = np.empty((cells, most)), np.empty((cells, most))
-    n, least, constant = 0.0, 0, 0.0
+    least = 0
     for k in range(cells):
-        gains[k], losses[k] = _steps(log_p[k], z[k], most)
-        n += z[k]
-        least += int(max(-z[k], 0.0))
-        start = max(z[k], 0.0)
-        constant += start * log_p[k] - math.lgamma(start + 1)
-    a, b = _slopes(gains, losses, least, most)
+        gains[k], losses[k] = _steps(parameters[k], known, noisy[k], most)
+        least += int(max(-noisy[k], 0.0))
+    rising, falling = gains.copy(), losses.copy()
+    for k in range(0 if known else cells):
+        rising[k], falling[k] = _concave(gains[k]), _concave(losses[k])
+    a, b = _slopes(rising, falling, least, log_totals, zero_sum)
     up, down = np.empty((cells, most + 1)), np.empty((cells, most + 1))
-    constant += _lists(gains, losses, z, a, b, up, down) + math.lgamma(n + 1)
-    ups, downs = np.zeros((2**cells, most + 1)), np.zeros((2**cells, most + 1))
-    _convolved(up, ups)
-    _convolved(down, downs)
-    scaled, whole = np.zeros(most + 1), 2**cells - 1
-    scaled[0] = 1.0
-    for k in range(cells):
-        scaled[0] *= down[k, 0]
-    for one in range(1, whole):
-        for s in range(1, most + 1):
-            scaled[s] += ups[one, s] * downs[whole - one, s]
-    return up, down, ups, downs, scaled, constant + (a + b) * np.arange(most + 1)
+    scale = _lists(gains, losses, noisy, a, b, up, down)
+    ups, downs, layout = _sums(up, down, zero_sum)
+    return up, down, ups, downs, layout, _ends(ups, downs, layout, zero_sum), a, b, scale
+
+
+def _pulled(values: Any, before: Any, after: Any, above: Any, found: Any, passes: bool) -> None:
+    """From what a convolution is multiplied by to what both of its lists are, which is added to `above` and `found`."""
+    # What no sum reaches has no part in it.
+    reached, end = _end(before), _end(after)
+    if passes:
+        for v in range(min(_end(values), end)):
+            weight = values[v]
+            if weight > 0:
+                for s in range(min(reached, end - v)):
+                    above[s] += weight * after[s + v]
+    for s in range(min(reached, end)):
+        weight = before[s]
+        if weight > 0:
+            for v in range(end - s):
+                found[v] += weight * after[s + v]
+
+
+def _backwards(up: Any, down: Any, ups: Any, downs: Any, layout: Any, weights: Any) -> tuple[Any, Any]:
+    """From what sums by ends are multiplied by to what the gains and losses of each cell are multiplied by."""
+    cells, size = up.shape
+    of_up, of_down = np.zeros((cells, size)), np.zeros((cells, size))
+    _, rank, after = layout[-1]
+    # What a matrix is multiplied by, and what the lists are that it is made of.
+    square, is_square = weights, len(weights) > 1
+    of_u, of_l = np.zeros((2 * rank, size)), np.zeros((2 * rank, size))
+    if not is_square:
+        for j in range(2 * rank):
+            of_u[j], of_l[j] = weights[0] * downs[after + j], weights[0] * ups[after + j]
+    for k in range(cells - 1, -1, -1):
+        start, rank, after = layout[k]
+        if is_square:
+            of_u = _product(downs[after : after + 2 * rank], square.T.copy())
+            of_l = _product(ups[after : after + 2 * rank], square)
+        # Unit vectors are not made of anything.
+        is_square = k > 0 and layout[k - 1, 2] != start
+        above_u, above_l = of_u[rank:].copy(), of_l[:rank].copy()
+        for j in range(rank):
+            _pulled(up[k], ups[start + j], of_u[j], above_u[j], of_up[k], not is_square)
+            _pulled(down[k], downs[start + j], of_l[rank + j], above_l[j], of_down[k], True)
+        of_u, of_l, square = above_u, above_l, above_l
+    return of_up, of_down
+
+
+def _place(values: Any, others: Any, left: float) -> int:
+    """The last place from which on products of two lists add up to more than `left`; the first one if there is none."""
+    place = 0
+    for v in range(len(values) - 1, -1, -1):
+        chance = values[v] * others[v]
+        if chance > 0:
+            left -= chance
+            place = v
+            if left < 0:
+                break
+    return place
+
+
+def _drawn(up: Any, down: Any, ups: Any, downs: Any, layout: Any, gains: Any, losses: Any, uniforms: Any) -> Any:
+    """The change of each cell, shape (draws, cells), for the gains and losses of each draw, from the last to the first.
+
+    `uniforms` has two for each cell.
+    """
+    cells = len(up)
+    changes = np.zeros((len(gains), cells), dtype=np.int64)
+    for i in range(len(gains)):
+        g, l, row = gains[i], losses[i], -1  # noqa: E741
+        for k in range(cells - 1, -1, -1):
+            start, rank, after = layout[k]
+            if row < 0:
+                u, others = ups[after : after + 2 * rank, g], downs[after : after + 2 * rank, l]
+                row = _place(u, others, uniforms[i, 2 * k] * (u * others).sum())
+            of_row = uniforms[i, 2 * k + 1]
+            if row < rank:
+                change = _place(up[k, : g + 1], ups[start + row, g::-1], of_row * ups[after + row, g])
+                g, changes[i, k] = g - change, change
+            else:
+                change = _place(down[k, : l + 1], downs[start + row - rank, l::-1], of_row * downs[after + row, l])
+                row, l, changes[i, k] = row - rank, l - change, -change  # noqa: E741
+            # The matrix before it is a sum of pairs again.
+            if k > 0 and layout[k - 1, 2] != start:
+                row = -1
+    return changes
+
+
+def _added(log: float, other: float) -> float:
+    """The logarithm of a sum, from those of its terms, of which the first is finite."""
+    larger = max(log, other)
+    return larger + math.log(math.exp(log - larger) + math.exp(other - larger))
 
 
 def _tables(cells: Any, limits: Any, log_weights: Any, logs: Any, noisy: Any, means: Any) -> float:
     """`log S` of all tables. The means of the counts are written into `means`."""
+    # The logarithm of a probability of 0: nothing of that probability occurs beside anything else.
+    never = -1e4
     every, inside = [], []
     by_radius = log_weights.copy()
     start = 0
     for table in range(len(cells)):
         end = start + cells[table]
         most = limits[table].max()
-        sums = _one_table(np.maximum(logs[start:end], _NEVER), noisy[start:end], most)
-        scaled, lines = sums[4], sums[5]
+        log_p, z = np.maximum(logs[start:end], never), noisy[start:end].copy()
+        sums = _table(log_p, True, z, most, np.zeros(1), True)
+        scaled, lines = sums[5], sums[8] + (sums[6] + sums[7]) * np.arange(most + 1)
+        n = 0.0
+        for k in range(len(z)):
+            first = max(z[k], 0.0)
+            lines += first * log_p[k] - math.lgamma(first + 1)
+            n += z[k]
+        lines += math.lgamma(n + 1)
         # Sums up to each norm, as logarithms.
         log_inside = np.empty(most + 1)
         total = -math.inf
         for s in range(most + 1):
-            if scaled[s] > 0:
-                log = math.log(scaled[s]) + lines[s]
-                larger = max(log, total)
-                total = larger + math.log(math.exp(log - larger) + math.exp(total - larger))
+            if scaled[0, s] > 0:
+                total = _added(math.log(scaled[0, s]) + lines[s], total)
             log_inside[s] = total
         for r in range(len(by_radius)):
             by_radius[r] += log_inside[limits[table, r]]
         every.append(sums)
-        inside.append(log_inside)
+        inside.append((log_inside, lines))
         start = end
     largest = by_radius.max()
     if largest == -math.inf:
@@ -296,33 +488,24 @@ def _tables(cells: Any, limits: Any, log_weights: Any, logs: Any, noisy: Any, me
     value: float = largest + math.log(np.exp(by_radius - largest).sum())
     start = 0
     for table in range(len(cells)):
-        up, down, ups, downs, scaled, lines = every[table]
-        d, most = cells[table], len(scaled) - 1
+        up, down, ups, downs, layout, scaled = every[table][:6]
+        log_inside, lines = inside[table]
+        most = scaled.shape[1] - 1
         # What T(s) is multiplied by in S, over S: the radii from the first that allows s on.
         reach, r = -math.inf, len(by_radius) - 1
-        factors = np.zeros(most + 1)
+        factors = np.zeros((1, most + 1))
         for s in range(most, -1, -1):
             while r >= 0 and limits[table, r] >= s:
-                log = by_radius[r] - value - inside[table][limits[table, r]]
                 if by_radius[r] > -math.inf:
-                    larger = max(log, reach)
-                    reach = larger + math.log(math.exp(log - larger) + math.exp(reach - larger))
+                    reach = _added(by_radius[r] - value - log_inside[limits[table, r]], reach)
                 r -= 1
-            if scaled[s] > _SMALLEST:
-                factors[s] = math.exp(reach + lines[s])
-        whole = 2**d - 1
-        of_ups, of_downs = np.zeros_like(ups), np.zeros_like(downs)
-        for one in range(1, whole):
-            for s in range(1, most + 1):
-                of_ups[one, s] = factors[s] * downs[whole - one, s]
-                of_downs[one, s] = factors[s] * ups[whole - one, s]
-        of_up, of_down = np.zeros_like(up), np.zeros_like(down)
-        _backwards(up, ups, of_ups, of_up)
-        _backwards(down, downs, of_downs, of_down)
-        for k in range(d):
+            if scaled[0, s] > 0:
+                factors[0, s] = math.exp(reach + lines[s])
+        of_up, of_down = _backwards(up, down, ups, downs, layout, factors)
+        for k in range(cells[table]):
             mean = noisy[start + k]
             for v in range(1, most + 1):
                 mean += v * (up[k, v] * of_up[k, v] - down[k, v] * of_down[k, v])
             means[start + k] = mean
-        start += d
+        start += cells[table]
     return value

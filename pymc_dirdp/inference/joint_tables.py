@@ -1,7 +1,7 @@
 """The counts and shares of several tables given one joint release: exact sums and draws, as a mixture over the radius.
 
-Given the radius the tables are independent, and each is its prior restricted to a ball around its noisy counts. What is
-known of each by its distance from these is in :mod:`pymc_dirdp.inference.shells`.
+Given the radius the tables are independent, and each is its prior restricted to a ball around its noisy counts. The
+sums over these are in :mod:`pymc_dirdp.inference.joint_rows`.
 """
 
 import copy
@@ -12,8 +12,10 @@ from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import (
     Draws,
@@ -25,15 +27,191 @@ from pymc_dirdp.inference.estimates import (
     listed,
     summarised,
 )
+from pymc_dirdp.inference.joint_rows import backwards, drawn, summed
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, OfTotal, number_of, prior_of
-from pymc_dirdp.inference.shells import IMPOSSIBLE, Shells
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.outputs import JointLikelihoods
+from pymc_dirdp.mechanisms.outputs import BlockLikelihood, JointLikelihoods
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-# Draws that the summaries of rows that share their records are made from.
-_SUMMARISED, _SEED = 20_000, 20261124
+
+def _impossible() -> ImpossibleError:
+    return ImpossibleError("No counts can have led to this output. Check the output and its mechanism.")
+
+
+@final
+class Shells:
+    """The prior of one table by how far it is from its noisy counts.
+
+    Parameters
+    ----------
+    block : BlockLikelihood
+        What a joint release says of the table.
+    prior, log_shares, log_numbers
+        Of this table, as for :class:`JointTables`.
+    most_norm : int, default 1500
+        Sums are taken up to this norm, which takes some seconds for several cells; of two cells whose noise adds up to
+        0 for longer noise, too.
+    most_log_points : float, default 600
+        Sums over more lists than exp of this are no doubles.
+
+    Raises
+    ------
+    ArgumentError
+        If the prior does not fit, or the sums are too long.
+    ImpossibleError
+        If no counts can have led to the output.
+    """
+
+    def __init__(
+        self,
+        block: BlockLikelihood,
+        prior: ArrayLike,
+        log_shares: Array | None,
+        log_numbers: OfTotal | None,
+        *,
+        most_norm: int = 1500,
+        most_log_points: float = 600.0,
+    ) -> None:
+        alpha, most, zero_sum = positive_array(prior=prior, fewest=1), int(block.limits.max()), block.ball.zero_sum
+        if alpha.shape != block.noisy.shape:
+            raise ArgumentError(f"Expected a prior of shape {block.noisy.shape}, got {alpha.shape}.")
+        is_pair = alpha.size == 2 and zero_sum
+        if most > (most_norm := 2**20 if is_pair else most_norm):
+            raise ArgumentError(
+                f"Ask for a larger epsilon: the noise may be as large as {most}, and at most {most_norm} is computed."
+            )
+        if not is_pair and block.ball.log_points(most) > most_log_points:
+            raise ArgumentError(
+                f"A table of {alpha.size} cells with joint noise up to {most} has too many possible counts to sum "
+                "over. Take mechanism='geometric'."
+            )
+        noisy = np.rint(block.noisy).astype(np.int64)
+        if not np.array_equal(noisy, block.noisy) or (zero_sum and noisy.sum() < 0):
+            raise ArgumentError("Expected integers that add up to a number of records.")
+        self.alpha, self.noisy, self.limits, self.zero_sum, self._reach = alpha, noisy, block.limits, zero_sum, most
+        known, start = log_shares is not None, np.maximum(noisy, 0).astype(np.float64)
+        # Nobody is in a cell of probability 0, and counts below 0 are no counts.
+        lost = np.where(np.isneginf(log_shares), start, 0).sum() if log_shares is not None else 0
+        gained = float(np.maximum(-noisy, 0).sum())
+        if max(gained, lost) > most:
+            raise _impossible()
+        log_totals, constant = self._log_totals(known, log_numbers)
+        possible = np.flatnonzero(log_totals > -np.inf)
+        if len(possible) == 0:
+            raise _impossible()
+        if log_shares is None:
+            parameters = alpha
+            starts = _log_gamma_ratio(start, alpha) - gammaln(alpha)  # type: ignore[arg-type]
+        else:
+            parameters = np.maximum(log_shares, -1e4)
+            starts = start * parameters - gammaln(start + 1)
+        # Sums are scaled as if totals between possible ones were possible, too, and others hardly.
+        change = np.arange(len(log_totals))
+        outside = np.maximum(np.maximum(possible[0] - change, change - possible[-1]), 0)
+        near = np.interp(change, possible, log_totals[possible]) - 1e6 * outside
+        *self._lists, values, a, b, scale = summed()(
+            np.array(parameters, dtype=np.float64), known, noisy.astype(np.float64), most, near, zero_sum
+        )
+        _, gains, losses = self._ends
+        self._sums = values[0] if zero_sum else values[gains, losses]
+        self._scales = a * gains + b * losses + (scale + starts.sum() + constant) + log_totals[most + self._changes]
+        self._sums[(gains < gained) | (losses < lost)] = 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self._log_prior = np.where(self._sums > 0, np.log(self._sums) + self._scales, -np.inf)
+        self._log_sums = np.logaddexp.accumulate(self._log_prior)
+
+    def _log_totals(self, known: bool, log_numbers: OfTotal | None) -> tuple[Array, float]:
+        """For changes of the total, the logarithm of all that is no weight of a cell, less a constant; the constant."""
+        change = np.arange(-self._reach, self._reach + 1)
+        totals = self.noisy.sum() + change
+        counts, size = np.maximum(totals, 0).astype(np.float64), float(self.alpha.sum())
+        # Factorials of large numbers have fewer digits than those of numbers of which they differ.
+        constant = gammaln((counts[self._reach] if self.zero_sum else counts[0]) + 1) if known else gammaln(size)
+        logs = np.append(0.0, np.log(np.maximum(counts[1:], 1)).cumsum()) if known else -_log_gamma_ratio(counts, size)
+        if self.zero_sum:
+            return np.where(change == 0, 0.0 if known else logs, -np.inf), constant
+        if log_numbers is not None:
+            logs = logs + log_numbers(counts)
+        return np.where(totals >= 0, logs, -np.inf), constant
+
+    @cached_property
+    def _ends(self) -> tuple[Integers, Integers, Integers]:
+        """The norms, gains and losses of all noise, in the order of norms: with a sum of 0 the three are the same."""
+        norms = np.arange(self._reach + 1)
+        if self.zero_sum:
+            return norms, norms, norms
+        each = np.repeat(norms, norms + 1)
+        gains = np.arange(len(each)) - (norms * (norms + 1) // 2)[each]
+        return each, gains, each - gains
+
+    @property
+    def _changes(self) -> Integers:
+        """By how much the total differs from that of the noisy counts."""
+        _, gains, losses = self._ends
+        return gains - losses
+
+    @cached_property
+    def log_inside(self) -> Array:
+        """The logarithm of the prior of all counts up to each norm."""
+        last = np.searchsorted(self._ends[0], np.arange(self._reach + 1), side="right") - 1
+        return np.asarray(self._log_sums[last])
+
+    def weights(self, log_reach: Array) -> Array:
+        """The weight of noise by its ends, if a table on a shell has this one."""
+        return np.exp(self._log_prior + log_reach[self._ends[0]])
+
+    def totals(self, weights: Array) -> Spread:
+        """The distribution of the number of records."""
+        masses = np.bincount(self._reach + self._changes, weights, minlength=2 * self._reach + 1)
+        possible = np.flatnonzero(masses)
+        low, high = possible[0], possible[-1] + 1
+        return Spread(int(self.noisy.sum()) - self._reach + int(low), masses[low:high] / masses.sum())
+
+    def given(self, weights: Array, total: Spread) -> list[Spread]:
+        """As :meth:`Group.given`, of the cells, if ends have these weights."""
+        at = np.clip(self.noisy.sum() + self._changes - total.low, 0, total.values.shape[-1] - 1)
+        return self.marginals(weights, total.values[:, at] / np.maximum(total.values[0], 1e-300)[at])
+
+    def marginals(self, weights: Array, of_total: Array | None = None) -> list[Spread]:
+        """For each cell, the probabilities of its counts if ends have these weights: the sums backwards.
+
+        The weight of a count is that of its cell times what all other cells add, which is the derivative of the sum.
+
+        Parameters
+        ----------
+        weights : array
+            From :meth:`weights`.
+        of_total : array, shape (k, ends), optional
+            Then the expectations of these functions of the total are given for each count, shape (k, counts).
+        """
+        functions = np.ones((1, len(weights))) if of_total is None else of_total
+        each = np.stack([self._marginals(weights / weights.sum() * function) for function in functions], axis=1)
+        found = []
+        for masses, noisy in zip(each, self.noisy.tolist(), strict=True):
+            some = masses[:, max(self._reach - noisy, 0) :]
+            found.append(Spread(max(noisy - self._reach, 0), some[0] if of_total is None else some))
+        return found
+
+    def _marginals(self, weights: Array) -> Array:
+        """Those of the changes -S to S of each cell."""
+        size, (_, gains, losses) = self._reach + 1, self._ends
+        over = np.zeros((1 if self.zero_sum else size, size))
+        over[0 if self.zero_sum else gains, losses] = weights / np.where(self._sums > 0, self._sums, 1.0)
+        up, down = self._lists[:2]
+        of_up, of_down = backwards()(*self._lists, over)
+        return np.concatenate([(down * of_down)[:, ::-1], (up * of_up)[:, 1:]], axis=1)
+
+    def draw(self, limits: Integers, rng: np.random.Generator) -> Integers:
+        """One table for each limit of the norm, shape `(draws, d)`."""
+        norms, gains, losses = self._ends
+        below = np.log1p(-rng.random(len(limits))) + self.log_inside[limits]
+        last = np.searchsorted(norms, limits, side="right") - 1
+        ends = np.minimum(np.searchsorted(self._log_sums, below), last)
+        uniforms = rng.random((len(ends), 2 * len(self.alpha)))
+        changes: Integers = drawn()(*self._lists, gains[ends], losses[ends], uniforms)
+        return self.noisy + changes
 
 
 @final
@@ -84,11 +262,11 @@ class JointTables:
             raise ArgumentError(f"Expected priors for {len(likelihoods.blocks)} tables, got {len(priors)}.")
         known = [None] * len(priors) if log_shares is None else log_shares
         each = zip(likelihoods.blocks, priors, known, strict=True)
-        self._tables = [Shells.of(block, prior, shares, log_numbers) for block, prior, shares in each]
+        self._tables = [Shells(block, prior, shares, log_numbers) for block, prior, shares in each]
         self._inside = [table.log_inside[table.limits] for table in self._tables]
         self._logs = likelihoods.log_weights + np.sum(self._inside, axis=0)
         if np.all(self._logs == -np.inf):
-            raise ImpossibleError(IMPOSSIBLE)
+            raise _impossible()
 
     @property
     def log_inside(self) -> Array:
@@ -147,8 +325,8 @@ class JointTables:
         It is found by inversion of `uniforms`, one for each draw, where other tables share it, too.
         """
         sums = np.cumsum(self.radius_probabilities)
-        drawn = rng.random(draws) if uniforms is None else uniforms
-        radii = np.minimum(np.searchsorted(sums, drawn * sums[-1], side="right"), len(sums) - 1)
+        levels = sums[-1] * (rng.random(draws) if uniforms is None else uniforms)
+        radii = np.minimum(np.searchsorted(sums, levels, side="right"), len(sums) - 1)
         return [table.draw(table.limits[radii], rng) for table in self._tables]
 
     def draw(self, draws: int, rng: np.random.Generator) -> list[Draws]:
@@ -290,19 +468,21 @@ class JointPosterior:
         counts, _ = self.counts(draws, rng, uniforms)
         return Draws(counts, draw_shares(counts, self.prior, rng), 1.0)
 
-    def estimate(self, prob: list[float]) -> Estimate:
+    def estimate(self, prob: list[float], *, draws: int = 20_000, seed: int = 20261124) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows.
 
         Where rows share their records, averages over exact draws stand for the sums over the totals of rows, and where
         totals are private, quantiles of shares are those of draws.
         """
         if self._is_divided:
-            drawn = self.draw(_SUMMARISED, np.random.default_rng(_SEED))
-            return replace(summarised(drawn, self.prior, prob, self.log_evidence), count_means=self.count_means.ravel())
+            averaged = self.draw(draws, np.random.default_rng(seed))
+            return replace(
+                summarised(averaged, self.prior, prob, self.log_evidence), count_means=self.count_means.ravel()
+            )
         found = estimate_of_rows(self._tables.rows, prob, self.log_evidence)
         if not self._is_private:
             return found
-        shares = self.draw(_SUMMARISED, np.random.default_rng(_SEED)).shares.reshape(_SUMMARISED, -1)
+        shares = self.draw(draws, np.random.default_rng(seed)).shares.reshape(draws, -1)
         return replace(
             found, share_quantiles=lambda ends: np.quantile(shares, ends, axis=0), caveat="averages over exact draws"
         )

@@ -296,10 +296,10 @@ def test_joint_noise_is_less_and_is_taken_by_auto():
 def test_joint_noise_is_for_few_outcomes_and_the_way_out_works(ledger):
     before = ledger.entries()
     with pytest.raises(DirdpError, match="of up to some eight outcomes") as caught:
-        dirdp.private_model(PURE, items(outcomes=12), mechanism="joint", ledger=ledger)
+        dirdp.private_model(PURE, items(outcomes=24), mechanism="joint", ledger=ledger)
     assert "mechanism='auto'" in str(caught.value)
     assert ledger.entries() == before
-    dirdp.private_model(PURE, items(outcomes=12), ledger=ledger)
+    dirdp.private_model(PURE, items(outcomes=24), ledger=ledger)
     with pytest.raises(DirdpError):
         dirdp.private_model(PURE, items(), mechanism="joint", adjacency="add-remove")
 
