@@ -10,8 +10,8 @@ from common import SEED, Experiment, Verdict, panels, spread
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from pymc_dirdp.mechanisms.gaussian import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import postprocessed
+from pymc_dirdp.privacy.gaussian_loss import gaussian_excess
 
 DISTANCE, EPSILON, DELTA = 0.1, 1.0, 0.01
 
@@ -20,7 +20,7 @@ def least_deviation():
     """The least standard deviation that keeps (EPSILON, DELTA) if a vector moves by the distance."""
 
     def excess(ratio):
-        return gaussian_excess(ratio, EPSILON / ratio - ratio / 2)[0] - DELTA
+        return gaussian_excess(ratio, np.array([EPSILON / ratio - ratio / 2]))[0].item() - DELTA
 
     return DISTANCE / brentq(excess, 0.01, 10.0, xtol=1e-14)
 

@@ -49,8 +49,22 @@ def expm1_less(x: Array) -> Array:
 
 
 def stirling_remainder(a: float) -> float:
-    """`log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for a of at least 1e4."""
-    return (1 / 12 - 1 / (360 * a * a)) / a
+    """`log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for a positive number, which may be infinite."""
+    if a < 10:
+        return float(gammaln(a)) - (a - 0.5) * math.log(a) + a - math.log(2 * math.pi) / 2
+    x = 1 / a / a
+    return (
+        1 / 12 - x * (1 / 360 - x * (1 / 1260 - x * (1 / 1680 - x * (1 / 1188 - x * (691 / 360360 - x / 156)))))
+    ) / a
+
+
+def digamma_less_log(x: Array) -> Array:
+    """`digamma(x) - log(x)` for positive numbers, without cancellation where they are large."""
+    large = np.maximum(x, 10.0)
+    y = 1 / large / large
+    series = 1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y * (1 / 132 - y * (691 / 32760 - y / 12)))))
+    small = np.minimum(x, 10.0)
+    return np.where(x < 10, digamma(small) - np.log(small), -(0.5 + series / large) / large)
 
 
 # The lower tail of a Gamma distribution with a large shape, of which SciPy misses 30 % at 5 sigma and shape 1e8.

@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
 from pymc_dirdp.sampling.bits import Bits, Seed
@@ -183,7 +183,7 @@ class SimplexMechanism(DirichletDraws):
     @override
     def _curves(self) -> PrivacyCurves:
         floor, step = self.k * self.domain.eta, self.k * self.domain.largest_step
-        return ReplaceOnePair(floor, floor, step)
+        return DominatingPair(floor, floor, step)
 
     def sample(
         self,

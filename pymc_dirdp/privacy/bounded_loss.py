@@ -17,8 +17,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
 # Randomised response: no mechanism with pure differential privacy loses more than this pair of distributions.
 
 
-# Relative error of the logarithm of a factorial; a binomial coefficient is made of three.
-_ROUNDING = 2e-15
 # The closed forms are raised by their rounding error, so that no curve comes out below the true one.
 _UP = 1 + 4e-15
 
@@ -87,7 +85,8 @@ class RandomisedResponse(PrivacyCurves):
         gamma = float(gammaln(n + 1))
         logs = gamma - gammaln(i + 1) - gammaln(n - i + 1) - i * self.u - n * math.log1p(math.exp(-self.u))
         excess = np.maximum(top - epsilon - 2 * i * self.u, 0.0)
-        rounding = math.exp(min(_ROUNDING * (gamma + top + 1), 1.0))
+        # The relative error of the logarithm of a factorial; a binomial coefficient is made of three.
+        rounding = math.exp(min(2e-15 * (gamma + top + 1), 1.0))
         return min(1.0, inner(np.exp(logs), -np.expm1(-excess)) * rounding)
 
     @override
@@ -114,18 +113,10 @@ def _renyi(u: float, order: float) -> float:
 # of one person make at most as many steps (see the proof page of `ZeroSumGeometricMechanism`).
 
 
-# The probability of a true answer, and every curve, are raised by more than their rounding errors.
-_RAISED, _ERASED_RESPONSE_UP = 1 + 1e-14, 1 + 4e-15
 # More steps than this are taken several at a time.
 _MOST_STEPS = 64
 # Blocks are convolved exactly as long as their loss takes so many values.
 _MOST_VALUES = 2_000
-# More than what underflows in such a convolution.
-_TINY = 1e-300
-# Smaller levels are not followed.
-_LEAST, _STEEPEST = 1e-290, 700.0
-# Where the divergence is the largest loss up to a part in 10^200.
-_LARGEST_TILT = 1e200
 
 
 @final
@@ -185,14 +176,14 @@ class ErasedResponse(PrivacyCurves):
     def _renyi(self, order: float) -> float:
         if order == math.inf:
             return self.pure_epsilon
-        return min(self.blocks * self._block_renyi(order) * _ERASED_RESPONSE_UP, self.pure_epsilon)
+        return min(self.blocks * self._block_renyi(order) * _UP, self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
         if self.steps == 1 and self.truth >= (1 + math.exp(-self.u / 2)) ** -2:
             # The divergence over its order falls with the order (Theory, Theorem 7).
             return self._renyi(1.0)
-        return self.blocks * rho_from_above(self._block_renyi, omega) * _ERASED_RESPONSE_UP
+        return self.blocks * rho_from_above(self._block_renyi, omega) * _UP
 
     def _block_renyi(self, order: float) -> float:
         """The Rényi divergence of one block.
@@ -204,7 +195,8 @@ class ErasedResponse(PrivacyCurves):
         largest = float(losses[-1])
         if order == 1:
             return inner(masses, losses * -np.expm1(-losses))
-        if (order - 1) * largest > _LARGEST_TILT:
+        if (order - 1) * largest > 1e200:
+            # The divergence is the largest loss up to a part in 10^200.
             return largest
         tilt = (order - 1) * losses
         logs = np.log(masses) + tilt + np.log(-np.expm1(-tilt)) + np.log(-np.expm1(-losses - tilt))
@@ -231,12 +223,13 @@ class ErasedResponse(PrivacyCurves):
             found = np.zeros(len(epsilons))
             for loss, mass in zip(losses.tolist(), masses.tolist(), strict=True):
                 found += mass * -np.expm1(np.minimum(epsilons - loss, 0.0))
-        return np.where(epsilons >= self.pure_epsilon, 0.0, np.minimum(found * _ERASED_RESPONSE_UP, 1.0))
+        return np.where(epsilons >= self.pure_epsilon, 0.0, np.minimum(found * _UP, 1.0))
 
     @cached_property
     def _positive(self) -> tuple[NDArray[np.int64], Array]:
         """The positive losses of one block, in units of u, in rising order, and their probabilities."""
-        truth = min(self.truth * _RAISED, 1.0)
+        # Raised by more than its rounding error.
+        truth = min(self.truth * (1 + 1e-14), 1.0)
         if self.steps == 1:
             return np.array([1]), np.array([truth])
         number = min(self.steps, _MOST_STEPS)
@@ -254,10 +247,10 @@ class ErasedResponse(PrivacyCurves):
         one[most + times] = masses
         one[most - times] = masses * np.exp(-times * self.u)
         one[most] = max(1 - one.sum(), 0.0)
-        # Sums of products of numbers that are not negative: no digit is lost.
+        # Sums of products of numbers that are not negative: no digit is lost, and what underflows is less than 1e-300.
         distribution = reduce(np.convolve, [one] * self.blocks) * (1 + 1e-15 * len(one) * self.blocks)
         positive = np.arange(1, most * self.blocks + 1)
-        return np.nextafter(positive * self.u, math.inf), distribution[most * self.blocks + 1 :] + _TINY
+        return np.nextafter(positive * self.u, math.inf), distribution[most * self.blocks + 1 :] + 1e-300
 
 
 def erased_responses(u: float, truth: float, steps: int, blocks: int, largest: float) -> PrivacyCurves:
@@ -267,25 +260,28 @@ def erased_responses(u: float, truth: float, steps: int, blocks: int, largest: f
     return Composition(((ErasedResponse(u, truth, steps), blocks),))
 
 
-def _chained(u: float, truth: float, sizes: list[int]) -> tuple[NDArray[np.int64], Array]:
+def _chained(
+    u: float, truth: float, sizes: list[int], *, least: float = 1e-290, steepest: float = 700.0
+) -> tuple[NDArray[np.int64], Array]:
     """Positive losses, in units of u, of a chain that takes so many steps at a time, and their probabilities.
 
     The largest power is a chain of increasing piecewise linear functions. Their kinks are traced back to the level
-    where the chain starts; between two of those levels the slope is constant, and its logarithm is the loss.
+    where the chain starts; between two of those levels the slope is constant, and its logarithm is the loss. Levels
+    below the least one are not followed.
     """
     more = truth * -math.expm1(-u)
     levels = np.empty(0)
     for size in reversed(sizes):
-        down, add = math.exp(-min(size * u, _STEEPEST)), size * more
+        down, add = math.exp(-min(size * u, steepest)), size * more
         levels = np.maximum.reduce([levels * down, levels - add, 1 - (1 - levels) / down])
         # Where the first piece ends, and the last one starts; without a piece between them both are one level.
         first = min(add * down / -math.expm1(-size * u), 1 / (1 + 1 / down))
         last = max(1 - add / -math.expm1(-size * u), first)
         levels = np.concatenate([levels, [first, last]])
-    levels = np.concatenate([[0.0], np.unique(levels[(levels > _LEAST) & (levels < 1)]), [1.0]])
+    levels = np.concatenate([[0.0], np.unique(levels[(levels > least) & (levels < 1)]), [1.0]])
     powers, middle, times = levels, (levels[1:] + levels[:-1]) / 2, np.zeros(len(levels) - 1, dtype=np.int64)
     for size in sizes:
-        down, add = math.exp(-min(size * u, _STEEPEST)), size * more
+        down, add = math.exp(-min(size * u, steepest)), size * more
         bounds = np.stack([middle / down, middle + add, 1 - (1 - middle) * down])
         times += size * (1 - np.argmin(bounds, axis=0))
         middle = bounds.min(axis=0)
@@ -299,9 +295,6 @@ def _chained(u: float, truth: float, sizes: list[int]) -> tuple[NDArray[np.int64
 
 
 # The exponential mechanism: its loss lies in an interval of known width, wherever that interval lies.
-
-
-_BOUNDED_RANGE_ROUNDING = 4e-14
 
 
 @final
@@ -377,16 +370,16 @@ class BoundedRange(PrivacyCurves):
         return deltas
 
 
-def _largest_divergence(u: float, order: float) -> float:
+def _largest_divergence(u: float, order: float, *, rounding: float = 4e-14) -> float:
     """The largest Rényi divergence of two distributions whose loss is t or t - u, over t; from above."""
     if order == 1:
         over = u / math.expm1(u)
-        return over - 1 - math.log(over) + _BOUNDED_RANGE_ROUNDING
+        return over - 1 - math.log(over) + rounding
     tilt = order - 1
     # The moment is exp(tilt t) (a - b exp(t)), and b is such that it is 1 at t = 0 and at t = u.
     a = math.expm1(-order * u) / math.expm1(-u)
     t = u + math.log(tilt / order) + math.log(math.expm1(-order * u) / math.expm1(-tilt * u))
-    return t + math.log(a / order) / tilt + _BOUNDED_RANGE_ROUNDING * (1 + abs(math.log(tilt)) + u + 1 / tilt)
+    return t + math.log(a / order) / tilt + rounding * (1 + abs(math.log(tilt)) + u + 1 / tilt)
 
 
 # What keeps (epsilon, delta) and nothing more.

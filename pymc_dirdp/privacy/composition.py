@@ -14,18 +14,6 @@ from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, best_order, epsilon_at, log_delta_at
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
-# The grid adds at most this share to the variance of the composed loss, and about half of it to epsilon.
-_WIDENING = 1e-3
-# The grid ends where delta is below this; larger losses count as infinite.
-_CUT = 1e-22
-_MOST_POINTS = 2**15
-# The Rényi orders that say where it may end, less 1, over one by the standard deviation of the loss.
-_REACHES = (0.5, 1.5, 4.0, 10.0)
-# A grid is used within these bounds, in which squares of standard deviations are doubles.
-_GRID_SPREADS = (1e-100, 1e100)
-# By this share of itself a converted epsilon is larger, so that rounding does not make its delta too large.
-_ABOVE = 1e-10
-
 
 def curve_cache_key(curves: PrivacyCurves) -> Hashable:
     """What is equal for compositions of the same curves, also where their mechanisms are different objects."""
@@ -59,9 +47,9 @@ class Composition(PrivacyCurves):
 
     Examples
     --------
-    >>> from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
-    >>> draws = Composition(((ReplaceOnePair(10.0, 1.0, 0.02), 200),))
-    >>> draws.renyi(2) / ReplaceOnePair(10.0, 1.0, 0.02).renyi(2)
+    >>> from pymc_dirdp.privacy.dominating_pairs import DominatingPair
+    >>> draws = Composition(((DominatingPair(1.0, 10.0, 0.02), 200),))
+    >>> draws.renyi(2) / DominatingPair(1.0, 10.0, 0.02).renyi(2)
     200.0...
     """
 
@@ -134,11 +122,12 @@ class Composition(PrivacyCurves):
         if not self._may_be_converted(delta):
             return summed
 
-        # One search for the best order, where each delta of a search for epsilon would take another.
+        # One search for the best order, where each delta of a search for epsilon would take another. The result is
+        # raised, so that rounding does not make its delta too large.
         def epsilon(order: float) -> float:
             return epsilon_at(order, self._larger_renyi(order), delta)
 
-        found = min(summed, epsilon(best_order(epsilon)) * (1 + _ABOVE))
+        found = min(summed, epsilon(best_order(epsilon)) * (1 + 1e-10))
         return found if self._delta(found) <= delta else min(super()._epsilon(delta), summed)
 
     def _summed_delta(self, epsilon: float) -> float:
@@ -171,9 +160,11 @@ class Composition(PrivacyCurves):
         """The composed losses in all directions; None where the losses are too small or too large for a grid."""
         spreads = {mechanism.curve_key: mechanism._loss_spread for mechanism, _ in self._distinct}
         together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve_key] for mechanism, times in self._distinct))
-        if not _GRID_SPREADS[0] <= together <= _GRID_SPREADS[1]:
+        # Beyond these, squares of standard deviations are no doubles.
+        if not 1e-100 <= together <= 1e100:
             return None
-        step = _grid_step([(spreads[mechanism.curve_key], times) for mechanism, times in self._distinct])
+        widening = max(mechanism.widening for mechanism, _ in self._distinct)
+        step = _grid_step([(spreads[mechanism.curve_key], times) for mechanism, times in self._distinct], widening)
         losses: list[LossDistribution] = []
         # How many there are of each loss: all parts remove, or all of them add.
         removing: list[int] = []
@@ -206,35 +197,37 @@ def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyC
             yield mechanism, count
 
 
-def _grid_step(spreads: list[tuple[float, int]]) -> float:
-    """A step that widens the sum of losses with these standard deviations by no more than `_WIDENING` of its variance.
+def _grid_step(spreads: list[tuple[float, int]], widening: float) -> float:
+    """A step that widens the sum of losses with these standard deviations by at most this share of its variance.
 
     Joining the dots spreads a mass within a step over both its ends, which adds `step**2 / 6` to a smooth loss, and
     less than `step * spread` to one that is narrower than the step.
     """
     variance = math.fsum(times * spread**2 for spread, times in spreads)
     step = max(spread for spread, _ in spreads) / 16
-    while math.fsum(times * min(step**2 / 6, step * spread) for spread, times in spreads) > _WIDENING * variance:
+    while math.fsum(times * min(step**2 / 6, step * spread) for spread, times in spreads) > widening * variance:
         step /= 2
     return step
 
 
-def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
+def _on_grid(
+    mechanism: PrivacyCurves, step: float, spread: float, *, most: int = 2**15
+) -> tuple[LossDistribution, LossDistribution]:
     """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
-    top = _reach(mechanism, step, spread)
-    points = min(math.ceil(top / step), _MOST_POINTS) + 2
+    top = _reach(mechanism, step, spread, most=most)
+    points = min(math.ceil(top / step), most) + 2
     there, back = mechanism.hockey_sticks(step, points)
     forward = discretised(step, there, back)
     return forward, forward if there is back else discretised(step, back, there)
 
 
-def _reach(mechanism: PrivacyCurves, step: float, spread: float) -> float:
-    """An epsilon at which a grid may end: delta is below `_CUT`, or what is left of it is an infinite loss."""
+def _reach(mechanism: PrivacyCurves, step: float, spread: float, *, most: int = 2**15, cut: float = 1e-22) -> float:
+    """An epsilon at which a grid may end: delta is below the cut, or what is left is an infinite loss."""
     top = math.inf
     # Beyond these spreads a double holds no digit of the order less 1.
-    for order in [1 + share / spread for share in _REACHES] if 1e-10 < spread < 1e10 else ():
+    for order in [1 + share / spread for share in (0.5, 1.5, 4.0, 10.0)] if 1e-10 < spread < 1e10 else ():
         divergence = max(mechanism._renyi(order), mechanism._renyi_back(order))
-        top = min(top, divergence - math.log(_CUT) / (order - 1))
+        top = min(top, divergence - math.log(cut) / (order - 1))
     if math.isfinite(top):
         return max(top, step)
 
@@ -243,8 +236,8 @@ def _reach(mechanism: PrivacyCurves, step: float, spread: float) -> float:
         return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
 
     # The search starts above 0, and at a step or more where the other losses have a larger scale.
-    top, furthest = max(4 * spread, step), _MOST_POINTS * step
-    never_less = max(_CUT, left(furthest))
+    top, furthest = max(4 * spread, step), most * step
+    never_less = max(cut, left(furthest))
     while top < furthest and left(top) > never_less:
         top *= 1.3
     return top

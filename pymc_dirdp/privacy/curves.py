@@ -77,6 +77,11 @@ class PrivacyCurves(abc.ABC):
         return next(scale for scale in scales if self._delta(scale) <= half or scale == scales[-1])
 
     @property
+    def widening(self) -> float:
+        """By which share of the variance of a composed loss its grid may widen it. A finer one takes more points."""
+        return 1e-3
+
+    @property
     def from_divergences(self) -> bool:
         """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
         return False
@@ -175,6 +180,11 @@ class CurvesOf(PrivacyCurves):
 
     @property
     @override
+    def widening(self) -> float:
+        return self._curves.widening
+
+    @property
+    @override
     def from_divergences(self) -> bool:
         return self._curves.from_divergences
 
@@ -229,11 +239,6 @@ def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Arra
     return np.array([f(value) for value in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
 
 
-# The search covers orders from 1 + exp(-30) to 1 + exp(30), beyond which no curve is of use.
-_LOG_EXCESS = 30.0
-_LOOKS = 61
-# How close to the best order, on a logarithmic scale. The bound differs by about the square of that.
-_CLOSE = 1e-7
 # A whole curve of deltas is taken from the divergences at these orders; the bound of each order is valid.
 ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
@@ -245,13 +250,15 @@ def epsilon_at(order: float, divergence: float, delta: float) -> float:
 
 def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
     """The logarithm of the delta that a divergence of `divergence` nats at `order > 1` implies at `epsilon`."""
-    return min(0.0, (order - 1) * (divergence - epsilon + math.log(order - 1)) - order * math.log(order))
+    above = order - 1
+    # The textbook's difference of logarithms would lose a digit for each digit of the order.
+    return min(0.0, above * (divergence - epsilon - math.log1p(1 / above)) - math.log(order))
 
 
 def least_log_delta(divergences: Array, epsilon: float) -> float:
     """The least of :func:`log_delta_at` over `ORDERS`, at which these are the divergences."""
     above = ORDERS - 1
-    return float(np.minimum(above * (divergences - epsilon + np.log(above)) - ORDERS * np.log(ORDERS), 0.0).min())
+    return float(np.minimum(above * (divergences - epsilon - np.log1p(1 / above)) - np.log(ORDERS), 0.0).min())
 
 
 def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
@@ -260,24 +267,33 @@ def converted_deltas(renyi: Callable[[float], float], step: float, points: int) 
     return np.exp([least_log_delta(divergences, i * step) for i in range(points)])
 
 
-def best_order(bound: Callable[[float], float], *, largest: float = math.inf) -> float:
+def best_order(
+    bound: Callable[[float], float],
+    *,
+    largest: float = math.inf,
+    widest: float = 30.0,
+    looks: int = 61,
+    close: float = 1e-7,
+) -> float:
     """The order in `(1, largest]` at which `bound(order)` is least.
 
     Every order gives a valid bound, so an inexact minimiser costs tightness and never privacy. `bound` may be infinite.
+    The search covers orders from `1 + exp(-widest)` to `1 + exp(widest)`, first at so many looks, and ends so close to
+    the best one on a logarithmic scale; the bound differs by about the square of that.
     """
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
     def at(log_excess: float) -> float:
         return min(bound(1 + math.exp(log_excess)), 1e300)
 
-    highest = min(_LOG_EXCESS, math.log(largest - 1))
-    if highest <= -_LOG_EXCESS:
+    highest = min(widest, math.log(largest - 1))
+    if highest <= -widest:
         return largest
-    grid = np.linspace(-_LOG_EXCESS, highest, _LOOKS).tolist()
+    grid = np.linspace(-widest, highest, looks).tolist()
     values = [at(x) for x in grid]
     first = int(np.argmin(values))
-    ends = grid[max(first - 1, 0)], grid[min(first + 1, _LOOKS - 1)]
-    refined = minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": _CLOSE})
+    ends = grid[max(first - 1, 0)], grid[min(first + 1, looks - 1)]
+    refined = minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": close})
     log_excess = float(refined.x) if refined.fun < values[first] else grid[first]
     return min(1 + math.exp(log_excess), largest)
 
@@ -406,12 +422,7 @@ def _best_epsilon(rho: float, omega: float, delta: float) -> float:
 # Truncated concentrated differential privacy from a Rényi curve of which only values are known.
 
 
-# The curve is evaluated at orders whose excess over 1 rises by a factor of 1.1, from this share of its range.
-_POINTS = 100
-_NEAREST = 1e-4
-
-
-def rho_from_above(renyi: Callable[[float], float], omega: float) -> float:
+def rho_from_above(renyi: Callable[[float], float], omega: float, *, points: int = 100, nearest: float = 1e-4) -> float:
     """Upper bound of `D_order / order` over `1 < order <= omega`, within about a per cent; omega may be infinite.
 
     `renyi` is the divergence, or the largest one of several pairs of distributions, and finite at an infinite order.
@@ -424,8 +435,8 @@ def rho_from_above(renyi: Callable[[float], float], omega: float) -> float:
     if at_one == 0:
         return largest_loss
     # From the last order on, the largest loss over the order is below the divergence at 1. The points do not depend on
-    # omega, so that the bound grows with omega.
-    orders = (1 + largest_loss / at_one * np.geomspace(_NEAREST, 1, _POINTS)).tolist()
+    # omega, so that the bound grows with omega; their excess over 1 rises by a factor of 1.1.
+    orders = (1 + largest_loss / at_one * np.geomspace(nearest, 1, points)).tolist()
     first = orders[0]
     bound, cumulant = max(at_one, renyi(first)), (first - 1) * renyi(first)
     for a, b in itertools.pairwise(orders):

@@ -1,25 +1,30 @@
-"""Divergences of Gamma and Beta distributions: Rényi, hockey sticks, and sums of losses that are narrow."""
+"""Divergences of Gamma and Beta distributions: Rényi and hockey sticks."""
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
-from typing import Protocol, Self, final
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 from scipy.special import gammaln, zeta
 
-from pymc_dirdp.arrays import Array
-from pymc_dirdp.numerics.gamma import expm1_less, log1p_less, stirling_remainder
-from pymc_dirdp.numerics.quadrature import bulk_breaks, graded_breaks, inner, integrate, nodes
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.numerics.gamma import (
+    digamma_less_log,
+    expm1_less,
+    gamma_lower,
+    gamma_upper,
+    log1p_less,
+    logit_beta_upper,
+    mean_digamma,
+    stirling_remainder,
+)
+from pymc_dirdp.numerics.quadrature import graded_breaks, integrate, nodes
 
 # Rényi divergences of `Gamma(a + r)` from `Gamma(a)` and back (Theory, section 3).
-
-
-# A closed form is trusted while its rounding error, estimated from its terms, stays below this share of the result.
-_TRUSTED = 2e-12
 
 
 def renyi_add(order: float, a: float, r: float) -> float:
@@ -46,8 +51,11 @@ def _gap(order: float, a: float, r: float) -> float:
     return rough if abs(rough) > 1e-3 * a else float(Fraction(a) - (Fraction(order) - 1) * Fraction(r))
 
 
-def _closed_form(order: float, terms: tuple[tuple[float, float], ...]) -> float | None:
-    """Sum of `weight * log Gamma(x)` over `order - 1`, or None where cancellation spoils it."""
+def _closed_form(order: float, terms: tuple[tuple[float, float], ...], *, trusted: float = 2e-12) -> float | None:
+    """Sum of `weight * log Gamma(x)` over `order - 1`, or None where cancellation spoils it.
+
+    It is trusted while its rounding error, estimated from its terms, stays below this share of the result.
+    """
     # The divergence is about order * r**2 / x. Where that is small, it is lost among terms of size log Gamma(x).
     (_, middle), (_, end) = terms[1:]
     # At order 1 it is 0 over 0, and the last two arguments are equal.
@@ -62,7 +70,7 @@ def _closed_form(order: float, terms: tuple[tuple[float, float], ...]) -> float 
         abs(value) + abs(weight) * (1 + x * abs(math.log(x))) for value, (weight, x) in zip(values, terms, strict=True)
     )
     total = math.fsum(values)
-    return total / (order - 1) if error < _TRUSTED * abs(total) else None
+    return total / (order - 1) if error < trusted * abs(total) else None
 
 
 def _kernel_form(order: float, start: float, middle: float, end: float, r: float, *, upwards: bool) -> float:
@@ -97,278 +105,224 @@ def _leg(length: float, *, near: float, from_foot: bool) -> float:
     return float(np.sum(u / x * _trigamma_square(x) * (weights / x)))
 
 
-# The hockey-stick divergence of two distributions, from the tails of their privacy loss.
+# Hockey-stick divergences as sums or integrals of positive terms.
 
 
-# Tail differences are trusted while they keep this share of their larger term; below it, the loss is integrated.
-_CANCELLED = 1e-3
-# A difference is raised by this share of the larger tail, above the rounding errors of both tails; and every result by
-# more than an integral is rounded.
-_TAILS, RAISED = 1e-12, 1 + 3e-11
-# A tail below this number may have lost digits, because it is, or was multiplied from, a number next to the smallest.
-_FAINT = 1e-290
-# Integrals end at exp(-46) = 1e-20 of their largest value.
-_NEGLIGIBLE = 46.0
-# Up to this epsilon exp(epsilon) times a tail is a double.
-_LARGEST_EXPONENT = 600.0
-# A step of a grid is one panel if it is at most this share of the distribution's scales and the tail falls by less than
-# exp(2).
-_SMOOTH, _FALL = 0.5, 2.0
-# More panels of one step would not be quicker than integrals that are taken one by one.
-_MOST_PANELS = 64
-# So many numbers are in memory at a time.
-_AT_A_TIME = 2**19
+def hockey_sticks(excess: Array, masses: Array, starts: Integers, steps: Array) -> Array:
+    """The sums of `masses * (1 - exp(epsilon - loss))` over all losses above epsilon, at each of some rising epsilons.
+
+    Between two epsilons lies a panel of losses. From the last panel to the first, over a step of h, each sum is
+
+        sum of the panel + (1 - exp(-h)) * (masses above the next epsilon) + exp(-h) * (the sum at the next epsilon).
+
+    No term is negative, so nothing cancels, and all sums together take one pass over the losses.
+
+    Parameters
+    ----------
+    excess : array, shape (n,)
+        The losses in rising order, each less the epsilon at which its panel starts.
+    masses : array, shape (n,)
+        Their probabilities, or the weights of an integral times a density.
+    starts : array of int, shape (points,)
+        Where the panel of each epsilon starts. What lies before the first one has no part in any sum.
+    steps : array, shape (points - 1,)
+        From each epsilon to the next.
+    """
+    sums, weights = np.zeros(len(starts)), np.zeros(len(starts))
+    begins = starts < np.append(starts[1:], len(masses))
+    if not begins.any():
+        return sums
+    panels, first = starts[begins] - starts[begins][0], starts[begins][0]
+    sums[begins] = np.add.reduceat(masses[first:] * -np.expm1(-excess[first:]), panels)
+    weights[begins] = np.add.reduceat(masses[first:], panels)
+    sums[:-1] += -np.expm1(-steps) * np.cumsum(weights[:0:-1])[::-1]
+    falls, found, total = [*np.exp(-steps).tolist(), 0.0], sums.tolist(), 0.0
+    for i in range(len(found) - 1, -1, -1):
+        found[i] = total = found[i] + falls[i] * total
+    return np.array(found)
 
 
-class Tail(Protocol):
-    """The probability that V lies above a number, or above each number of an array."""
-
-    def __call__[Real: (float, Array)](self, v: Real, /) -> Real:
-        """The probability above `v`."""
-        ...
+# More than an integral, and the density in it, are rounded.
+RAISED = 1 + 3e-11
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Loss:
-    """A privacy loss `r * (V - shift)` under the first of two distributions.
+@dataclass(frozen=True)
+class LogitLoss:
+    """A privacy loss `r * (X - shift)`, where X is the logit of a Beta variable under the first of two distributions.
+
+    It is the loss of `Gamma(loses) x Gamma(gains + r)` from `Gamma(loses + r) x Gamma(gains)`. Where one parameter is
+    infinite, X is the logarithm of a Gamma variable, or that with its sign reversed.
 
     Attributes
     ----------
-    r, shift : float
-        Scale and origin of the loss.
-    upper, other : callable
-        `P[V > v]` under the first distribution, where it is log-concave, and under the second.
-    centre, spread : float
-        Rough centre and standard deviation of V under the first distribution.
-    rate : float
-        The upper tail falls at least like `exp(-rate * v)` beyond the bulk.
+    loses, gains, r : float
+        Positive.
     """
 
+    loses: float
+    gains: float
     r: float
-    shift: float
-    upper: Tail
-    other: Tail
-    centre: float
-    spread: float
-    rate: float
+
+    @cached_property
+    def _shift(self) -> float:
+        up, down = (mean_digamma(a, self.r) if math.isfinite(a) else 0.0 for a in (self.gains, self.loses))
+        return up - down
 
     def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence at `epsilon >= 0`, from above."""
-        # Beyond the largest double the divergence at a smaller epsilon is used, which is larger.
-        t = min(epsilon / self.r + self.shift, sys.float_info.max)
-        first = self.upper(t)
-        if first == 0:
-            return 0.0
-        other = self.other(t)
-        if epsilon < _LARGEST_EXPONENT and other > _FAINT:
-            delta = first - math.exp(epsilon) * other
-            if delta > _CANCELLED * first:
-                return min((delta + _TAILS * first) * RAISED, 1.0)
-        return min(self._integrated(t) * RAISED, 1.0)
-
-    def deltas(self, step: float, points: int) -> Array:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, from above."""
-        epsilons = step * np.arange(points, dtype=np.float64)
+        """Hockey-stick divergence at one `epsilon >= 0`, from above; see :meth:`deltas`."""
         with np.errstate(over="ignore"):
-            t: Array = np.minimum(epsilons / self.r + self.shift, sys.float_info.max)
-        first = self.upper(t)
+            delta, trusted = self._difference(epsilon, math.exp(min(epsilon, 600.0)))
+        return float(delta if trusted else self._integrated(np.array([epsilon]))[0])
+
+    def deltas(self, epsilons: Array) -> Array:
+        """Hockey-stick divergences at rising epsilons >= 0, from above.
+
+        Each is a difference of two tails, raised by more than the errors of both. Where little is left of the tails, or
+        they have lost digits, the loss is integrated, which takes some eight times as long.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
-            other = self.other(t)
-            deltas: Array = first - np.exp(epsilons) * other
-            cancelled = ~(deltas > _CANCELLED * first) | (epsilons >= _LARGEST_EXPONENT) | ~(other > _FAINT)
-        # Beyond exp(709) an empty tail times infinity is NaN.
-        deltas[first == 0] = 0.0
-        raised = deltas + _TAILS * first
-        cancelled &= first > 0
-        if np.any(cancelled):
-            integrated = self._accumulated(step, t, first)
-            raised[cancelled] = integrated[cancelled]
-        return np.minimum(raised * RAISED, 1.0)
+            deltas, trusted = self._difference(epsilons, np.exp(np.minimum(epsilons, 600.0)))
+        return np.asarray(deltas if np.all(trusted) else np.where(trusted, deltas, self._integrated(epsilons)))
 
-    def _integrated(self, t: float) -> float:
-        """`delta = r * integral_0^inf exp(-r v) P[V > t + v] dv`, in which every term is positive.
+    def _difference(
+        self, epsilons: Any, factors: Any, *, large: float = 1e4, least: float = 1e-290, share: float = 1e-3
+    ) -> tuple[Any, Any]:
+        """The difference of the tails at one epsilon or several, and whether it has enough digits."""
+        if min(self.loses, self.gains) >= large:
+            return epsilons, epsilons < 0
+        # Beyond the largest double the divergence at a smaller epsilon is used, which is larger.
+        t = np.minimum(epsilons / self.r + self._shift, sys.float_info.max)
+        first = _tail(t, self.gains + self.r, self.loses)
+        other = _tail(t, self.gains, self.loses + self.r)
+        deltas = first - factors * other
+        trusted = (deltas > share * first) & (epsilons < 600) & (other > least)
+        return np.where(first > 0, np.minimum((deltas + 1e-12 * first) * RAISED, 1.0), 0.0), trusted | (first == 0)
 
-        This is `E[1 - exp(-(loss - epsilon))]_+` after one integration by parts.
-        """
-        # Everything is measured from t, because with a large r the distances are too small to be added to t.
-        r, spread, rate, centre = self.r, self.spread, self.rate, self.centre - t
-        end = min(_NEGLIGIBLE / r, max(0.0, centre) + 50 * spread + 50 / rate)
-        doubling = np.exp2(np.arange(-2.0, 1 + max(1, math.ceil(math.log2(1 + abs(t) + end)))))
-        scales = np.concatenate([[0.25, 0.5], np.arange(1.0, 12.0), np.arange(12.0, 51.0, 3.0)])
-        # Far out a tail may fall much faster than anywhere else.
-        steep = end * np.exp2(np.arange(-26.0, 0.0, 2.0))
-        edges = [np.array([0.0, end, -t, centre]), doubling - t, -doubling - t, scales / r, scales / rate, steep]
-        edges += [centre - scales * spread, centre + scales * spread]
-        breaks = np.concatenate(edges)
-        breaks = np.unique(breaks[(breaks >= 0) & (breaks <= end)])
-        return min(1.0, r * integrate(lambda u: np.exp(-r * u) * self.upper(t + u), breaks))
+    # The integral of the density: everything is measured from its mode, because the distribution of a large parameter
+    # is so narrow that a double does not hold its places; that of a small one has tails as long as one over it.
 
-    def _accumulated(self, step: float, t: Array, first: Array) -> Array:
-        """The integral of :meth:`_integrated` at increasing `t`, each from the one after it, in one pass from the top.
+    @property
+    def _parameters(self) -> tuple[float, float]:
+        """X has tails like `exp(a * x)` below and `exp(-b * x)` above."""
+        return self.gains + self.r, self.loses
 
-        `first` is `P[V > t]`. Each step is cut into panels in which the integrand changes little. Where that would take
-        too many of them, the integral is taken by itself.
-        """
-        # Beyond this share of a step there is nothing left of the integrand.
-        end = min(1.0, _NEGLIGIBLE / step)
-        width = step / self.r
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            tail = np.log(first[:-1] / first[1:])
-        finest = end * max(width / (_SMOOTH * min(1.0, self.spread)), step / (4 * _SMOOTH))
-        # A log-concave tail falls most in the last panel of a step, so of several panels each may have half as much.
-        steepest = 2 * float(np.max(tail, where=np.isfinite(tail), initial=0.0)) / _FALL
-        cuts = 1
-        if finest > 1 or steepest > 2:
-            cuts = max(1, math.ceil(min(max(finest, steepest), _MOST_PANELS)))
-        smooth = (finest <= cuts) & (tail <= (_FALL if cuts == 1 else _FALL * cuts / 2))
-        u, weights = nodes(np.linspace(0.0, end, cuts + 1))
-        weights *= step * np.exp(-step * u)
-        panels = np.zeros_like(tail)
-        places = np.flatnonzero(smooth)
-        for some in np.array_split(places, len(places) * len(u) // _AT_A_TIME + 1):
-            panels[some] = np.add.reduce(self.upper(t[some, None] + width * u) * weights, axis=1)
-        fall = math.exp(-step)
-        deltas = np.empty_like(t)
-        deltas[-1] = self._integrated(float(t[-1]))
-        for i in range(len(t) - 2, -1, -1):
-            if smooth[i]:
-                deltas[i] = panels[i] + fall * deltas[i + 1]
-            else:
-                deltas[i] = self._integrated(float(t[i])) if first[i] > 0 else 0.0
+    def _integrated(self, epsilons: Array) -> Array:
+        deltas, r = np.zeros(len(epsilons)), self.r
+        up, down = (
+            _mean_digamma_less_log(self.gains, r, at_end=True),
+            _mean_digamma_less_log(self.loses, r, at_end=False),
+        )
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            above = epsilons / r
+            # Rounding may have raised the thresholds, so a bound of that is subtracted.
+            t = above + (up - down) - 2e-15 * (above + abs(up) + abs(down))
+            logs = self._log_density(np.maximum(t, 0.0))
+            # Beyond these the density is below the smallest double.
+            t = t[logs > -744]
+            if not len(t):
+                return deltas
+            breaks = self._breaks(t)
+            x, weights = nodes(breaks)
+            # Everything is relative to the density at the first threshold, if that is in the upper tail.
+            masses = np.exp(self._log_density(x) - logs[0]) * weights
+            starts = np.searchsorted(breaks, np.maximum(t, breaks[0])) * (len(x) // (len(breaks) - 1))
+            excess = r * (x - np.repeat(t, np.diff(starts, append=len(x))))
+        sums = hockey_sticks(excess, masses, starts, np.diff(epsilons[: len(t)]))
+        deltas[: len(t)] = np.minimum(sums * math.exp(logs[0] + self._log_height) * RAISED, 1.0)
         return deltas
 
+    def _breaks(self, t: Array, *, nats: float = 4.0) -> Array:
+        """Panels from the first threshold to beyond the last one, in which the integrand is smooth."""
+        first, last = float(t[0]), max(float(t[-1]), 0.0)
+        down = [*self._panels(0.0, -1.0, first)] if first < 0 else []
+        breaks = np.array([*reversed(down), max(first, 0.0), *self._panels(max(first, 0.0), 1.0, last)])
+        # The loss rises from 0 at each threshold, over one nat.
+        long = np.flatnonzero(np.diff(t, append=breaks[-1]) > nats / self.r)
+        ends = np.append(t[1:], breaks[-1])
+        inside = [
+            t,
+            *(t[i] + nats / self.r * 2.0 ** np.arange(-1.0, np.log2((ends[i] - t[i]) * self.r / nats)) for i in long),
+        ]
+        return np.unique(np.concatenate([breaks, *(more[(more > breaks[0]) & (more < breaks[-1])] for more in inside)]))
 
-# The hockey-stick divergence of Gamma and Beta distributions with large parameters.
-#
-# Such a distribution is narrow: the logarithm of a Gamma variable with parameter 1e12 has a standard deviation of 1e-6.
-# Its tails need arguments with far more digits than a difference of logarithms of 1e12 keeps. So everything is measured
-# from the mode, and the divergence is one integral of the density, in which every term is positive.
+    def _panels(
+        self, x: float, sign: float, end: float, *, below: float = 60.0, above: float = 45.0
+    ) -> Iterator[float]:
+        """Places from x on, between which the density is smooth: down to an end, or up and beyond it.
 
+        They stop where the density is below exp(-below) of its largest value, or exp(-above) of that at the end.
+        """
+        a, b = sorted(self._parameters)
+        # Here the slope changes from one tail to the other, over a length of 1.
+        corner = min(max(-math.log(a), 0.0), math.log(b / a)) * (1 if a == self._parameters[0] else -1)
+        fallen = 0.0
+        while fallen < (below if sign < 0 else above):
+            slope, curvature = self._slopes(x)
+            length = 1 / (abs(slope) / 7 + math.sqrt(curvature) / 2 + 1 / (2 + abs(x - corner) / 2))
+            if sign < 0 or x >= end:
+                # The logarithm of the density is concave.
+                fallen += abs(slope) * length
+            x += sign * length
+            if sign < 0 and x <= end:
+                yield end
+                return
+            yield x
 
-# Parameters are large from this one on: Stirling's series has 16 digits after two terms, and the distribution is
-# narrow.
-LARGE = 1e4
-# The integral begins so many standard deviations from the mode, and ends so many beyond the mode and its own start.
-_LEFT, _REACH = -40.0, 12.0
-# Beyond so many standard deviations the density is below exp(-745), the smallest double.
-_FURTHEST = 60.0
-_ROUNDING = 2e-15
-# The integral ends where the integrand has fallen to exp(-60).
-_NARROW_LOSS_NEGLIGIBLE = 60.0
+    def _slopes(self, x: float) -> tuple[float, float]:
+        """The slope of the logarithm of the density, and less its second derivative."""
+        a, b = self._parameters
+        a, b, sign = (a, b, 1.0) if a <= b else (b, a, -1.0)
+        x = min(sign * x, 700.0)
+        more, share = math.expm1(x), a / (a + b)
+        below, a = 1 + share * more, a * (1 - share)
+        return -sign * a * more / below, a * (1 + more) / below / below
 
+    def _log_density(self, x: Array) -> Array:
+        """The logarithm of the density of X over that at 0, its mode; concave."""
+        a, b = self._parameters
+        a, b, x = (a, b, x) if a <= b else (b, a, -x)
+        share = a / (a + b)
+        if share == 0:
+            return -a * expm1_less(x)
+        raised = share * np.expm1(np.minimum(x, 700.0))
+        fall = (np.log1p(raised) - share * x) / share
+        # An exponential that is beyond the doubles leaves a straight line.
+        far = x > 700
+        if far.any():
+            fall[far] = (math.log(share) + x[far] * (1 - share)) / share
+        if a > 10:
+            # The leading terms cancel near the mode, and there is nothing else where the distribution is narrow.
+            near = np.abs(x) < 1
+            fall[near] = log1p_less(raised[near]) / share + expm1_less(x[near])
+        return -a * fall
 
-@final
-@dataclass(frozen=True, eq=False)
-class NarrowLoss:
-    """A privacy loss `r * (X - start)`, where X is measured from the mode of its density under the first of the two.
-
-    Attributes
-    ----------
-    r : float
-        Scale of the loss.
-    start : float
-        Origin of the loss, less the mode.
-    spread : float
-        Rough standard deviation of X.
-    log_density : callable
-        Logarithm of the density of X over that at 0; concave.
-    log_slope : callable
-        Its derivative, at a number.
-    remainder : float
-        Logarithm of the density at 0, over that of a normal density with this spread.
-    """
-
-    r: float
-    start: float
-    spread: float
-    log_density: Callable[[Array], Array]
-    log_slope: Callable[[float], float]
-    remainder: float
-
-    @classmethod
-    def of_gamma(cls, a: float, r: float, *, removing: bool) -> Self:
-        """The loss of `Gamma(a)` from `Gamma(a + r)`, or, if not removing, of the reverse. `a` is large."""
-        first, sign = (a, -1.0) if removing else (a + r, 1.0)
-        return cls(
-            r=r,
-            start=sign * _mean_digamma_less_log(a, r, at_end=not removing),
-            spread=1 / math.sqrt(first),
-            log_density=partial(_gamma_log_density, first, sign),
-            log_slope=partial(_gamma_log_slope, first, sign),
-            remainder=-stirling_remainder(first),
-        )
-
-    @classmethod
-    def of_beta(cls, a: float, b: float, r: float) -> Self:
-        """The loss of the logit of `Beta(a + r, b)` from that of `Beta(a, b + r)`. Both parameters are large."""
-        first = a + r
-        return cls(
-            r=r,
-            start=_mean_digamma_less_log(a, r, at_end=True) - _mean_digamma_less_log(b, r, at_end=False),
-            spread=math.sqrt(1 / first + 1 / b),
-            log_density=partial(_beta_log_density, first, b),
-            log_slope=partial(_beta_log_slope, first, b),
-            remainder=stirling_remainder(first + b) - stirling_remainder(first) - stirling_remainder(b),
-        )
-
-    def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence at `epsilon >= 0`: the integral of `f(x) (1 - exp(-r (x - t)))` above t, raised."""
-        above = epsilon / self.r
-        # Rounding may have raised t, so a bound of that is subtracted: it is small unless the loss is above 1e12.
-        t = (above + self.start - _ROUNDING * (above + abs(self.start))) / self.spread
-        if t > _FURTHEST:
-            return 0.0
-        from_mode, left, ratio = max(t, 0.0), max(t, _LEFT), self.r * self.spread
-        slope = -self.log_slope(self.spread * from_mode) * self.spread
-        # The log-density is concave, so from the start on it falls at least as fast as there, and as from the mode.
-        length = from_mode - left + min(_REACH, _NARROW_LOSS_NEGLIGIBLE / slope if slope > 0 else math.inf)
-        y, weights = nodes(bulk_breaks(min(1.0, 1 / ratio, 1 / (1 + from_mode)), length))
-        density = np.exp(self.log_density(self.spread * (left + y)) + self.remainder)
-        integral = inner(density * -np.expm1(-ratio * (y + (left - t))), weights)
-        return min(1.0, integral / math.sqrt(2 * math.pi) * RAISED)
-
-    def deltas(self, step: float, points: int) -> Array:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`."""
-        deltas = np.zeros(points)
-        for i in range(points):
-            deltas[i] = self.delta(i * step)
-            if deltas[i] == 0:
-                break
-        return deltas
+    @property
+    def _log_height(self) -> float:
+        """The logarithm of the density at its mode."""
+        a, b = self._parameters
+        spread = math.log(1 / a + 1 / b) + math.log(2 * math.pi)
+        return stirling_remainder(a + b) - stirling_remainder(a) - stirling_remainder(b) - spread / 2
 
 
 def _mean_digamma_less_log(a: float, r: float, *, at_end: bool) -> float:
-    """The mean of digamma over `[a, a + r]` less the logarithm of one end, without cancellation. `a` is large."""
+    """The mean of digamma over `[a, a + r]` less the logarithm of one end, without cancellation."""
+    if a == math.inf:
+        return 0.0
     end = a + r
 
     def difference(u: Array) -> Array:
         x = a + u
-        # digamma(x) - log(x).
-        own = -(0.5 + (1 / 12 - 1 / (120 * x * x)) / x) / x
-        return own + (np.log1p((u - r) / end) if at_end else np.log1p(u / a))
+        if not at_end:
+            return digamma_less_log(x) + np.log1p(u / a)
+        # Each form keeps the digits that the other one loses.
+        return digamma_less_log(x) + (np.log(x / end) if r > a else np.log1p((u - r) / end))
 
     return integrate(difference, graded_breaks(a, r)) / r
 
 
-def _gamma_log_density(a: float, sign: float, x: Array) -> Array:
-    return -a * expm1_less(sign * x)
-
-
-def _gamma_log_slope(a: float, sign: float, x: float) -> float:
-    return -a * sign * math.expm1(sign * x)
-
-
-def _beta_log_density(a: float, b: float, x: Array) -> Array:
-    """The log-density of the logit of `Beta(a, b)`, with its argument measured from the mode `log(a / b)`."""
-    if a > b:
-        a, b, x = b, a, -x
-    share = a / (a + b)
-    # The two terms have opposite signs, and the larger is at least twice the smaller.
-    near = log1p_less(share * np.expm1(x)) + share * expm1_less(x)
-    return np.asarray(-(a + b) * near)
-
-
-def _beta_log_slope(a: float, b: float, x: float) -> float:
-    more = a / (a + b) * math.expm1(x)
-    return -b * more / (1 + more)
+def _tail(x: Array, a: float, b: float) -> Array:
+    """The probability that X lies above a number: the logit of `Beta(a, b)`, or what is left if one is infinite."""
+    if math.isfinite(a):
+        return logit_beta_upper(x, a, b) if math.isfinite(b) else gamma_upper(x, a)
+    return gamma_lower(-x, b)

@@ -25,10 +25,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
 _SLACK = 1e-10
 # At most this share of a tilted distribution lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
-# The tilts are in units of one over the standard deviation of the composed loss.
-_TILTS = np.exp2(np.arange(-4.0, 11.0))
-# And so are those that bound the window.
-_SHARES = np.exp2(np.arange(5.0))
 # The rounding error of a transform of length n is below `_ROUNDING * log2(n)` relative, in the l2 norm.
 _ROUNDING = 1e-15
 
@@ -149,8 +145,8 @@ class ComposedLoss:
 
     @cached_property
     def _tilts(self) -> list[float]:
-        """The tilts that are used."""
-        found: list[float] = (_TILTS / self._spread(self._points.tilted(0.0))).tolist()
+        """The tilts that are used: powers of 2 over the standard deviation of the composed loss."""
+        found: list[float] = (np.exp2(np.arange(-4.0, 11.0)) / self._spread(self._points.tilted(0.0))).tolist()
         return found
 
     @cached_property
@@ -205,7 +201,7 @@ class ComposedLoss:
             raised = float(np.max(self._log_moments_at(tilt + more) - log_moments))
             return (raised - math.log(_OUTSIDE / 2)) / abs(more)
 
-        lowest, highest = (end(_lowest(end, (_SHARES * sign / spread).tolist())) for sign in (-1, 1))
+        lowest, highest = (end(_lowest(end, (np.exp2(np.arange(5.0)) * sign / spread).tolist())) for sign in (-1, 1))
         furthest = int(np.max(self._sums(np.array([len(part.masses) // 2 for part, _ in self.parts], dtype=float))))
         low, high = math.floor(-lowest / self.step), math.ceil(highest / self.step)
         return max(low, -furthest), min(high, furthest)
@@ -289,12 +285,6 @@ def _lowest(f: Callable[[float], float], points: Sequence[float]) -> float:
 # those of the outputs, however wide the cells are.
 
 
-# A product of two distributions is merged into so many cells.
-_POINTS = 1_500
-# Cells are put in order by their loss, cut at this size.
-_LARGEST_LOSS = 700.0
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class FiniteDistributions(PrivacyCurves):
@@ -321,14 +311,14 @@ class FiniteDistributions(PrivacyCurves):
         """The distributions of two independent parts."""
         return type(self)(np.add.outer(self.log_p, other.log_p).ravel(), np.add.outer(self.log_q, other.log_q).ravel())
 
-    def merged(self, cells: int) -> Self:
+    def merged(self, cells: int, *, largest: float = 700.0) -> Self:
         """The same with outcomes of nearly equal loss joined. That is post-processing, so no divergence grows."""
         if len(self.log_p) <= cells:
             return self
         possible = (self.log_p > -np.inf) | (self.log_q > -np.inf)
         log_p, log_q = self.log_p[possible], self.log_q[possible]
         # Where one of the two distributions is 0 the loss is infinite, and these cells stay apart from others.
-        loss = np.clip(log_p - log_q, -_LARGEST_LOSS, _LARGEST_LOSS)
+        loss = np.clip(log_p - log_q, -largest, largest)
         order = np.argsort(loss, kind="stable")
         # Cells are narrow where the probability is, and as narrow in the loss itself far out.
         weight = np.cumsum(np.exp(np.logaddexp(log_p, log_q)[order])) / 2
@@ -362,11 +352,11 @@ class FiniteDistributions(PrivacyCurves):
         return (self.log_p, self.log_q), (self.log_q, self.log_p)
 
 
-def product_of(parts: list[FiniteDistributions]) -> FiniteDistributions:
+def product_of(parts: list[FiniteDistributions], *, cells: int = 1_500) -> FiniteDistributions:
     """The joint distributions of independent parts; outcomes of nearly equal loss are joined if there are many."""
     if not parts:
         raise ArgumentError("Expected two data sets that differ.")
-    return reduce(lambda distribution, part: distribution.merged(_POINTS).times(part), parts)
+    return reduce(lambda distribution, part: distribution.merged(cells).times(part), parts)
 
 
 def _hockey_stick(log_p: Array, log_q: Array, epsilon: float) -> float:

@@ -25,13 +25,7 @@ from pymc_dirdp.privacy.curves import (
     log_delta_at,
 )
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
-from pymc_dirdp.privacy.dominating_pairs import (
-    AddRemovePair,
-    AppearingRecords,
-    DominatingPair,
-    PublicRowPair,
-    ReplaceOnePair,
-)
+from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 # Several records of one person that may lie anywhere in a block of cells.
@@ -49,7 +43,7 @@ _MOST_SPREAD, _MOST_COMPOSED = 12, 6
 
 def records_in_cells(
     cells: tuple[float, ...], n_cells: int, r: float, records: int, adjacency: str, *, spread: bool = True
-) -> DominatingPair:
+) -> PrivacyCurves:
     """What up to `records` records of one person change in a block of cells where they may lie anywhere.
 
     Parameters
@@ -63,9 +57,8 @@ def records_in_cells(
     """
     if spread and not lie_in_one_cell(cells[0], r, records):
         return SpreadRecords(cells[: cells_needed(cells, records)], n_cells, r, records, adjacency)
-    if adjacency_named(adjacency).records_are_public:
-        return ReplaceOnePair(cells[0], cells[1], records * r)
-    return AddRemovePair(cells[0], records * r)
+    gains = cells[1] if adjacency_named(adjacency).records_are_public else math.inf
+    return DominatingPair(cells[0], gains, records * r)
 
 
 def cells_needed(cells: tuple[float, ...], records: int) -> int:
@@ -109,7 +102,7 @@ def partitions(records: int, parts: int) -> tuple[tuple[int, ...], ...]:
 
 @final
 @dataclass(frozen=True)
-class SpreadRecords(DominatingPair):
+class SpreadRecords(PrivacyCurves):
     """Several records of one person in a block of cells, where the loss may be larger if they are spread.
 
     The Rényi divergences are exact for up to 12 records, and bounds beyond. The hockey-stick curve is the largest over
@@ -159,6 +152,11 @@ class SpreadRecords(DominatingPair):
         return self._renyi(order) if self._replaced else gains(order, self.cells, self.n_cells, self.r, self.records)
 
     @override
+    def _rho(self, omega: float) -> float:
+        # The divergence over its order is convex in the order (Theory, section 6), so it is largest at an end.
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
+
+    @override
     def _delta(self, epsilon: float) -> float:
         worst = self._together._delta(epsilon)
         if self.records > _MOST_COMPOSED:
@@ -197,8 +195,7 @@ class SpreadRecords(DominatingPair):
         return (self._pair(low, high),) if low > 0 else ()
 
     def _pair(self, low: float, high: float) -> DominatingPair:
-        r = self.records * self.r
-        return ReplaceOnePair(low, high, r) if self._replaced else AddRemovePair(low, r)
+        return DominatingPair(low, high if self._replaced else math.inf, self.records * self.r)
 
     @cached_property
     def _spread(self) -> tuple[tuple[PrivacyCurves, Array], ...]:
@@ -212,8 +209,8 @@ class SpreadRecords(DominatingPair):
         lost_back, won_back = self._divergences(renyi_remove, high), self._divergences(renyi_add, low)
         spread: list[tuple[PrivacyCurves, Array]] = []
         for losing, gaining in self._ways():
-            parts: list[tuple[PrivacyCurves, int]] = [(AddRemovePair(low, k * self.r), 1) for k in losing]
-            parts += [(AppearingRecords(AddRemovePair(high, k * self.r)), 1) for k in gaining]
+            parts: list[tuple[PrivacyCurves, int]] = [(DominatingPair(low, math.inf, k * self.r), 1) for k in losing]
+            parts += [(DominatingPair(math.inf, high, k * self.r), 1) for k in gaining]
             there = sum(lost[k] for k in losing) + sum(won[k] for k in gaining)
             back = sum(won_back[k] for k in losing) + sum(lost_back[k] for k in gaining)
             spread.append((Composition(tuple(parts)), np.maximum(there, back)))
@@ -379,7 +376,7 @@ class PersonalCells:
         moving = min(self.records, others)
         # Where every cell holds just what is guaranteed there is one table, and without that many records there is
         # none.
-        return PublicRowPair(low, high + r * (others - moving), moving * r) if moving > 0 else NoLoss()
+        return DominatingPair(low, high + r * (others - moving), moving * r) if moving > 0 else NoLoss()
 
 
 def is_binary_row(shape: Sequence[int]) -> bool:

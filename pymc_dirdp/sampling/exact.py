@@ -251,13 +251,6 @@ def _block(
     return found.reshape(urns, length)
 
 
-# With so many steps the grid adds 1 % to the variance of the draw, and 1 % of the weight to the uniform distribution.
-_STEPS_PER_CONCENTRATION, _STEPS_PER_CATEGORY = 100, 50
-_FEWEST_STEPS, _MOST_STEPS = 10_000, 10_000_000
-# A count that is read off a release may lie so far from an integer. Rounding moves it by less than 1e-6.
-_SLACK = 1e-3
-
-
 @dataclass(frozen=True)
 class GridShare:
     """What the grid of an exact release adds to the error of a Dirichlet draw. Both numbers are public.
@@ -324,13 +317,13 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
         `u0 / steps` of :func:`grid_share`.
     """
     wanted = positive_array(alpha=alpha, fewest=1)
-    finer = min(_MOST_STEPS / _STEPS_PER_CONCENTRATION, _largest_concentration(wanted, r, n_records))
-    return max(math.ceil(_STEPS_PER_CONCENTRATION * finer), fewest_steps(wanted.shape[-1]))
+    finer = min(100_000, _largest_concentration(wanted, r, n_records))
+    return max(math.ceil(100 * finer), fewest_steps(wanted.shape[-1]))
 
 
 def fewest_steps(d: int) -> int:
     """The least default for rows of d categories, with which the weight of the grid is 1 %."""
-    return max(_STEPS_PER_CATEGORY * d, _FEWEST_STEPS)
+    return max(50 * d, 10_000)
 
 
 def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Integers:
@@ -446,7 +439,8 @@ def urn_counts(y: ArrayLike, steps: int) -> Integers:
     m = integer(1, steps=steps)
     places = ((2 * m + released.shape[-1]) * released - 1) / 2
     counts = np.round(places)
-    if np.any(np.abs(places - counts) > _SLACK) or np.any(counts.sum(axis=-1) != m):
+    # Rounding moves a count by less than 1e-6.
+    if np.any(np.abs(places - counts) > 1e-3) or np.any(counts.sum(axis=-1) != m):
         raise ArgumentError(
             f"y is not on the grid of an exact release with steps={m}. Take steps from the release, and all components "
             "of each row."

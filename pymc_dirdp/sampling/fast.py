@@ -10,14 +10,8 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.sampling.bits import children
 
-# A grid finer than about 2**-45 would keep bits of the floating-point arithmetic.
-_GRID = 2**32
 # So many numbers fit into the cache of a core, several times.
 _BLOCK = 2**14
-# Blocks that one generator draws.
-_PART = 16
-# The least shape above 1: at 1 exactly NumPy changes its algorithm.
-_ABOVE_ONE = float(np.nextafter(1, 2))
 
 _Fill = Callable[[Array, Array, np.random.Generator], None]
 
@@ -60,11 +54,11 @@ def _normalised(concentration: Array, draws: int, rng: np.random.Generator) -> A
     return np.maximum(y, np.finfo(np.float64).tiny, out=y)
 
 
-def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator) -> Array:
+def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator, *, blocks: int = 16) -> Array:
     """Draws of these shapes, in the place of the shapes if it is one draw: a new array costs as much as a step.
 
-    Work of several parts is done by a thread for each core. Each part has a generator of its own, so a seed gives the
-    same draws on any number of cores.
+    Work of several parts is done by a thread for each core. Each part, of so many blocks, has a generator of its own,
+    so a seed gives the same draws on any number of cores.
     """
     flat = shapes.reshape(-1)
     drawn = flat[None] if draws == 1 else np.empty((draws, flat.size))
@@ -79,7 +73,7 @@ def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator) ->
             block[:] = flat[j : j + _BLOCK]
             fill(block, drawn[i : i + at_once, j : j + _BLOCK], rng)
 
-    parts = list(itertools.batched(starts, _PART))
+    parts = list(itertools.batched(starts, blocks))
     if len(parts) == 1:
         work(parts[0], rng)
     else:
@@ -91,7 +85,8 @@ def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator) ->
 
 def _gammas(shapes: Array, out: Array, rng: np.random.Generator) -> None:
     """Gamma variables with these shapes, each raised to the least one above 1. The shapes are overwritten."""
-    rng.standard_gamma(np.maximum(shapes, _ABOVE_ONE, out=shapes), size=out.shape, out=out)
+    # At a shape of exactly 1 NumPy changes its algorithm.
+    rng.standard_gamma(np.maximum(shapes, np.nextafter(1.0, 2.0), out=shapes), size=out.shape, out=out)
 
 
 def _log_gammas(shapes: Array, out: Array, rng: np.random.Generator) -> None:
@@ -138,7 +133,8 @@ def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator, *
 def on_public_grid(y: Array, total: Array | float = 1.0) -> Array:
     """`(2 k + 1) / sum(2 k + 1)` with `k = round(y / total * 2**32)`, in the shape of `y`, which is overwritten."""
     rows = y.reshape(-1, y.shape[-1])
-    scales = np.broadcast_to(_GRID / total, (*y.shape[:-1], 1)).reshape(-1, 1)
+    # A grid finer than about 2**-45 would keep bits of the floating-point arithmetic.
+    scales = np.broadcast_to(2**32 / total, (*y.shape[:-1], 1)).reshape(-1, 1)
     at_once = max(1, _BLOCK // rows.shape[1])
     for i in range(0, len(rows), at_once):
         some, scale = rows[i : i + at_once], scales[i : i + at_once]

@@ -29,9 +29,6 @@ from pymc_dirdp.sampling.discrete_noise import Uniform, discrete_laplace, geomet
 
 # Decimal numbers start with so many digits, and uniform numbers with so many bits; each attempt doubles them.
 _DIGITS, _BITS = 30, 64
-_EXPONENT = 10**18 - 1
-# Above this scale noise in floating point is continuous noise, rounded.
-_CONTINUOUS = 2.0**30
 
 
 def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.object_]:
@@ -80,9 +77,14 @@ def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.obje
     return noise
 
 
-def fast_zero_sum_laplace(scale: float, tables: int, cells: int, rng: np.random.Generator) -> Array:
-    """The same noise for many tables in floating point, shape `(tables, cells)`; for simulations."""
-    if scale > _CONTINUOUS:
+def fast_zero_sum_laplace(
+    scale: float, tables: int, cells: int, rng: np.random.Generator, *, continuous: float = 2.0**30
+) -> Array:
+    """The same noise for many tables in floating point, shape `(tables, cells)`; for simulations.
+
+    Above the scale `continuous` it is continuous noise, rounded.
+    """
+    if scale > continuous:
         size = rng.gamma(2 * cells - 1, scale / 2, size=(tables, 1))
         gains, losses = rng.dirichlet(np.ones(cells), size=(2, tables))
         noise: Array = np.rint(size * (gains - losses))
@@ -192,8 +194,8 @@ def _mode(scale: Fraction, cells: int) -> int:
         digits *= 2
 
 
-def _context(digits: int) -> Context:
-    return Context(prec=digits, rounding="ROUND_HALF_EVEN", Emax=_EXPONENT, Emin=-_EXPONENT)
+def _context(digits: int, *, exponent: int = 10**18 - 1) -> Context:
+    return Context(prec=digits, rounding="ROUND_HALF_EVEN", Emax=exponent, Emin=-exponent)
 
 
 def _decimal(value: Fraction) -> Decimal:

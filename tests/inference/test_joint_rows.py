@@ -248,7 +248,8 @@ def test_a_released_table_takes_it():
     noisy = np.concatenate([output[name].values[0] for name in ("p", "q")])
     p = np.array([0.5, 0.3, 0.2])
     first, second = (np.array(tables_of(20, cells), dtype=float) for cells in (3, 4))
-    seen = JointNoise([3, 4], 1.0, zero_sum=True).joint_likelihoods(noisy)
+    noise = opened(release).tables["p"].mechanism.shared_noise
+    seen = noise.joint_likelihoods(noisy)
     chances = gammaln(21) + first @ np.log(p) - gammaln(first + 1).sum(axis=1)
     both = seen.log_likelihood([first[:, None], second]) - np.log(len(second))
     value = float(dirdp.release_logp(release, p, table="p").eval())

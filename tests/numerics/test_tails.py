@@ -108,7 +108,7 @@ def test_a_large_shape_gets_no_smaller_delta_than_the_ideal_distribution():
     mechanism = DirichletMechanism(
         [516.0200715359588, 1e3], 74651.47, adjacency="add-remove", min_count=1000.0, contribution=2
     )
-    a, r = float(mechanism.curve_key.a), float(mechanism.curve_key.r)
+    a, r = float(mechanism.curve_key.loses), float(mechanism.curve_key.r)
     epsilon = mechanism.epsilon(1e-6)
     with mp.workdps(50):
         shape, step = mp.mpf(a), mp.mpf(r)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import mpmath
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy.special import betaln, gammaln, loggamma, polygamma
@@ -16,7 +17,7 @@ from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves, epsilon_at
-from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss
 
@@ -260,7 +261,7 @@ def test_the_oracle_of_several_draws():
 @pytest.mark.parametrize("times", [2, 30, 200])
 @pytest.mark.parametrize(("alpha", "r"), [((1.0, 10.0), 0.1), ((0.5, 50.0), 0.1), ((3.0, 2.0), 0.4)])
 def test_no_neighbours_exceed_the_curve_of_several_draws(alpha, r, times):
-    pair = ReplaceOnePair(*alpha, r / math.sqrt(times))
+    pair = DominatingPair(*alpha, r / math.sqrt(times))
     together = Composition(((pair, times),))
     for epsilon in (0.1, 1.0):
         claim, worst = together.delta(epsilon), 0.0
@@ -289,7 +290,7 @@ TABLES = {
 def test_no_neighbours_exceed_the_curve_of_several_tables(name):
     """Oracle: draws of tables of all small sizes, where the record moves in either direction in each table."""
     tables = TABLES[name]
-    parts = tuple((ReplaceOnePair(*alpha, r), draws) for alpha, r, draws in tables)
+    parts = tuple((DominatingPair(*alpha, r), draws) for alpha, r, draws in tables)
     together = Composition(parts)
     moves = []
     for (first, second), r, draws in tables:
@@ -372,10 +373,45 @@ def test_an_epsilon_is_that_of_a_search_over_deltas(delta, scale):
 
 
 def test_a_composition_in_a_composition_is_that_of_its_parts():
-    pair = ReplaceOnePair(0.5, 50.0, 0.02)
+    pair = DominatingPair(0.5, 50.0, 0.02)
     draws = Composition(((pair, 30),))
     nested = Composition(((Composition(((draws, 1),)), 1), (draws, 1)))
     assert nested.delta(1.0) == Composition(((pair, 60),)).delta(1.0)
     assert Composition(((Composition(((draws, 1),)), 1),)).delta(1.0) == draws.delta(1.0)
     assert draws.renyi(3.0) == pytest.approx(30 * pair.renyi(3.0), rel=1e-14)
     assert draws.rho(5.0) == pytest.approx(30 * pair.rho(5.0), rel=1e-14)
+
+
+@pytest.mark.parametrize("sigmas", [(0.6, 0.9), (1.3, 4.0), (7.0, 11.0)])
+def test_different_gaussian_noises_against_all_pairs_of_outcomes(sigmas):
+    """The exact distribution of the sum of two losses: never above what is composed, and within its widening."""
+    losses, masses = np.zeros(1), np.ones(1)
+    for sigma in sigmas:
+        k = np.arange(-math.ceil(14 * sigma), math.ceil(14 * sigma) + 1)
+        mass = np.exp(-(k**2) / (2 * sigma**2))
+        losses = np.add.outer(losses, (1 + 2 * k) / (2 * sigma**2)).ravel()
+        masses = np.multiply.outer(masses, mass / mass.sum()).ravel()
+    noises = [DiscreteGaussianMechanism([1, 1], sigma, adjacency="add-remove") for sigma in sigmas]
+    composed = Composition(tuple((noise, 1) for noise in noises))
+    for epsilon in (0.0, 0.1, 0.5, 1.5, 4.0):
+        exact = math.fsum(masses * -np.expm1(-np.maximum(losses - epsilon, 0)))
+        assert exact * (1 - 1e-12) <= composed.delta(epsilon)
+        if exact > 1e-15:
+            assert composed.delta(epsilon) < exact * (1.02 if sigmas[0] > 1 else 1.2)
+
+
+@pytest.mark.parametrize("n", [10, 300])
+def test_many_different_gaussian_noises_lose_what_one_normal_variable_does(n):
+    """With so many wide noises no lattice is left in the loss, so the curve is that of a normal loss."""
+    sigmas = np.linspace(10.0, 30.0, n)
+    noises = [DiscreteGaussianMechanism([1, 1], sigma, adjacency="add-remove") for sigma in sigmas.tolist()]
+    ratio = math.sqrt(math.fsum(1 / float(noise.variance) for noise in noises))
+    for delta in (1e-3, 1e-6, 1e-12):
+        epsilon = Composition(tuple((noise, 1) for noise in noises)).epsilon(delta)
+        assert normal_delta(ratio, epsilon * (1 - 1e-9)) < delta < normal_delta(ratio, epsilon * (1 - 5e-5))
+
+
+def normal_delta(ratio, epsilon):
+    with mp.workdps(30):
+        r, e = mp.mpf(ratio), mp.mpf(epsilon)
+        return mp.ncdf(r / 2 - e / r) - mp.exp(e) * mp.ncdf(-r / 2 - e / r)

@@ -1,15 +1,17 @@
 """Curves of one kind for every mechanism: what they are asked, they answer or refuse."""
 
+import math
+
 import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import epsilon_at
-from pymc_dirdp.privacy.dominating_pairs import AddRemovePair
+from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import ApproxDP
 
-PAIR = AddRemovePair(1.0, 0.1)
+PAIR = DominatingPair(1.0, math.inf, 0.1)
 
 
 @pytest.mark.parametrize("other", ["epsilon", 1.0, None, ApproxDP])

@@ -9,14 +9,14 @@ from scipy import integrate, stats
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition, _reach
-from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, _lowest, _Points, discretised
 
 PAIRS = [
-    ReplaceOnePair(1.0, 1.0, 0.3),
-    ReplaceOnePair(0.4, 3.0, 0.1),
-    AddRemovePair(2.0, 0.5),
-    AddRemovePair(0.3, 0.02),
+    DominatingPair(1.0, 1.0, 0.3),
+    DominatingPair(0.4, 3.0, 0.1),
+    DominatingPair(2.0, math.inf, 0.5),
+    DominatingPair(0.3, math.inf, 0.02),
 ]
 
 
@@ -63,7 +63,7 @@ def test_below_zero_the_curve_is_that_of_the_other_direction(pair, epsilon):
 @pytest.mark.parametrize("removing", [True, False])
 def test_hockey_sticks_of_adding_and_removing_by_quadrature(removing):
     """Oracle: the integral of (p - exp(eps) q)+ over log G, split where the integrand vanishes."""
-    pair = AddRemovePair(0.7, 0.4)
+    pair = DominatingPair(0.7, math.inf, 0.4)
     step = 0.25
     curve = pair.hockey_sticks(step, 9)[0 if removing else 1]
     first, second = (0.7, 1.1) if removing else (1.1, 0.7)
@@ -97,8 +97,8 @@ def test_infinite_losses_of_copies_add_up():
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.7, 2.0, 4.0])
 def test_the_transform_is_a_convolution(epsilon):
     """Oracle: np.convolve, without tilt, window or transform."""
-    first, _ = on_grid(ReplaceOnePair(1.0, 1.0, 0.3), 0.05, 900)
-    second, _ = on_grid(ReplaceOnePair(0.4, 3.0, 0.1), 0.05, 900)
+    first, _ = on_grid(DominatingPair(1.0, 1.0, 0.3), 0.05, 900)
+    second, _ = on_grid(DominatingPair(0.4, 3.0, 0.1), 0.05, 900)
     masses = np.convolve(np.convolve(first.masses, second.masses), second.masses)
     n = len(masses) // 2
     losses = 0.05 * np.arange(-n, n + 1)
@@ -112,7 +112,7 @@ def test_the_transform_is_a_convolution(epsilon):
 
 def test_rounding_stays_small_where_delta_is_tiny():
     """Oracle: two-fold composition as an integral over one loss, to a relative 1e-9 at delta of 1e-15."""
-    pair = ReplaceOnePair(50.0, 50.0, 0.5)
+    pair = DominatingPair(50.0, 50.0, 0.5)
     composition = Composition(((DirichletMechanism([50.0, 50.0], 0.5), 2),))
     a, b, r = 50.5, 50.0, 0.5
     epsilon = 1.1
@@ -172,7 +172,11 @@ def test_a_grid_ends_where_the_curve_stops_falling(part, longest):
 
 def test_where_a_grid_may_end():
     """Oracle: the curve itself. The end is not far beyond the point where the curve is below the cut."""
-    for pair in (ReplaceOnePair(1.0, 1.0, 1e-3), AddRemovePair(0.5, 0.02), ReplaceOnePair(400.0, 300.0, 1.0)):
+    for pair in (
+        DominatingPair(1.0, 1.0, 1e-3),
+        DominatingPair(0.5, math.inf, 0.02),
+        DominatingPair(400.0, 300.0, 1.0),
+    ):
         spread = pair._loss_spread
         top = _reach(pair, spread / 16, spread)
         assert pair.delta(top) <= 1e-22
@@ -209,7 +213,7 @@ def test_the_lowest_point_is_walked_to():
 
 def test_many_different_parts_are_looked_at_few_times():
     """Of 15 tilts, and of ten to bound each window, few decide; moments of each are taken once."""
-    composition = Composition(tuple((ReplaceOnePair(1.0 + i / 10, 2.0, 0.03), 1) for i in range(40)))
+    composition = Composition(tuple((DominatingPair(1.0 + i / 10, 2.0, 0.03), 1) for i in range(40)))
     composition.epsilon(1e-6)
     points, bulks = composition._loss._points, composition._loss._bulks
     assert len(points._log_moments) <= 8 + 8 * len(bulks)

@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.papers.privacy import p1_theorem_1
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import converted_deltas
-from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.privacy.unit import (
     SpreadRecords,
@@ -38,21 +38,23 @@ def pair(alpha, r, contribution=1, adjacency="replace-one", min_count=0.0):
 
 def test_blocks_of_equal_cells_are_one_pair_counted():
     table = np.ones((10, 3))
-    assert pair(table, 0.1, EACH) == Composition(((ReplaceOnePair(1.0, 1.0, 0.1), 10),))
-    assert pair(table, 0.1) == pair(table, 0.1, Contribution(1, ("any",))) == ReplaceOnePair(1.0, 1.0, 0.1)
-    assert pair(table, 0.1, Contribution(1, ("own",))) == ReplaceOnePair(1.0, 1.0, 0.1)
-    assert pair(table, 0.1, 10) == ReplaceOnePair(1.0, 1.0, 1.0)
+    assert pair(table, 0.1, EACH) == Composition(((DominatingPair(1.0, 1.0, 0.1), 10),))
+    assert pair(table, 0.1) == pair(table, 0.1, Contribution(1, ("any",))) == DominatingPair(1.0, 1.0, 0.1)
+    assert pair(table, 0.1, Contribution(1, ("own",))) == DominatingPair(1.0, 1.0, 0.1)
+    assert pair(table, 0.1, 10) == DominatingPair(1.0, 1.0, 1.0)
 
 
 def test_every_block_has_its_own_smallest_cells():
     table = [[1.0, 5.0, 2.0], [3.0, 0.7, 9.0]]
-    both = Composition(((ReplaceOnePair(0.7, 3.0, 0.1), 1), (ReplaceOnePair(1.0, 2.0, 0.1), 1)))
+    both = Composition(((DominatingPair(0.7, 3.0, 0.1), 1), (DominatingPair(1.0, 2.0, 0.1), 1)))
     assert pair(table, 0.1, EACH) == both
-    assert pair(table, 0.1, 2) == ReplaceOnePair(0.7, 1.0, 0.2)
+    assert pair(table, 0.1, 2) == DominatingPair(0.7, 1.0, 0.2)
     own = pair(table, 0.1, Contribution(3, ("own",)))
-    assert own == Parallel((ReplaceOnePair(0.7, 3.0, 0.1 * 3), ReplaceOnePair(1.0, 2.0, 0.1 * 3)))
+    assert own == Parallel((DominatingPair(0.7, 3.0, 0.1 * 3), DominatingPair(1.0, 2.0, 0.1 * 3)))
     raised = pair(table, 0.1, EACH, "add-remove", min_count=2.0)
-    assert raised == Composition(((AddRemovePair(0.7 + 0.2, 0.1), 1), (AddRemovePair(1.0 + 0.2, 0.1), 1)))
+    assert raised == Composition(
+        ((DominatingPair(0.7 + 0.2, math.inf, 0.1), 1), (DominatingPair(1.0 + 0.2, math.inf, 0.1), 1))
+    )
 
 
 def test_axes_of_three_kinds():
@@ -61,7 +63,7 @@ def test_axes_of_three_kinds():
     alpha = 1 + rng.random((3, 2, 4, 3))
     curves = pair(alpha, 0.2, Contribution(2, ("own", "each", "any")))
     people = [
-        Composition(tuple((ReplaceOnePair(*np.sort(alpha[i, j], axis=None)[:2], 0.4), 1) for j in range(2)))
+        Composition(tuple((DominatingPair(*np.sort(alpha[i, j], axis=None)[:2], 0.4), 1) for j in range(2)))
         for i in range(3)
     ]
     for order in (1.0, 2.5):
@@ -72,7 +74,7 @@ def test_axes_of_three_kinds():
 def test_own_entries_with_larger_priors_are_left_out():
     alpha = np.array([[1.0, 4.0], [2.0, 5.0], [3.0, 3.0], [3.5, 9.0]])
     assert pair(alpha, 0.1, Contribution(1, ("own",))) == Parallel(
-        (ReplaceOnePair(1.0, 4.0, 0.1), ReplaceOnePair(3.0, 3.0, 0.1))
+        (DominatingPair(1.0, 4.0, 0.1), DominatingPair(3.0, 3.0, 0.1))
     )
 
 
@@ -85,7 +87,7 @@ def test_a_mechanism_holds_a_contribution_that_fits_its_table():
     assert hash(other) == hash(pickle.loads(pickle.dumps(other)))
     assert pickle.loads(pickle.dumps(other)) == other
     assert other.renyi(2) == 4 * DirichletMechanism(np.ones((4, 3)), 0.1).renyi(2)
-    assert Composition(((other, 3),)).delta(0.5) == Composition(((ReplaceOnePair(1.0, 1.0, 0.1), 12),)).delta(0.5)
+    assert Composition(((other, 3),)).delta(0.5) == Composition(((DominatingPair(1.0, 1.0, 0.1), 12),)).delta(0.5)
 
 
 # Several records in one block.
@@ -160,7 +162,7 @@ def test_the_cell_that_loses_is_the_smallest():
     cells, m = (0.05, 0.2, 0.9), 3
     for r, order in itertools.product([0.005, 0.01], [1.0, 2.0, 4.0]):
         worst = max(
-            AddRemovePair(cells[i], m * r).renyi(order) + gains(order, cells[:i] + cells[i + 1 :], 2, r, m)
+            DominatingPair(cells[i], math.inf, m * r).renyi(order) + gains(order, cells[:i] + cells[i + 1 :], 2, r, m)
             for i in range(3)
         )
         assert SpreadRecords(cells, 3, r, m, "replace-one").renyi(order) == pytest.approx(worst, rel=1e-12)
@@ -175,7 +177,7 @@ def test_below_one_half_two_cells_gain_more_than_one(a, r, m, ratio):
     """Fails for the reading of 0.1.0 with its floor taken away: one pair of `m r`."""
     losing = gammaln(a + m * r) - gammaln(a) - m * r * digamma(a)
     truth = m * exact_add(1, a, r) + losing
-    one_cell = ReplaceOnePair(a, a, m * r).renyi(1)
+    one_cell = DominatingPair(a, a, m * r).renyi(1)
     assert truth / one_cell == pytest.approx(ratio, abs=6e-5 if ratio > 1.001 else 6e-6)
     assert DirichletMechanism([a] * 3, r, contribution=m).renyi(1) == pytest.approx(truth, rel=1e-10)
 
@@ -197,12 +199,12 @@ def gamma_pair_delta(epsilon, a, r, cells):
     ("a", "r", "epsilon", "ratio"), [(0.02, 0.06, 0.0, 1.043), (0.02, 0.06, 1.0, 1.018), (0.02, 0.2, 3.0, 1.104)]
 )
 def test_under_add_remove_two_cells_may_lose_more_than_one(a, r, epsilon, ratio):
-    two, one = gamma_pair_delta(epsilon, a, r, 2), AddRemovePair(a, 2 * r).delta(epsilon)
+    two, one = gamma_pair_delta(epsilon, a, r, 2), DominatingPair(a, math.inf, 2 * r).delta(epsilon)
     assert two / one == pytest.approx(ratio, abs=2e-3)
     claim = DirichletMechanism([a] * 3, r, adjacency="add-remove", contribution=2)
     assert two * (1 - 1e-4) <= claim.delta(epsilon) <= two * 1.005
     # Divergences do not: there one cell is the worst.
-    assert claim.renyi(1.05) == AddRemovePair(a, 2 * r).renyi(1.05)
+    assert claim.renyi(1.05) == DominatingPair(a, math.inf, 2 * r).renyi(1.05)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -240,12 +242,12 @@ def test_one_cell_is_the_worst_where_it_is_claimed():
     """The composed curve of every other way is no larger, but for its grid."""
     for a, m, r in [(0.3, 2, 0.4), (0.2, 3, 0.05), (0.1, 2, 0.018), (0.05, 4, 0.0015)]:
         assert lie_in_one_cell(a, r, m)
-        together = ReplaceOnePair(a, a, m * r)
+        together = DominatingPair(a, a, m * r)
         for losing, gaining in itertools.product(partitions(m, m), repeat=2):
             if max(len(losing), len(gaining)) == 1:
                 continue
-            parts = [(AddRemovePair(a, k * r), 1) for k in losing]
-            parts += [(AppearingRecords(AddRemovePair(a, k * r)), 1) for k in gaining]
+            parts = [(DominatingPair(a, math.inf, k * r), 1) for k in losing]
+            parts += [(DominatingPair(math.inf, a, k * r), 1) for k in gaining]
             spread = Composition(tuple(parts))
             for epsilon in (0.0, together.epsilon(1e-2), together.epsilon(1e-6)):
                 assert spread.delta(epsilon) <= together.delta(epsilon) * 1.004
@@ -373,6 +375,6 @@ def test_adding_to_the_prior_keeps_the_smallest_cells():
 
 def test_the_quadrature_of_this_file():
     """The oracles against a closed form."""
-    assert gamma_pair_delta(0.5, 0.3, 0.2, 1) == pytest.approx(AddRemovePair(0.3, 0.2).delta(0.5), rel=1e-3)
+    assert gamma_pair_delta(0.5, 0.3, 0.2, 1) == pytest.approx(DominatingPair(0.3, math.inf, 0.2).delta(0.5), rel=1e-3)
     density = quad(lambda v: math.exp(1.2 * v - 2.2 * math.log1p(math.exp(v))), -100, 100)[0]
     assert density == pytest.approx(math.exp(gammaln(1.2) + gammaln(1.0) - gammaln(2.2)), rel=1e-9)
