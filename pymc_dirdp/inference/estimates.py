@@ -1,7 +1,7 @@
 """What a release says of counts and shares, without sampling: means, standard deviations and intervals."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -13,7 +13,7 @@ from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import CUT, Lists
 from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles
-from pymc_dirdp.inference.tree import Group, Spread, added
+from pymc_dirdp.inference.tree import Spread, added
 from pymc_dirdp.sampling.fast import dirichlet
 
 
@@ -82,12 +82,15 @@ class Estimate:
         return np.stack([low, high], axis=-1)
 
 
-def listed(cells: Sequence[Spread]) -> Lists:
-    """Distributions of counts in one."""
+def listed(cells: Sequence[Spread]) -> tuple[Lists, Array]:
+    """Functions of the counts of cells, several of each: their numbers in one list, and the values, shape (k, numbers).
+
+    The distributions of the list are the first of them.
+    """
+    values = np.concatenate([np.atleast_2d(cell.values) for cell in cells], axis=1)
+    widths = np.array([cell.values.shape[-1] for cell in cells])
     with np.errstate(divide="ignore"):
-        logs = np.log(np.concatenate([cell.values for cell in cells]))
-    widths = np.array([len(cell.values) for cell in cells])
-    return Lists.whole(np.array([cell.low for cell in cells]), widths, logs).trimmed(CUT)
+        return Lists.whole(np.array([cell.low for cell in cells]), widths, np.log(values[0])), values
 
 
 @final
@@ -117,73 +120,80 @@ class KnownRows:
         mean = (self.alpha.ravel() + self.counts.means) / size
         return mean, np.sqrt((mean * (1 - mean) + self.counts.variances / size) / (size + 1))
 
-    def share_quantiles(self, levels: Array, cells: int) -> Array:
+    def share_quantiles(self, levels: Array) -> Array:
         """Quantiles of the shares, shape `(levels, cells)`."""
         return share_quantiles(share_mixture(self.counts, self.alpha, self.totals), levels)
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class RowGiven:
-    """A row whose total is not known, but its distribution: sums over all counts and totals, and quantiles of draws.
+    """A row whose total is not known, but its distribution: sums over all counts and totals.
 
-    Parameters
+    Attributes
     ----------
     alpha : array, shape (d,)
         The prior of the shares.
-    total : Spread
-        The distribution of the total, shape (1, n).
-    group : Group
-        Of the cells.
+    parts : sequence of (Lists, array of shape (3, points))
+        From :func:`given_total`; they add up.
     """
 
-    def __init__(self, alpha: Array, total: Spread, group: Group) -> None:
-        self._alpha, self._total, self._group = alpha, total, group
-
-    @cached_property
-    def _parts(self) -> list[tuple[Lists, Array]]:
-        """Of each count the distribution, and the same with the expected 1 / (a0 + n) and 1 / ((a0 + n) (a0 + n + 1)).
-
-        The moments of a share given its count x and the total n are (a + x) / (a0 + n), and so on.
-        """
-        size = self._alpha.sum() + self._total.numbers
-        masses = self._total.values[0]
-        known = Spread(self._total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
-        return self._group.given(known)
+    alpha: Array
+    parts: Sequence[tuple[Lists, Array]]
 
     @property
     def count_means(self) -> Array:
         """Expected counts, shape (d,)."""
-        return np.asarray(sum(np.bincount(lists.cell, masses[0] * lists.x, lists.size) for lists, masses in self._parts))
+        return np.asarray(sum(np.bincount(lists.cell, masses[0] * lists.x, lists.size) for lists, masses in self.parts))
 
     @cached_property
     def counts(self) -> Lists:
         """The distributions of the counts."""
-        (first, masses), *others = self._parts
+        (first, masses), *others = self.parts
         if not others:
             return first.weighted(masses[0]).trimmed(CUT)
-        return listed([
-            added([Spread(int(lists.lows[cell]), lists.every(values[0], cell)[None]) for lists, values in self._parts]).part(0)
-            for cell in range(len(self._alpha))
-        ])
+        cells = range(len(self.alpha))
+        every = [
+            added([Spread(int(lists.lows[cell]), lists.every(values[0], cell)[None]) for lists, values in self.parts])
+            for cell in cells
+        ]
+        return listed(every)[0].trimmed(CUT)
 
     @cached_property
     def share_moments(self) -> tuple[Array, Array]:
         """Means and standard deviations of the shares."""
-        if len(self._alpha) == 1:
+        if len(self.alpha) == 1:
             return np.ones(1), np.zeros(1)
-        mean, square = np.zeros(len(self._alpha)), np.zeros(len(self._alpha))
-        for lists, masses in self._parts:
-            first = self._alpha[lists.cell] + lists.x
+        mean, square = np.zeros(len(self.alpha)), np.zeros(len(self.alpha))
+        for lists, masses in self.parts:
+            first = self.alpha[lists.cell] + lists.x
             mean += np.bincount(lists.cell, masses[1] * first, len(mean))
             square += np.bincount(lists.cell, masses[2] * first * (first + 1), len(mean))
         return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
-    def share_quantiles(self, levels: Array, cells: int, draws: int = 20_000) -> Array:
-        """Quantiles of the shares, shape `(levels, d)`, of so many draws: to .015 of a standard deviation."""
-        rng = np.random.default_rng(0)
-        totals = self._total.low + rng.choice(self._total.values.shape[1], draws, p=self._total.values[0])
-        shares = draw_shares(self._group.draw(totals, rng), self._alpha, rng)
-        return np.quantile(shares, levels, axis=0)
+
+def given_total(alpha: Array, total: Spread) -> Spread:
+    """What has to be known of a row's total for :class:`RowGiven`: three functions of it.
+
+    They are its distribution, and the same with the expected 1 / (a0 + n) and 1 / ((a0 + n) (a0 + n + 1)): the moments
+    of a share given its count x and the total n are (a + x) / (a0 + n), and so on.
+    """
+    size, masses = alpha.sum() + total.numbers, total.values[0]
+    return Spread(total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
+
+
+def with_drawn_quantiles(found: Estimate, draw: Callable[[int, np.random.Generator], Draws]) -> Estimate:
+    """The same with quantiles of shares from exact draws: to .015 standard deviations by 20,000 of them."""
+    # Of very many cells there are fewer, for memory.
+    draws = min(20_000, max(2000, 20_000_000 // len(found.share_means)))
+
+    def share_quantiles(ends: Array) -> Array:
+        shares = draw(draws, np.random.default_rng(20261124)).shares
+        return np.asarray(np.quantile(shares.reshape(draws, -1), ends, axis=0))
+
+    return replace(
+        found, share_quantiles=share_quantiles, caveat=f"ends of intervals of shares from {draws} exact draws"
+    )
 
 
 def estimate_of_rows(
@@ -217,7 +227,9 @@ def estimate_of_rows(
         prob=levels,
         count_intervals=np.stack([least, most], axis=-1),
         log_evidence=log_evidence,
-        share_quantiles=lambda ends: together(part.share_quantiles(ends, cells) for part in parts),
+        share_quantiles=lambda ends: together(
+            part.share_quantiles(ends) for part in parts if isinstance(part, KnownRows)
+        ),
     )
 
 

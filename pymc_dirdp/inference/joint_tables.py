@@ -7,7 +7,7 @@ known of each by its distance from these is in :mod:`pymc_dirdp.inference.shells
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -22,10 +22,11 @@ from pymc_dirdp.inference.estimates import (
     RowGiven,
     draw_shares,
     estimate_of_rows,
+    given_total,
     listed,
     summarised,
 )
-from pymc_dirdp.inference.numbers import ImpossibleError
+from pymc_dirdp.inference.numbers import CUT, ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, OfTotal, number_of, prior_of
 from pymc_dirdp.inference.shells import IMPOSSIBLE, Shells
 from pymc_dirdp.inference.tree import Spread
@@ -130,10 +131,11 @@ class JointTables:
         for table, weights, cells in zip(self._tables, self._weights, self.count_probabilities, strict=True):
             total = table.totals(weights)
             if table.zero_sum:
-                found.append(KnownRows(table.alpha[None], np.array([total.low]), listed(cells)))
+                found.append(KnownRows(table.alpha[None], np.array([total.low]), listed(cells)[0].trimmed(CUT)))
             else:
                 whole = Spread(total.low, total.values[None])
-                found.append(RowGiven(table.alpha, whole, partial(table.given, weights), None))
+                cells = table.given(weights, given_total(table.alpha, whole))
+                found.append(RowGiven(table.alpha, [listed(cells)]))
         return found
 
     @property

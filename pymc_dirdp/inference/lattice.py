@@ -11,11 +11,10 @@
    others make up for what is left.
 
 Errors are 1e-16 of the largest probability of a sum, so it is asked for totals near the mean; tilts bring it there.
-Where numbers are few they are convolved instead: nothing is subtracted, and errors are relative however rare a total is.
+Where numbers are few they are convolved: nothing is subtracted, and errors are relative however rare a total is.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cached_property
 from typing import override
 
@@ -24,17 +23,12 @@ import scipy  # which loads scipy.fft where it is used, and not before
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import Lists, LogWeight, impossible
+from pymc_dirdp.inference.numbers import Lists, LogWeight, every_number, impossible, refuse_too_many
 
 Complex = NDArray[np.complex128]
 
 # A product of transforms below exp(-41) says nothing.
 _NOTHING = -41.0
-
-
-class TooManyWavesError(ArgumentError):
-    """Sums of points that are Gauss nodes would take more waves than all numbers would."""
 
 
 def reaches(lists: Lists, rows: int, *, of_others: bool = False) -> Array:
@@ -65,7 +59,9 @@ def reaches(lists: Lists, rows: int, *, of_others: bool = False) -> Array:
         sides = []
         for sign in (-1, 1):
             # The exponent is bounded, because the mass beyond a list is not part of it.
-            grown = np.add.reduceat(lists.masses * np.exp(np.minimum(sign * strength * above, 600.0)), lists.starts[:-1])
+            grown = np.add.reduceat(
+                lists.masses * np.exp(np.minimum(sign * strength * above, 600.0)), lists.starts[:-1]
+            )
             sides.append((summed(np.log(grown)) + 45) * scale[:, None] / strength)
         best = np.minimum(best, np.maximum(*sides))
     return np.where(deviations > 0, np.ceil(best) + 3, 3.0)
@@ -113,8 +109,23 @@ class Sums:
 
     @cached_property
     def _lists(self) -> Complex:
-        """Transforms of the lists at the frequencies that matter, shape (rows, d, frequencies)."""
-        return self._transformed() if self.lists.are_whole else self._waves()
+        """Transforms of the lists at the frequencies that matter, shape (rows, d, frequencies).
+
+        Where Gauss nodes would take more waves than all numbers do, all numbers are listed.
+        """
+        waves = self._waves()
+        if waves is None and not self.lists.are_whole:
+            assert self._log_weight is not None
+            self.lists = every_number(self._log_weight, self.lists.lows, self.lists.highs, self.lists.tilts)
+            del self.length
+        return self._transformed() if waves is None else waves
+
+    @property
+    def _is_few_waves(self) -> bool:
+        """Whether waves at all points are added up sooner than their transforms are found."""
+        return not self.lists.are_whole or (
+            len(self.lists.x) * self._lists.shape[-1] < 1.5 * self.lists.size * self.length
+        )
 
     @cached_property
     def _product(self) -> Complex:
@@ -123,7 +134,14 @@ class Sums:
 
     @cached_property
     def pmf(self) -> Array:
-        """Probabilities of the sums that are on the circle, from `low` on, shape (rows, length)."""
+        """Probabilities of the sums that are on the circle, from `low` on, shape (rows, length).
+
+        Raises
+        ------
+        TooManyNumbersError
+            If these are too many.
+        """
+        refuse_too_many(self.rows * self.length, most=3 * 10**7)
         if self.d == 1:
             sums = self.low[:, None] + np.arange(self.length)
             return np.exp(self._log_pmf(sums, np.arange(self.rows)[:, None]))
@@ -160,25 +178,32 @@ class Sums:
             frequencies = int(matters[-1]) + 1 if len(matters) else 1
         return np.concatenate([part[..., :frequencies] for part in parts], axis=1)
 
-    def _waves(self, fresh: int = 32) -> Complex:
-        """The same where points are Gauss nodes: waves are added up at one frequency after the other."""
+    def _waves(self, fresh: int = 32) -> Complex | None:
+        """The same by adding up the waves of one frequency after the other; None where that takes longer."""
         lists, step = self.lists, -2j * np.pi / self.length
-        turn, current = np.exp(step * lists.above), lists.masses.astype(np.complex128)
+        turn, current = np.exp(step * lists.above), lists.masses + 0j
         columns: list[Complex] = []
-        numbers = float((lists.highs - lists.lows + 1).sum())
-        # About what lists of all numbers and their transforms would take.
-        small, most = 0, min(1000.0, (5 * numbers + 1.5 * lists.size * self.length) / len(lists.x))
+        numbers = 0.0 if lists.are_whole else float((lists.highs - lists.lows + 1).sum())
+        # About what lists of all numbers and their transforms take.
+        most = min(2.0**15, (5 * numbers + 1.5 * lists.size * self.length) / len(lists.x))
+        small, before = 0, 0.0
         while small < 4:
             frequency = len(columns)
             if frequency > most:
-                raise TooManyWavesError("The sums take more waves than numbers.")
+                return None
             if frequency % fresh == 0:
                 # A power of a complex number loses digits.
                 current = lists.masses * np.exp(step * frequency * lists.above)
             columns.append(np.add.reduceat(current, lists.starts[:-1])[self._order].reshape(self.rows, self.d))
             current *= turn
             size = np.log(np.maximum(np.abs(columns[-1]), 1e-300))
-            small = small + 1 if (size.sum(axis=1) - size.max(axis=1) < _NOTHING).all() else 0
+            others = float((size.sum(axis=1) - size.max(axis=1)).max())
+            small = small + 1 if others < _NOTHING else 0
+            if frequency >= 64 and frequency & (frequency - 1) == 0:
+                # Products fall as powers of the frequency do, or faster.
+                if frequency * 2 ** min((others - _NOTHING) / max(before - others, 1e-3), 50.0) > most:
+                    return None
+                before = others
             if frequency == self.length // 2:
                 break
         return np.stack(columns, axis=-1)
@@ -255,7 +280,9 @@ class Sums:
             values = known[:, self.lists.cell, np.where(inside, place, 0)]
             return np.where(inside, values, 0.0) * self.lists.masses
         frequencies = self._lists.shape[-1]
-        turned = np.exp(-2j * np.pi * np.arange(frequencies) * ((low - self._first) % self.length)[:, None] / self.length)
+        turned = np.exp(
+            -2j * np.pi * np.arange(frequencies) * ((low - self._first) % self.length)[:, None] / self.length
+        )
         # One sum of each row is a wave by itself.
         transformed = known if known.shape[2] == 1 else scipy.fft.rfft(known, self.length)[..., :frequencies]
         of_sums = transformed * turned
@@ -274,10 +301,10 @@ class Sums:
             number = np.repeat(np.arange(len(chosen)), lists.widths[chosen])
             for k, of_sum in enumerate(of_sums):
                 spectrum = (of_sum[:, None] * others).reshape(len(chosen), frequencies)
-                if lists.are_whole:
-                    values = self._inverse(spectrum)[number, lists.above[points].astype(np.int64)]
-                else:
+                if self._is_few_waves:
                     values = self._added_up(spectrum, number, lists.above[points])
+                else:
+                    values = self._inverse(spectrum)[number, lists.above[points].astype(np.int64)]
                 # What is below the rounding of the sum is not known to be positive.
                 rounding = 1e-15 * np.abs(spectrum).sum(axis=1) / self.length
                 found[k, points] = np.where(np.abs(values) > rounding[number], values, 0.0)
@@ -309,14 +336,10 @@ class Sums:
 
     @cached_property
     def _parts(self) -> tuple["Sums", "Sums"]:
-        """The sums of the wider and of the narrower half of the numbers of each row; of few, of the widest and the rest."""
+        """The sums of the wider and the narrower half of the numbers of each row; of few, the widest and the rest."""
         order, half = self._order.reshape(self.rows, self.d), (self.d + 1) // 2
-        for first in ([half] if self.d > 8 else []) + [1]:
-            wide, narrow = (self._of(part.ravel()) for part in np.split(order, [first], axis=1))
-            with suppress(TooManyWavesError):
-                if np.all(wide.largest > 0):
-                    break
-        return wide, narrow
+        wide, narrow = np.split(order, [half if self.d > 8 else 1], axis=1)
+        return self._of(wide.ravel()), self._of(narrow.ravel())
 
     def _of(self, cells: Integers) -> "Sums":
         log_weight = self._log_weight
@@ -346,6 +369,9 @@ class Sums:
         wide, narrow = self._parts
         counts = np.empty((len(totals), narrow.d), dtype=np.int64)
         waiting, tried, accepted = np.arange(len(totals)), 0, 0
+        if self.rows == 1 and narrow.length * len(np.unique(totals)) < 4 * len(totals):
+            # Few sums, of which each is that of many draws: proposals would take longer.
+            tried = 2**13
         while len(waiting) and (tried < 2**13 or accepted > 0.02 * tried) and tried < 2**14 + 256 * len(totals):
             # The first accepted one of several proposals counts; a few more than are needed spare rounds.
             repeats = 1 + 256 // len(waiting)
@@ -400,8 +426,8 @@ class Sums:
     def propose(self, row: Integers, rng: np.random.Generator) -> Integers:
         """Numbers of some rows from their own distributions, whatever they add up to, shape (draws, d)."""
         cells = self.d * row[:, None] + np.arange(self.d)
-        # In the order of `_draw`, whose halves are taken from the order of this.
-        return self._proposed(cells.ravel(), rng).reshape(cells.shape)
+        # One number after the other, whose lists are near one another in memory.
+        return self._proposed(cells.T.ravel(), rng).reshape(cells.T.shape).T
 
     def _log_pmf(self, x: Integers, cell: Integers) -> Array:
         lists = self.lists
@@ -491,10 +517,6 @@ class Convolved(Sums):
     @override
     def pmf(self) -> Array:
         return self._convolved[1][-1][None]
-
-    @override
-    def log_sums(self, floor: float = 0.0) -> Array:
-        return super().log_sums(0.0)
 
     @override
     def given(self, low: Integers, known: Array) -> Array:

@@ -6,6 +6,7 @@ and halved until its halves give the same sum. Either way there are points with 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import final
 
@@ -86,7 +87,7 @@ class Lists:
         self.tilts = np.broadcast_to(np.asarray(tilts, dtype=np.float64), (self.size,))
         self.starts = np.searchsorted(cell, np.arange(self.size + 1))
         # From the lowest number on, whose distances are exact where numbers have more digits than doubles.
-        self.above: Array = x - lows[cell]
+        self.above: Array = np.asarray(x - lows[cell], dtype=np.float64)
         tilted = logs + self.tilts[cell] * x
         self._peak = np.maximum.reduceat(tilted, self.starts[:-1])
         if np.isneginf(self._peak).any():
@@ -198,7 +199,12 @@ class Lists:
     def pieces(self) -> tuple[Integers, Integers, Integers, Array]:
         """Blocks of numbers in order: their cells, first numbers, lengths and masses. Of whole lists every number."""
         if self.blocks is None:
-            return self.cell, np.rint(self.x).astype(np.int64), np.broadcast_to(np.int64(1), self.cell.shape), self.masses
+            return (
+                self.cell,
+                np.rint(self.x).astype(np.int64),
+                np.broadcast_to(np.int64(1), self.cell.shape),
+                self.masses,
+            )
         return *self.blocks, self.masses.reshape(-1, 12).sum(axis=1)
 
     def densities(self, x: Array, piece: Integers) -> Array:
@@ -261,7 +267,7 @@ class Numbers:
         *,
         smooth: bool = True,
         few: int = 2**15,
-        most_listed: int = 2**25,
+        most_listed: int = 10**7,
     ) -> None:
         self.log_weight, self.size, self.smooth, self.most_listed = log_weight, size, smooth, most_listed
         self.least = np.broadcast_to(np.asarray(least, dtype=np.int64), (size,))
@@ -277,15 +283,7 @@ class Numbers:
         return self._listed(self.least, self.most, np.zeros(self.size))
 
     def _listed(self, lows: Integers, highs: Integers, tilts: Array) -> Lists:
-        widths = highs - lows + 1
-        if widths.sum() > self.most_listed:
-            raise TooManyNumbersError(
-                "The output says so little about so many records that the counts cannot be summed exactly. Give a "
-                "prior with larger parameters, or merge the cells that are nearly empty."
-            )
-        cell = np.repeat(np.arange(self.size), widths)
-        x = (np.arange(len(cell)) - (np.cumsum(widths) - widths - lows)[cell]).astype(np.float64)
-        return Lists(lows, highs, cell, x, self._weights(x, cell), tilts)
+        return every_number(self._weights, lows, highs, tilts, self.most_listed)
 
     def _weights(self, x: Array, cell: Integers) -> Array:
         logs = np.broadcast_to(self.log_weight(x, cell), x.shape)
@@ -311,7 +309,9 @@ class Numbers:
         return found
 
     def _searched(self, tilts: Array, points: int) -> Lists:
-        lows, highs, _ = self._windows(tilts, 1.6 * CUT)
+        lows, highs, top = self._windows(tilts, 1.6 * CUT)
+        if top is None:
+            return self._listed(lows, highs, tilts)
         strides = np.maximum(1, (highs - lows) // (2 * points))
         widths = (highs - lows) // strides + 1
         cell = np.repeat(np.arange(self.size), widths)
@@ -340,7 +340,7 @@ class Numbers:
         within : tuple of array, shape (size,), optional
             The first and the last number that may matter.
         dense : int
-            Up to so many numbers are listed anyway.
+            Up to so many numbers are listed anyway, and up to 150 of each, for blocks have hardly fewer points.
         """
         if self._all is not None:
             return self._all.at(tilts).trimmed(cut)
@@ -349,72 +349,70 @@ class Numbers:
         if within is not None:
             first, last = (np.clip(end, lows, highs).astype(np.int64) for end in within)
             lows, highs = np.where(first <= last, first, lows), np.where(first <= last, last, highs)
-        if longest is None or top is None or not self.smooth or (highs - lows + 1).sum() <= dense:
+        if longest is None or top is None or not self.smooth or (highs - lows + 1).sum() <= max(dense, 150 * self.size):
             return self._listed(lows, highs, tilts).trimmed(cut)
         return self._in_blocks(lows, highs, top, tilts, cut, longest)
 
     def _in_blocks(
         self, lows: Integers, highs: Integers, top: Array, tilts: Array, cut: float, longest: Array
     ) -> Lists:
-        """Blocks of 2^k numbers with a Gauss rule each, halved until the halves give the same sum.
+        """Blocks of 2^k numbers with a Gauss rule each, halved until the halves give the same sum, and numbers between.
 
         Those of eight numbers are listed, and those that reach beyond the last number are halved, too.
         """
+
+        def weighed(blocks: _Blocks) -> tuple[Array, Array]:
+            """The sums of blocks over the largest weight of their distribution, and their largest weights."""
+            tilted = blocks.logs + tilts[blocks.cell] * blocks.x - top[blocks.cell]
+            return (blocks.rule * np.exp(np.minimum(tilted, 700.0))).sum(axis=0), tilted.max(axis=0)
+
         size = 2 ** np.floor(np.log2(np.maximum((highs - lows + 1) / 4, 8))).astype(np.int64)
         many = (highs - lows) // size + 1
         cell = np.repeat(np.arange(self.size), many)
         start = lows[cell] + (np.arange(len(cell)) - (np.cumsum(many) - many)[cell]) * size[cell]
-        length = size[cell]
-        accepted: list[tuple[Integers, Integers, Integers, Array, Array, Array]] = []
-        values = self._at_nodes(cell, start, length, highs)
-        total: Array | None = None
-        while len(cell):
-            x, rule, logs = values
-            tilted = logs + tilts[cell] * x - top[cell]
-            mass = (rule * np.exp(np.minimum(tilted, 700.0))).sum(axis=0)
-            if total is None:
-                total = np.maximum(np.bincount(cell, mass, self.size), 1.0)
-            matters = (tilted.max(axis=0) > -cut) | (length > 8) & (start + length - 1 > highs[cell])
-            halves = np.flatnonzero(matters & (length > 8))
-            final = matters & (length == 8)
-            accepted.append((cell[final], start[final], length[final], *(value[:, final] for value in values)))
-            half = length[halves] // 2
-            new_cell, new_length = np.repeat(cell[halves], 2), np.repeat(half, 2)
-            new_start = np.stack([start[halves], start[halves] + half], axis=1).ravel()
-            new = self._at_nodes(new_cell, new_start, new_length, highs)
-            new_mass = (new[1] * np.exp(np.minimum(new[2] + tilts[new_cell] * new[0] - top[new_cell], 700.0))).sum(axis=0)
+        blocks, accepted = self._blocks(cell, start, size[cell], highs), []
+        total = np.maximum(np.bincount(cell, weighed(blocks)[0], self.size), 1.0)
+        while len(blocks.cell):
+            mass, largest_of = weighed(blocks)
+            beyond = blocks.start + blocks.length - 1 > highs[blocks.cell]
+            matters, whole = (largest_of > -cut) | beyond, blocks.length == 8
+            accepted.append(blocks.take(matters & whole & (largest_of > -cut)))
+            wide = blocks.take(matters & ~whole)
+            halves = self._blocks(
+                np.repeat(wide.cell, 2),
+                np.stack([wide.start, wide.start + wide.length // 2], axis=1).ravel(),
+                np.repeat(wide.length // 2, 2),
+                highs,
+            )
+            before, after = mass[matters & ~whole], weighed(halves)[0].reshape(-1, 2).sum(axis=1)
             # Weights are rounded where their logarithms are large: no rule can do better than that.
-            size = np.abs(logs[:, halves]).max(axis=0, where=np.isfinite(logs[:, halves]), initial=1.0)
-            right = np.abs(new_mass.reshape(-1, 2).sum(axis=1) - mass[halves]) <= (1e-14 + 2e-16 * size) * np.maximum(
-                total[cell[halves]], mass[halves]
+            noise = 1e-14 + 2e-16 * np.abs(wide.logs).max(axis=0, where=np.isfinite(wide.logs), initial=1.0)
+            right = np.abs(after - before) <= noise * np.maximum(total[wide.cell], before)
+            right &= _between_nodes(wide, halves, tilts, top) <= 1e-11 + noise
+            right &= ~beyond[matters & ~whole] & (wide.length <= longest[wide.cell])
+            accepted.append(wide.take(right))
+            blocks = halves.take(np.repeat(~right, 2) & (halves.start <= highs[halves.cell]))
+        found = _Blocks(
+            *(
+                np.concatenate(parts, axis=-1)
+                for parts in zip(
+                    *([getattr(part, field.name) for field in fields(part)] for part in accepted), strict=True
+                )
             )
-            last = start + length - 1
-            right &= ((last <= highs[cell]) & (length <= longest[cell]))[halves]
-            accepted.append(
-                (cell[halves[right]], start[halves[right]], length[halves[right]])
-                + tuple(value[:, halves[right]] for value in values)
-            )
-            left = np.repeat(~right, 2) & (new_start <= highs[new_cell])
-            cell, start, length = new_cell[left], new_start[left], new_length[left]
-            values = tuple(value[:, left] for value in new)
-        cell, start, length = (np.concatenate([part[k] for part in accepted]) for k in range(3))
-        x, rule, logs = (np.concatenate([part[k] for part in accepted], axis=1) for k in range(3, 6))
-        order = np.lexsort((start, cell))
-        blocks = cell[order], start[order], length[order]
-        nodes = (value[:, order].T.ravel() for value in (x, rule, logs))
-        x, rule, logs = nodes
-        return Lists(lows, highs, np.repeat(cell[order], 12), x, logs, tilts, rule, blocks)
+        )
+        found = found.take(np.lexsort((found.start, found.cell)))
+        x, rule, logs = (values.T.ravel() for values in (found.x, found.rule, found.logs))
+        places = found.cell, found.start, found.length
+        return Lists(lows, highs, np.repeat(found.cell, 12), x, logs, tilts, rule, places)
 
-    def _at_nodes(self, cell: Integers, start: Integers, length: Integers, highs: Integers) -> tuple[Array, Array, Array]:
-        """Points, rules and weights of blocks, shape (12, blocks); a rule is 0 beyond the last number."""
-        if not len(cell):
-            return np.empty((12, 0)), np.empty((12, 0)), np.empty((12, 0))
+    def _blocks(self, cell: Integers, start: Integers, length: Integers, highs: Integers) -> "_Blocks":
+        """Blocks with their nodes; a rule is 0 beyond the last number."""
         distinct, which = np.unique(length, return_inverse=True)
-        rules = [twelve(int(size)) for size in distinct]
-        offsets, rule = (np.stack([rule[k] for rule in rules], axis=1)[:, which] for k in (0, 1))
-        x = np.minimum(start + offsets, highs[cell])
-        rule = np.where(start + offsets > highs[cell], 0.0, rule)
-        return x, rule, self._weights(x, np.broadcast_to(cell, x.shape))
+        rules = np.reshape([twelve(int(size)) for size in distinct], (-1, 2, 12))[which]
+        x = np.minimum(start + rules[:, 0].T, highs[cell])
+        rule = np.where(start + rules[:, 0].T > highs[cell], 0.0, rules[:, 1].T)
+        logs = self._weights(x, np.broadcast_to(cell, x.shape)) if len(cell) else x
+        return _Blocks(cell, start, length, x, rule, logs)
 
     def _windows(self, tilts: Array, cut: float) -> tuple[Integers, Integers, Array | None]:
         """The first and the last number of each distribution that matters, or a few more; and the largest weight."""
@@ -441,6 +439,65 @@ class Numbers:
                     break
             ends.append(outer)
         return ends[0], ends[1], top
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """Blocks of numbers, and the twelve nodes of each, shape (12, blocks), with their rules and weights."""
+
+    cell: Integers
+    start: Integers
+    length: Integers
+    x: Array
+    rule: Array
+    logs: Array
+
+    def take(self, some: Integers | NDArray[np.bool_]) -> "_Blocks":
+        return _Blocks(*(getattr(self, field.name)[..., some] for field in fields(self)))
+
+
+def _between_nodes(wide: _Blocks, halves: _Blocks, tilts: Array, top: Array) -> Array:
+    """How far polynomials through the nodes of blocks are from the weights at the nodes of their halves.
+
+    Over the largest weight of the distribution, the largest for each block.
+    """
+    weights, exact = (
+        np.exp(np.minimum(blocks.logs + tilts[blocks.cell] * blocks.x - top[blocks.cell], 700.0))
+        for blocks in (wide, halves)
+    )
+    off = np.zeros(len(wide.cell))
+    for length in np.unique(wide.length).tolist():
+        some = np.flatnonzero(wide.length == length)
+        both = (2 * some[:, None] + np.arange(2)).ravel()
+        wanted = exact[:, both].reshape(12, len(some), 2).transpose(2, 0, 1).reshape(24, len(some))
+        off[some] = np.abs(_at_halves(length) @ weights[:, some] - wanted).max(axis=0)
+    return off
+
+
+@cache
+def _at_halves(length: int) -> Array:
+    """What the values at the nodes of a block say of the values at those of its halves, shape (24, 12)."""
+    nodes, half = twelve(length)[0], twelve(length // 2)[0]
+    distances = np.concatenate([half, length // 2 + half])[:, None] - nodes
+    near = np.abs(distances) < 1e-9
+    weights = np.where(
+        near.any(axis=1)[:, None], near.astype(np.float64), _barycentric(length) / np.where(near, 1.0, distances)
+    )
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def every_number(log_weight: LogWeight, lows: Integers, highs: Integers, tilts: Array, most: int = 10**7) -> Lists:
+    """All numbers from the lowest to the highest of each distribution.
+
+    Raises
+    ------
+    TooManyNumbersError
+    """
+    widths = highs - lows + 1
+    refuse_too_many(float(widths.sum()), most=most)
+    cell = np.repeat(np.arange(len(lows)), widths)
+    x = (np.arange(len(cell)) - (np.cumsum(widths) - widths - lows)[cell]).astype(np.float64)
+    return Lists(lows, highs, cell, x, log_weight(x, cell), tilts)
 
 
 @cache
@@ -470,6 +527,20 @@ def largest(weight: Callable[[Integers], Array], least: Integers, most: Integers
         if (high - low <= len(_PART)).all():
             return best, top
         low, high = x[np.maximum(place - 1, 0), at], x[np.minimum(place + 1, len(_PART) - 1), at]
+
+
+def refuse_too_many(numbers: float, *, most: float) -> None:
+    """Raise the error about so many numbers.
+
+    Raises
+    ------
+    TooManyNumbersError
+    """
+    if numbers > most:
+        raise TooManyNumbersError(
+            "The output says so little about so many records that the counts cannot be summed exactly. Give a "
+            "prior with larger parameters, or merge the cells that are nearly empty."
+        )
 
 
 def refuse_no_weights(logs: Array) -> None:

@@ -133,7 +133,7 @@ def share_mixture(counts: Lists, alpha: Array, totals: Integers) -> Mixture:
     of the trapezoid rule falls faster than any power of the step. Where distributions of counts have kinks, or counts
     near the ends matter, numbers are taken one by one, or in blocks of a few such widths with a Gauss rule each.
     """
-    cell, start, length, mass = counts.pieces
+    cell, start, length, _ = counts.pieces
     total, sds = np.repeat(totals, alpha.shape[1]), np.sqrt(counts.variances)
     concentration = np.repeat(alpha.sum(axis=1) + totals, alpha.shape[1])
     low, high = counts.lows.astype(np.float64), counts.highs.astype(np.float64)
@@ -145,7 +145,9 @@ def share_mixture(counts: Lists, alpha: Array, totals: Integers) -> Mixture:
     steps = (counts.highs - counts.lows) // stride + 1
     fits = (steps <= 256) | (counts.are_whole & (stride == 1))
     which = np.repeat(np.flatnonzero(fits), steps[fits])
-    x = counts.lows[which] + stride[which] * (np.arange(len(which)) - (np.cumsum(np.where(fits, steps, 0)) - steps)[which])
+    x = counts.lows[which] + stride[which] * (
+        np.arange(len(which)) - (np.cumsum(np.where(fits, steps, 0)) - steps)[which]
+    )
     # The place of each number among blocks of all cells, which follow one another.
     beyond = np.concatenate([[0], np.cumsum(counts.highs - counts.lows + 1)])
     key = beyond[which] + x - counts.lows[which]
@@ -153,11 +155,16 @@ def share_mixture(counts: Lists, alpha: Array, totals: Integers) -> Mixture:
     within = (cell[np.maximum(piece, 0)] == which) & (x < (start + length)[np.maximum(piece, 0)]) & (piece >= 0)
     masses = np.where(within, stride[which] * counts.densities(x.astype(np.float64), np.maximum(piece, 0)), 0.0)
     # The error may vanish in the sum and be there in the mean, or the other way round.
-    off = np.bincount(which, masses, counts.size) - 1, np.bincount(which, masses * (x - counts.means[which]), alpha.size)
+    off = (
+        np.bincount(which, masses, counts.size) - 1,
+        np.bincount(which, masses * (x - counts.means[which]), alpha.size),
+    )
     fits &= (np.abs(off[0]) < 1e-10) & (np.abs(off[1]) < 1e-10 * np.maximum(sds, 1))
     rest = _points(counts, ~fits, total)
     take = fits[which] & (masses > _NEGLIGIBLE)
-    numbers, cells, weights = (np.concatenate(parts) for parts in zip((x[take], which[take], masses[take]), rest, strict=True))
+    numbers, cells, weights = (
+        np.concatenate(parts) for parts in zip((x[take], which[take], masses[take]), rest, strict=True)
+    )
     return Mixture.of_counts(alpha, numbers, total[cells] - numbers, weights, cells)
 
 

@@ -9,19 +9,18 @@
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.lattice import Convolved, Sums, TooManyWavesError, reaches
+from pymc_dirdp.inference.lattice import Convolved, Sums, reaches
 from pymc_dirdp.inference.numbers import CUT, Lists, LogWeight, Numbers, impossible
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
@@ -179,6 +178,17 @@ def tilts_for(numbers: Numbers, totals: Integers, start: Array | None = None, *,
     """
     rows = len(totals)
     d = numbers.size // rows
+    if start is None and rows == 1 and d > 512:
+        # Nearly what some of the numbers need that add up to their part.
+        some = np.arange(0, d, d // 128)
+        few = Numbers(
+            lambda x, cell: numbers.log_weight(x, some[cell]),
+            len(some),
+            numbers.least[some],
+            numbers.most[some],
+            smooth=numbers.smooth,
+        )
+        start = tilts_for(few, totals * len(some) // d, close=close)
     tilts = np.zeros(rows) if start is None else np.asarray(start, dtype=np.float64)
     low, high, longest = np.full(rows, -np.inf), np.full(rows, np.inf), np.ones(rows)
     for attempt in range(400):
@@ -256,31 +266,26 @@ class KnownTotals:
         reach, means = reaches(rough, rows, of_others=True), rough.means.reshape(rows, d)
         middle = self.totals[:, None] - (means.sum(axis=1, keepdims=True) - means)
         within = (np.floor(middle - 1.5 * reach).ravel(), np.ceil(middle + 1.5 * reach).ravel())
-        return self._numbers.at(self._tilts, longest=others, within=within)
+        return self._numbers.at(self._tilts, longest=others / 2, within=within)
 
     @cached_property
     def _sums(self) -> list[tuple[Integers, Sums]]:
         """For rows of about the same length, by number, their sums."""
-        with suppress(TooManyWavesError):
-            return self._summed(self._lists())
-        return self._summed(self._numbers.at(self._tilts))
+        return self._summed(self._lists())
 
     def _summed(self, lists: Lists) -> list[tuple[Integers, Sums]]:
         found: list[tuple[Integers, Sums]] = []
         for rows in self._alike(lists):
             sums = self._of(lists, rows)
             known = sums.probabilities(self.totals[rows]) > 1e-7
-            if not known.all():
-                sums = self._of(lists, rows[known]) if known.any() else None
-            if sums is not None:
-                found.append((rows[known], sums))
+            if known.any():
+                found.append((rows[known], sums if known.all() else self._of(lists, rows[known])))
             found += [(rows[[i]], self._deep(int(rows[i]))) for i in np.flatnonzero(~known).tolist()]
         return found
 
     def _of(self, lists: Lists, rows: Integers) -> Sums:
         cells = self._cells(rows)
-        log_weight: LogWeight = lambda x, cell: self._numbers.log_weight(x, cells[cell])
-        return Sums(lists.take(cells), len(rows), log_weight)
+        return Sums(lists.take(cells), len(rows), lambda x, cell: self._numbers.log_weight(x, cells[cell]))
 
     def _cells(self, rows: Integers) -> Integers:
         d = self.shape[1]
@@ -359,7 +364,7 @@ class KnownTotals:
         """
         numbers = sum(row.most - row.least + 1 for row in self.posteriors) * self.shape[1]
         if numbers > self._numbers.most_listed and self.shape[1] > 2:
-            self._sums  # noqa: B018
+            self.draw(1, np.random.default_rng(0))
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Independent draws of the counts, shape `(draws, rows, d)`."""

@@ -11,14 +11,13 @@ All that is needed from elsewhere is the distribution of a sum, :mod:`pymc_dirdp
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.inference.lattice import Convolved, Sums, TooManyWavesError
+from pymc_dirdp.inference.lattice import Convolved, Sums
 from pymc_dirdp.inference.numbers import CUT, Lists, impossible
 from pymc_dirdp.inference.rows import RowPosterior, numbers_of
 
@@ -68,12 +67,12 @@ class Cells:
         self.least, self.most = row.least * self.size, row.total
         self._numbers = numbers_of([row])
 
-    def at(self, tilt: float, cut: float, *, whole: bool = False) -> Lists:
+    def at(self, tilt: float, cut: float) -> Lists:
         """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut)."""
-        if whole or self.size == 1:
+        if self.size == 1:
             return self._numbers.at(tilt, cut)
         variances = self._numbers.rough(tilt).variances
-        return self._numbers.at(tilt, cut, longest=np.sqrt(np.maximum(variances.sum() - variances, 0.0)))
+        return self._numbers.at(tilt, cut, longest=np.sqrt(np.maximum(variances.sum() - variances, 0.0)) / 2)
 
     def moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of their sum, about."""
@@ -81,12 +80,8 @@ class Cells:
         return float(cells.means.sum()), float(cells.variances.sum())
 
     def summed(self, cells: Lists) -> Sums:
-        """Their sum. Where points are Gauss nodes and sums would take too many waves, all numbers are listed."""
-        sums = Sums(cells, 1, self._numbers.log_weight)
-        with suppress(TooManyWavesError):
-            if sums.largest[0] > 0:
-                return sums
-        return Sums(self.at(float(cells.tilts[0]), CUT, whole=True), 1)
+        """Their sum."""
+        return Sums(cells, 1, self._numbers.log_weight)
 
 
 class Group:
@@ -307,10 +302,12 @@ class Group:
         """The same of nodes, child by child: a function of each, shape (k, numbers)."""
         parts = self.given(total)
         return [
-            added([
-                Spread(int(lists.lows[child]), masses[:, lists.starts[child] : lists.starts[child + 1]])
-                for lists, masses in parts
-            ])
+            added(
+                [
+                    Spread(int(lists.lows[child]), masses[:, lists.starts[child] : lists.starts[child + 1]])
+                    for lists, masses in parts
+                ]
+            )
             for child in range(self.size)
         ]
 

@@ -10,7 +10,7 @@ totals that any other prior takes could need minutes where noise is wide.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -146,16 +146,23 @@ def try_distribution(part: PlannedTable, *, public: bool) -> None:
             "nothing. Loosen the guarantee."
         )
     _distribution(part, prior, planned, n_records if possible is None else possible[-1])
-    if possible is None:
+    if possible is not None:
+        _refusing(part, lambda: _private_number(part, planned, possible).draw_below(1, np.random.default_rng(0)))
+    else:
         # Blocks are equally large, and no noise is wider in one of them.
         rows, total = max(_known_totals(part), key=lambda block: block[1])
-        try:
-            KnownTotals([_distribution_of_rows(part, planned, rows, total)]).check()
-        except TooManyNumbersError as error:
-            raise ArgumentError(
-                f"Use mechanism='dirichlet', or loosen the guarantee: {prior.size} cells with "
-                f"{part.mechanism.in_short} in {part.table.name!r} are too many to draw their posterior."
-            ) from error
+        _refusing(part, KnownTotals([_distribution_of_rows(part, planned, rows, total)]).check)
+
+
+def _refusing(part: PlannedTable, check: Callable[[], object]) -> None:
+    """Turn the error about too many numbers into one about the table."""
+    try:
+        check()
+    except TooManyNumbersError as error:
+        raise ArgumentError(
+            f"Use mechanism='dirichlet', or loosen the guarantee: {part.table.prior.size} cells with "
+            f"{part.mechanism.in_short} in {part.table.name!r} are too many to draw their posterior."
+        ) from error
 
 
 def _known_totals(part: PlannedTable) -> list[tuple[NDArray[np.intp], int]]:
