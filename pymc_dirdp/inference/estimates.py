@@ -2,36 +2,19 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import CUT, Distributions, Listed
-from pymc_dirdp.inference.quantiles import Mixture, count_quantiles, share_mixture, share_quantiles
-from pymc_dirdp.inference.tree import Spread
+from pymc_dirdp.inference.numbers import CUT, Lists
+from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles
+from pymc_dirdp.inference.tree import Spread, added
 from pymc_dirdp.sampling.fast import dirichlet
-
-# Counts and totals beyond which there is less probability are left out of a mixture.
-_NEGLIGIBLE = 1e-13
-# Up to so many pairs of both are all looked at for each cell: as many as take some two seconds for all cells together,
-# between bounds. With the fewer of them an end of a 95 % interval of 20 x 5 Dirichlet draws moves by .0014 deviations.
-_ALL_PAIRS, _FEWEST_PAIRS, _MOST_PAIRS = 3_000_000, 30_000, 400_000
-# The masses of so many pairs, of all cells and of one, are collected at fewer pairs; of more pairs, some are looked at.
-# So many masses are found at a time.
-_ALL_MASSES, _MOST_MASSES, _AT_A_TIME = 2**26, 2**24, 2**20
-# A step over the deviation of a share, the part of a deviation given another number that counts, and the product of
-# steps from which on few pairs of any distance take less time than runs of all.
-_STEP, _GIVEN, _WORTH = 0.7, 0.65, 16
-# With a larger error of the masses, sums over some pairs are no sums over all.
-_TRAPEZOID = 1e-10
-# The length of a block of numbers, in deviations, that of one with any masses, and the points of a block.
-_LENGTH, _LONG, _NODES = 2.0, 6.0, 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +28,14 @@ class Draws:
     shares : array, shape (draws, d)
         Each row is positive and adds up to 1.
     acceptance : float
-        The share of proposals that was accepted, in (0, 1]; how many draws are worth one does not depend on it.
+        The share of proposals of a Markov chain that was accepted; 1 for independent draws.
     effective : float or None
         How many independent draws these are worth; None where they are independent.
     """
 
     counts: Integers
     shares: Array
-    acceptance: float
+    acceptance: float = 1.0
     effective: float | None = None
 
 
@@ -99,12 +82,15 @@ class Estimate:
         return np.stack([low, high], axis=-1)
 
 
-def listed(cells: Sequence[Spread]) -> Listed:
-    """Distributions of counts in one."""
+def listed(cells: Sequence[Spread]) -> tuple[Lists, Array]:
+    """Functions of the counts of cells, several of each: their numbers in one list, and the values, shape (k, numbers).
+
+    The distributions of the list are the first of them.
+    """
+    values = np.concatenate([np.atleast_2d(cell.values) for cell in cells], axis=1)
+    widths = np.array([cell.values.shape[-1] for cell in cells])
     with np.errstate(divide="ignore"):
-        logs = np.log(np.concatenate([cell.values for cell in cells]))
-    widths = np.array([len(cell.values) for cell in cells])
-    return Listed(np.array([cell.low for cell in cells]), widths, logs, 0.0, CUT)
+        return Lists.whole(np.array([cell.low for cell in cells]), widths, np.log(values[0])), values
 
 
 @final
@@ -117,13 +103,13 @@ class KnownRows:
     alpha : array, shape (rows, d)
         The priors of the shares.
     totals : array of int, shape (rows,)
-    counts : Distributions
+    counts : Lists
         Of all cells, row by row.
     """
 
     alpha: Array
     totals: Integers
-    counts: Distributions
+    counts: Lists
 
     @property
     def share_moments(self) -> tuple[Array, Array]:
@@ -134,212 +120,80 @@ class KnownRows:
         mean = (self.alpha.ravel() + self.counts.means) / size
         return mean, np.sqrt((mean * (1 - mean) + self.counts.variances / size) / (size + 1))
 
-    def share_quantiles(self, levels: Array, cells: int) -> Array:
+    def share_quantiles(self, levels: Array) -> Array:
         """Quantiles of the shares, shape `(levels, cells)`."""
         return share_quantiles(share_mixture(self.counts, self.alpha, self.totals), levels)
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class RowGiven:
     """A row whose total is not known, but its distribution: sums over all counts and totals.
 
-    Parameters
+    Attributes
     ----------
     alpha : array, shape (d,)
         The prior of the shares.
-    total : Spread
-        The distribution of the total, shape (1, n).
-    given : callable
-        As :meth:`Group.given`, of the cells.
-    joint : callable
-        As :meth:`Group.joint`, for quantiles of the shares; None where they are not asked for.
+    parts : sequence of (Lists, array of shape (3, points))
+        From :func:`given_total`; they add up.
     """
 
-    def __init__(
-        self,
-        alpha: Array,
-        total: Spread,
-        given: Callable[[Spread], list[Spread]],
-        joint: Callable[[int, Integers, Integers, Array], Array] | None,
-    ) -> None:
-        self._alpha, self._total, self._given, self._joint = alpha, total, given, joint
+    alpha: Array
+    parts: Sequence[tuple[Lists, Array]]
+
+    @property
+    def count_means(self) -> Array:
+        """Expected counts, shape (d,)."""
+        return np.asarray(sum(np.bincount(lists.cell, masses[0] * lists.x, lists.size) for lists, masses in self.parts))
 
     @cached_property
-    def _cells(self) -> list[Spread]:
-        """Of each count the distribution, and the same with the expected 1 / (a0 + n) and 1 / ((a0 + n) (a0 + n + 1)).
-
-        The moments of a share given its count x and the total n are (a + x) / (a0 + n), and so on.
-        """
-        size = self._alpha.sum() + self._total.numbers
-        masses = self._total.values[0]
-        return self._given(Spread(self._total.low, np.stack([masses, masses / size, masses / (size * (size + 1))])))
-
-    @cached_property
-    def counts(self) -> Distributions:
+    def counts(self) -> Lists:
         """The distributions of the counts."""
-        return listed([cell.part(0) for cell in self._cells])
+        (first, masses), *others = self.parts
+        if not others:
+            return first.weighted(masses[0]).trimmed(CUT)
+        cells = range(len(self.alpha))
+        every = [
+            added([Spread(int(lists.lows[cell]), lists.every(values[0], cell)[None]) for lists, values in self.parts])
+            for cell in cells
+        ]
+        return listed(every)[0].trimmed(CUT)
 
     @cached_property
     def share_moments(self) -> tuple[Array, Array]:
         """Means and standard deviations of the shares."""
-        if len(self._alpha) == 1:
+        if len(self.alpha) == 1:
             return np.ones(1), np.zeros(1)
-        shapes = [cell.numbers + a for cell, a in zip(self._cells, self._alpha, strict=True)]
-        mean = np.array([cell.values[1] @ u for cell, u in zip(self._cells, shapes, strict=True)])
-        square = np.array([cell.values[2] @ (u * (u + 1)) for cell, u in zip(self._cells, shapes, strict=True)])
+        mean, square = np.zeros(len(self.alpha)), np.zeros(len(self.alpha))
+        for lists, masses in self.parts:
+            first = self.alpha[lists.cell] + lists.x
+            mean += np.bincount(lists.cell, masses[1] * first, len(mean))
+            square += np.bincount(lists.cell, masses[2] * first * (first + 1), len(mean))
         return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
-    def share_quantiles(self, levels: Array, cells: int) -> Array:
-        """Quantiles of the shares, shape `(levels, d)`; of so many cells in all rows."""
-        most = min(max(_ALL_PAIRS // cells, _FEWEST_PAIRS), _MOST_PAIRS)
-        collected = min(_ALL_MASSES // cells, _MOST_MASSES)
-        return np.concatenate([self._share(cell, levels, most, collected) for cell in range(len(self._alpha))], axis=1)
 
-    def _share(self, cell: int, levels: Array, most: int, collected: int) -> Array:
-        """Quantiles of one share, shape `(levels, 1)`.
+def given_total(alpha: Array, total: Spread) -> Spread:
+    """What has to be known of a row's total for :class:`RowGiven`: three functions of it.
 
-        Of a mixture over all counts and totals, or over `most` pairs, at which the masses of all are collected if these
-        are up to `collected`.
-        """
-        alpha, others = float(self._alpha[cell]), float(np.delete(self._alpha, cell).sum())
-        count, total = self._cells[cell].part(0).trimmed(_NEGLIGIBLE), self._total.part(0).trimmed(_NEGLIGIBLE)
-        middle = total.mean_and_sd[0]
-        # That of a category alone is 1, and not above it by rounding.
-        share = min((alpha + count.mean_and_sd[0]) / (alpha + others + middle), 1.0)
-        assert self._joint is not None
-        pairs = len(count.values) * len(total.values)
-        every, whole, squared = pairs <= most, False, _LENGTH**2
-        if (grid := self._grid(cell, count, total, share)) is not None:
-            every, (x, n, masses) = False, grid
-        elif pairs <= max(collected, most):
-            x, n = (dist.low + np.arange(len(dist.values)) for dist in (count, total))
-            parts = np.array_split(x, 1 + pairs // _AT_A_TIME)
-            masses = np.concatenate([self._joint(cell, part, n, total.values) for part in parts])
-            whole, every = True, every or int(np.count_nonzero(masses > _NEGLIGIBLE / len(n))) <= most
-        else:
-            while True:
-                # Of more pairs some, which are nearer to one another than the deviations of a share, in both numbers.
-                x, of_count = _points(count, squared, lambda at: min(at, abs(middle - at) + 1))
-                n, of_total = _points(total, squared, lambda at: (1 / share - 1) * at)
-                if len(x) * len(n) <= most:
-                    break
-                squared *= 4
-            masses = self._joint(cell, x, n, total.values[n - total.low] * of_total) * of_count[:, None]
-        matters = np.abs(masses) > _NEGLIGIBLE / len(n)
-        if not whole or every:
-            # Of each count a run of totals, from the first to the last that matters.
-            last = matters.shape[1] - matters[:, ::-1].argmax(axis=1)
-            column = np.arange(len(n))
-            some = matters.any(axis=1)[:, None]
-            matters = (column >= matters.argmax(axis=1)[:, None]) & (column < last[:, None]) & some
-        row, place = np.nonzero(matters)
-        first, second = np.asarray(alpha + x[row], dtype=np.float64), np.asarray(others + (n[place] - x[row]))
-        masses = masses[row, place]
-        if whole and not every:
-            first, second, masses = _collected(first, second, masses, most)
-        masses = masses / masses.sum()
-        mixture = Mixture(first, second, masses, np.zeros(len(masses), dtype=np.int64), 1)
-        if every:
-            runs = np.append(True, np.diff(row) > 0)
-            after = np.cumsum(masses[::-1])[::-1] - masses
-            ends = np.append(np.flatnonzero(runs)[1:], len(row)) - 1
-            tails = np.maximum(after - after[ends][np.cumsum(runs) - 1], 0.0) / np.maximum(second, 1e-300)
-            mixture = replace(mixture, tails=tails, runs=runs)
-        return share_quantiles(mixture, levels)
-
-    def _grid(self, cell: int, count: Spread, total: Spread, share: float) -> tuple[Integers, Integers, Array] | None:
-        """Counts, totals, and masses of pairs that add up smooth functions of all pairs; None where they are too many.
-
-        The rule is the trapezoid's, whose error falls faster than any power of the steps. They are short beside the
-        deviations of the share, given either number, and of each number given the other. With twice the steps the
-        masses must still add up, which they do not where there are kinks, or counts near 0.
-        """
-        (mean, sd), (_, sd_of_total) = count.mean_and_sd, total.mean_and_sd
-        beta, others = np.sqrt((self._alpha[cell] + mean) * (1 - share)), np.sqrt(max(sd_of_total**2 - sd**2, 0.0))
-        widths = min(beta, _GIVEN * sd * others / max(sd_of_total, 1e-300)), min(beta / share, _GIVEN * others)
-        steps = [max(1, int(_STEP * width)) for width in widths]
-        if steps[0] * steps[1] < _WORTH:
-            return None
-        assert self._joint is not None
-        x, n = (
-            dist.low + np.arange(0, len(dist.values), step) for dist, step in zip((count, total), steps, strict=True)
-        )
-        masses = self._joint(cell, x, n, total.values[n - total.low]) * (steps[0] * steps[1])
-        half = 4 * masses[::2, ::2]
-        of_count: Array = half.sum(axis=1)
-        off = abs(float(of_count.sum()) - 1), abs(float(of_count @ (x[::2] - mean))) / max(sd, 1.0)
-        return (x, n, masses) if max(off) < _TRAPEZOID else None
-
-
-def _points(dist: Spread, squared: float, variance: Callable[[int], float]) -> tuple[Integers, Array]:
-    """Numbers, and weights with which they add up smooth functions of all numbers of a distribution.
-
-    These are polynomials on a block that is no longer than the root of `squared * variance`, and a long block has
-    Chebyshev's points among its numbers. Where there are kinks, as in Laplace noise, sums are off by thousandths.
+    They are its distribution, and the same with the expected 1 / (a0 + n) and 1 / ((a0 + n) (a0 + n + 1)): the moments
+    of a share given its count x and the total n are (a + x) / (a0 + n), and so on.
     """
-    found: list[tuple[Integers, Array]] = []
-    start, end = dist.low, dist.low + len(dist.values)
-    while start < end:
-        size = min(int(np.sqrt(squared * max(variance(start), 0.0))), end - start)
-        if size <= 2 * _NODES:
-            size = min(_NODES, end - start)
-            found.append((start + np.arange(size, dtype=np.int64), np.ones(size)))
-        else:
-            places, onto = _block(size)
-            found.append((start + places, onto.sum(axis=1)))
-        start += size
-    points = np.concatenate([places for places, _ in found])
-    return points, np.concatenate([each for _, each in found])
+    size, masses = alpha.sum() + total.numbers, total.values[0]
+    return Spread(total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
 
 
-@lru_cache(maxsize=256)
-def _block(size: int) -> tuple[Integers, Array]:
-    """Places in a block of numbers, and what a polynomial's value at each adds to that at every number."""
-    level = (1 - np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))) / 2
-    places = np.unique(np.rint((size - 1) * level).astype(np.int64))
-    polynomials = chebvander(2 * np.arange(size) / (size - 1) - 1, len(places) - 1)
-    return places, np.asarray(np.linalg.solve(polynomials[places].T, polynomials.T), dtype=np.float64)
+def with_drawn_quantiles(found: Estimate, draw: Callable[[int, np.random.Generator], Draws]) -> Estimate:
+    """The same with quantiles of shares from exact draws: to .015 standard deviations by 20,000 of them."""
+    # Of very many cells there are fewer, for memory.
+    draws = min(20_000, max(2000, 20_000_000 // len(found.share_means)))
 
+    def share_quantiles(ends: Array) -> Array:
+        shares = draw(draws, np.random.default_rng(20261124)).shares
+        return np.asarray(np.quantile(shares.reshape(draws, -1), ends, axis=0))
 
-def _collected(first: Array, second: Array, masses: Array, most: int) -> tuple[Array, Array, Array]:
-    """Of pairs of parameters some, at most so many, and masses for which smooth functions have the same mean.
-
-    The pairs are cut into rectangles until no side of many numbers is longer than some deviations of a share, in terms
-    of that parameter. Distribution functions of the shares are polynomials there, whatever the masses are.
-    """
-    least, length = np.array([first.min(), second.min()]), _LONG
-    row, column = (np.rint(one - low).astype(np.int64) for one, low in zip((first, second), least, strict=True))
-    table = np.zeros((row.max() + 1, column.max() + 1))
-    table[row, column] = masses
-    while True:
-        found: list[tuple[Array, Array, Array]] = []
-        waiting = [(least, table)]
-        while waiting:
-            corner, part = waiting.pop()
-            if not part.any():
-                continue
-            # Deviations where they are least.
-            across = corner[::-1] + part.shape[::-1]
-            sides = np.where(np.array(part.shape) > _NODES, part.shape / np.sqrt(corner * (1 + corner / across)), 0.0)
-            longer = int(sides.argmax())
-            if sides[longer] > length:
-                half = part.shape[longer] // 2
-                one, other = np.split(part, [half], axis=longer)
-                waiting += [(corner, one), (corner + half * np.eye(2)[longer], other)]
-                continue
-            places = [np.arange(size) for size in part.shape]
-            if sides[0]:
-                places[0], onto = _block(len(part))
-                part = onto @ part
-            if sides[1]:
-                places[1], onto = _block(part.shape[1])
-                part = part @ onto.T
-            row, column = np.nonzero(np.abs(part) > _NEGLIGIBLE / len(table))
-            found.append((corner[0] + places[0][row], corner[1] + places[1][column], part[row, column]))
-        if sum(len(part) for *_, part in found) <= most:
-            first, second, collected = (np.concatenate(values) for values in zip(*found, strict=True))
-            return first, second, collected
-        length *= 2
+    return replace(
+        found, share_quantiles=share_quantiles, caveat=f"ends of intervals of shares from {draws} exact draws"
+    )
 
 
 def estimate_of_rows(
@@ -373,7 +227,9 @@ def estimate_of_rows(
         prob=levels,
         count_intervals=np.stack([least, most], axis=-1),
         log_evidence=log_evidence,
-        share_quantiles=lambda ends: together(part.share_quantiles(ends, cells) for part in parts),
+        share_quantiles=lambda ends: together(
+            part.share_quantiles(ends) for part in parts if isinstance(part, KnownRows)
+        ),
     )
 
 

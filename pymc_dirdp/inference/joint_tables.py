@@ -7,7 +7,7 @@ sums over these are in :mod:`pymc_dirdp.inference.joint_rows`.
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -24,11 +24,13 @@ from pymc_dirdp.inference.estimates import (
     RowGiven,
     draw_shares,
     estimate_of_rows,
+    given_total,
     listed,
     summarised,
+    with_drawn_quantiles,
 )
 from pymc_dirdp.inference.joint_rows import backwards, drawn, summed
-from pymc_dirdp.inference.numbers import ImpossibleError
+from pymc_dirdp.inference.numbers import CUT, ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, OfTotal, number_of, prior_of
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -308,10 +310,11 @@ class JointTables:
         for table, weights, cells in zip(self._tables, self._weights, self.count_probabilities, strict=True):
             total = table.totals(weights)
             if table.zero_sum:
-                found.append(KnownRows(table.alpha[None], np.array([total.low]), listed(cells)))
+                found.append(KnownRows(table.alpha[None], np.array([total.low]), listed(cells)[0].trimmed(CUT)))
             else:
                 whole = Spread(total.low, total.values[None])
-                found.append(RowGiven(table.alpha, whole, partial(table.given, weights), None))
+                cells = table.given(weights, given_total(table.alpha, whole))
+                found.append(RowGiven(table.alpha, [listed(cells)]))
         return found
 
     @property
@@ -482,7 +485,4 @@ class JointPosterior:
         found = estimate_of_rows(self._tables.rows, prob, self.log_evidence)
         if not self._is_private:
             return found
-        shares = self.draw(draws, np.random.default_rng(seed)).shares.reshape(draws, -1)
-        return replace(
-            found, share_quantiles=lambda ends: np.quantile(shares, ends, axis=0), caveat="averages over exact draws"
-        )
+        return with_drawn_quantiles(found, self.draw)

@@ -29,6 +29,7 @@ Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
 # Smaller priors are nobody's, and to larger ones a double cannot add a record.
 _LEAST_PRIOR, _MOST_PRIOR = 1e-100, 1e16
+_FAR_TOO_LARGE = "no posterior can be computed from its numbers, some of which are far too large or too small"
 
 
 @final
@@ -109,9 +110,7 @@ def computing(seen: ObservedTable) -> Iterator[None]:
         small = all(np.all(np.abs(values) <= MOST_RECORDS) for values, _ in seen.observed)
         if small and np.all((seen.prior >= _LEAST_PRIOR) & (seen.prior <= _MOST_PRIOR)):
             raise InternalError(f"The posterior of {seen.name!r} could not be computed. Please report this.") from error
-        raise seen.damaged(
-            "no posterior can be computed from its numbers, some of which are far too large or too small"
-        ) from error
+        raise seen.damaged(_FAR_TOO_LARGE) from error
 
 
 @final
@@ -336,9 +335,9 @@ class Beliefs:
 
 def prior_of(output: ObservedTable, prior: ArrayLike | None) -> Array:
     """The prior of the shares: that of the analyst, or the model's own."""
-    if prior is None:
-        return output.prior
-    given = positive_array(prior=prior, fewest=1)
+    given = output.prior if prior is None else positive_array(prior=prior, fewest=1)
+    if np.any((given < _LEAST_PRIOR) | (given > _MOST_PRIOR)):
+        raise output.damaged(_FAR_TOO_LARGE)
     if given.shape != output.prior.shape:
         raise ArgumentError(
             f"Expected the prior of {output.name!r} to have the shape of the table, {output.prior.shape}, got "

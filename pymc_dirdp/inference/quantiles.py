@@ -1,6 +1,6 @@
 """Quantiles of counts, and of shares that are mixtures of Beta distributions over a count."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,7 +9,7 @@ from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expi
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import InternalError
-from pymc_dirdp.inference.numbers import Distributions
+from pymc_dirdp.inference.numbers import Lists, twelve
 
 # A distribution function, its density, and the slope of that.
 type _Values = tuple[Array, Array, Array]
@@ -18,14 +18,6 @@ type _Values = tuple[Array, Array, Array]
 _NEGLIGIBLE = 1e-12
 # Numbers, or nodes, that are looked at one by one at a time.
 _AT_A_TIME = 2**16
-# Nodes a step apart of this share of the width of a function add up smooth functions of the count exactly: for a normal
-# density the error is exp(-2 (pi / 0.9)^2), about 3e-11.
-_STRIDE = 0.9
-# With more steps the blocks' nodes are fewer.
-_MOST_STRIDES = 256
-_NODES = 12
-# With a larger error the sums are no sums over all counts.
-_TRAPEZOID = 1e-10
 # Above this logit a share is 1, and below its negative, where no double holds all digits, it is called 0. Beta
 # distributions whose parameters are not below the second number have nothing there.
 _FARTHEST, _SHALLOW = 708.0, 0.1
@@ -53,12 +45,6 @@ class Mixture:
     cell : array of int, shape (m,)
         The cell of each.
     size : int
-    tails : array, shape (m,), optional
-        Where the Beta distributions are runs of which the second parameter rises by 1: the mass of all that follow each
-        in its run, over its second parameter. As `I(a, b + 1) - I(a, b) = p**a (1 - p)**b / (b B(a, b))`, one
-        distribution function a run is enough.
-    runs : array of bool, shape (m,), optional
-        The first of each run.
     """
 
     first: Array
@@ -66,8 +52,6 @@ class Mixture:
     masses: Array
     cell: Integers
     size: int
-    tails: Array | None = field(default=None, repr=False)
-    runs: NDArray[np.bool_] | None = field(default=None, repr=False)
 
     @classmethod
     def of_counts(cls, alpha: Array, counts: Array, others: Array, masses: Array, cell: Integers) -> "Mixture":
@@ -83,8 +67,7 @@ class Mixture:
 
     def part(self, take: NDArray[np.bool_]) -> "Mixture":
         """Some of the Beta distributions."""
-        tails, runs = (None, None) if self.tails is None or self.runs is None else (self.tails[take], self.runs[take])
-        return Mixture(self.first[take], self.second[take], self.masses[take], self.cell[take], self.size, tails, runs)
+        return Mixture(self.first[take], self.second[take], self.masses[take], self.cell[take], self.size)
 
     @cached_property
     def log_beta(self) -> Array:
@@ -107,82 +90,111 @@ class Mixture:
         return mean, np.bincount(self.cell, self.masses * spread, self.size) / whole
 
 
-def count_quantiles(marginals: Distributions, levels: Array) -> Integers:
+def count_quantiles(counts: Lists, levels: Array) -> Integers:
     """The least count with at least so much probability up to it, shape `(levels, d)`."""
-    cumulative = np.cumsum(marginals.block_mass)
-    first = np.searchsorted(marginals.block_distribution, np.arange(marginals.size))
-    before = (cumulative - marginals.block_mass)[first]
-    ends = np.append(first[1:], len(cumulative)) - 1
-    wanted = before + levels[:, None] * (cumulative[ends] - before)
-    block = np.clip(np.searchsorted(cumulative, wanted), first, ends).ravel()
-    short = (wanted.ravel() - (cumulative - marginals.block_mass)[block]) / (cumulative[ends] - before)[
-        marginals.block_distribution[block]
-    ]
-    found = np.empty(len(block), dtype=np.int64)
-    # Quantiles in the order of the lengths of their blocks, a few at a time.
-    order = np.argsort(marginals.block_length[block], kind="stable")
-    room = np.cumsum(marginals.block_length[block][order]) // _AT_A_TIME
-    for part in np.split(order, np.flatnonzero(np.diff(room)) + 1):
-        found[part] = _inside(marginals, block[part], short[part])
+    cell, start, length, mass = counts.pieces
+    cumulative = np.cumsum(mass)
+    edges = np.searchsorted(cell, np.arange(counts.size + 1))
+    first, last = edges[:-1], edges[1:] - 1
+    before = (cumulative - mass)[first]
+    wanted = before + levels[:, None] * (cumulative[last] - before)
+    piece = np.clip(np.searchsorted(cumulative, wanted), first, last).ravel()
+    short = wanted.ravel() - (cumulative - mass)[piece]
+    found = np.empty(len(piece), dtype=np.int64)
+    for part in _batches(length[piece]):
+        which, x = _inside(start[piece[part]], length[piece[part]])
+        inner = np.cumsum(counts.densities(x.astype(np.float64), piece[part][which]))
+        offsets = np.cumsum(length[piece[part]]) - length[piece[part]]
+        place = np.searchsorted(inner, np.concatenate([[0.0], inner])[offsets] + short[part] * (1 - 1e-14)) - offsets
+        found[part] = start[piece[part]] + np.clip(place, 0, length[piece[part]] - 1)
     return found.reshape(wanted.shape)
 
 
-def _inside(marginals: Distributions, block: Integers, mass: Array) -> Integers:
-    """In each block, the least number with so much mass from the start of the block up to it."""
-    length = marginals.block_length[block]
-    offsets = np.cumsum(length) - length
-    which = np.repeat(np.arange(len(block)), length)
-    x = marginals.block_start[block][which] + np.arange(length.sum()) - offsets[which]
-    cumulative = np.cumsum(np.exp(marginals.log_pmf(x.astype(np.float64), marginals.block_distribution[block][which])))
-    before = np.concatenate([[0.0], cumulative])[offsets]
-    place = np.searchsorted(cumulative, before + mass * (1 - 1e-14))
-    found: Integers = marginals.block_start[block] + np.clip(place - offsets, 0, length - 1)
-    return found
+def _batches(lengths: Integers) -> list[Integers]:
+    """Blocks in the order of their lengths, a few at a time."""
+    order = np.argsort(lengths, kind="stable")
+    room = np.cumsum(lengths[order]) // _AT_A_TIME
+    return np.split(order, np.flatnonzero(np.diff(room)) + 1)
 
 
-def share_mixture(marginals: Distributions, alpha: Array, totals: Integers) -> Mixture:
-    """Nodes of the counts that add up functions which vary no faster than the distribution of a share.
+def _inside(start: Integers, length: Integers) -> tuple[Integers, Integers]:
+    """All numbers of some blocks, and the block of each."""
+    which = np.repeat(np.arange(len(start)), length)
+    return which, start[which] + np.arange(len(which)) - (np.cumsum(length) - length)[which]
+
+
+def share_mixture(counts: Lists, alpha: Array, totals: Integers) -> Mixture:
+    """Counts with masses that add up functions which vary no faster than the distribution of a share.
 
     The priors have the shape (rows, d).
 
-    Away from the ends of the counts, equal steps do: the error of the trapezoid rule falls faster than any power of the
-    step. What is summed is the probability of the count times the distribution function of the Beta distribution. Its
-    width is that of the product of two normal functions, which is less than the deviation of either. Where the
-    distributions of the counts have kinks, or counts near the ends matter, the blocks' nodes are taken.
+    That of a share given a count x of n has a width of about `sqrt(x (1 - x / n))` counts, and so has its product with
+    the distribution of the count, or less. Away from the ends of the counts equal steps below that width do: the error
+    of the trapezoid rule falls faster than any power of the step. Where distributions of counts have kinks, or counts
+    near the ends matter, numbers are taken one by one, or in blocks of a few such widths with a Gauss rule each.
     """
-    low, high = marginals.lows.astype(np.float64), marginals.highs.astype(np.float64)
+    cell, start, length, _ = counts.pieces
+    total, sds = np.repeat(totals, alpha.shape[1]), np.sqrt(counts.variances)
     concentration = np.repeat(alpha.sum(axis=1) + totals, alpha.shape[1])
-    total, sds = np.repeat(totals, alpha.shape[1]), np.sqrt(marginals.variances)
+    low, high = counts.lows.astype(np.float64), counts.highs.astype(np.float64)
     # Joint noise lists counts above the total, too, which have a probability of 0.
     edge = np.maximum(np.minimum(low, total - high), 0) + alpha.ravel()
     beta_sds = np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))
     width = beta_sds * sds / np.maximum(np.hypot(beta_sds, sds), 1e-300)
-    stride = np.maximum(1, np.floor(_STRIDE * width))
-    steps = np.floor((high - low) / stride).astype(np.int64) + 1
-    fits = steps <= _MOST_STRIDES
-    cell = np.repeat(np.flatnonzero(fits), steps[fits])
-    first = np.cumsum(np.where(fits, steps, 0)) - steps
-    x = low[cell] + stride[cell] * (np.arange(len(cell)) - first[cell])
-    mass = stride[cell] * np.exp(marginals.log_pmf(x, cell))
-    # The error may vanish in the sum and be there in the mean, or the other way round.
-    off = np.bincount(cell, mass, marginals.size) - 1, np.bincount(cell, mass * (x - marginals.means[cell]), alpha.size)
-    fits &= (np.abs(off[0]) < _TRAPEZOID) & (np.abs(off[1]) < _TRAPEZOID * np.maximum(sds, 1))
-    if not fits.all():
-        # Blocks no longer than some deviations of the Beta distribution of a share: above the least count, and where
-        # few records are left, every count is a node.
-        def limit(cell: Integers, start: Integers, end: Integers) -> Array:
-            longest = 4 * np.sqrt(np.maximum(np.minimum(start, total[cell] - end), 0) + _NODES * 0.75)
-            return np.asarray(np.where(fits[cell], np.inf, longest))
-
-        marginals.shorten(limit)
-    take, rest = (
-        fits[cell] & (mass > _NEGLIGIBLE),
-        ~fits[marginals.node_distribution] & (marginals.masses > _NEGLIGIBLE),
+    stride = np.maximum(1, np.floor(0.9 * width)).astype(np.int64)
+    steps = (counts.highs - counts.lows) // stride + 1
+    fits = (steps <= 256) | (counts.are_whole & (stride == 1))
+    which = np.repeat(np.flatnonzero(fits), steps[fits])
+    x = counts.lows[which] + stride[which] * (
+        np.arange(len(which)) - (np.cumsum(np.where(fits, steps, 0)) - steps)[which]
     )
-    counts = np.concatenate([x[take], marginals.nodes[rest]])
-    masses = np.concatenate([mass[take], marginals.masses[rest]])
-    cells = np.concatenate([cell[take], marginals.node_distribution[rest]])
-    return Mixture.of_counts(alpha, counts, total[cells] - counts, masses, cells)
+    # The place of each number among blocks of all cells, which follow one another.
+    beyond = np.concatenate([[0], np.cumsum(counts.highs - counts.lows + 1)])
+    key = beyond[which] + x - counts.lows[which]
+    piece = np.searchsorted(beyond[cell] + start - counts.lows[cell], key, side="right") - 1
+    within = (cell[np.maximum(piece, 0)] == which) & (x < (start + length)[np.maximum(piece, 0)]) & (piece >= 0)
+    masses = np.where(within, stride[which] * counts.densities(x.astype(np.float64), np.maximum(piece, 0)), 0.0)
+    # The error may vanish in the sum and be there in the mean, or the other way round.
+    off = (
+        np.bincount(which, masses, counts.size) - 1,
+        np.bincount(which, masses * (x - counts.means[which]), alpha.size),
+    )
+    fits &= (np.abs(off[0]) < 1e-10) & (np.abs(off[1]) < 1e-10 * np.maximum(sds, 1))
+    rest = _points(counts, ~fits, total)
+    take = fits[which] & (masses > _NEGLIGIBLE)
+    numbers, cells, weights = (
+        np.concatenate(parts) for parts in zip((x[take], which[take], masses[take]), rest, strict=True)
+    )
+    return Mixture.of_counts(alpha, numbers, total[cells] - numbers, weights, cells)
+
+
+def _points(counts: Lists, chosen: NDArray[np.bool_], total: Integers) -> tuple[Array, Integers, Array]:
+    """Points of some cells, the cell of each, and their masses: Gauss nodes of blocks that are short for a share."""
+    cell, start, length, _ = counts.pieces
+    if counts.are_whole:
+        take = chosen[counts.cell] & (counts.masses > _NEGLIGIBLE)
+        return counts.x[take], counts.cell[take], counts.masses[take]
+    found: list[tuple[Array, Integers, Array]] = []
+    piece = np.flatnonzero(chosen[cell])
+    first, size = start[piece], length[piece]
+    while len(piece):
+        last = first + size - 1
+        long = (size > 8) & (size > 4 * np.sqrt(np.maximum(np.minimum(first, total[cell[piece]] - last), 0) + 9))
+        for length_of in np.unique(size[~long]).tolist():
+            some = np.flatnonzero(~long & (size == length_of))
+            offsets, rule = twelve(int(length_of))
+            x = (first[some, None] + offsets).ravel()
+            of = np.repeat(piece[some], len(offsets))
+            masses = np.tile(rule, len(some)) * counts.densities(x, of)
+            take = masses > _NEGLIGIBLE
+            found.append((x[take], cell[of[take]], masses[take]))
+        piece, half = np.repeat(piece[long], 2), np.repeat(size[long] // 2, 2)
+        first = np.stack([first[long], first[long] + size[long] // 2], axis=1).ravel()
+        size = half
+    empty = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0)
+    x, cells, masses = (np.concatenate(parts) for parts in zip(empty, *found, strict=True))
+    order = np.argsort(cells, kind="stable")
+    return x[order], cells[order], masses[order]
 
 
 def share_quantiles(mixture: Mixture, levels: Array) -> Array:
@@ -268,8 +280,6 @@ def _distribution(mixture: Mixture, t: Array, cells: NDArray[np.bool_]) -> _Valu
     if not cells.all():
         mixture = mixture.part(cells[mixture.cell])
     cell, masses, shape = mixture.cell, mixture.masses, t.shape
-    if mixture.tails is not None and mixture.runs is not None:
-        return _of_runs(mixture, mixture.tails, np.flatnonzero(mixture.runs), t)
     normal, few = _paulson(mixture, t), np.minimum(mixture.first, mixture.second) < _FEW
     row, near = np.nonzero((np.abs(normal) < _FAR) | few)
     place = row * mixture.size + cell[near]
@@ -285,25 +295,6 @@ def _distribution(mixture: Mixture, t: Array, cells: NDArray[np.bool_]) -> _Valu
     parts = (corrected, density, density * (x * expit(-at) - y * expit(at)))
     value, slope, curvature = (np.bincount(place, part, t.size).reshape(shape) for part in parts)
     return (whole + value) / np.bincount(cell, masses, mixture.size), slope, curvature
-
-
-def _of_runs(mixture: Mixture, tails: Array, runs: Integers, t: Array) -> _Values:
-    """The same of runs of Beta distributions."""
-    value, slope, curvature = np.zeros(t.shape), np.zeros(t.shape), np.zeros(t.shape)
-    size, cell, x, y = mixture.size, mixture.cell, mixture.first, mixture.second
-    whole = np.add.reduceat(mixture.masses, runs)
-    total = np.bincount(cell, mixture.masses, size)
-    for row, at in enumerate(t):
-        p, q = expit(at), expit(-at)
-        density = np.exp(x * log_expit(at)[cell] + y * log_expit(-at)[cell] - mixture.log_beta)
-        # Shares above a half by what is left of 1, which keeps its digits.
-        low, high = betainc(x[runs], y[runs], p[cell[runs]]), betaincc(y[runs], x[runs], q[cell[runs]])
-        first = np.bincount(cell[runs], whole * np.where(at[cell[runs]] < 0, low, high), size)
-        value[row] = (first + np.bincount(cell, tails * density, size)) / total
-        density *= mixture.masses
-        slope[row] = np.bincount(cell, density, size) / total
-        curvature[row] = np.bincount(cell, density * (x * q[cell] - y * p[cell]), size) / total
-    return value, slope, curvature
 
 
 def _paulson(mixture: Mixture, t: Array) -> Array:

@@ -3,233 +3,26 @@
 1. A row has a Dirichlet-multinomial prior and one likelihood for each cell, so its counts are independent numbers given
    their total. Their weights are tilted so that the total is what they add up to on average; then the distribution of
    the sum is known best where it is asked for.
-2. Many rows with known totals are summed at once. The numbers of all cells are listed; each row has a tilt, found by
-   Newton's method for all rows. Products of Fourier transforms of the lists of all cells of a row, of all but one, and
-   of the first few, give the distributions of sums.
-3. What all other cells say of a count, times its own probability, is its distribution given the total. A draw takes the
-   last cell given the total, the one before given what is left, and so on.
-4. Errors are 1e-16 of the largest probability of a sum, so a row whose total has little of it is summed alone.
+2. Tilts of all rows are found at once, by Newton's method between bounds on lists of few points.
+3. The distribution of a count given the total follows from the sum of all other counts of the row,
+   :mod:`pymc_dirdp.inference.lattice`. Rows of about the same length are summed together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import final
 
 import numpy as np
-import scipy
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, log_ndtr
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import CUT, Distributions, ImpossibleError, Listed, LogWeight
-from pymc_dirdp.inference.sums import (
-    MOST_CACHED,
-    Convolution,
-    Fourier,
-    Inversion,
-    Pair,
-    TooManyNodesError,
-    drawn_of_sums,
-    numbers_of,
-    reach_of_sum,
-)
+from pymc_dirdp.inference.lattice import Convolved, Sums, reaches
+from pymc_dirdp.inference.numbers import CUT, Lists, LogWeight, Numbers, impossible
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
-
-# With fewer products every sum is taken number by number; that takes some 10 milliseconds.
-LITTLE_WORK = 5e6
-_MUCH_WORK = 2e10
-# So many numbers are transformed at once, before it is asked whether characteristic functions at few points do.
-LITTLE_CACHED = 500_000
-# Points at which characteristic functions are taken, if there is another way and if there is none.
-_FEW, _MANY = 500, 2**14
-# The means of the cells add up to the total up to this share of the standard deviation of the sum.
-_NEAR = 0.05
-# A slope of the log-likelihood beyond which no count is possible any more.
-_STEEPEST = 1e15
-
-
-@dataclass(frozen=True)
-class TiltedCells:
-    """Cells with weights `exp(log_weight + tilt * x)`, and the distribution of their sum.
-
-    Attributes
-    ----------
-    cells : Distributions
-        Their distributions.
-    total : int
-        What they add up to in the distribution that is wanted.
-    sums : Convolution, Fourier, Inversion or Pair
-        The distribution of their sum.
-    """
-
-    cells: Distributions
-    total: int
-    sums: Convolution | Fourier | Inversion | Pair
-
-    @cached_property
-    def log_sum_of_products(self) -> float:
-        """Logarithm of the sum of the products of untilted weights over all tables with the total."""
-        known = float(self.sums.log_sum(np.array([self.total]))[0])
-        return float(self.cells.log_totals.sum() - self.cells.tilt * self.total + known)
-
-    @property
-    def count_means(self) -> Array:
-        """Expected counts given the total, shape (d,)."""
-        if isinstance(self.sums, Pair):
-            return self.marginals.means
-        cells = self.cells
-        if isinstance(self.sums, Inversion):
-            # Between nodes nothing is lost: their rules add up every wave that the sum is made of.
-            x, cell, log_mass = cells.nodes, cells.node_distribution, np.log(cells.masses)
-        else:
-            x, cell = numbers_of(cells)
-            log_mass = cells.log_pmf(x, cell)
-        weights = np.exp(log_mass + self.sums.log_rest(x, cell) - self.sums.log_sum(np.array([self.total])))
-        return np.bincount(cell, weights * x, cells.size)
-
-    @cached_property
-    def marginals(self) -> Distributions:
-        """The distributions of the single counts given their total."""
-
-        def log_weight(x: Array, cell: Integers) -> Array:
-            return self.cells.log_pmf(x, cell) + self.sums.log_rest(x, cell)
-
-        cells = self.cells
-        smooth = cells.smooth and isinstance(self.sums, Inversion | Pair)
-        found = Distributions(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth)
-        found.settle(0.0)
-        return found
-
-
-def solved(cells: Distributions, total: int) -> TiltedCells:
-    """Tilt cells so that they add up to a total on average, and find the distribution of their sum.
-
-    Parameters
-    ----------
-    cells : Distributions
-        Their weights; the tilt that they have is where the search starts, and they are changed.
-    total : int
-        What they add up to.
-
-    Raises
-    ------
-    ImpossibleError
-        If no table with this total has a positive weight.
-    """
-    tilt = tilt_for(cells, total)
-    for cut in (CUT, 6 * CUT, 13 * CUT):
-        cells.settle(tilt, cut=cut)
-        work = Convolution.work(cells)
-        if cells.size == 2 and work > LITTLE_WORK:
-            return TiltedCells(cells, total, Pair(cells, total))
-        if work > LITTLE_WORK and cut == CUT:
-            narrow = _tapered(cells, total)
-            sums = _transformed(narrow, total)
-            # Below that the rounding of the integral shows.
-            if float(sums.log_sum(np.array([total]))[0]) > sums.log_bound - 9:
-                return TiltedCells(narrow, total, sums)
-        if work <= _MUCH_WORK:
-            convolution = Convolution(cells, total)
-            # What was left out of the cells must not matter for this total.
-            if float(convolution.log_sum(np.array([total]))[0]) > 40 - cut:
-                return TiltedCells(cells, total, convolution)
-    raise impossible()
-
-
-def summed(cells: Distributions, total: int) -> TiltedCells:
-    """The distribution of the sum of cells as they are, near some total."""
-    if Convolution.work(cells) <= LITTLE_WORK:
-        return TiltedCells(cells, total, Convolution(cells, total))
-    if Fourier.fits(cells, most=LITTLE_CACHED):
-        return TiltedCells(cells, total, Fourier(cells, total))
-    return TiltedCells(cells, total, _transformed(cells, total))
-
-
-def _transformed(cells: Distributions, total: int) -> Fourier | Inversion:
-    """The distribution of the sum by characteristic functions: at few points, or at all if few do not suffice."""
-    try:
-        return Inversion(cells, total, most_nodes=_FEW if Fourier.fits(cells) else _MANY)
-    except TooManyNodesError:
-        if not Fourier.fits(cells, most=MOST_CACHED):
-            raise
-    return Fourier(cells, total)
-
-
-def _tapered(cells: Distributions, total: int) -> Distributions:
-    """Take from a cell that is wide what the total leaves no room for.
-
-    If one cell is far more uncertain than all others together, its count given the total is known nearly as well as
-    their sum. Counts that the others cannot make up for may have any weight. Letting it fall to 0 smoothly makes the
-    characteristic function of this cell as short as those of the others.
-    """
-    widest = int(np.argmax(cells.variances))
-    others = np.delete(np.arange(cells.size), widest)
-    rest = float(cells.variances[others].sum())
-    if cells.variances[widest] < 100 * rest:
-        return cells
-    reach, width = reach_of_sum(cells, others), np.sqrt(rest)
-    centre = total - float(cells.means[others].sum())
-
-    def log_weight(x: Array, cell: Integers) -> Array:
-        # The normal distribution's tail is 1 up to the last bit until 9 standard deviations before its middle. With
-        # half as much again there is room for other totals, too.
-        taper = log_ndtr(9 + (1.5 * reach - np.abs(x - centre)) / width)
-        return cells.log_weight(x, cell) + np.where(cell == widest, taper, 0.0)
-
-    tapered = Distributions(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth)
-    tapered.settle(cells.tilt)
-    return tapered
-
-
-def impossible() -> ImpossibleError:
-    """The error where all counts have a probability of 0."""
-    return ImpossibleError(
-        "No table of counts could have led to this output, or only ones whose probability is 0 in double precision. "
-        "Check that the output belongs to this mechanism, and the number of records."
-    )
-
-
-def tilt_for(cells: Distributions, total: int) -> float:
-    """The tilt at which the means add up to the total: Newton's method between bounds.
-
-    The sum of the means rises with the tilt. Its logit varies evenly where the sum itself varies by powers of ten.
-    """
-    least, most = cells.reach()
-    if not least <= total <= most:
-        raise impossible()
-    low, high, tilt, step = -np.inf, np.inf, cells.tilt, 1.0
-    start, attempt = tilt, 0
-    while True:
-        attempt += 1
-        mean, variance = cells.rough_moments(tilt)
-        if abs(mean - total) <= _NEAR * np.sqrt(variance) + 1e-9 * (1 + total):
-            return tilt
-        low, high = (tilt, high) if mean < total else (low, tilt)
-        middle, bounded = (low + high) / 2, np.isfinite(high - low)
-        if bounded and middle in (low, high):
-            # The tables are few, and their totals far apart.
-            return tilt
-        if abs(tilt) > _STEEPEST:
-            # The total lies beyond all that the possible counts add up to. The next search must not start here, where
-            # nothing but the steepest number of each cell is seen.
-            cells.tilt = start
-            raise impossible()
-        below, above = mean - least, most - mean
-        newton = np.nan
-        if below > 0 and above > 0 and variance > 1e-100 and least < total < most:
-            distance = np.log((total - least) / (most - total)) - np.log(below / above)
-            newton = tilt + distance * below * above / (variance * (most - least))
-        if bounded and (attempt % 4 == 0 or not low < newton < high):
-            tilt = middle
-        elif attempt % 8 and low < newton < high and abs(newton - tilt) <= 100 * step:
-            # Not for ever: in numbers of a hostile file a small tilt is lost to rounding.
-            tilt = newton
-        else:
-            tilt += step if mean < total else -step
-            step *= 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,14 +108,10 @@ class RowPosterior:
             known: Array = np.where(counts == 0, 0.0, counts * self.log_shares[cells]) - gammaln(counts + 1)
         return known
 
-    def cells(self) -> Distributions:
-        """Independent cells with the weights of this distribution, not tilted yet."""
-        return Distributions(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth)
-
     @cached_property
-    def tilted(self) -> TiltedCells:
-        """Independent cells whose distribution given their total is this distribution."""
-        return solved(self.cells(), self.total)
+    def solved(self) -> "KnownTotals":
+        """The counts of this row alone."""
+        return KnownTotals([self])
 
     def log_normaliser(self, totals: ArrayLike) -> Array:
         """Logarithm of what products of weights are multiplied by to be a prior times the likelihood."""
@@ -336,50 +125,94 @@ class RowPosterior:
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability (or density) of the output under the prior, the counts summed out."""
-        return float(self.log_normaliser(self.total)) + self.log_factor + self.tilted.log_sum_of_products
+        return self.solved.log_evidence
 
     @property
     def means(self) -> Array:
         """Expected counts given the output, shape (d,)."""
-        return self.tilted.marginals.means
+        return self.solved.moments[0][0]
 
     @property
     def variances(self) -> Array:
         """Variances of the counts given the output, shape (d,)."""
-        return self.tilted.marginals.variances
+        return self.solved.moments[1][0]
 
 
-# So many rows are summed at once, if they hold fewer records than this; so many numbers together.
-_AT_LEAST_ROWS, _MOST_RECORDS, _AT_ONCE = 4, 2**11, 2**21
+def numbers_of(posteriors: Sequence[RowPosterior]) -> Numbers:
+    """The cells of some rows of equal width, one row after the other."""
+    d = len(posteriors[0].alpha)
+    least, most = (np.repeat([getattr(row, name) for row in posteriors], d) for name in ("least", "most"))
+    smooth = all(row.smooth for row in posteriors)
+    if len(posteriors) == 1:
+        return Numbers(posteriors[0].log_weight, d, least, most, smooth=smooth)
 
-# Steps to the tilts of all rows, and the longest.
-_MOST_STEPS, _LONGEST = 60, 4.0
-# Totals are left to others whose probability is lower than the largest by a factor of more than this.
-_LEAST_SHARE = 1e-4
+    def log_weight(x: Array, cells: Integers) -> Array:
+        row = (cells if cells.ndim == 1 else cells[0]) // d
+        order = np.argsort(row, kind="stable")
+        found, which = np.empty(x.shape), np.split(order, np.flatnonzero(np.diff(row[order])) + 1)
+        for some in which:
+            at = int(row[some[0]])
+            found[..., some] = posteriors[at].log_weight(x[..., some], cells[..., some] - d * at)
+        return found
 
-Complex = NDArray[np.complex128]
+    return Numbers(log_weight, d * len(posteriors), least, most, smooth=smooth)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Transforms:
-    """Of the lists of rows of cells.
+def tilts_for(numbers: Numbers, totals: Integers, start: Array | None = None, *, close: float = 0.1) -> Array:
+    """The tilts at which the numbers of each row add up to its total on average: Newton's method between bounds.
 
-    Attributes
+    Parameters
     ----------
-    lists, before : array of complex, shape (rows, d, frequencies)
-        Those of the lists, and the products of those of the cells before each.
-    length : int
-    totals : array of int, shape (rows,)
-        By how much each total is above the least sum that is listed.
-    tilts : array, shape (rows,)
-    """
+    numbers : Numbers
+        Of all rows, equally many for each.
+    totals : array, shape (rows,)
+    start : array, shape (rows,), optional
+        Where the search starts.
+    close : float
+        How near is enough, in standard deviations of the sum.
 
-    lists: Complex
-    before: Complex
-    length: int
-    totals: Integers
-    tilts: Array
+    Raises
+    ------
+    ImpossibleError
+        If a total lies beyond all that numbers of a positive weight add up to.
+    """
+    rows = len(totals)
+    d = numbers.size // rows
+    if start is None and rows == 1 and d > 512:
+        # Nearly what some of the numbers need that add up to their part.
+        some = np.arange(0, d, d // 128)
+        few = Numbers(
+            lambda x, cell: numbers.log_weight(x, some[cell]),
+            len(some),
+            numbers.least[some],
+            numbers.most[some],
+            smooth=numbers.smooth,
+        )
+        start = tilts_for(few, totals * len(some) // d, close=close)
+    tilts = np.zeros(rows) if start is None else np.asarray(start, dtype=np.float64)
+    low, high, longest = np.full(rows, -np.inf), np.full(rows, np.inf), np.ones(rows)
+    for attempt in range(400):
+        lists = numbers.rough(np.repeat(tilts, d))
+        variances = lists.variances.reshape(rows, d).sum(axis=1)
+        off = totals - lists.means.reshape(rows, d).sum(axis=1)
+        near = off**2 <= close**2 * variances + 1e-18 * (1 + np.abs(totals)) ** 2
+        if near.all():
+            return tilts
+        low, high = np.where(off > 0, tilts, low), np.where(off > 0, high, tilts)
+        bounded = np.isfinite(high - low)
+        steps = np.clip(off / np.maximum(variances, 1e-100), -longest, longest)
+        middle = np.where(bounded, (low + high) / 2, tilts + np.copysign(longest, off))
+        newton = tilts + steps
+        useful = (newton > low) & (newton < high) & (attempt % 6 != 5)
+        new = np.where(near, tilts, np.where(useful, newton, middle))
+        longest = np.where(near, longest, np.where(bounded, longest, 2 * longest))
+        if (np.abs(new) > 1e15).any():
+            raise impossible()
+        if ((new == tilts) | near).all():
+            # The tables are few, and their totals far apart.
+            return tilts
+        tilts = new
+    return tilts
 
 
 @final
@@ -391,33 +224,14 @@ class KnownTotals:
     ----------
     posteriors : sequence of RowPosterior
         One for each row.
+
+    Raises
+    ------
+    ImpossibleError
+        If no table with these totals has a positive weight.
     """
 
     posteriors: Sequence[RowPosterior]
-
-    def _sums(self) -> tuple[Listed, _Transforms]:
-        """The cells, tilted, and transforms of their lists. They are large, and not cached."""
-        rows, d = self.shape
-        widths, lows = (
-            np.repeat(ends, d)
-            for ends in np.transpose([(row.most - row.least + 1, row.least) for row in self.posteriors])
-        )
-        cells = np.arange(d)[:, None]
-        logs = [row.log_weight(np.arange(row.least, row.most + 1.0), cells).ravel() for row in self.posteriors]
-        listed, tilts = _tilted(lows, widths, np.concatenate(logs), self.totals)
-        spans = (listed.highs - listed.lows).reshape(rows, d)
-        length = int(scipy.fft.next_fast_len(int(spans.sum(axis=1).max()) + 1, real=True))
-        folded = np.zeros((listed.size, length))
-        folded[listed.node_distribution, listed.block_start - listed.lows[listed.node_distribution]] = listed.masses
-        lists = scipy.fft.rfft(folded.reshape(rows, d, length))
-        ones = np.ones((rows, 1, lists.shape[-1]))
-        return listed, _Transforms(
-            lists,
-            np.cumprod(np.concatenate([ones, lists[:, :-1]], axis=1), axis=1),
-            length,
-            self.totals - listed.lows.reshape(rows, d).sum(axis=1),
-            tilts,
-        )
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -432,99 +246,134 @@ class KnownTotals:
     @cached_property
     def totals(self) -> Integers:
         """Numbers of records, shape (rows,)."""
-        return np.array([row.total for row in self.posteriors])
+        return np.array([row.total for row in self.posteriors], dtype=np.int64)
 
     @cached_property
-    def _solved(self) -> tuple[NDArray[np.bool_], Array, Listed | None]:
-        listed, of = self._sums()
+    def _numbers(self) -> Numbers:
+        return numbers_of(self.posteriors)
+
+    @cached_property
+    def _tilts(self) -> Array:
+        return np.repeat(tilts_for(self._numbers, self.totals), self.shape[1])
+
+    def _lists(self) -> Lists:
+        """All cells at the tilts of their rows, in blocks that are short beside what they are multiplied by."""
         rows, d = self.shape
-        sums = scipy.fft.irfft(of.before[:, -1] * of.lists[:, -1], of.length)
-        inside = (of.totals >= 0) & (of.totals < of.length)
-        found = np.where(inside, sums[np.arange(rows), np.where(inside, of.totals, 0)], 0.0)
-        known = found > _LEAST_SHARE * sums.max(axis=1)
-        logs = listed.log_totals.reshape(rows, d).sum(axis=1) + np.log(np.where(known, found, 1.0))
-        logs -= of.tilts * self.totals
-        if not known.all():
-            return known, logs, None
-        ones = np.ones((rows, 1, of.lists.shape[-1]))
-        after = np.cumprod(np.concatenate([ones, of.lists[:, :0:-1]], axis=1), axis=1)[:, ::-1]
-        others = scipy.fft.irfft(of.before * after, of.length).reshape(listed.size, of.length)
-        place = listed.node_distribution
-        rest = of.totals[place // d] - (listed.block_start - listed.lows[place])
-        inside = (rest >= 0) & (rest < of.length)
-        masses = listed.masses * np.where(inside, others[place, np.where(inside, rest, 0)], 0.0)
-        with np.errstate(divide="ignore"):
-            logs_given = np.log(np.maximum(masses, 0.0))
-        return known, logs, Listed(listed.lows, listed.highs - listed.lows + 1, logs_given, 0.0, CUT).trimmed(CUT)
+        rough = self._numbers.rough(self._tilts)
+        variances = rough.variances.reshape(rows, d)
+        others = np.sqrt(np.maximum(variances.sum(axis=1, keepdims=True) - variances, 0.0)).ravel()
+        # Counts that the other cells cannot make up for may have any weight.
+        reach, means = reaches(rough, rows, of_others=True), rough.means.reshape(rows, d)
+        middle = self.totals[:, None] - (means.sum(axis=1, keepdims=True) - means)
+        within = (np.floor(middle - 1.5 * reach).ravel(), np.ceil(middle + 1.5 * reach).ravel())
+        return self._numbers.at(self._tilts, longest=others / 2, within=within)
 
-    @property
-    def are_known(self) -> NDArray[np.bool_]:
-        """The rows of which this is accurate, shape (rows,). If there are others, nothing else is to be asked for."""
-        return self._solved[0]
+    @cached_property
+    def _sums(self) -> list[tuple[Integers, Sums]]:
+        """For rows of about the same length, by number, their sums."""
+        return self._summed(self._lists())
 
-    @property
+    def _summed(self, lists: Lists) -> list[tuple[Integers, Sums]]:
+        found: list[tuple[Integers, Sums]] = []
+        for rows in self._alike(lists):
+            sums = self._of(lists, rows)
+            known = sums.probabilities(self.totals[rows]) > 1e-7
+            if known.any():
+                found.append((rows[known], sums if known.all() else self._of(lists, rows[known])))
+            found += [(rows[[i]], self._deep(int(rows[i]))) for i in np.flatnonzero(~known).tolist()]
+        return found
+
+    def _of(self, lists: Lists, rows: Integers) -> Sums:
+        cells = self._cells(rows)
+        return Sums(lists.take(cells), len(rows), lambda x, cell: self._numbers.log_weight(x, cells[cell]))
+
+    def _cells(self, rows: Integers) -> Integers:
+        d = self.shape[1]
+        found: Integers = (d * rows[:, None] + np.arange(d)).ravel()
+        return found
+
+    def _alike(self, lists: Lists) -> Iterator[Integers]:
+        """Rows by number, those together whose circles are about as long."""
+        rows, d = self.shape
+        spans = (lists.highs - lists.lows).reshape(rows, d)
+        length = np.minimum(spans.sum(axis=1), np.maximum(2 * reaches(lists, rows)[:, 0], spans.max(axis=1))) + 1
+        order, first = np.argsort(length, kind="stable"), 0
+        while first < rows:
+            longer = length[order[first:]]
+            fits = (longer <= 2 * longer[0]) & (np.arange(1, len(longer) + 1) * d * longer <= 2**21)
+            end = first + max(1, len(fits) if fits.all() else int(np.argmin(fits)))
+            yield np.sort(order[first:end])
+            first = end
+
+    def _deep(self, row: int) -> Sums:
+        """The sums of a row whose total is improbable at any tilt: lists go further down, and errors are relative."""
+        numbers = numbers_of([self.posteriors[row]])
+        for cut in (CUT, 6 * CUT, 13 * CUT):
+            lists = numbers.at(self._tilts[self.shape[1] * row], cut)
+            if Convolved.work(lists) > 2e10:
+                break
+            sums = Convolved(lists)
+            # What was left out of the cells must not matter for this total.
+            if sums.probabilities(self.totals[[row]])[0] > np.exp(40 - cut):
+                return sums
+        raise impossible()
+
+    @cached_property
+    def _pairs(self) -> tuple[Numbers, Lists]:
+        """Of two cells, what one holds the other does not: each is a number by itself, and there is nothing to sum."""
+        numbers, totals = self._numbers, np.repeat(self.totals, 2)
+
+        def log_weight(x: Array, cells: Integers) -> Array:
+            return numbers.log_weight(x, cells) + numbers.log_weight(totals[cells] - x, cells ^ 1)
+
+        both = Numbers(log_weight, numbers.size, numbers.least, numbers.most, smooth=numbers.smooth)
+        return both, both.at(0.0, longest=np.full(numbers.size, np.inf))
+
+    @cached_property
     def log_evidence(self) -> float:
         """Logarithm of the probability of the output, counts and shares of all rows summed out."""
-        priors = sum(float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors)
-        return float(self._solved[1].sum() + priors)
+        found = sum(float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors)
+        if self.shape[1] == 2:
+            return found + float(self._pairs[1].log_totals[::2].sum())
+        return found + sum(float(sums.log_probabilities(self.totals[rows]).sum()) for rows, sums in self._sums)
 
-    @property
-    def marginals(self) -> Listed:
-        """The distributions of all counts, row by row."""
-        _, _, found = self._solved
-        assert found is not None
-        return found
+    @cached_property
+    def marginals(self) -> list[tuple[Integers, Lists]]:
+        """For some rows, by number, the distributions of all counts, row by row."""
+        if self.shape[1] == 2:
+            return [(np.arange(len(self.posteriors)), self._pairs[1])]
+        return [
+            (rows, sums.lists.weighted(sums.given_totals(self.totals[rows])).trimmed(CUT)) for rows, sums in self._sums
+        ]
+
+    @cached_property
+    def moments(self) -> tuple[Array, Array]:
+        """Means and variances of all counts, shape (rows, d)."""
+        means, variances = np.empty(self.shape), np.empty(self.shape)
+        for rows, counts in self.marginals:
+            means[rows] = counts.means.reshape(len(rows), -1)
+            variances[rows] = counts.variances.reshape(len(rows), -1)
+        return means, variances
+
+    def check(self) -> None:
+        """Raise the error about cells whose numbers are too many to be summed, where they may be.
+
+        Raises
+        ------
+        TooManyNumbersError
+        """
+        numbers = sum(row.most - row.least + 1 for row in self.posteriors) * self.shape[1]
+        if numbers > self._numbers.most_listed and self.shape[1] > 2:
+            self.draw(1, np.random.default_rng(0))
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Independent draws of the counts, shape `(draws, rows, d)`."""
-        listed, of = self._sums()
-        rows, d = self.shape
-        widths = (listed.highs - listed.lows + 1).reshape(rows, d)
-        counts = np.empty((draws, rows, d), dtype=np.int64)
-        left = np.tile(of.totals, (draws, 1))
-        for k in range(d - 1, 0, -1):
-            own = scipy.fft.irfft(of.lists[:, k], of.length)[:, : widths[:, k].max()]
-            counts[..., k] = drawn_of_sums(own, scipy.fft.irfft(of.before[:, k], of.length), left, rng)
-            left -= counts[..., k]
-        counts[..., 0] = left
-        counts += listed.lows.reshape(rows, d)
+        counts = np.empty((draws, *self.shape), dtype=np.int64)
+        if self.shape[1] == 2:
+            numbers, lists = self._pairs
+            row = np.tile(np.arange(len(self.posteriors)), draws)
+            first = Sums(lists, lists.size, numbers.log_weight).propose(2 * row, rng).reshape(draws, -1)
+            return np.stack([first, self.totals - first], axis=-1)
+        for rows, sums in self._sums:
+            counts[:, rows] = sums.draw(np.tile(self.totals[rows], (draws, 1)), rng)
         return counts
-
-
-def summed_at_once(posteriors: Sequence[RowPosterior]) -> list[tuple[Integers, KnownTotals]]:
-    """Rows whose sums are taken at once, by their places among some, and the sums; the other rows are in none."""
-    room, found = np.array([row.most for row in posteriors], dtype=np.int64), []
-    short = np.flatnonzero(room < _MOST_RECORDS)
-    if len(short) < _AT_LEAST_ROWS:
-        return []
-    # Rows of about the same length together.
-    short = short[np.argsort(room[short], kind="stable")]
-    numbers = np.cumsum(len(posteriors[0].alpha) ** 2 * (room[short] + 1)) // _AT_ONCE
-    for some in np.split(short, np.flatnonzero(np.diff(numbers)) + 1):
-        known = KnownTotals([posteriors[i] for i in some.tolist()])
-        if known.are_known.any():
-            rest = some[known.are_known]
-            found.append(
-                (rest, known if len(rest) == len(some) else KnownTotals([posteriors[i] for i in rest.tolist()]))
-            )
-    return found
-
-
-def _tilted(lows: Integers, widths: Integers, logs: Array, totals: Integers) -> tuple[Listed, Array]:
-    """Cells at the tilts at which those of each row add up to its total, without what is improbable then; the tilts."""
-    rows, d = len(totals), len(lows) // len(totals)
-    tilts, low, high = np.zeros(rows), np.full(rows, -np.inf), np.full(rows, np.inf)
-    listed = Listed(lows, widths, logs, 0.0, CUT)
-    for _ in range(_MOST_STEPS):
-        variances = listed.variances.reshape(rows, d).sum(axis=1)
-        off = totals - listed.means.reshape(rows, d).sum(axis=1)
-        near = off**2 <= _NEAR**2 * variances + 1e-18 * (1 + totals) ** 2
-        if near.all():
-            break
-        low, high = np.where(off > 0, tilts, low), np.where(off > 0, high, tilts)
-        step = np.clip(off / np.maximum(variances, 1e-12), -_LONGEST, _LONGEST)
-        inside = (tilts + step > low) & (tilts + step < high)
-        # Both ends are known where a step leaves what is between them.
-        tilts = np.where(near, tilts, np.where(inside, tilts + step, (low + high) / 2))
-        listed = Listed(lows, widths, logs + tilts[listed.node_distribution // d] * listed.nodes, 0.0, CUT)
-    return listed.trimmed(CUT), tilts

@@ -9,7 +9,7 @@ features given the class are one tree: a node is the count of a class, to which 
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import final
 
 import numpy as np
@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.estimates import Draws, Estimate, KnownRows, RowGiven, draw_shares, estimate_of_rows
+from pymc_dirdp.inference.estimates import (
+    Draws,
+    Estimate,
+    KnownRows,
+    RowGiven,
+    draw_shares,
+    estimate_of_rows,
+    given_total,
+    with_drawn_quantiles,
+)
 from pymc_dirdp.inference.joint_tables import JointPosterior
-from pymc_dirdp.inference.known_shares import KnownShares
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.numbers import ImpossibleError, largest
 from pymc_dirdp.inference.observed_table import (
@@ -31,7 +39,7 @@ from pymc_dirdp.inference.observed_table import (
     prior_of,
     row_prior_of,
 )
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, summed_at_once
+from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
@@ -88,22 +96,6 @@ class _Tree:
         posteriors = [replace(row, log_shares=logs) for row, logs in zip(self.posteriors, log_shares, strict=True)]
         return _Tree(posteriors, self._factors, self._most, self._log_prior, self._row_prior)
 
-    def likelihood(self, log_shares: Array) -> tuple[float, Array]:
-        """The logarithm of the likelihood of known shares, shape (rows, d), and the expected counts: its gradient."""
-        found = self._known_shares.likelihood(log_shares)
-        if found is not None:
-            return found
-        tree = self.given(log_shares)
-        try:
-            return tree.log_evidence, tree.count_means
-        except ImpossibleError:
-            return -np.inf, np.zeros(log_shares.shape)
-
-    @cached_property
-    def _known_shares(self) -> KnownShares:
-        shares = np.ones(len(self.posteriors)) if self._row_prior is None else self._row_prior
-        return KnownShares(self.posteriors, self._most, self._log_prior, row_prior=shares, log_factors=self._factors)
-
     # Sums are taken when they are asked for: numbers of a file may be such that no sum exists.
 
     @cached_property
@@ -158,7 +150,7 @@ class _Tree:
         def start(tilt: float) -> int:
             above = self._above
             ends = np.array([above.least]), np.array([above.most])
-            return int(largest(lambda x: above.log_weight(x, at) + tilt * x, *ends)[0][0])
+            return int(largest(lambda x: above.log_weight(x.astype(np.float64), at) + tilt * x, *ends)[0][0])
 
         groups = [table.groups[cell] for table in tables]
         most = self._most - (self._above.least if self._features else 0)
@@ -168,58 +160,55 @@ class _Tree:
     def numbers(self) -> list[Spread]:
         """The distributions of the row totals, or of the counts if there are features; of one row that of its total."""
         _, root = self.root.distribution
-        return self.root.group.given(root) if self._has_nodes else [root]
+        return self.root.group.children_given(root) if self._has_nodes else [root]
 
     @cached_property
-    def rows(self) -> list[KnownRows | RowGiven]:
+    def rows(self) -> list[RowGiven]:
         """All rows, given what is known of their totals."""
         return self.rows_given([self.root.distribution[1]] if self._features else self.numbers)
 
-    def rows_given(self, totals: Sequence[Spread]) -> list[KnownRows | RowGiven]:
+    def rows_given(self, totals: Sequence[Spread]) -> list[RowGiven]:
         """All rows, given the distributions of their totals."""
-        if self.known_row is not None:
-            counts = self.groups[0].solved(self._most).marginals
-            return [KnownRows(self.posteriors[0].alpha[None], np.array([self._most]), counts)]
         groups = [self.root.group] if self._features else self.groups
         rows = zip(self.posteriors, groups, totals, strict=True)
-        return [RowGiven(row.alpha, total, group.given, group.joint) for row, group, total in rows]
+        return [RowGiven(row.alpha, group.given(given_total(row.alpha, total))) for row, group, total in rows]
 
-    @cached_property
-    def known_row(self) -> RowPosterior | None:
-        """The row with all of its likelihood, if the tree is one row with a known total and nothing else."""
-        if self._log_prior is not None or self._has_nodes:
-            return None
+    @property
+    def is_known_row(self) -> bool:
+        """Whether the tree is one row with a known total and nothing else."""
+        return self._log_prior is None and not self._has_nodes
+
+    @property
+    def row(self) -> RowPosterior:
+        """That row with all of its likelihood."""
         return replace(self.posteriors[0], log_factor=float(self._factors[0](np.array([float(self._most)]))[0]))
 
     @property
     def count_means(self) -> Array:
         """Expected counts, shape (rows, d)."""
-        if self.known_row is not None:
-            return self.groups[0].solved(self._most).count_means[None]
-        return np.stack([row.counts.means for row in self.rows])
+        return np.stack([row.count_means for row in self.rows])
 
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability or density of the output, counts and shares summed out."""
         return self.root.distribution[0]
 
-    def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
-        """Independent draws of the counts, shape `(draws, rows, d)`, and the share of proposals that was accepted."""
-        numbers, acceptance = self.root.draw_below(draws, rng)
-        if not self._has_nodes or self._features:
-            return numbers[:, None], acceptance
-        counts, share = self.counts_given(numbers, rng)
-        return counts, min(acceptance, share)
+    def counts(self, draws: int, rng: np.random.Generator) -> Integers:
+        """Independent draws of the counts, shape `(draws, rows, d)`."""
+        numbers = self.root.draw_below(draws, rng)
+        return self.counts_given(numbers, rng) if self._has_nodes and not self._features else numbers[:, None]
 
-    def counts_given(self, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
+    def counts_given(self, totals: Integers, rng: np.random.Generator) -> Integers:
         """One draw of the counts for each draw of the row totals, shape `(draws, rows)`."""
-        rows = [group.draw(totals[:, row], rng) for row, group in enumerate(self.groups)]
-        return np.stack([one for one, _ in rows], axis=1), min(share for _, share in rows)
+        return np.stack([group.draw(totals[:, row], rng) for row, group in enumerate(self.groups)], axis=1)
 
 
 @final
 class TablePosterior:
     """The counts and shares of a table given its output.
+
+    Sums are exact. Quantiles of shares are, too, where the numbers of records of all rows are known; where they are
+    not, exact draws have them to .015 standard deviations.
 
     Parameters
     ----------
@@ -285,7 +274,7 @@ class TablePosterior:
             Logarithms of the shares.
         """
         table, of_rows = copy.copy(self), log_shares.reshape(self._in_rows)
-        for known in ("_known", "_others", "log_evidence"):
+        for known in ("_known", "log_evidence"):
             # What was found without the shares.
             table.__dict__.pop(known, None)
         table._trees = [(rows, tree.given(of_rows[rows])) for rows, tree in self._trees]
@@ -306,11 +295,11 @@ class TablePosterior:
         means : array, shape of the table
             Zeros where it is impossible.
         """
-        of_rows, means, value = log_shares.reshape(self._in_rows), np.zeros(self._in_rows), 0.0
-        for rows, tree in self._trees:
-            found, means[rows] = tree.likelihood(of_rows[rows])
-            value += found
-        return value, (means if value > -np.inf else np.zeros(means.shape)).reshape(self.prior.shape)
+        try:
+            table = self.given(log_shares)
+            return table.log_evidence, table.count_means
+        except ImpossibleError:
+            return -np.inf, np.zeros(self.prior.shape)
 
     @property
     def numbers(self) -> list[Spread]:
@@ -318,65 +307,69 @@ class TablePosterior:
         return self._trees[0][1].numbers
 
     @cached_property
-    def _known(self) -> list[tuple[Integers, KnownTotals]]:
-        """Rows with known totals that are summed at once, by number."""
-        alone = [(rows, row) for rows, tree in self._trees if (row := tree.known_row) is not None]
-        found = summed_at_once([row for _, row in alone])
-        return [(np.concatenate([alone[i][0] for i in places.tolist()]), known) for places, known in found]
+    def _known(self) -> tuple[Integers, KnownTotals] | None:
+        """Rows with known totals, by number."""
+        alone = [(rows, tree.row) for rows, tree in self._trees if tree.is_known_row]
+        return (np.concatenate([rows for rows, _ in alone]), KnownTotals([row for _, row in alone])) if alone else None
 
-    @cached_property
+    @property
     def _others(self) -> "list[tuple[NDArray[np.intp], _Tree]]":
-        known = set(np.concatenate([rows for rows, _ in self._known]).tolist()) if self._known else set()
-        return [(rows, tree) for rows, tree in self._trees if rows[0] not in known]
+        return [(rows, tree) for rows, tree in self._trees if not tree.is_known_row]
 
     @cached_property
     def log_evidence(self) -> float:
         """Logarithm of the probability or density of the output, counts and shares summed out."""
-        parts = [known for _, known in self._known], [tree for _, tree in self._others]
-        return float(sum(part.log_evidence for some in parts for part in some))
+        known = self._known[1].log_evidence if self._known else 0.0
+        return float(known + sum(tree.log_evidence for _, tree in self._others))
 
     @property
     def count_means(self) -> Array:
         """Expected counts, in the shape of the table: exact sums."""
         found = np.empty(self._in_rows)
-        for rows, tree in self._trees:
+        if self._known:
+            found[self._known[0]] = self._known[1].moments[0]
+        for rows, tree in self._others:
             found[rows] = tree.count_means
         return found.reshape(self.prior.shape)
 
-    def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
-        """Independent draws of the counts, shape `(draws, *shape)`, and the share of proposals that was accepted."""
-        counts, acceptance = np.empty((draws, *self._in_rows), dtype=np.int64), 1.0
-        for rows, known in self._known:
-            counts[:, rows] = known.draw(draws, rng)
+    def counts(self, draws: int, rng: np.random.Generator) -> Integers:
+        """Independent draws of the counts, shape `(draws, *shape)`."""
+        counts = np.empty((draws, *self._in_rows), dtype=np.int64)
+        if self._known:
+            counts[:, self._known[0]] = self._known[1].draw(draws, rng)
         for rows, tree in self._others:
-            counts[:, rows], share = tree.counts(draws, rng)
-            acceptance = min(acceptance, share)
-        return counts.reshape(draws, *self.prior.shape), acceptance
+            counts[:, rows] = tree.counts(draws, rng)
+        return counts.reshape(draws, *self.prior.shape)
 
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
-        counts, acceptance = self.counts(draws, rng)
-        return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
+        counts = self.counts(draws, rng)
+        return Draws(counts, draw_shares(counts, self.prior, rng))
 
     def draw_given(self, totals: Integers, rng: np.random.Generator) -> Draws:
         """The same for several rows, one draw for each table of their totals, shape `(draws, rows)`."""
-        counts, acceptance = self._trees[0][1].counts_given(totals, rng)
-        counts = counts.reshape(len(totals), *self.prior.shape)
-        return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
+        counts = self._trees[0][1].counts_given(totals, rng).reshape(len(totals), *self.prior.shape)
+        return Draws(counts, draw_shares(counts, self.prior, rng))
 
     def estimate(self, prob: list[float]) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""
-        parts: list[KnownRows | RowGiven] = [
-            KnownRows(known.alpha, known.totals, known.marginals) for _, known in self._known
-        ]
-        parts += [row for _, tree in self._others for row in tree.rows]
-        rows = np.concatenate([rows for rows, _ in (*self._known, *self._others)])
+        parts: list[KnownRows | RowGiven] = []
+        places: list[Integers] = []
+        if self._known:
+            rows, known = self._known
+            for some, counts in known.marginals:
+                parts.append(KnownRows(known.alpha[some], known.totals[some], counts))
+                places.append(rows[some])
+        for rows, tree in self._others:
+            parts += tree.rows
+            places.append(rows)
         d = self.prior.shape[-1]
-        order = (np.argsort(rows)[:, None] * d + np.arange(d)).ravel()
-        return estimate_of_rows(parts, prob, self.log_evidence, order)
+        order = (np.argsort(np.concatenate(places))[:, None] * d + np.arange(d)).ravel()
+        found = estimate_of_rows(parts, prob, self.log_evidence, order)
+        return with_drawn_quantiles(found, self.draw) if self._others else found
 
     def estimate_given(self, totals: Sequence[Spread], prob: list[float], log_evidence: float) -> Estimate:
-        """The same of a table whose row totals are the counts of another one, from their distributions."""
+        """The same of a table whose row totals are the counts of another one, but for quantiles of shares."""
         return estimate_of_rows(self._trees[0][1].rows_given(totals), prob, log_evidence)
 
 
@@ -463,6 +456,7 @@ class Posteriors:
         self, tables: Mapping[str, ObservedTable], beliefs: Mapping[str, Beliefs], classes: str | None = None
     ) -> None:
         self._tables, self._classes = dict(tables), classes
+        self._root_counts: Integers | None = None
         if classes is None:
             self._posteriors: dict[str, _Posterior] = {
                 name: MarginalPosterior(seen, beliefs[name]) if seen.measurements else posterior_of(seen, beliefs[name])
@@ -505,9 +499,16 @@ class Posteriors:
         def one(name: str, posterior: _Posterior) -> Estimate:
             if self._classes in (None, name) or not isinstance(posterior, TablePosterior):
                 return posterior.estimate(prob)
-            return posterior.estimate_given(self._root.numbers, prob, self._root.log_evidence)
+            found = posterior.estimate_given(self._root.numbers, prob, self._root.log_evidence)
+            return with_drawn_quantiles(found, partial(self._draw_given, posterior))
 
         return self._each(one, bar)
+
+    def _draw_given(self, feature: TablePosterior, draws: int, rng: np.random.Generator) -> Draws:
+        if self._root_counts is None or len(self._root_counts) != draws:
+            # Numbers of their own: those of `rng` are taken again for each feature.
+            self._root_counts = self._root.counts(draws, np.random.default_rng(20261125))
+        return feature.draw_given(self._root_counts, rng)
 
     def _each[T](self, of: Callable[[str, _Posterior], T], bar: Bar = QUIET) -> dict[str, T]:
         """A function of each table, that of the classes first; in the order of the tables."""

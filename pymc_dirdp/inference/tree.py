@@ -7,41 +7,21 @@ next to another until the weight of the number above has fallen by a factor of e
 gives the evidence; one down, of what is known of each total over what the sums say of it, the distribution of every
 count; and draws go down in the same way, each number given the one above.
 
-All that is needed from elsewhere is the distribution of a sum, :mod:`pymc_dirdp.inference.rows`.
+All that is needed from elsewhere is the distribution of a sum, :mod:`pymc_dirdp.inference.lattice`.
 """
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.inference.drawing import draw_counts
-from pymc_dirdp.inference.numbers import ROUGH_CUT, Distributions, Listed, refuse_no_weights
-from pymc_dirdp.inference.rows import LITTLE_CACHED, LITTLE_WORK, RowPosterior, TiltedCells, impossible, summed
-from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
+from pymc_dirdp.inference.lattice import Convolved, Sums
+from pymc_dirdp.inference.numbers import CUT, Lists, impossible
+from pymc_dirdp.inference.rows import RowPosterior, numbers_of
 
-# A number with less than exp(-50) of the largest weight is left out.
-CUT = 50.0
-# So few numbers of all children are listed whole.
-_FEW = 2**13
-# What is listed of the children of a group, and how deep their sum is then known: by convolution of positive numbers,
-# whose error is relative, and by Fourier transforms, whose error is 1e-16 of the largest.
-_DIRECT, _DEEP = 150.0, 100.0
-_WHOLE, _ALL = 700.0, 600.0
-_SHALLOWER, _WAVES = 20.0, 9.0
-# The next band lies so many standard deviations away, times the square root of how deep the sum is known.
-_STEP = 1.2
-# Steps of the search for the mode of a total.
-_MOST_STEPS = 60
-# Bands that are tried before the totals beyond count as impossible.
-_MOST_TRIALS = 80
 _STEEPEST = 1e15
-# A draw or a distribution takes no notice of less.
-_NEGLIGIBLE = 1e-18
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,36 +65,23 @@ class Cells:
     def __init__(self, row: RowPosterior) -> None:
         self.row, self.size = row, len(row.alpha)
         self.least, self.most = row.least * self.size, row.total
+        self._numbers = numbers_of([row])
 
-    @cached_property
-    def _listed(self) -> Listed | None:
-        """All numbers, if transforms of that many are short; otherwise rules sum them."""
-        widths = np.full(self.size, self.row.most - self.row.least + 1)
-        if self.size * widths.sum() > LITTLE_CACHED:
-            return None
-        cell = np.repeat(np.arange(self.size), widths)
-        logs = self.row.log_weight(np.tile(np.arange(self.row.least, self.row.most + 1.0), self.size), cell)
-        refuse_no_weights(logs)
-        return Listed(np.full(self.size, self.row.least), widths, logs, 0.0, CUT)
-
-    @cached_property
-    def _rules(self) -> Distributions:
-        return self.row.cells()
-
-    def at(self, tilt: float, cut: float) -> Distributions:
+    def at(self, tilt: float, cut: float) -> Lists:
         """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut)."""
-        if self._listed is not None:
-            return self._listed.at(tilt, cut)
-        self._rules.settle(tilt, cut=cut)
-        # What is settled again later gets new arrays.
-        return copy.copy(self._rules)
+        if self.size == 1:
+            return self._numbers.at(tilt, cut)
+        variances = self._numbers.rough(tilt).variances
+        return self._numbers.at(tilt, cut, longest=np.sqrt(np.maximum(variances.sum() - variances, 0.0)) / 2)
 
     def moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of their sum, about."""
-        if self._listed is None:
-            return self._rules.rough_moments(tilt)
-        cells = self._listed.at(tilt, ROUGH_CUT)
+        cells = self._numbers.rough(tilt)
         return float(cells.means.sum()), float(cells.variances.sum())
+
+    def summed(self, cells: Lists) -> Sums:
+        """Their sum."""
+        return Sums(cells, 1, self._numbers.log_weight)
 
 
 class Group:
@@ -132,22 +99,19 @@ class Group:
         self.size: int = children.size if isinstance(children, Cells) else len(nodes)
         self.least: int = children.least if isinstance(children, Cells) else sum(node.least for node in nodes)
         self.most: int = children.most if isinstance(children, Cells) else sum(node.most for node in nodes)
-        self.bands: list[TiltedCells] = []
-        # Of the cuts that are tried those that take too many products.
-        self._passed = 0
-        self._solved: TiltedCells | None = None
+        self.bands: list[Sums] = []
         self._depths: list[float] = []
         self.low, self.high = 0, -1
         self._logs, self._depth = np.empty(0), np.empty(0)
         self._owner = np.empty(0, dtype=np.int64)
 
-    def _at(self, tilt: float, cut: float) -> Distributions:
+    def _at(self, tilt: float, cut: float) -> Lists:
         if isinstance(self.children, Cells):
             return self.children.at(tilt, cut)
         windows = [node.window(tilt, cut) for node in self._nodes]
         widths = np.array([window.values.shape[-1] for window in windows])
         lows = np.array([window.low for window in windows])
-        return Listed(lows, widths, np.concatenate([window.values for window in windows]), tilt, cut)
+        return Lists.whole(lows, widths, np.concatenate([window.values for window in windows]), tilt).trimmed(cut)
 
     def _moments(self, tilt: float) -> tuple[float, float]:
         if isinstance(self.children, Cells):
@@ -158,38 +122,33 @@ class Group:
     @property
     def _is_small(self) -> bool:
         """Whether all totals are known wherever the first band is."""
-        return not self._nodes and (self.most - self.least + 1) * self.size <= _FEW
+        return not self._nodes and (self.most - self.least + 1) * self.size <= 2**13
 
-    def _band(self, tilt: float) -> tuple[TiltedCells, int, Array, float]:
-        """The sum at a tilt, and where and how well it is known: logarithms of its probabilities from a number on."""
-        # Each number of a node is itself a sum, and takes more time than it is worth if it is that improbable.
-        levels = [(CUT, _SHALLOWER)]
-        if not self._nodes:
-            levels = [*([(_WHOLE, _ALL)] * self._is_small), (_DIRECT, _DEEP), *levels]
-        for level in levels[self._passed :]:
-            cut, depth = level
-            cells = self._at(tilt, cut)
-            if cut == CUT or Convolution.work(cells) <= LITTLE_WORK:
-                break
-            self._passed += 1
-        mean, sd = cells.means.sum(), float(np.sqrt(cells.variances.sum()))
-        band = summed(cells, round(float(mean)))
-        low, high = max(self.least, int(cells.lows.sum())), min(self.most, int(cells.highs.sum()))
-        if not isinstance(band.sums, Convolution):
-            depth = _WAVES
-            low, high = max(low, int(mean - 6 * sd) - 2), min(high, int(mean + 6 * sd) + 2)
-        if high < low:
-            return band, low, np.empty(0), depth
-        logs = band.sums.log_sum(np.arange(low, high + 1))
-        # The largest probability of the sum may lie beyond the totals that are possible.
-        known = np.flatnonzero(
-            logs >= -depth + (band.sums.log_bound if isinstance(band.sums, Fourier | Inversion) else 0.0)
-        )
-        if len(known) == 0:
-            return band, low, np.empty(0), depth
-        return band, low + int(known[0]), logs[known[0] : known[-1] + 1], depth
+    def _band(self, tilt: float, little_work: float = 5e6) -> tuple[Sums, int, Array, float]:
+        """The sum at a tilt, and where and how well it is known: logarithms of the sums of products from a number on.
 
-    def _add(self, band: TiltedCells, low: int, logs: Array, depth: float) -> None:
+        Convolutions of few numbers are as deep as these are listed. Each number of a node is itself a sum, and takes
+        more time than it is worth if it is improbable.
+        """
+        # What is listed of the children, and how deep their sum is then known.
+        cut, depth = (700.0, 600.0) if self._is_small else (CUT, 20.0) if self._nodes else (150.0, 100.0)
+        cells = self._at(tilt, cut)
+        band: Sums
+        if cells.are_whole and Convolved.work(cells) <= little_work:
+            band = Convolved(cells)
+        else:
+            depth = 9.0
+            cells = self._at(tilt, CUT) if cut > CUT else cells
+            band = self.children.summed(cells) if isinstance(self.children, Cells) else Sums(cells)
+        low = int(band.low[0])
+        first, end = max(self.least - low, 0), max(self.most - low + 1, 0)
+        logs, known = band.log_sums(float(np.exp(-depth)))[0, first:end], np.empty(0, dtype=np.intp)
+        known = np.flatnonzero(logs > -np.inf)
+        if not len(known):
+            return band, low, np.empty(0), depth
+        return band, low + first + int(known[0]), logs[known[0] : known[-1] + 1], depth
+
+    def _add(self, band: Sums, low: int, logs: Array, depth: float) -> None:
         """Keep a band, and for every total the one that knows it best."""
         high = low + len(logs) - 1
         if not self.bands:
@@ -201,11 +160,10 @@ class Group:
         self._owner = np.pad(self._owner, (before, after))
         self.low, self.high = first, last
         here = slice(low - first, high - first + 1)
-        better = logs > self._depth[here]
-        x = np.arange(low, high + 1)
-        products = band.cells.log_totals.sum() - band.cells.tilt * x + logs
-        self._logs[here] = np.where(better, products, self._logs[here])
-        self._depth[here] = np.where(better, logs, self._depth[here])
+        probability = logs - band.lists.log_totals.sum() + band.lists.tilts[0] * np.arange(low, high + 1)
+        better = probability > self._depth[here]
+        self._logs[here] = np.where(better, logs, self._logs[here])
+        self._depth[here] = np.where(better, probability, self._depth[here])
         self._owner[here] = np.where(better, len(self.bands), self._owner[here])
         self.bands.append(band)
         self._depths.append(depth)
@@ -218,7 +176,7 @@ class Group:
         The search takes as many steps of Newton's method as it needs to be within half a deviation, or a few.
         """
         tilt, low, high, mean = 0.0, -np.inf, np.inf, 0.0
-        for _ in range(_MOST_STEPS):
+        for _ in range(60):
             mean, variance = self._moments(tilt)
             off = slope(mean) - tilt
             low, high = (tilt, high) if off > 0 else (low, tilt)
@@ -243,19 +201,12 @@ class Group:
             self._add(band, low, logs, depth)
             return
         # At this tilt no total is possible: it is shifted towards those that are.
-        self.start(total=int(np.clip(band.cells.means.sum(), self.least, self.most)))
-
-    def solved(self, total: int) -> TiltedCells:
-        """The cells of a row whose total is known."""
-        assert isinstance(self.children, Cells)
-        if self._solved is None or self._solved.total != total:
-            self._solved = self.children.row.at(total).tilted
-        return self._solved
+        self.start(total=int(np.clip(band.lists.means.sum(), self.least, self.most)))
 
     def _tilt_for(self, total: int, tilt: float) -> float:
         """The tilt at which the sum is `total` on average, to half of its deviation."""
         low, high, step = -np.inf, np.inf, 1.0
-        for trial in range(4 * _MOST_TRIALS):
+        for trial in range(320):
             mean, variance = self._moments(tilt)
             off = total - mean
             if off**2 <= 0.25 * variance + 1e-12:
@@ -285,10 +236,11 @@ class Group:
         edge = self.high if side > 0 else self.low
         number = int(self._owner[-1 if side > 0 else 0])
         last = self.bands[number]
-        near, far = last.cells.tilt, side * np.inf
-        deviation = np.sqrt(last.cells.variances.sum())
-        step = _STEP * np.sqrt(self._depths[number]) / max(deviation, 1e-3)
-        for _ in range(_MOST_TRIALS):
+        near, far = float(last.lists.tilts[0]), side * np.inf
+        deviation = np.sqrt(last.lists.variances.sum())
+        # So many deviations away the sum is known about half as deep.
+        step = 1.2 * np.sqrt(self._depths[number]) / max(deviation, 1e-3)
+        for _ in range(80):
             tilt = (near + far) / 2 if np.isfinite(far) else near + side * step
             band, low, logs, depth = self._band(tilt)
             first, end = low, low + len(logs) - 1
@@ -317,77 +269,60 @@ class Group:
         inside = (x >= self.low) & (x <= self.high)
         return np.where(inside, self._logs[np.clip(x - self.low, 0, len(self._logs) - 1)], -np.inf)
 
-    def given(self, total: Spread) -> list[Spread]:
-        """Distributions of the children, if those of their sum is known: one for each row of its values.
+    def given(self, total: Spread) -> list[tuple[Lists, Array]]:
+        """What is known of the children, if the distribution of their sum is: points of each, and their masses.
 
         Parameters
         ----------
         total : Spread
             Several functions of the sum, shape (k, n); the first is a distribution, and the others are what its terms
             are multiplied by.
+
+        Returns
+        -------
+        parts : list of (Lists, array of shape (k, points))
+            Of each band that has some of the distribution. They add up.
         """
         low, many = total.low, total.values.shape[-1]
         self.cover(low, low + many - 1)
         owner = self._owner[low - self.low : low - self.low + many]
-        matters = total.values[0] > _NEGLIGIBLE
-        parts: list[list[Spread]] = [[] for _ in range(self.size)]
+        # No number takes notice of less.
+        matters = total.values[0] > 1e-18
+        parts: list[tuple[Lists, Array]] = []
         for number in np.unique(owner[matters]).tolist():
             band = self.bands[number]
             here = np.flatnonzero(matters & (owner == number))
             x = low + here
-            known = np.zeros((len(total.values), here[-1] - here[0] + 1))
-            known[:, here - here[0]] = total.values[:, here] * np.exp(-band.sums.log_sum(x))
-            for child, found in enumerate(band.sums.spread(int(x[0]), known)):
-                parts[child].append(Spread(int(band.cells.lows[child]), found))
-        return [_added(each) for each in parts]
+            known = np.zeros((len(total.values), 1, here[-1] - here[0] + 1))
+            known[:, 0, here - here[0]] = total.values[:, here] * np.exp(-self._depth[x - self.low])
+            parts.append((band.lists, band.given(x[:1], known)))
+        return parts
 
-    def joint(self, child: int, numbers: Integers, totals: Integers, masses: Array) -> Array:
-        """Probabilities of some numbers of a child together with some totals, whose probabilities are known."""
-        owner = self._owner[totals - self.low]
-        found = np.zeros((len(numbers), len(totals)))
-        for number in np.unique(owner).tolist():
-            band, here = self.bands[number], np.flatnonzero(owner == number)
-            own = band.cells.log_pmf(numbers, np.full(len(numbers), child))
-            shifted = numbers[:, None] + (band.total - totals[here])
-            rest = band.sums.log_rest(shifted, np.full(shifted.shape, child))
-            found[:, here] = masses[here] * np.exp(own[:, None] + rest - band.sums.log_sum(totals[here]))
-        return found
+    def children_given(self, total: Spread) -> list[Spread]:
+        """The same of nodes, child by child: a function of each, shape (k, numbers)."""
+        parts = self.given(total)
+        return [
+            added(
+                [
+                    Spread(int(lists.lows[child]), masses[:, lists.starts[child] : lists.starts[child + 1]])
+                    for lists, masses in parts
+                ]
+            )
+            for child in range(self.size)
+        ]
 
-    def draw(self, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
-        """One draw of all numbers for each of some totals, shape `(len(totals), size)`, and the share accepted."""
-        if self._solved is not None and (totals == self._solved.total).all():
-            return draw_counts(self._solved, totals, rng)
+    def draw(self, totals: Integers, rng: np.random.Generator) -> Integers:
+        """One draw of all numbers for each of some totals, shape `(len(totals), size)`."""
         self.cover(int(totals.min()), int(totals.max()))
         counts = np.empty((len(totals), self.size), dtype=np.int64)
-        waiting, accepted = np.argsort(totals, kind="stable"), 0.0
-        while len(waiting):
-            middle = int(totals[waiting[len(waiting) // 2]])
-            band = self.bands[int(self._owner[middle - self.low])]
-            near = self._near(band, totals[waiting])
-            if isinstance(band.sums, Convolution):
-                # Where proposals would be accepted too rarely, numbers are drawn one after the other.
-                far = waiting[~near & (self._owner[totals[waiting] - self.low] == self._owner[middle - self.low])]
-                counts[far] = band.sums.draw(totals[far], rng)
-                left = ~np.isin(waiting, far)
-                near, waiting, accepted = near[left], waiting[left], accepted + len(far)
-            elif not near[len(waiting) // 2]:
-                band = summed(self._at(self._tilt_for(middle, band.cells.tilt), CUT), middle)
-                near = self._near(band, totals[waiting]) | (totals[waiting] == middle)
-            if near.any():
-                counts[waiting[near]], acceptance = draw_counts(band, totals[waiting[near]], rng)
-                accepted += near.sum() / acceptance
-            waiting = waiting[~near]
-        return counts, len(totals) / accepted
-
-    @staticmethod
-    def _near(band: TiltedCells, totals: Integers) -> NDArray[np.bool_]:
-        """Whether totals are nearly as probable as that of a band."""
-        known = band.sums.log_sum(np.append(totals, band.total))
-        near: NDArray[np.bool_] = known[:-1] > known[-1] - 2
-        return near
+        owner = self._owner[totals - self.low]
+        for number in np.unique(owner).tolist():
+            mine = owner == number
+            counts[mine] = self.bands[number].draw(totals[mine][:, None], rng)[:, 0]
+        return counts
 
 
-def _added(parts: list[Spread]) -> Spread:
+def added(parts: list[Spread]) -> Spread:
     """Functions added up."""
     low = min(part.low for part in parts)
     high = max(part.low + part.values.shape[-1] for part in parts)
@@ -453,7 +388,7 @@ class Node:
             middle = int(np.clip(middle, self.least, self.most))
             for group in self.groups:
                 group.start(total=middle)
-            sd = min(float(np.sqrt(group.bands[0].cells.variances.sum())) for group in self.groups)
+            sd = min(float(np.sqrt(group.bands[0].lists.variances.sum())) for group in self.groups)
             self._cover(max(self.least, int(middle - sd / 4) - 4), min(self.most, int(middle + sd / 4) + 4))
         while True:
             low, high = self._low, self._low + len(self._values) - 1
@@ -501,12 +436,8 @@ class Root:
         """The logarithm of the sum of all weights, and the distribution of the number, shape (1, n)."""
         if self.total is not None:
             own = self.log_weight(np.array([float(self.total)]))
-            if isinstance(self.group.children, Cells):
-                logs = np.array([self.group.solved(self.total).log_sum_of_products])
-            else:
-                self.group.start(total=self.total)
-                logs = self.group.logs(self.total, self.total)
-            window = Spread(self.total, logs + own)
+            self.group.start(total=self.total)
+            window = Spread(self.total, self.group.logs(self.total, self.total) + own)
         else:
             window = Node([self.group], self.log_weight, self.guide, most=self.most).window(0.0, CUT)
         peak = window.values.max()
@@ -515,8 +446,8 @@ class Root:
         masses = np.exp(window.values - peak)
         return float(peak + np.log(masses.sum())), Spread(window.low, masses[None] / masses.sum())
 
-    def draw_below(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
-        """Independent draws of the numbers that add up to it, and the share of proposals that was accepted."""
+    def draw_below(self, draws: int, rng: np.random.Generator) -> Integers:
+        """Independent draws of the numbers that add up to it, shape (draws, size)."""
         _, number = self.distribution
         cdf = np.cumsum(number.values[0])
         numbers = number.low + np.searchsorted(cdf, rng.random(draws) * cdf[-1], side="right")

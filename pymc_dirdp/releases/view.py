@@ -10,7 +10,7 @@ totals that any other prior takes could need minutes where noise is wide.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
-from pymc_dirdp.inference.drawing import FreeTotal, draw_row, refuse_undrawable
 from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.joint_tables import JointTables, SharedNoise, of_blocks
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.network_fit import fit_tables
-from pymc_dirdp.inference.rows import RowPosterior, summed_at_once
-from pymc_dirdp.inference.sums import TooManyNodesError
+from pymc_dirdp.inference.numbers import TooManyNumbersError
+from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
+from pymc_dirdp.inference.tree import Cells, Group, Root
 from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.table import Table, dim_name
@@ -38,8 +38,6 @@ from pymc_dirdp.releases.wording import ESTIMATE
 
 # Counts that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
-# So much larger numbers of records are tried where the posterior reaches beyond those looked at.
-_WIDER = 16
 
 
 def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:
@@ -97,37 +95,29 @@ def draws_given(
         return draw_shares(of_rows.reshape(draws, *part.table.shape), part.table.prior, rng)
     prior = part.table.prior
     if n_prior is not None:
-        counts, _ = _free_total(part, published, n_prior).draw(draws, rng)
+        counts = _private_number(part, published, n_prior).draw_below(draws, rng)
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
+    rows, known = _known_numbers(part, published)
     counts = np.empty((draws, prior.size // prior.shape[-1], prior.shape[-1]), dtype=np.int64)
-    each = [(rows, _distribution_of_rows(part, published, rows, total)) for rows, total in _known_totals(part)]
-    waiting = dict(enumerate(each))
-    for places, known in summed_at_once([of_rows for _, of_rows in each]):
-        drawn = known.draw(draws, rng)
-        for i, place in enumerate(places.tolist()):
-            rows, _ = waiting.pop(place)
-            counts[:, rows] = drawn[:, i].reshape(draws, len(rows), -1)
-    for rows, distribution in waiting.values():
-        alone, _ = draw_row(distribution, draws, rng)
-        counts[:, rows] = alone.reshape(draws, len(rows), -1)
+    counts[:, rows] = known.draw(draws, rng).reshape(draws, -1, prior.shape[-1])
     return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
 
 
-def _free_total(part: PlannedTable, published: Array, n_prior: range) -> FreeTotal:
-    """All cells of a table whose number of records is private.
+def _private_number(part: PlannedTable, published: Array, n_prior: range) -> Root:
+    """All cells of a table whose number of records is private, below that number."""
+    row = _distribution(part, part.table.prior, published, n_prior[-1])
 
-    The numbers that are taken for possible hold nearly all of the posterior, unless the prior contradicts the noisy
-    counts. Then nearly all draws of cells would be refused for their total, so none is: numbers beyond are possible,
-    too. If the prior counts less than one record, it contradicts nothing, and draws must be refused in proportion.
-    """
-    prior, most = part.table.prior, n_prior[-1]
-    distribution = _distribution(part, prior, published, most)
-    if prior.sum() <= 1 or not distribution.smooth:
-        return FreeTotal(distribution, n_prior[0])
-    while (row := FreeTotal(distribution)).is_cut_off and most < MOST_RECORDS:
-        most = min(_WIDER * (most + 1), MOST_RECORDS)
-        distribution = distribution.at(most)
-    return row
+    def log_weight(totals: Array) -> Array:
+        return np.where(totals >= n_prior[0], row.log_normaliser(totals), -np.inf)
+
+    return Root(Group(Cells(row)), log_weight, row.log_normaliser, most=n_prior[-1])
+
+
+def _known_numbers(part: PlannedTable, published: Array) -> tuple[NDArray[np.intp], KnownTotals]:
+    """The cells of rows that hold a known number of records together, taken as one row; and the numbers of the rows."""
+    known = _known_totals(part)
+    together = [_distribution_of_rows(part, published, rows, total) for rows, total in known]
+    return np.concatenate([rows for rows, _ in known]), KnownTotals(together)
 
 
 def try_distribution(part: PlannedTable, *, public: bool) -> None:
@@ -156,16 +146,23 @@ def try_distribution(part: PlannedTable, *, public: bool) -> None:
             "nothing. Loosen the guarantee."
         )
     _distribution(part, prior, planned, n_records if possible is None else possible[-1])
-    if possible is None:
+    if possible is not None:
+        _refusing(part, lambda: _private_number(part, planned, possible).draw_below(1, np.random.default_rng(0)))
+    else:
         # Blocks are equally large, and no noise is wider in one of them.
         rows, total = max(_known_totals(part), key=lambda block: block[1])
-        try:
-            refuse_undrawable(_distribution_of_rows(part, planned, rows, total))
-        except TooManyNodesError as error:
-            raise ArgumentError(
-                f"Use mechanism='dirichlet', or loosen the guarantee: {prior.size} cells with "
-                f"{part.mechanism.in_short} in {part.table.name!r} are too many to draw their posterior."
-            ) from error
+        _refusing(part, KnownTotals([_distribution_of_rows(part, planned, rows, total)]).check)
+
+
+def _refusing(part: PlannedTable, check: Callable[[], object]) -> None:
+    """Turn the error about too many numbers into one about the table."""
+    try:
+        check()
+    except TooManyNumbersError as error:
+        raise ArgumentError(
+            f"Use mechanism='dirichlet', or loosen the guarantee: {part.table.prior.size} cells with "
+            f"{part.mechanism.in_short} in {part.table.name!r} are too many to draw their posterior."
+        ) from error
 
 
 def _known_totals(part: PlannedTable) -> list[tuple[NDArray[np.intp], int]]:

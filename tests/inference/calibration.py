@@ -129,7 +129,7 @@ class PrivateNumber(Case):
         most = round(2 * self.total * total)
         posterior = RowPosterior(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
         root = of_private_total(posterior)
-        counts, _ = root.draw_below(DRAWS, rng)
+        counts = root.draw_below(DRAWS, rng)
         naive = draw_shares(np.tile(counted, (DRAWS, 1)), posterior.alpha, rng)
         return (p, draw_shares(counts, posterior.alpha, rng)), (x, counts), (p, naive)
 

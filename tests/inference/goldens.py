@@ -107,25 +107,22 @@ def posterior_of_case(kind, shape, n, width, a, private, seed=1):
     return Posteriors(tables, beliefs, "t0" if len(tables) > 1 else None)
 
 
-def summary(posterior):
-    """What is kept of a distribution."""
-    found = posterior.estimate([0.8])
-    tables = {}
-    for name, one in found.items():
-        numbers = {"log_evidence": one.log_evidence}
-        for field in FIELDS:
-            values = np.asarray(getattr(one, field))
-            values = values[:, :_ROWS] if values.ndim == 3 else values[:_ROWS]
-            numbers[field] = [float(f"{value:.12g}") for value in values.ravel().tolist()]
-        tables[name] = numbers
-    return tables
+def summary(found):
+    """What the file has of an estimate of one table."""
+    numbers = {"log_evidence": found.log_evidence}
+    for field in FIELDS:
+        values = np.asarray(getattr(found, field))
+        values = values[:, :_ROWS] if values.ndim == 3 else values[:_ROWS]
+        numbers[field] = [float(f"{value:.12g}") for value in values.ravel().tolist()]
+    return numbers
 
 
 if __name__ == "__main__":
     found, times = {}, {}
     for name, case in cases():
         start = time.perf_counter()
-        found[name] = summary(posterior_of_case(*case))
+        tables = posterior_of_case(*case).estimate([0.8])
+        found[name] = {table: summary(one) for table, one in tables.items()}
         times[name] = time.perf_counter() - start
         print(f"{times[name]:8.3f} {name}", flush=True)
     PATH.write_text(json.dumps(found, indent=None, separators=(",", ":")).replace('},"', '},\n"') + "\n")

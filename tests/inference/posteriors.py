@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.estimates import Draws, KnownRows, draw_shares, estimate_of_rows
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root
@@ -67,7 +66,8 @@ LIKELIHOODS = {
 
 def estimate(posterior, prob=(0.5, 0.8, 0.95)):
     """That of a row with a public total."""
-    row = KnownRows(posterior.alpha[None], np.array([posterior.total]), posterior.tilted.marginals)
+    [(_, counts)] = posterior.solved.marginals
+    row = KnownRows(posterior.alpha[None], np.array([posterior.total]), counts)
     return estimate_of_rows([row], prob, posterior.log_evidence)
 
 
@@ -93,6 +93,14 @@ def simulated(d, total, alpha, rng):
     """Shares and counts from the prior."""
     p = rng.dirichlet(np.full(d, alpha))
     return p, rng.multinomial(total, p)
+
+
+def released(d, total, r, alpha, seed):
+    """A row given a Dirichlet draw of it."""
+    rng = np.random.default_rng(seed)
+    _, x = simulated(d, total, alpha, rng)
+    y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)
+    return RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
 
 
 def nothing(totals):
@@ -128,8 +136,8 @@ def of_rows(rows, total, row_prior=None, log_factors=None):
 
 def drawn(root, groups, draws, rng):
     """A table for each row, of shape (draws, d)."""
-    totals, _ = root.draw_below(draws, rng)
-    return [group.draw(totals[:, i], rng)[0] for i, group in enumerate(groups)]
+    totals = root.draw_below(draws, rng)
+    return [group.draw(totals[:, i], rng) for i, group in enumerate(groups)]
 
 
 def tabulated(log_likelihood):
@@ -140,11 +148,16 @@ def tabulated(log_likelihood):
 
 def draw(posterior, draws, rng):
     """Draws of counts and shares of one row with a known total."""
-    counts, acceptance = draw_counts(posterior.tilted, np.full(draws, posterior.total), rng)
-    return Draws(counts, draw_shares(counts, posterior.alpha, rng), acceptance)
+    counts = posterior.solved.draw(draws, rng)[:, 0]
+    return Draws(counts, draw_shares(counts, posterior.alpha, rng))
+
+
+def log_sum_of_products(posterior):
+    """Logarithm of the sum, over all tables, of the products of the weights of their cells."""
+    return posterior.log_evidence - posterior.log_factor - float(posterior.log_normaliser(posterior.total))
 
 
 def log_probability(posterior, counts):
     """Logarithm of the probability of whole rows of counts given the output."""
     weights = posterior.log_weight(np.asarray(counts, dtype=np.float64), np.arange(len(posterior.alpha)))
-    return weights.sum(axis=-1) - posterior.tilted.log_sum_of_products
+    return weights.sum(axis=-1) - log_sum_of_products(posterior)

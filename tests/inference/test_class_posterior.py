@@ -121,8 +121,10 @@ def test_the_posterior_is_that_of_all_tables(output_of, adjacency):
         a, b = (x[:, first + k] + PRIORS[name][0, k] for k in (0, 1))
         assert found[name].share_means[0] == pytest.approx(probabilities @ (a / (a + b)), rel=1e-8)
         low, high = found[name].share_intervals[0, 0]
-        assert probabilities @ betainc(a, b, low) == pytest.approx(0.1, abs=1e-8)
-        assert probabilities @ betainc(a, b, high) == pytest.approx(0.9, abs=1e-8)
+        # Ends of intervals are those of draws, because totals of rows are not known.
+        accuracy = 5 * np.sqrt(0.09 / 20_000) + 1e-3
+        assert probabilities @ betainc(a, b, low) == pytest.approx(0.1, abs=accuracy)
+        assert probabilities @ betainc(a, b, high) == pytest.approx(0.9, abs=accuracy)
 
 
 def test_a_guaranteed_least_count_of_a_feature_holds_for_the_classes():

@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 from scipy.special import betainc
 
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.estimates import RowGiven
+from pymc_dirdp.inference.estimates import RowGiven, given_total
+from pymc_dirdp.inference.observed_table import MechanismOutput
 from pymc_dirdp.inference.rows import RowPosterior
+from pymc_dirdp.inference.tree import Cells, Group, Spread
+from pymc_dirdp.mechanisms import DiscreteGaussianMechanism, GeometricMechanism
 
-from . import goldens
+from .exact_shares import below, share_distributions
 from .posteriors import LIKELIHOODS, brute_force, dirichlet, draw, estimate, row, simulated
 
 
@@ -61,37 +65,43 @@ def test_probabilities_are_checked():
             estimate(row("dirichlet"), prob=prob)
 
 
-@pytest.mark.parametrize(
-    ("kind", "d", "n", "width", "is_smooth"),
-    [
-        ("discrete gaussian", 2, 3000, 30, True),
-        ("discrete gaussian", 3, 3000, 10, True),
-        ("geometric", 3, 1000, 8, False),
-    ],
-)
-def test_pairs_a_step_apart_stand_for_all_where_noise_is_smooth(kind, d, n, width, is_smooth, monkeypatch):
-    """Quantiles of shares against those of all pairs of counts and totals; where there are kinks, all are taken."""
-    case, prob, used, grid = (kind, (d,), n, width, 1.0, True), [0.5, 0.999], [], RowGiven._grid
+@pytest.mark.parametrize("kind", [GeometricMechanism, DiscreteGaussianMechanism])
+@pytest.mark.parametrize(("d", "n", "width"), [(2, 3000, 30), (3, 3000, 10), (3, 1000, 8)])
+def test_quantiles_where_a_total_is_private_are_those_of_draws(kind, d, n, width):
+    """Against mixtures over all pairs of counts and totals; always the same draws, and more of them than would do."""
+    rng = np.random.default_rng(d)
+    x = rng.multinomial(n, rng.dirichlet(np.ones(d)))
+    z = x + np.rint(rng.normal(0, width, d))
+    output = MechanismOutput(kind(np.ones(d), width, adjacency="add-remove"), z, prior=np.ones(d))
+    prob = np.array([0.5, 0.8, 0.999])
+    estimates = [dirdp.estimate(output, prob, n_prior=2 * n, progressbar=False).tables["p"] for _ in range(2)]
+    np.testing.assert_array_equal(*(one.share_intervals for one in estimates))
+    mixes = share_distributions(output, 2 * n, estimates[0].count_means)
+    levels = np.stack([(1 - prob) / 2, (1 + prob) / 2], axis=1)
+    tolerance = 5 * np.sqrt(levels * (1 - levels) / 20_000) + 1e-3
+    for cell in range(d):
+        found = np.vectorize(lambda share, cell=cell: below(mixes[0, cell], share))(estimates[0].share_intervals[:, cell])
+        assert np.all(np.abs(found - levels) < tolerance)
+        # Another cell's distribution is another one.
+        other = np.vectorize(lambda share, cell=cell: below(mixes[0, (cell + 1) % d], share))
+        assert np.any(np.abs(other(estimates[0].share_intervals[:, cell]) - levels) > tolerance)
+        first, second, masses = mixes[0, cell]
+        share, size = first / (first + second), first + second
+        mean = masses @ share
+        sd = np.sqrt(masses @ (share * (1 - share) / (size + 1) + (share - mean) ** 2))
+        assert estimates[0].share_means[cell] == pytest.approx(mean, rel=1e-9)
+        assert estimates[0].share_sds[cell] == pytest.approx(sd, rel=1e-7)
 
-    def noted(self, *given):
-        used.append(grid(self, *given))
-        return used[-1]
 
-    monkeypatch.setattr(RowGiven, "_grid", noted)
-    found = goldens.posterior_of_case(*case).estimate(prob)["t0"]
-    few = found.share_intervals
-    pairs = [None if one is None else one[2].size for one in used]
-    assert all(one is not None and one < 5000 for one in pairs) == is_smooth
-    assert all(one is None for one in pairs) != is_smooth
-    monkeypatch.setattr(RowGiven, "_grid", lambda *given: None)
-    monkeypatch.setattr("pymc_dirdp.inference.estimates._ALL_PAIRS", 10**8)
-    monkeypatch.setattr("pymc_dirdp.inference.estimates._MOST_PAIRS", 10**8)
-    every = goldens.posterior_of_case(*case).estimate(prob)["t0"].share_intervals
-    assert np.abs(few - every).max() < 1e-6 * found.share_sds.min()
-    # Steps that are twice as long would be seen: their masses do not add up.
-    if is_smooth:
-        monkeypatch.setattr(RowGiven, "_grid", noted)
-        monkeypatch.setattr("pymc_dirdp.inference.estimates._STEP", 2.8)
-        used.clear()
-        assert len(goldens.posterior_of_case(*case).estimate(prob)["t0"].share_intervals) == 2
-        assert used == [None] * d
+def test_a_few_totals_that_are_known_apart_are_one_distribution():
+    """A row given its total in parts adds up; with one total it is the row of a known one."""
+    posterior = row("geometric", total=12)
+    group = Group(Cells(posterior))
+    group.start(total=6)
+    alone = Spread(12, np.ones((1, 1)))
+    found = RowGiven(posterior.alpha, group.given(given_total(posterior.alpha, alone)))
+    known = estimate(posterior)
+    np.testing.assert_allclose(found.count_means, known.count_means, rtol=1e-10)
+    np.testing.assert_allclose(found.counts.variances, known.count_sds**2, rtol=1e-9)
+    np.testing.assert_allclose(found.share_moments[0], known.share_means, rtol=1e-10)
+    np.testing.assert_allclose(found.share_moments[1], known.share_sds, rtol=1e-8)

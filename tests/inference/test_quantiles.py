@@ -7,9 +7,11 @@ import pytest
 from scipy.stats import beta
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.inference import estimates, quantiles, sums
-from pymc_dirdp.inference.numbers import CUT, Listed
+from pymc_dirdp.inference import quantiles
+from pymc_dirdp.inference.numbers import Lists
 from pymc_dirdp.inference.quantiles import Mixture, share_mixture, share_quantiles
+from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
+from pymc_dirdp.privacy.people import Contribution
 
 from .exact_shares import off, random_output, share_distributions
 
@@ -30,19 +32,18 @@ def mixture(alpha, counts):
 
 @pytest.fixture(scope="module")
 def released():
-    """Two rows of three cells, and what is said of them if they are looked at all at once."""
-    mechanism = dirdp.mechanisms.GeometricMechanism(np.ones((2, 3)), scale=2.0)
-    output = dirdp.mechanisms.MechanismOutput(mechanism, [[3, 6, 2], [5, -2, 4]], prior=PRIOR, n_records=16)
+    """Two rows of three cells and eight records each, and what is said of them if they are looked at all at once."""
+    mechanism = ZeroSumGeometricMechanism(PRIOR, 2.0, contribution=Contribution(1, ("each",)))
+    output = dirdp.mechanisms.MechanismOutput(mechanism, [[3, 6, -1], [5, -2, 5]], prior=PRIOR, n_records=16)
     return output, dirdp.estimate(output).tables["p"]
 
 
-@pytest.mark.parametrize("module", [quantiles, sums])
 @pytest.mark.parametrize("room", [1, 2, 7, 300])
-def test_pieces_of_any_size_give_the_same_numbers(module, room, released, monkeypatch):
+def test_pieces_of_any_size_give_the_same_numbers(room, released, monkeypatch):
     """Found by attack: a piece that held one cell was taken for a table of one category, whose share is 1."""
     output, wanted = released
     assert np.all((wanted.share_intervals > 0) & (wanted.share_intervals < 1))
-    monkeypatch.setattr(module, "_AT_A_TIME", room)
+    monkeypatch.setattr(quantiles, "_AT_A_TIME", room)
     found = dirdp.estimate(output).tables["p"]
     for field in ("share_intervals", *(field.name for field in fields(wanted))):
         one, other = getattr(found, field), getattr(wanted, field)
@@ -104,7 +105,7 @@ def test_counts_whose_probabilities_are_listed():
     Oracle: the sum of Beta distribution functions, number by number.
     """
     weights = np.random.default_rng(1).dirichlet(np.full(200, 0.3))
-    counts = Listed(np.array([300, 301]), np.array([200, 200]), np.log([*weights, *weights[::-1]]), 0.0, CUT)
+    counts = Lists.whole(np.array([300, 301]), np.array([200, 200]), np.log([*weights, *weights[::-1]]))
     found = share_quantiles(share_mixture(counts, np.array([[0.5, 0.5]]), np.array([800])), ENDS)
     first = 300 + np.arange(200)
     np.testing.assert_allclose(beta.cdf(found[:, :1], 0.5 + first, 800.5 - first) @ weights, ENDS, atol=1e-8)
@@ -112,15 +113,20 @@ def test_counts_whose_probabilities_are_listed():
     np.testing.assert_allclose(beta.cdf(found[:, 1:], 0.5 + second, 800.5 - second) @ weights, ENDS, atol=1e-8)
 
 
-def test_a_quantile_that_is_not_found_is_an_error_of_the_library(released, monkeypatch):
+def test_a_quantile_that_is_not_found_is_an_error_of_the_library(monkeypatch):
     monkeypatch.setattr(quantiles, "_MOST_STEPS", 1)
     with pytest.raises(dirdp.errors.InternalError, match="report") as caught:
-        _ = dirdp.estimate(released[0]).tables["p"].share_intervals
+        share_quantiles(mixture([0.3, 1.0], [[5, 2], [7, 0], [0, 7]]), ENDS)
     assert not any(letter.isdigit() for letter in str(caught.value))
 
 
+def of_draws(level):
+    """How far the quantile of 20,000 draws may be from its level."""
+    return 5 * np.sqrt(level * (1 - level) / 20_000) + 1e-3
+
+
 def compared(seeds, **options):
-    """The largest error in level of intervals of releases at random, and how many of these there were."""
+    """The largest error in level of intervals of releases at random, over what it may be, and how many there were."""
     prob, worst, many = [0.001, 0.5, 0.95, 0.9999], 0.0, 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -129,20 +135,19 @@ def compared(seeds, **options):
         mixes = share_distributions(output, most, found.count_means)
         if mixes is None:
             continue
-        rows, records = output.prior.size // output.prior.shape[-1], output.n_records if most is None else most
+        rows = output.prior.size // output.prior.shape[-1]
         known = most is None and rows in (1, len(output.observed_table.blocks))
-        # Of more counts and totals that belong together, only some are summed.
-        bound = 1e-8 if known or records < 170 else 1e-4
         for cell in rng.permutation(len(mixes))[:4]:
             mix = mixes[*divmod(int(cell), output.prior.shape[-1])]
             ends = found.share_intervals[:, cell]
             assert np.all(ends[:, 0] <= ends[:, 1])
             errors = [
-                off(mix, share, level)
+                # Where totals are not known, quantiles are those of draws.
+                off(mix, share, level) / (1e-8 if known else of_draws(level))
                 for p, pair in zip(prob, ends, strict=True)
                 for share, level in zip(pair, ((1 - p) / 2, (1 + p) / 2), strict=True)
             ]
-            assert max(errors) < bound, f"seed {seed}"
+            assert max(errors) < 1, f"seed {seed}"
             worst = max(worst, *errors)
         many += 1
     return worst, many
@@ -154,21 +159,10 @@ def test_releases_at_random(seeds):
 
 
 @pytest.mark.thorough
-def test_masses_are_collected_at_fewer_pairs_whatever_they_are(monkeypatch):
+def test_releases_whose_ends_were_off_by_most():
     """Found by releases at random: with kinks of noise, or a share near 1, ends were off by up to .04 in level."""
-    sizes = []
-
-    def spied(first, second, masses, most, collected=estimates._collected):
-        found = collected(first, second, masses, most)
-        sizes.append((len(masses), len(found[2])))
-        return found
-
-    monkeypatch.setattr(estimates, "_collected", spied)
-    monkeypatch.setattr(estimates, "_FEWEST_PAIRS", 10_000)
-    monkeypatch.setattr(estimates, "_MOST_PAIRS", 10_000)
-    assert compared((33, 42, 57), most_records=400, most_rows=3) == (pytest.approx(0, abs=1e-7), 3)
-    assert len(sizes) > 20
-    assert all(few <= 10_000 < many for many, few in sizes)
+    worst, many = compared((33, 42, 57), most_records=400, most_rows=3)
+    assert (worst < 1, many) == (True, 3)
 
 
 @pytest.mark.slow

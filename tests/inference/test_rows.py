@@ -1,6 +1,8 @@
 """Product distributions against brute force over all tables."""
 
-from dataclasses import fields, replace
+import tracemalloc
+from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
@@ -9,13 +11,29 @@ from scipy.stats import chisquare
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference import rows
-from pymc_dirdp.inference.observed_table import MechanismOutput
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
+from pymc_dirdp.inference.lattice import Convolved, Sums
+from pymc_dirdp.inference.numbers import ImpossibleError, Numbers
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
+from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, numbers_of, tilts_for
+from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.people import Contribution
 
-from .posteriors import ALPHA, LIKELIHOODS, Y, brute_force, dirichlet, geometric, log_probability, row, tabulated
+from .posteriors import (
+    ALPHA,
+    LIKELIHOODS,
+    Y,
+    brute_force,
+    dirichlet,
+    estimate,
+    geometric,
+    log_probability,
+    log_sum_of_products,
+    released,
+    row,
+    simulated,
+    tabulated,
+)
 
 
 @pytest.mark.parametrize("least", [0, 2])
@@ -146,8 +164,8 @@ def test_known_shares_against_brute_force(name):
     assert posterior.log_evidence - posterior.log_factor == pytest.approx(logsumexp(logs), abs=1e-10)
     np.testing.assert_allclose(np.exp(log_probability(posterior, tables)), probabilities, rtol=0, atol=1e-12)
     means = probabilities @ tables
-    np.testing.assert_allclose(posterior.tilted.count_means, means, rtol=1e-10)
-    np.testing.assert_allclose(posterior.variances, probabilities @ (tables - means) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(posterior.means, means, rtol=1e-10)
+    np.testing.assert_allclose(posterior.variances, probabilities @ (tables - means) ** 2, rtol=1e-9, atol=1e-20)
 
 
 ROWS = [("dirichlet", 12, 0), ("geometric", 7, 1), ("gaussian", 0, 0), ("truncated", 12, 0), ("pooled", 5, 0)]
@@ -160,16 +178,16 @@ def some_rows():
 def test_every_row_has_the_numbers_that_a_sum_over_its_tables_gives():
     posteriors = some_rows()
     known = KnownTotals(posteriors)
-    assert known.are_known.all()
     evidence = 0.0
+    marginals = {int(i): counts.take(3 * k + np.arange(3)) for at, counts in known.marginals for k, i in enumerate(at)}
+    assert sorted(marginals) == list(range(5))
     for i, posterior in enumerate(posteriors):
         counts, logs, of_row = brute_force(posterior)
         evidence += of_row
         for k in range(3):
-            cell = 3 * i + k
             expected = np.bincount(counts[:, k].astype(int), np.exp(logs), 13)
-            found = known.marginals.pmf(cell)
-            low = int(known.marginals.lows[cell])
+            found = marginals[i].pmf(k)
+            low = int(marginals[i].lows[k])
             np.testing.assert_allclose(found, expected[low : low + len(found)], rtol=1e-10, atol=1e-14)
             assert expected[:low].sum() + expected[low + len(found) :].sum() < 1e-14
     assert known.log_evidence == pytest.approx(evidence, abs=1e-10)
@@ -193,19 +211,30 @@ def test_draws_of_a_row_among_others_are_of_its_tables(i):
 def test_one_cell_and_a_total_that_is_hardly_possible():
     alone = [RowPosterior(alpha=[0.3], total=n, log_likelihood=geometric(np.array([4.0]), 1.0)) for n in (0, 5)]
     known = KnownTotals(alone)
-    assert known.marginals.means.tolist() == [0, 5]
+    assert known.moments[0].tolist() == [[0], [5]]
     assert known.draw(3, np.random.default_rng(1)).tolist() == [[[0], [5]]] * 3
-    # Both counts are 0 or 12, all but never between, and add up to 24 or to 19.
+
+
+def test_rows_whose_totals_are_hardly_possible_are_summed_beside_the_others():
+    """Counts are 0 or 12, all but never between, and add up to 36 or to 31: no tilt makes that probable."""
     posterior = RowPosterior(
-        alpha=[1.0, 1.0], total=24, log_likelihood=lambda x, i: -3.0 * np.minimum(x, np.abs(12 - x)), smooth=False
+        alpha=[1.0, 0.5, 2.0],
+        total=36,
+        log_likelihood=lambda x, i: -3.0 * np.minimum(x, np.abs(12 - x)) - 0.1 * i,
+        smooth=False,
     )
-    assert KnownTotals([posterior, posterior.at(19)]).are_known.tolist() == [True, False]
-    assert [len(places) for places, _ in rows.summed_at_once([posterior, posterior.at(19), posterior, posterior])] == [
-        3
-    ]
+    posteriors = [posterior, posterior.at(31), posterior.at(19), posterior.at(5)]
+    known = KnownTotals(posteriors)
+    expected = [brute_force(one) for one in posteriors]
+    assert known.log_evidence == pytest.approx(sum(evidence for _, _, evidence in expected), abs=1e-10)
+    means = [np.exp(logs) @ tables for tables, logs, _ in expected]
+    np.testing.assert_allclose(known.moments[0], means, rtol=1e-9)
+    drawn = known.draw(20_000, np.random.default_rng(1))
+    sds = np.sqrt(np.array([np.exp(logs) @ tables**2 for tables, logs, _ in expected]) - np.square(means))
+    assert np.all(np.abs(drawn.mean(axis=0) - means) < 5 * sds / np.sqrt(20_000) + 1e-3)
 
 
-def test_tables_of_many_rows_are_those_of_one_row_after_the_other(monkeypatch):
+def test_a_table_of_rows_is_each_row_by_itself():
     """Rows of 0 to 90 records, and one that is larger by far, in no order."""
     rng = np.random.default_rng(3)
     totals = np.append(rng.integers(0, 90, 8), [9000, 20])[rng.permutation(10)]
@@ -215,10 +244,181 @@ def test_tables_of_many_rows_are_those_of_one_row_after_the_other(monkeypatch):
     prior = rng.uniform(0.2, 3, counts.shape)
     mechanism = ZeroSumGeometricMechanism(prior, 3.0, contribution=Contribution(1, ("each",)))
     output = MechanismOutput(mechanism, counts + noise, prior=prior, n_records=int(totals.sum()))
-    found = dirdp.estimate(output).tables["p"]
-    monkeypatch.setattr(rows, "_AT_LEAST_ROWS", 1000)
-    wanted = dirdp.estimate(output).tables["p"]
-    for field in ("share_intervals", *(field.name for field in fields(wanted))):
-        one, other = getattr(found, field), getattr(wanted, field)
-        if not isinstance(other, str) and field != "share_quantiles":
-            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    found = dirdp.estimate(output, prob=[0.5, 0.95]).tables["p"]
+    ((_, known),) = (posterior_of(output.observed_table, Beliefs())._known,)
+    evidence = 0.0
+    for i, row_of in enumerate(known.posteriors):
+        evidence += row_of.log_evidence
+        wanted = estimate(row_of, prob=[0.5, 0.95])
+        for field in ("share_means", "share_sds", "count_means", "count_sds"):
+            mine = getattr(found, field).reshape(10, 4)[i]
+            np.testing.assert_allclose(mine, getattr(wanted, field), rtol=1e-10, atol=1e-12)
+        for field in ("share_intervals", "count_intervals"):
+            mine = getattr(found, field).reshape(2, 10, 4, 2)[:, i]
+            np.testing.assert_allclose(mine, getattr(wanted, field), rtol=1e-9, atol=1e-12)
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
+
+
+def log_sum(numbers, total):
+    """The logarithm of the sum of the products of all weights whose numbers add up to a total."""
+    tilts = tilts_for(numbers, np.array([total]))
+    return float(Convolved(numbers.at(tilts[0])).log_probabilities(np.array([total]))[0])
+
+
+def bounded_cells():
+    """Three cells whose counts lie within ten of 40, 60 and 20, and are likely as geometric noise makes them."""
+    middle = np.array([40.0, 60.0, 20.0])
+
+    def log_weight(x, cell):
+        distance = np.abs(x - middle[cell])
+        return np.where(distance <= 10, -2 * distance, -np.inf)
+
+    return Numbers(log_weight, 3, 0, 500, smooth=False)
+
+
+@pytest.mark.parametrize(("beyond", "end"), [(70, 90), (300, 150)])
+def test_a_total_that_no_counts_have_spoils_no_other(beyond, end):
+    """After the search for it, the least and the largest total that exist are found as with fresh cells."""
+    cells = bounded_cells()
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        with pytest.raises(ImpossibleError, match="0 in double precision"):
+            log_sum(cells, beyond)
+        for total in (end, 121, end):
+            fresh = log_sum(bounded_cells(), total)
+            assert log_sum(cells, total) == pytest.approx(fresh, abs=1e-9)
+        # There is one such table: every count is ten away.
+        assert fresh == pytest.approx(-60.0, abs=1e-9)
+
+
+def test_a_total_is_not_called_impossible_before_the_counts_are_found():
+    """Found when the documentation was built: no node lay near the few numbers of records that a row may have."""
+    middle, near = np.array([12_345.0, 54_321.0]), np.arange(-10, 11)
+
+    def log_weight(x, cell):
+        distance = np.abs(x - middle[cell])
+        return np.where(distance <= 10, -2 * distance, -np.inf)
+
+    cells = Numbers(log_weight, 2, 0, 100_000)
+    first = np.where(np.abs(4 - near) <= 10, np.exp(-2.0 * np.abs(near) - 2.0 * np.abs(4 - near)), 0)
+    assert log_sum(cells, 66_666 + 4) == pytest.approx(np.log(first.sum()), abs=1e-9)
+    alone = RowPosterior(alpha=np.ones(2), total=66_670, log_likelihood=log_weight)
+    assert log_sum_of_products(alone) == pytest.approx(np.log(first.sum()), abs=1e-9)
+
+
+@pytest.mark.parametrize(("d", "total"), [(10, 1000), (3, 60)])
+def test_the_tilt_does_not_matter(d, total):
+    """A tilt that moves the mean of the sum by one standard deviation gives the same marginals."""
+    posterior = released(d, total, 0.1, 1.0, 3)
+    numbers = numbers_of([posterior])
+    (tilt,) = tilts_for(numbers, np.array([total]))
+    lists = numbers.at(tilt)
+    shifted = numbers.at(tilt + 1 / np.sqrt(lists.variances.sum()))
+    assert abs(shifted.means.sum() - total) > 0.5 * np.sqrt(shifted.variances.sum())
+    for kind in (Sums, Convolved):
+        sums = kind(shifted)
+        found = float(sums.log_probabilities(np.array([total]))[0])
+        assert found == pytest.approx(log_sum_of_products(posterior), rel=0, abs=1e-10)
+        given = shifted.weighted(sums.given_totals(np.array([total])))
+        np.testing.assert_allclose(given.means, posterior.means, rtol=1e-10)
+
+
+def test_a_million_records_in_two_cells_against_the_plain_sum():
+    posterior = released(2, 10**6, 1e-3, 0.01, 4)
+    x = np.arange(10**6 + 1.0)
+    weights = posterior.log_weight(x, np.zeros(len(x), dtype=int)) + posterior.log_weight(
+        10**6 - x, np.ones(len(x), dtype=int)
+    )
+    mass = np.exp(weights - weights.max())
+    mean = mass @ x / mass.sum()
+    assert posterior.means[0] == pytest.approx(mean, rel=1e-11)
+    assert posterior.variances[0] == pytest.approx(mass @ (x - mean) ** 2 / mass.sum(), rel=1e-9)
+    assert log_sum_of_products(posterior) == pytest.approx(weights.max() + np.log(mass.sum()), rel=0, abs=1e-9)
+
+
+def test_one_cell_far_wider_than_all_others_together():
+    """Sums of the small cells decide; the wide one takes what they leave."""
+    z = np.array([7e5, 1e5 + 20.0, 1e5 - 25.5, 1e5 + 15.0])
+    scale = np.array([2e4, 3.0, 1.0, 2.0])
+    posterior = RowPosterior(
+        alpha=np.ones(4), total=10**6, log_likelihood=lambda x, i: -((z[i] - x) ** 2) / (2 * scale[i] ** 2)
+    )
+    # The small cells by all their numbers: what is left is the wide one's.
+    near = [np.arange(np.rint(z[i]) - 40 * scale[i], np.rint(z[i]) + 40 * scale[i] + 1) for i in (1, 2, 3)]
+    grid = np.meshgrid(*near, indexing="ij")
+    last = 10**6 - sum(grid)
+    logs = sum(posterior.log_likelihood(x, np.array(i)) for i, x in zip((0, 1, 2, 3), (last, *grid), strict=True))
+    mass = np.exp(logs - logs.max())
+    mass /= mass.sum()
+    means = np.array([np.sum(mass * x) for x in (last, *grid)])
+    np.testing.assert_allclose(posterior.means, means, rtol=1e-10)
+    variances = [np.sum(mass * (x - mean) ** 2) for x, mean in zip((last, *grid), means, strict=True)]
+    np.testing.assert_allclose(posterior.variances, variances, rtol=1e-8)
+
+
+@pytest.mark.parametrize("r", [1e-4, 10.0])
+@pytest.mark.parametrize("d", [2, 10, 50])
+def test_ten_million_records_take_little_memory(d, r):
+    posterior = released(d, 10**7, r, 1.0, 5)
+    tracemalloc.start()
+    means = posterior.means
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
+    assert means.sum() == pytest.approx(1e7, rel=1e-9)
+
+
+def test_one_noisy_cell_of_a_binary_table():
+    posterior = RowPosterior(
+        alpha=[1.0, 2.0], total=30, log_likelihood=lambda x, i: np.where(i == 0, -np.abs(11 - x) / 3, 0.0)
+    )
+    x = np.arange(31)
+    logs = gammaln(x + 1) - gammaln(x + 1) + gammaln(32 - x) - gammaln(31 - x) - np.abs(11 - x) / 3
+    mass = np.exp(logs - logs.max())
+    assert posterior.means[0] == pytest.approx(mass @ x / mass.sum(), rel=1e-12)
+
+
+def test_narrow_noise_among_many_numbers_is_found():
+    z = np.array([4_123_456.4, 5_000_000.0, 876_543.9])
+    posterior = RowPosterior(alpha=np.full(3, 1e-3), total=10**7, log_likelihood=geometric(z, 1.0))
+    np.testing.assert_allclose(posterior.means, z, atol=1.5)
+
+
+def vague(total, r, alpha=1.0):
+    """Records of which the output says next to nothing."""
+    y = np.array([0.5, 0.3, 0.2])
+    return RowPosterior(alpha=np.full(3, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(3)))
+
+
+def test_a_million_records_that_hardly_anything_is_known_of():
+    """Against the sum over the first cell, of the plain sums over the other two, at every ten thousandth count."""
+    posterior = vague(10**6, 1e-5)
+    others = RowPosterior(alpha=np.ones(2), total=10**6, log_likelihood=lambda x, i: posterior.log_likelihood(x, i + 1))
+    counts = np.arange(5000, 10**6, 10_000)
+    logs = posterior.log_weight(counts.astype(float), np.zeros(len(counts), dtype=int))
+    logs += [log_sum_of_products(others.at(10**6 - int(x))) for x in counts]
+    mass = np.exp(logs - logs.max())
+    assert posterior.means[0] == pytest.approx(mass @ counts / mass.sum(), rel=1e-3)
+    assert log_sum_of_products(posterior) == pytest.approx(logs.max() + np.log(mass.sum() * 1e4), abs=1e-3)
+
+
+def test_what_is_wide_is_summed_or_refused_and_the_ways_out_work():
+    """Ten million records of which the output says next to nothing; fewer cells, or a prior that says more, will do."""
+    merged = RowPosterior(alpha=[1.0, 2.0], total=10**7, log_likelihood=dirichlet([0.5, 0.5], 1e-6, [1.0, 2.0]))
+    for posterior in (merged, vague(10**7, 1e-6, alpha=60.0)):
+        assert posterior.means.sum() == pytest.approx(1e7)
+    try:
+        means = vague(10**7, 1e-6).means
+    except ArgumentError as error:
+        assert "larger parameters, or merge" in str(error)
+    else:
+        assert means.sum() == pytest.approx(1e7)
+
+
+def test_ten_thousand_cells_of_one_row():
+    d, rng = 10_000, np.random.default_rng(1)
+    _, x = simulated(d, 50_000, 1.0, rng)
+    posterior = RowPosterior(alpha=np.ones(d), total=50_000, log_likelihood=geometric(x + rng.normal(size=d), 3.0))
+    start = process_time()
+    assert posterior.means.sum() == pytest.approx(50_000, rel=1e-10)
+    assert process_time() - start < 6
+    assert np.mean(np.abs(posterior.means - x)) < 6

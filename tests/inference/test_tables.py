@@ -83,7 +83,8 @@ def estimates_are_those_of(tables, probabilities, found):
     for end, level in enumerate([0.1, 0.9]):
         ends = found.share_intervals[0, :, end]
         below = [probabilities @ betainc(a, b, q) for a, b, q in zip(first.T, (size - first).T, ends, strict=True)]
-        np.testing.assert_allclose(below, level, atol=1e-8)
+        # Ends of intervals are those of draws, because totals of rows are not known.
+        np.testing.assert_allclose(below, level, atol=5 * np.sqrt(0.09 / 20_000) + 1e-3)
         for x, k in zip(counts.T, found.count_intervals[0, :, end], strict=True):
             assert probabilities @ (x <= k) >= level - 1e-9
             assert probabilities @ (x < k) < level + 1e-9

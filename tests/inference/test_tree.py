@@ -1,6 +1,8 @@
 """Trees of sums, against brute force over all totals and tables, and against sums for each total by itself."""
 
 import json
+from itertools import product
+from time import process_time
 
 import numpy as np
 import pytest
@@ -8,9 +10,8 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import Listed, largest
+from pymc_dirdp.inference.numbers import largest
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.inference.sums import Convolution, Fourier, Inversion
 from pymc_dirdp.inference.tree import Cells, Group, Spread
 
 from . import goldens
@@ -18,6 +19,8 @@ from .posteriors import PRIOR, brute_force, dirichlet, drawn, geometric, of_priv
 
 MOST = 12
 TOTALS = np.arange(MOST + 1)
+# The level of a tenth and that of nine tenths by 20,000 draws.
+OF_DRAWS = 5 * np.sqrt(0.09 / 20_000) + 1e-3
 
 
 def factor(totals):
@@ -80,19 +83,20 @@ def test_a_private_total():
     evidence, total = root.distribution
     assert evidence == pytest.approx(logsumexp(logs), abs=1e-10)
     np.testing.assert_allclose(total.values[0], mass[total.low :], rtol=1e-9)
-    counts, acceptance = root.draw_below(50_000, np.random.default_rng(2))
-    assert 0 < acceptance <= 1
+    counts = root.draw_below(50_000, np.random.default_rng(2))
     seen = np.bincount(counts.sum(axis=1), minlength=MOST + 1)
     assert chisquare(seen, 50_000 * mass).pvalue > 1e-6
     # With a flat prior of the total these draws would not do.
     assert chisquare(seen, 50_000 * of_total(posterior, lambda n: 0 * n)[1]).pvalue < 1e-6
     tables = [brute_force(posterior, n) for n in TOTALS]
-    for cell, found in enumerate(root.group.given(total)):
+    # Every total by itself is a function of it, too.
+    functions = Spread(total.low, np.concatenate([total.values, np.diag(total.values[0])]))
+    for cell, found in enumerate(root.group.children_given(functions)):
         every = [np.bincount(x[:, cell].astype(int), np.exp(log), MOST + 1) for x, log, _ in tables]
         expected = (mass @ every)[found.low : found.low + found.values.shape[1]]
         np.testing.assert_allclose(found.values[0], expected, rtol=1e-9, atol=1e-15)
-        joint = root.group.joint(cell, np.arange(MOST + 1), TOTALS[total.low :], total.values[0])
-        np.testing.assert_allclose(joint, (mass[:, None] * every).T[:, total.low :], rtol=1e-8, atol=1e-15)
+        joint = (mass[:, None] * every)[total.low :, found.low : found.low + found.values.shape[1]]
+        np.testing.assert_allclose(found.values[1:], joint, rtol=1e-8, atol=1e-15)
 
 
 def test_rows_that_share_a_total():
@@ -109,7 +113,7 @@ def test_rows_that_share_a_total():
     mass = np.exp(logs - logsumexp(logs))
     evidence, total = root.distribution
     assert evidence == pytest.approx(logsumexp(logs), abs=1e-9)
-    of_first, of_second = root.group.given(total)
+    of_first, of_second = root.group.children_given(total)
     np.testing.assert_allclose(
         of_first.values[0], mass[of_first.low : of_first.low + of_first.values.shape[1]], rtol=1e-8
     )
@@ -127,7 +131,7 @@ def test_guaranteed_least_counts_of_rows():
     root, groups = of_rows(rows, MOST, log_factors=[lambda n: 0 * n, factor])
     logs = evidences(rows[0], 3) + (evidences(rows[1], 3) + factor(TOTALS))[::-1]
     mass = np.exp(logs - logsumexp(logs))
-    first, _ = root.group.given(root.distribution[1])
+    first, _ = root.group.children_given(root.distribution[1])
     assert first.part(0).mean_and_sd[0] == pytest.approx(mass @ TOTALS, abs=1e-9)
     assert min(table.min() for table in drawn(root, groups, 500, np.random.default_rng(3))) >= 1
 
@@ -141,7 +145,7 @@ def test_larger_rows_are_near_the_truth(total):
     z = x + rng.laplace(size=x.shape) * 4
     rows = [RowPosterior(alpha=np.ones(3), total=total, log_likelihood=geometric(cells, 4.0)) for cells in z]
     root, groups = of_rows(rows, total)
-    means, sds = zip(*(one.part(0).mean_and_sd for one in root.group.given(root.distribution[1])), strict=True)
+    means, sds = zip(*(one.part(0).mean_and_sd for one in root.group.children_given(root.distribution[1])), strict=True)
     # Of the sum of three noises, and of the other three, both are known of one number.
     assert 5 < min(sds) <= max(sds) < 9
     assert np.all(np.abs(means - x.sum(axis=1)) < 4 * np.array(sds))
@@ -155,9 +159,10 @@ def test_rows_that_are_nearly_empty_are_drawn_too():
     totals = np.concatenate([np.zeros(20, dtype=np.int64), [1, 2, 3], np.full(200, 300)])
     group = Group(Cells(posterior))
     group.start(total=300)
-    counts, acceptance = group.draw(totals, np.random.default_rng(1))
+    start = process_time()
+    counts = group.draw(totals, np.random.default_rng(1))
     np.testing.assert_array_equal(counts.sum(axis=1), totals)
-    assert acceptance > 0.05
+    assert process_time() - start < 5
 
 
 def test_totals_next_to_those_that_no_table_has():
@@ -201,23 +206,100 @@ def test_a_likelihood_that_is_no_number_is_refused(bad):
         _ = of_private_total(posterior).distribution
 
 
-@pytest.mark.parametrize("kind", [Convolution, Fourier, Inversion])
-def test_what_is_said_of_a_sum_is_said_of_each_number(kind):
-    """Functions of the sum, spread over the cells: each kind of sum against sums over all tables."""
-    rng = np.random.default_rng(5)
-    widths, lows = np.array([9, 14, 6]), np.array([3, 0, 40])
-    cells = Listed(lows, widths, np.concatenate([np.sort(rng.normal(size=w)) for w in widths]), 0.05, 50.0)
-    sums, total = kind(cells, 55), np.arange(48, 66)
-    known = rng.random((2, len(total)))
-    grids = np.meshgrid(*(low + np.arange(w) for low, w in zip(lows, widths, strict=True)), indexing="ij")
-    pmf = np.prod([cells.pmf(i)[g - lows[i]] for i, g in enumerate(grids)], axis=0)
-    n = sum(grids)
-    inside = (n >= 48) & (n <= 65)
-    for i, found in enumerate(sums.spread(48, known)):
-        for k in range(2):
-            weights = np.where(inside, known[k][np.clip(n - 48, 0, 17)] * pmf, 0.0)
-            expected = np.bincount((grids[i] - lows[i]).ravel(), weights.ravel(), widths[i])
-            np.testing.assert_allclose(found[k], expected, atol=1e-12)
+CASES = {
+    "flat": ([1.0, 1, 1], [2.0, 5, 1], 1.5, 0, 0),
+    "uneven": ([0.3, 2, 0.9], [-3.0, 7, 1], 2.0, 0, 3),
+    "few in the prior": ([0.1, 0.2, 0.3], [1.0, 4, 0], 2.0, 0, 1),
+    "one in all": ([0.4, 0.6], [3.0, 2], 3.0, 0, 0),
+    "a little more than one in all": ([0.5, 0.52], [3.0, 2], 3.0, 0, 0),
+    "at least one": ([1.0, 3, 1], [2.0, 5, 1], 1.0, 1, 4),
+    "much noise": ([2.0, 2, 2], [40.0, -30, 5], 100.0, 0, 0),
+}
+
+
+def all_tables(alpha, z, scale, least, least_total, most):
+    """Tables of all totals, which are as likely as one another, and their probabilities."""
+    tables = np.array(list(product(range(most + 1), repeat=len(alpha))))
+    totals = tables.sum(axis=1)
+    tables = tables[(totals >= least_total) & (totals <= most) & (tables.min(axis=1) >= least)]
+    logs = (gammaln(tables + alpha) - gammaln(tables + 1) - np.abs(np.array(z) - tables) / scale).sum(axis=1)
+    logs += gammaln(tables.sum(axis=1) + 1) - gammaln(tables.sum(axis=1) + np.sum(alpha))
+    return tables, np.exp(logs - logsumexp(logs))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_flat_private_total_against_all_tables(name):
+    alpha, z, scale, least, least_total = CASES[name]
+    tables, probabilities = all_tables(np.array(alpha), z, scale, least, least_total, 12)
+    posterior = RowPosterior(alpha=alpha, total=12, log_likelihood=geometric(z, scale), least=least)
+    root = of_private_total(posterior, lambda n: np.where(n >= least_total, 0.0, -np.inf))
+    _, total = root.distribution
+    expected = np.bincount(tables.sum(axis=1), probabilities, 13)
+    np.testing.assert_allclose(total.values[0], expected[total.low : total.low + len(total.values[0])], rtol=1e-10)
+    for cell, found in enumerate(root.group.children_given(total)):
+        expected = np.bincount(tables[:, cell], probabilities, 13)
+        expected = expected[found.low : found.low + found.values.shape[1]]
+        np.testing.assert_allclose(found.values[0], expected, rtol=1e-8, atol=1e-15)
+
+    drawn = root.draw_below(20_000, np.random.default_rng(1))
+    seen = np.zeros((13,) * len(alpha))
+    np.add.at(seen, tuple(drawn.T), 1)
+    observed, expected = seen[tuple(tables.T)], 20_000 * probabilities
+    assert observed.sum() == 20_000
+    often = expected > 10
+    observed, expected = (np.append(x[often], x[~often].sum() + 1e-9) for x in (observed, expected))
+    assert chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-6
+    # Uniform tables would be noticed.
+    wrong = np.full(len(tables), 20_000 / len(tables))
+    assert chisquare(seen[tuple(tables.T)], wrong).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("scale", [3.0, 100.0])
+def test_draws_of_a_private_total_have_the_moments_of_sums_over_totals(scale):
+    """Sums over totals are those of rows with known totals, one after the other."""
+    z = np.array([50.0, 200, -20, 13])
+    posterior = RowPosterior(alpha=[1, 0.5, 1, 3], total=int(z.sum() + 20 * scale), log_likelihood=geometric(z, scale))
+    root = of_private_total(posterior)
+    _, total = root.distribution
+    mean, sd = total.part(0).mean_and_sd
+    totals = np.arange(int(total.low), int(total.low) + len(total.values[0]), max(1, int(sd / 20)))
+    logs = np.array([posterior.at(int(n)).log_evidence for n in totals])
+    constant = np.log(total.values[0][totals - total.low]) - logs
+    np.testing.assert_allclose(constant, constant.mean(), atol=1e-8)
+    drawn = root.draw_below(20_000, np.random.default_rng(2)).sum(axis=1)
+    assert drawn.mean() == pytest.approx(mean, abs=5 * sd / np.sqrt(20_000))
+    assert drawn.std() == pytest.approx(sd, rel=0.05)
+    # Draws stand in no order.
+    assert abs(np.corrcoef(drawn[1:], drawn[:-1])[0, 1]) < 0.05
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("d", "total", "scale", "alpha"),
+    [
+        (2, 10**9, 1e8, 1.0),
+        (4, 2 * 10**6, 1e5, 1.0),
+        (1000, 200_000, 2.0, 1.0),
+        (6, 10**5, 1e3, 0.01),
+        (3, 0, 1.0, 1.0),
+    ],
+)
+def test_wide_noise_and_large_tables(d, total, scale, alpha):
+    posterior = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=geometric(np.zeros(d), scale))
+    drawn = of_private_total(posterior).draw_below(50, np.random.default_rng(1))
+    assert drawn.shape == (50, d)
+    assert drawn.min() >= 0
+    assert drawn.sum(axis=1).max() <= total
+
+
+def test_a_range_of_totals_that_contradicts_the_output_is_drawn_from():
+    """Draws of the cells were refused for their total, and too many of them: now the total comes first."""
+    posterior = RowPosterior(alpha=np.ones(2), total=10**4, log_likelihood=geometric([1.0, 2.0], 1.0))
+    root = of_private_total(posterior, lambda n: np.where(n >= 9000, 0.0, -np.inf))
+    totals = root.draw_below(2000, np.random.default_rng(1)).sum(axis=1)
+    # Each more record costs a nat.
+    assert totals.min() == 9000
+    assert np.mean(totals - 9000) == pytest.approx(1 / (np.e - 1), abs=0.1)
 
 
 def test_the_search_for_modes_and_windows():
@@ -243,8 +325,16 @@ def test_outputs_of_all_kinds_have_the_numbers_that_other_sums_had():
     for name, case in goldens.cases():
         if case[2] > 300:
             continue
-        for table, numbers in goldens.summary(goldens.posterior_of_case(*case)).items():
+        for table, found in goldens.posterior_of_case(*case).estimate([0.8]).items():
+            numbers = goldens.summary(found)
             for field, values in recorded[name][table].items():
+                if found.caveat and field == "share_intervals":
+                    # Between ends that draws give for levels a little lower and higher.
+                    ends = np.array([0.1 - OF_DRAWS, 0.9 - OF_DRAWS, 0.1 + OF_DRAWS, 0.9 + OF_DRAWS])
+                    low, high = found.share_quantiles(ends).reshape(2, 2, -1).transpose(0, 2, 1)
+                    values = np.reshape(values, (-1, 2))
+                    assert np.all((low[: len(values)] <= values) & (values <= high[: len(values)])), name
+                    continue
                 # Standard deviations of shares were less exact than what they are compared with.
                 loose = 3e-8 if field.startswith("share") else 1e-9
                 np.testing.assert_allclose(numbers[field], values, rtol=loose, atol=1e-9, err_msg=f"{name}: {field}")

@@ -1,0 +1,542 @@
+"""Sums of independent integers on a circle: their distribution, what they say of each number, and draws given a sum.
+
+1. The lists of some numbers are folded on a circle, where no sum of any probability meets another, and transformed.
+   Where the points of a list are Gauss nodes, they add up waves.
+2. Products of transforms of the numbers *before* each and *after* each are all that is needed. A frequency at which all
+   but one of them are small together says nothing; as no transform is larger than 1, it is left out as soon as that is
+   seen. So sums of ten thousand numbers take some dozen frequencies.
+3. The sum of all others at what is left of a total, times the probability of a number, is its distribution given the
+   total. Functions of the sum go down in the same way.
+4. A draw goes down by halves: the narrower half of the numbers is proposed, and accepted with the probability that the
+   others make up for what is left.
+
+Errors are 1e-16 of the largest probability of a sum, so it is asked for totals near the mean; tilts bring it there.
+Where numbers are few they are convolved: nothing is subtracted, and errors are relative however rare a total is.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import override
+
+import numpy as np
+import scipy  # which loads scipy.fft where it is used, and not before
+from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.inference.numbers import Lists, LogWeight, every_number, impossible, refuse_too_many
+
+Complex = NDArray[np.complex128]
+
+# A product of transforms below exp(-41) says nothing.
+_NOTHING = -41.0
+
+
+def reaches(lists: Lists, rows: int, *, of_others: bool = False) -> Array:
+    """How far from its mean each sum may be with a probability that matters: Chernoff's bound, or where numbers end.
+
+    Parameters
+    ----------
+    lists : Lists
+        Of equally many numbers for each sum.
+    rows : int
+        The number of sums.
+    of_others : bool
+        Whether the sums of all numbers but one are asked for, shape `(rows, d)`, or those of all, shape `(rows, 1)`.
+    """
+    d = lists.size // rows
+
+    def summed(values: Array) -> Array:
+        of_rows = values.reshape(rows, d)
+        whole = of_rows.sum(axis=1, keepdims=True)
+        found: Array = whole - of_rows if of_others else whole
+        return found
+
+    deviations = np.sqrt(np.maximum(summed(lists.variances), 0.0))
+    best = summed((lists.highs - lists.lows).astype(np.float64))
+    scale = np.maximum(np.sqrt(lists.variances.reshape(rows, d).sum(axis=1)), 1e-9)
+    above = (lists.x - lists.means[lists.cell]) / scale[lists.cell // d]
+    for strength in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
+        sides = []
+        for sign in (-1, 1):
+            # The exponent is bounded, because the mass beyond a list is not part of it.
+            grown = np.add.reduceat(
+                lists.masses * np.exp(np.minimum(sign * strength * above, 600.0)), lists.starts[:-1]
+            )
+            sides.append((summed(np.log(grown)) + 45) * scale[:, None] / strength)
+        best = np.minimum(best, np.maximum(*sides))
+    return np.where(deviations > 0, np.ceil(best) + 3, 3.0)
+
+
+class Sums:
+    """The sums of the numbers of some rows, each of which has d of them.
+
+    Parameters
+    ----------
+    lists : Lists
+        Of all numbers, row by row, at tilts at which the sums that matter are near their means.
+    rows : int
+    log_weight : callable, optional
+        Of the numbers, untilted: for draws from Gauss nodes.
+    """
+
+    def __init__(self, lists: Lists, rows: int = 1, log_weight: LogWeight | None = None) -> None:
+        self.lists, self.rows, self.d, self._log_weight = lists, rows, lists.size // rows, log_weight
+        # The widest numbers first, which take what others leave. Rounded, so that the first of several with the same
+        # noise is taken on every machine, and a seed gives the same draws.
+        room = np.round(np.log(np.maximum(lists.variances, 1e-300)), 6).reshape(rows, self.d)
+        order = np.argsort(-room, axis=1, kind="stable") + self.d * np.arange(rows)[:, None]
+        self._order = order.ravel()
+        self._table: Array | None = None
+        self._first: Integers = lists.lows.reshape(rows, self.d).sum(axis=1)
+        self._means = np.rint(lists.means.reshape(rows, self.d).sum(axis=1)).astype(np.int64)
+        self._spans: Integers = (lists.highs - lists.lows).reshape(rows, self.d).sum(axis=1)
+
+    @cached_property
+    def length(self) -> int:
+        """That of the circle: no sum of any probability meets another, and where numbers are few it holds all."""
+        lists, longest = self.lists, float((self.lists.highs - self.lists.lows).max()) + 1
+        if self.d == 1:
+            return int(longest)
+        around = 2 * float(reaches(lists, self.rows).max()) + 1
+        needed = min(float(self._spans.max()) + 1, max(around, longest) if lists.are_whole else around)
+        return int(scipy.fft.next_fast_len(int(needed), real=True))
+
+    @cached_property
+    def low(self) -> Integers:
+        """The least sums that are on the circle, shape (rows,)."""
+        near = np.maximum(self._first, self._means - self.length // 2)
+        return np.where(self.length > self._spans, self._first, near)
+
+    @cached_property
+    def _lists(self) -> Complex:
+        """Transforms of the lists at the frequencies that matter, shape (rows, d, frequencies).
+
+        Where Gauss nodes would take more waves than all numbers do, all numbers are listed.
+        """
+        waves = self._waves()
+        if waves is None and not self.lists.are_whole:
+            assert self._log_weight is not None
+            self.lists = every_number(self._log_weight, self.lists.lows, self.lists.highs, self.lists.tilts)
+            del self.length
+        return self._transformed() if waves is None else waves
+
+    @property
+    def _is_few_waves(self) -> bool:
+        """Whether waves at all points are added up sooner than their transforms are found."""
+        return not self.lists.are_whole or (
+            len(self.lists.x) * self._lists.shape[-1] < 1.5 * self.lists.size * self.length
+        )
+
+    @cached_property
+    def _product(self) -> Complex:
+        found: Complex = np.prod(self._lists, axis=1)
+        return found
+
+    @cached_property
+    def pmf(self) -> Array:
+        """Probabilities of the sums that are on the circle, from `low` on, shape (rows, length).
+
+        Raises
+        ------
+        TooManyNumbersError
+            If these are too many.
+        """
+        refuse_too_many(self.rows * self.length, most=3 * 10**7)
+        if self.d == 1:
+            sums = self.low[:, None] + np.arange(self.length)
+            return np.exp(self._log_pmf(sums, np.arange(self.rows)[:, None]))
+        place = (np.arange(self.length) + (self.low - self._first)[:, None]) % self.length
+        return np.take_along_axis(self._inverse(self._product), place, axis=-1)
+
+    def _inverse(self, values: Complex) -> Array:
+        found: Array = scipy.fft.irfft(values, self.length)
+        return found
+
+    def _columns(self) -> Iterator[slice]:
+        """Numbers of all rows together, so many that their transforms take some megabytes."""
+        step = max(1, 2**21 // (self.rows * self.length))
+        return (slice(first, min(first + step, self.d)) for first in range(0, self.d, step))
+
+    def _transformed(self) -> Complex:
+        """Transforms of the lists at the frequencies that matter, shape (rows, d, frequencies)."""
+        lists, frequencies = self.lists, self.length // 2 + 1
+        logs, largest = np.zeros((self.rows, frequencies)), np.full((self.rows, frequencies), -np.inf)
+        parts: list[Complex] = []
+        order = self._order.reshape(self.rows, self.d)
+        for columns in self._columns():
+            chosen = order[:, columns].ravel()
+            folded, points = np.zeros((len(chosen), self.length)), lists.points(chosen)
+            folded[np.repeat(np.arange(len(chosen)), lists.widths[chosen]), lists.above[points].astype(np.int64)] = (
+                lists.masses[points]
+            )
+            part = scipy.fft.rfft(folded)[:, :frequencies].reshape(self.rows, -1, frequencies)
+            parts.append(part)
+            size = np.log(np.maximum(np.abs(part), 1e-300))
+            logs = logs[:, :frequencies] + size.sum(axis=1)
+            largest = np.maximum(largest[:, :frequencies], size.max(axis=1))
+            matters = np.flatnonzero((logs - largest > _NOTHING).any(axis=0))
+            frequencies = int(matters[-1]) + 1 if len(matters) else 1
+        return np.concatenate([part[..., :frequencies] for part in parts], axis=1)
+
+    def _waves(self, fresh: int = 32) -> Complex | None:
+        """The same by adding up the waves of one frequency after the other; None where that takes longer."""
+        lists, step = self.lists, -2j * np.pi / self.length
+        turn, current = np.exp(step * lists.above), lists.masses + 0j
+        columns: list[Complex] = []
+        numbers = 0.0 if lists.are_whole else float((lists.highs - lists.lows + 1).sum())
+        # About what lists of all numbers and their transforms take.
+        most = min(2.0**15, (5 * numbers + 1.5 * lists.size * self.length) / len(lists.x))
+        small, before = 0, 0.0
+        while small < 4:
+            frequency = len(columns)
+            if frequency > most:
+                return None
+            if frequency % fresh == 0:
+                # A power of a complex number loses digits.
+                current = lists.masses * np.exp(step * frequency * lists.above)
+            columns.append(np.add.reduceat(current, lists.starts[:-1])[self._order].reshape(self.rows, self.d))
+            current *= turn
+            size = np.log(np.maximum(np.abs(columns[-1]), 1e-300))
+            others = float((size.sum(axis=1) - size.max(axis=1)).max())
+            small = small + 1 if others < _NOTHING else 0
+            if frequency >= 64 and frequency & (frequency - 1) == 0:
+                # Products fall as powers of the frequency do, or faster.
+                if frequency * 2 ** min((others - _NOTHING) / max(before - others, 1e-3), 50.0) > most:
+                    return None
+                before = others
+            if frequency == self.length // 2:
+                break
+        return np.stack(columns, axis=-1)
+
+    def log_sums(self, floor: float = 1e-15) -> Array:
+        """Logarithms of the sums of products of untilted weights, for the sums that are on the circle.
+
+        Those of a probability below a share of the largest are rounding, and -inf.
+        """
+        known = self.pmf > floor * self.pmf.max(axis=1, keepdims=True)
+        totals = self.low[:, None] + np.arange(self.pmf.shape[1])
+        tilts = self.lists.tilts.reshape(self.rows, self.d)[:, :1]
+        logs = np.log(np.where(known, self.pmf, 1.0)) - tilts * totals
+        whole = self.lists.log_totals.reshape(self.rows, self.d).sum(axis=1, keepdims=True)
+        found: Array = np.where(known, logs + whole, -np.inf)
+        return found
+
+    def at(self, row: Integers, sums: Integers) -> Array:
+        """The probability of each sum of a row, elementwise."""
+        if self.d == 1:
+            return np.exp(self._log_pmf(sums, row))
+        place = sums - self._first[row]
+        # Beyond half of the circle from the mean another sum has the same place, and this one no probability.
+        near = (self.length > self._spans[row]) | (np.abs(sums - self._means[row]) < self.length // 2)
+        inside = near & (place >= 0) & (place <= self._spans[row])
+        found = np.zeros(sums.shape)
+        found[inside] = self._at_places(row[inside], place[inside] % self.length)
+        return np.maximum(found, 0.0)
+
+    def _at_places(self, row: Integers, place: Integers) -> Array:
+        # A few sums, or many, by waves of few frequencies.
+        if self._table is None and len(place) * self._product.shape[-1] < self.rows * self.length:
+            return self._added_up(self._product, row, place.astype(np.float64))
+        if self._table is None:
+            self._table = self._inverse(self._product)
+        found: Array = self._table[row, place]
+        return found
+
+    @cached_property
+    def largest(self) -> Array:
+        """Not below the largest probabilities of the sums of each row, and not far above, shape (rows,)."""
+        if self.d == 1:
+            return np.exp(np.maximum.reduceat(self.lists.log_pmf, self.lists.starts[:-1]) + 0.1)
+        # A wave of F frequencies is nowhere larger than at 16 F places, but for a factor of 1.02.
+        short = min(self.length, 16 * self._product.shape[-1])
+        values = scipy.fft.irfft(self._product[:, : short // 2 + 1], short) * (short / self.length)
+        found: Array = 1.02 * values.max(axis=1)
+        return found
+
+    def probabilities(self, totals: Integers) -> Array:
+        """Those of one sum of each row, over the largest of its row: errors are some 1e-16."""
+        return self.at(np.arange(self.rows), totals) / self.largest
+
+    def log_probabilities(self, totals: Integers) -> Array:
+        """Logarithms of the sums of products of untilted weights for one sum of each row."""
+        logs = np.log(self.at(np.arange(self.rows), totals))
+        of_rows = self.lists.log_totals.reshape(self.rows, self.d).sum(axis=1)
+        return np.asarray(logs + of_rows - self.lists.tilts.reshape(self.rows, self.d)[:, 0] * totals)
+
+    def given(self, low: Integers, known: Array) -> Array:
+        """What functions of the sums say of each number, shape (k, points).
+
+        They are the sums, over all other numbers, of the function times all probabilities.
+
+        Parameters
+        ----------
+        low : array of int, shape (rows,)
+            The first sum for which the functions are not 0, in each row.
+        known : array, shape (k, rows, n)
+        """
+        if self.d == 1:
+            place = np.rint(self.lists.x).astype(np.int64) - low[self.lists.cell]
+            inside = (place >= 0) & (place < known.shape[2])
+            values = known[:, self.lists.cell, np.where(inside, place, 0)]
+            return np.where(inside, values, 0.0) * self.lists.masses
+        frequencies = self._lists.shape[-1]
+        turned = np.exp(
+            -2j * np.pi * np.arange(frequencies) * ((low - self._first) % self.length)[:, None] / self.length
+        )
+        # One sum of each row is a wave by itself.
+        transformed = known if known.shape[2] == 1 else scipy.fft.rfft(known, self.length)[..., :frequencies]
+        of_sums = transformed * turned
+        found = np.empty((len(known), len(self.lists.masses)))
+        after: Complex = np.ones((self.rows, 1, frequencies), dtype=np.complex128)
+        order, lists = self._order.reshape(self.rows, self.d), self.lists
+        ones = np.ones((self.rows, 1, frequencies))
+        products = np.cumprod(np.concatenate([ones, self._lists[:, :-1]], axis=1), axis=1)
+        for columns in reversed(list(self._columns())):
+            own = self._lists[:, columns]
+            suffix = np.cumprod(np.concatenate([after, own[:, ::-1]], axis=1), axis=1)[:, ::-1]
+            others = np.conj(products[:, columns] * suffix[:, 1:])
+            after = suffix[:, :1]
+            chosen = order[:, columns].ravel()
+            points = lists.points(chosen)
+            number = np.repeat(np.arange(len(chosen)), lists.widths[chosen])
+            for k, of_sum in enumerate(of_sums):
+                spectrum = (of_sum[:, None] * others).reshape(len(chosen), frequencies)
+                if self._is_few_waves:
+                    values = self._added_up(spectrum, number, lists.above[points])
+                else:
+                    values = self._inverse(spectrum)[number, lists.above[points].astype(np.int64)]
+                # What is below the rounding of the sum is not known to be positive.
+                rounding = 1e-15 * np.abs(spectrum).sum(axis=1) / self.length
+                found[k, points] = np.where(np.abs(values) > rounding[number], values, 0.0)
+        found *= self.lists.masses
+        return np.maximum(found, 0.0)
+
+    def _added_up(self, spectrum: Complex, number: Integers, above: Array) -> Array:
+        """The functions with these transforms at some places."""
+        turn, value = 2j * np.pi / self.length, np.zeros(len(above), dtype=np.complex128)
+        if len(above) < spectrum.shape[1]:
+            waves = np.arange(1, spectrum.shape[1])
+            for place, (row, at) in enumerate(zip(number.tolist(), above.tolist(), strict=True)):
+                value[place] = spectrum[row, 1:] @ np.exp(turn * (at * waves % self.length))
+        else:
+            # Horner's rule.
+            once = np.exp(turn * above)
+            for frequency in range(spectrum.shape[1] - 1, 0, -1):
+                value += spectrum[number, frequency]
+                value *= once
+        # Of a real function every frequency but the first, and the last of an even circle, counts twice.
+        twice = 2 * value.real + spectrum[number, 0].real
+        if 2 * (spectrum.shape[1] - 1) == self.length:
+            twice -= (spectrum[number, -1] * np.exp(1j * np.pi * above)).real
+        return np.asarray(twice / self.length)
+
+    def given_totals(self, totals: Integers) -> Array:
+        """The masses of all points if each row has a known sum, shape (points,)."""
+        return self.given(totals, 1 / self.at(np.arange(self.rows), totals)[None, :, None])[0]
+
+    @cached_property
+    def _parts(self) -> tuple["Sums", "Sums"]:
+        """The sums of the wider and the narrower half of the numbers of each row; of few, the widest and the rest."""
+        order, half = self._order.reshape(self.rows, self.d), (self.d + 1) // 2
+        wide, narrow = np.split(order, [half if self.d > 8 else 1], axis=1)
+        return self._of(wide.ravel()), self._of(narrow.ravel())
+
+    def _of(self, cells: Integers) -> "Sums":
+        log_weight = self._log_weight
+
+        def of_some(x: Array, cell: Integers) -> Array:
+            assert log_weight is not None
+            return log_weight(x, cells[cell])
+
+        return type(self)(self.lists.take(cells), self.rows, of_some)
+
+    def draw(self, totals: Integers, rng: np.random.Generator) -> Integers:
+        """One draw of all numbers for each sum of each row, shape `(draws, rows, d)`.
+
+        Parameters
+        ----------
+        totals : array of int, shape (draws, rows)
+        rng : numpy.random.Generator
+        """
+        row = np.tile(np.arange(self.rows), len(totals))
+        return self._draw(row, totals.ravel().astype(np.int64), rng).reshape(*totals.shape, self.d)
+
+    def _draw(self, row: Integers, totals: Integers, rng: np.random.Generator) -> Integers:
+        """The numbers of some rows, given the sum of each, shape (draws, d)."""
+        if self.d == 1:
+            return totals[:, None]
+        order = self._order.reshape(self.rows, self.d) - self.d * np.arange(self.rows)[:, None]
+        wide, narrow = self._parts
+        counts = np.empty((len(totals), narrow.d), dtype=np.int64)
+        waiting, tried, accepted = np.arange(len(totals)), 0, 0
+        if self.rows == 1 and narrow.length * len(np.unique(totals)) < 4 * len(totals):
+            # Few sums, of which each is that of many draws: proposals would take longer.
+            tried = 2**13
+        while len(waiting) and (tried < 2**13 or accepted > 0.02 * tried) and tried < 2**14 + 256 * len(totals):
+            # The first accepted one of several proposals counts; a few more than are needed spare rounds.
+            repeats = 1 + 256 // len(waiting)
+            which = np.repeat(waiting, repeats)
+            proposed = narrow.propose(row[which], rng)
+            share = wide.at(row[which], totals[which] - proposed.sum(axis=1)) / wide.largest[row[which]]
+            if (share > 1).any():
+                # The largest probability was none: all draws start again.
+                wide.largest *= share.max()
+                waiting = np.arange(len(totals))
+                continue
+            took = (rng.random(len(which)) < share).reshape(-1, repeats)
+            tried, accepted = tried + len(which), accepted + int(took.sum())
+            settled = took.any(axis=1)
+            pick = np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)
+            counts[waiting[settled]] = proposed[pick]
+            waiting = waiting[~settled]
+        if len(waiting):
+            # Proposals are accepted too rarely: the sum of the narrow half comes first, from its own distribution.
+            sums = self._drawn_sums(row[waiting], totals[waiting], rng)
+            counts[waiting] = narrow._draw(row[waiting], sums, rng)
+        rest = wide._draw(row, totals - counts.sum(axis=1), rng)
+        found = np.empty((len(totals), self.d), dtype=np.int64)
+        np.put_along_axis(found, order[row], np.concatenate([rest, counts], axis=1), axis=1)
+        return found
+
+    def _drawn_sums(self, row: Integers, totals: Integers, rng: np.random.Generator) -> Integers:
+        """For each sum of a row, that of the narrow half of its numbers, by adding up the probabilities of all."""
+        wide, narrow = self._parts
+        drawn = np.empty(len(totals), dtype=np.int64)
+        for at in np.unique(row).tolist():
+            mine = np.flatnonzero(row == at)
+            known = np.flatnonzero(narrow.pmf[at] > 0)
+            sums, own = narrow.low[at] + known, narrow.pmf[at, known]
+            # The same sum is that of many draws.
+            different, which = np.unique(totals[mine], return_inverse=True)
+            step = max(1, 2**21 // len(sums))
+            for begin in range(0, len(different), step):
+                rest = different[begin : begin + step, None] - sums
+                weights = own * wide.at(np.full(rest.shape, at), rest)
+                cdf = np.cumsum(weights, axis=1)
+                if (cdf[:, -1] <= 0).any():
+                    raise impossible()
+                here = np.flatnonzero((which >= begin) & (which < begin + step))
+                # All in one list, each distribution between two integers.
+                level = which[here] - begin + np.minimum(rng.random(len(here)), 1 - 1e-12)
+                flat = (cdf / cdf[:, -1:] + np.arange(len(cdf))[:, None]).ravel()
+                place = np.searchsorted(flat, level, side="right") - (which[here] - begin) * len(sums)
+                drawn[mine[here]] = sums[np.minimum(place, len(sums) - 1)]
+        return drawn
+
+    def propose(self, row: Integers, rng: np.random.Generator) -> Integers:
+        """Numbers of some rows from their own distributions, whatever they add up to, shape (draws, d)."""
+        cells = self.d * row[:, None] + np.arange(self.d)
+        # One number after the other, whose lists are near one another in memory.
+        return self._proposed(cells.T.ravel(), rng).reshape(cells.T.shape).T
+
+    def _log_pmf(self, x: Integers, cell: Integers) -> Array:
+        lists = self.lists
+        inside = (x >= lists.lows[cell]) & (x <= lists.highs[cell])
+        safe = np.where(inside, x, lists.lows[cell])
+        if lists.are_whole:
+            return np.where(inside, lists.log_pmf[lists.starts[cell] + safe - lists.lows[cell]], -np.inf)
+        assert self._log_weight is not None
+        shape = np.broadcast_shapes(safe.shape, cell.shape)
+        at = np.broadcast_to(cell, shape).ravel()
+        logs = self._log_weight(safe.astype(np.float64).ravel(), at).reshape(shape) + lists.tilts[cell] * safe
+        return np.where(inside, logs - lists.log_totals[cell], -np.inf)
+
+    @cached_property
+    def _blocks(self) -> tuple[Integers, Integers, Integers, Array]:
+        """Cells, first numbers and lengths of blocks, and what the logarithm of no probability in them is above."""
+        lists = self.lists
+        if lists.are_whole:
+            return lists.cell, lists.x.astype(np.int64), np.broadcast_to(np.int64(1), lists.cell.shape), lists.log_pmf
+        assert lists.blocks is not None
+        # Within a block a weight may be larger than at the nodes, and by how much is found out by draws.
+        return *lists.blocks, lists.log_pmf.reshape(-1, 12).max(axis=1) + 0.25
+
+    @cached_property
+    def _cumulative(self) -> tuple[Array, Integers]:
+        """Of the bounds of all blocks, those of one list behind the other: each rises by 1; and where each begins."""
+        cell, _, length, bound = self._blocks
+        starts = np.searchsorted(cell, np.arange(self.lists.size + 1))
+        weights = np.exp(bound) * length
+        sums, whole = np.cumsum(weights), np.add.reduceat(weights, starts[:-1])
+        before = sums[starts[:-1]] - weights[starts[:-1]]
+        return np.minimum((sums - before[cell]) / whole[cell], 1.0) + cell, starts
+
+    def _proposed(self, cell: Integers, rng: np.random.Generator) -> Integers:
+        """A number of each of some lists, from its own distribution.
+
+        A block by its bound, and a number in it, which is accepted with the share of the bound that it has.
+        """
+        drawn, waiting = np.empty(len(cell), dtype=np.int64), np.arange(len(cell))
+        _, first, length, bound = self._blocks
+        cumulative, starts = self._cumulative
+        while len(waiting):
+            at = cell[waiting]
+            block = np.searchsorted(cumulative, at + rng.random(len(at)), side="right")
+            block = np.minimum(block, starts[at + 1] - 1)
+            if self.lists.are_whole:
+                return first[block]
+            x = first[block] + (rng.random(len(at)) * length[block]).astype(np.int64)
+            excess = self._log_pmf(x, at) - bound[block]
+            if (excess > 0).any():
+                # The bound of a block was too low: all draws from that list start again with a higher one.
+                np.maximum.at(bound, block, bound[block] + excess + 0.25)
+                del self._cumulative
+                cumulative, starts = self._cumulative
+                waiting = np.flatnonzero(np.isin(cell, at[excess > 0]) | np.isin(np.arange(len(cell)), waiting))
+                continue
+            took = np.log1p(-rng.random(len(at))) <= excess
+            drawn[waiting[took]] = x[took]
+            waiting = waiting[~took]
+        return drawn
+
+
+class Convolved(Sums):
+    """The sums of one row of few numbers, by adding up products: errors are relative, however rare a sum is."""
+
+    @staticmethod
+    def work(lists: Lists) -> float:
+        """The number of products that all sums take."""
+        widths = np.sort(lists.widths).astype(np.float64)
+        before = np.cumsum(widths) - widths
+        return float((widths * before).sum())
+
+    @cached_property
+    def _convolved(self) -> tuple[list[Array], list[Array]]:
+        """The probabilities of each number, and those of the sums of the first 0, 1, ... of them."""
+        pmfs, sums = [self.lists.pmf(cell) for cell in self._order.tolist()], [np.ones(1)]
+        for pmf in pmfs:
+            sums.append(np.convolve(sums[-1], pmf))
+        return pmfs, sums
+
+    @cached_property
+    @override
+    def length(self) -> int:
+        return int(self._spans[0]) + 1
+
+    @cached_property
+    @override
+    def pmf(self) -> Array:
+        return self._convolved[1][-1][None]
+
+    @override
+    def given(self, low: Integers, known: Array) -> Array:
+        start, (pmfs, sums) = int(low[0] - self.low[0]), self._convolved
+        of_sum = np.zeros((len(known), self.length))
+        of_sum[:, start : start + known.shape[2]] = known[:, 0]
+        found = np.empty((len(known), len(self.lists.masses)))
+        for place in range(self.d - 1, -1, -1):
+            pmf, before, cell = pmfs[place], sums[place], int(self._order[place])
+            some = slice(int(self.lists.starts[cell]), int(self.lists.starts[cell + 1]))
+            found[:, some] = np.stack([np.correlate(values, before, "valid") * pmf for values in of_sum])
+            of_sum = np.stack([np.correlate(values, pmf, "valid") for values in of_sum])
+        return found
+
+    @cached_property
+    @override
+    def largest(self) -> Array:
+        return np.array([self._convolved[1][-1].max()])
+
+    @override
+    def _at_places(self, row: Integers, place: Integers) -> Array:
+        found: Array = self._convolved[1][-1][place]
+        return found
