@@ -181,11 +181,11 @@ class Sums:
     def _waves(self, fresh: int = 32) -> Complex | None:
         """The same by adding up the waves of one frequency after the other; None where that takes longer."""
         lists, step = self.lists, -2j * np.pi / self.length
-        turn, current = np.exp(step * lists.above), lists.masses + 0j
+        turn, current = np.exp(step * lists.above), lists.masses.astype(np.complex128)
         columns: list[Complex] = []
         numbers = 0.0 if lists.are_whole else float((lists.highs - lists.lows + 1).sum())
         # About what lists of all numbers and their transforms take.
-        most = min(2.0**15, (5 * numbers + 1.5 * lists.size * self.length) / len(lists.x))
+        most = min(2.0**16, (5 * numbers + 1.5 * lists.size * self.length) / len(lists.x))
         small, before = 0, 0.0
         while small < 4:
             frequency = len(columns)
@@ -193,7 +193,7 @@ class Sums:
                 return None
             if frequency % fresh == 0:
                 # A power of a complex number loses digits.
-                current = lists.masses * np.exp(step * frequency * lists.above)
+                current = (lists.masses * np.exp(step * frequency * lists.above)).astype(np.complex128)
             columns.append(np.add.reduceat(current, lists.starts[:-1])[self._order].reshape(self.rows, self.d))
             current *= turn
             size = np.log(np.maximum(np.abs(columns[-1]), 1e-300))
@@ -332,7 +332,8 @@ class Sums:
 
     def given_totals(self, totals: Integers) -> Array:
         """The masses of all points if each row has a known sum, shape (points,)."""
-        return self.given(totals, 1 / self.at(np.arange(self.rows), totals)[None, :, None])[0]
+        found: Array = self.given(totals, 1 / self.at(np.arange(self.rows), totals)[None, :, None])[0]
+        return found
 
     @cached_property
     def _parts(self) -> tuple["Sums", "Sums"]:

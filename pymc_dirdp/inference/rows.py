@@ -130,12 +130,12 @@ class RowPosterior:
     @property
     def means(self) -> Array:
         """Expected counts given the output, shape (d,)."""
-        return self.solved.moments[0][0]
+        return np.asarray(self.solved.moments[0][0])
 
     @property
     def variances(self) -> Array:
         """Variances of the counts given the output, shape (d,)."""
-        return self.solved.moments[1][0]
+        return np.asarray(self.solved.moments[1][0])
 
 
 def numbers_of(posteriors: Sequence[RowPosterior]) -> Numbers:
