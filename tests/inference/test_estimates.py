@@ -80,11 +80,12 @@ def test_quantiles_where_a_total_is_private_are_those_of_draws(kind, d, n, width
     levels = np.stack([(1 - prob) / 2, (1 + prob) / 2], axis=1)
     tolerance = 5 * np.sqrt(levels * (1 - levels) / 20_000) + 1e-3
     for cell in range(d):
-        found = np.vectorize(lambda share, cell=cell: below(mixes[0, cell], share))(estimates[0].share_intervals[:, cell])
+        ends = estimates[0].share_intervals[:, cell]
+        found = np.vectorize(lambda share, cell=cell: below(mixes[0, cell], share))(ends)
         assert np.all(np.abs(found - levels) < tolerance)
         # Another cell's distribution is another one.
         other = np.vectorize(lambda share, cell=cell: below(mixes[0, (cell + 1) % d], share))
-        assert np.any(np.abs(other(estimates[0].share_intervals[:, cell]) - levels) > tolerance)
+        assert np.any(np.abs(other(ends) - levels) > tolerance)
         first, second, masses = mixes[0, cell]
         share, size = first / (first + second), first + second
         mean = masses @ share

@@ -11,8 +11,8 @@ from scipy.special import gammaln
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference.numbers import ImpossibleError
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
+from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
 from pymc_dirdp.inference.tables import _Tree, posterior_of
 from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.releases.inference_setup import inferences
