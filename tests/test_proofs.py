@@ -71,8 +71,7 @@ def test_every_page_is_about_something_that_exists():
         "RowPosterior",
         "TablePosterior",
         "Posteriors",
-        "KnownShares",
-        "FreeTotal",
+        "Sums",
     }
     for page in PAGES.values():
         assert owner(page) <= known

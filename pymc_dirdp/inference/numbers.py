@@ -244,7 +244,8 @@ class Numbers:
     Parameters
     ----------
     log_weight : callable
-        `log_weight(x, cell)` with arrays of the same shape. It is asked for whole numbers alone. It may be `-inf`.
+        `log_weight(x, cell)` with arrays of the same shape. It may be `-inf`, and is asked for points between
+        integers only where it is `smooth`.
     size : int
         The number of distributions.
     least, most : int or array of int, shape (size,)
@@ -517,7 +518,7 @@ _PART = np.arange(33)[:, None] / 32
 def largest(weight: Callable[[Integers], Array], least: Integers, most: Integers) -> tuple[Integers, Array]:
     """The numbers with the largest weights, and these weights.
 
-    `weight` takes whole numbers, shape (k, distributions), and rises to a mode.
+    `weight` takes integers, shape (k, distributions), and rises to a mode.
     """
     low, high, at = least, most, np.arange(len(least))
     best, top = least, np.full(len(least), -np.inf)

@@ -237,7 +237,7 @@ def test_public_verbs_read_a_survey_with_private_totals():
     squares = (shapes * (shapes + 1) / (sizes * (sizes + 1))).reshape(-1, 6)
     np.testing.assert_allclose(found.share_means, posterior @ means, rtol=1e-9)
     np.testing.assert_allclose(found.share_sds**2, posterior @ squares - (posterior @ means) ** 2, rtol=1e-8)
-    assert found.caveat == "averages over exact draws"
+    assert found.caveat == "ends of intervals of shares from 20000 exact draws"
     drawn = dirdp.analyse(output, n_prior=MOST, draws=4000, random_seed=2, progressbar=False)
     np.testing.assert_allclose(drawn["posterior"]["p"].values.reshape(-1, 6).mean(axis=0), found.share_means, atol=0.02)
     low, high = np.quantile(drawn["posterior"]["p"].values.reshape(-1, 6), [0.025, 0.975], axis=0)

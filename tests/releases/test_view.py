@@ -196,13 +196,18 @@ def test_a_prior_that_contradicts_a_private_number_is_drawn_with_all_the_same(mo
     """
     release = contradicted(monkeypatch, 2000)
     least, most = (release["mechanism/p"].attrs[f"{end}_records"] for end in ("least", "most"))
-    first, second = np.arange(9000.0)[:, None], np.arange(39_700.0, 40_300.0)
-    logs = gammaln(first + 2000) - gammaln(first + 1) - np.abs(first - 5) / 2 - np.abs(second - 40_000) / 2
-    total = first + second
-    logs = logs + gammaln(total + 1) - gammaln(total + 2001)
-    everywhere = np.exp(logs - logsumexp(logs))
+
+    def weights(first, second):
+        """Of all tables, each total as likely as another: logarithms, and the totals."""
+        logs = gammaln(first + 2000) - gammaln(first + 1) - np.abs(first - 5) / 2 - np.abs(second - 40_000) / 2
+        total = first + second
+        return logs + gammaln(total + 1) - gammaln(total + 2001), total
+
     # Most of it would lie beyond the numbers that are possible with this noise.
-    assert (everywhere * (total > most)).sum() > 0.99
+    logs, total = weights(np.arange(9000.0)[:, None], np.arange(39_700.0, 40_300.0))
+    assert logsumexp(logs[total > most]) - logsumexp(logs) > np.log(0.99)
+    first, second = np.arange(3000.0)[:, None], np.arange(37_500.0, 40_300.0)
+    logs, total = weights(first, second)
     logs = np.where((total >= least) & (total <= most), logs, -np.inf)
     masses = np.exp(logs - logsumexp(logs))
     share = (first + 2000) / (total + 2001)
@@ -251,8 +256,11 @@ def test_noise_that_hides_any_number_of_records_is_refused_before_a_charge(n_cat
     with pytest.raises(UnattainableError, match="hides any number of records, so the release would tell nothing"):
         dirdp.sample(faint, model, ledger=ledger, **options)
     assert not ledger.entries()
-    # Noise that is a hundred times narrower is released.
-    narrower = dirdp.ApproxDP(epsilon=0.0, delta=1e-13)
+    # Nor is noise of 10^12 records, of which counts are too many to be summed.
+    with pytest.raises(ArgumentError, match="to draw their posterior"):
+        dirdp.sample(dirdp.ApproxDP(epsilon=0.0, delta=1e-13), model, ledger=ledger, **options)
+    assert not ledger.entries()
+    narrower = dirdp.ApproxDP(epsilon=0.0, delta=1e-5)
     assert np.isfinite(dirdp.sample(narrower, model, ledger=ledger, **options)["posterior"]["p"]).all()
 
 
