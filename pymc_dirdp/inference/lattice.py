@@ -15,6 +15,7 @@ Where numbers are few they are convolved: nothing is subtracted, and errors are 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import override
 
@@ -23,7 +24,14 @@ import scipy  # which loads scipy.fft where it is used, and not before
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.inference.numbers import Lists, LogWeight, every_number, impossible, refuse_too_many
+from pymc_dirdp.inference.numbers import (
+    Lists,
+    LogWeight,
+    TooManyNumbersError,
+    every_number,
+    impossible,
+    refuse_too_many,
+)
 
 Complex = NDArray[np.complex128]
 
@@ -200,8 +208,9 @@ class Sums:
             others = float((size.sum(axis=1) - size.max(axis=1)).max())
             small = small + 1 if others < _NOTHING else 0
             if frequency >= 64 and frequency & (frequency - 1) == 0:
-                # Products fall as powers of the frequency do, or faster.
-                if frequency * 2 ** min((others - _NOTHING) / max(before - others, 1e-3), 50.0) > most:
+                # Once they fall, products fall as powers of the frequency do, or faster.
+                falls = before - others
+                if before < -3 and frequency * 2 ** min((others - _NOTHING) / max(falls, 1e-3), 50.0) > most:
                     return None
                 before = others
             if frequency == self.length // 2:
@@ -339,8 +348,13 @@ class Sums:
     def _parts(self) -> tuple["Sums", "Sums"]:
         """The sums of the wider and the narrower half of the numbers of each row; of few, the widest and the rest."""
         order, half = self._order.reshape(self.rows, self.d), (self.d + 1) // 2
-        wide, narrow = np.split(order, [half if self.d > 8 else 1], axis=1)
-        return self._of(wide.ravel()), self._of(narrow.ravel())
+        for first in (half if self.d > 8 else 1, 1):
+            wide, narrow = (self._of(part.ravel()) for part in np.split(order, [first], axis=1))
+            # The sum of fewer numbers takes more waves. There is always that of one number.
+            with suppress(TooManyNumbersError):
+                if (wide.largest > 0).all():
+                    break
+        return wide, narrow
 
     def _of(self, cells: Integers) -> "Sums":
         log_weight = self._log_weight

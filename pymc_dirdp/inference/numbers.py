@@ -317,9 +317,9 @@ class Numbers:
         widths = (highs - lows) // strides + 1
         cell = np.repeat(np.arange(self.size), widths)
         x = lows[cell] + (np.arange(len(cell)) - (np.cumsum(widths) - widths)[cell]) * strides[cell].astype(np.float64)
-        # The first and the last stand for about half as many: sums of a curve that begins or ends there.
-        at_end = (x == lows[cell]) | (x + strides[cell] > highs[cell])
-        rule = np.where(at_end, (strides[cell] + 1) / 2, strides[cell])
+        # A curve may begin and end there: the first stands for half as many, and the last for what is left.
+        half, left = (strides[cell] + 1) / 2, highs[cell] - x
+        rule = np.where(left < strides[cell], half + left, np.where(x == lows[cell], half, strides[cell]))
         return Lists(lows, highs, cell, x, self._weights(x, cell), tilts, rule)
 
     def at(
