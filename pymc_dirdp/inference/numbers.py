@@ -382,6 +382,7 @@ class Numbers:
             matters, whole = (largest_of > -cut) | beyond, blocks.length == 8
             accepted.append(blocks.take(matters & whole & (largest_of > -cut)))
             wide = blocks.take(matters & ~whole)
+            refuse_too_many(24.0 * len(wide.cell), most=3 * self.most_listed)
             halves = self._blocks(
                 np.repeat(wide.cell, 2),
                 np.stack([wide.start, wide.start + wide.length // 2], axis=1).ravel(),
@@ -428,6 +429,9 @@ class Numbers:
             return np.asarray(logs + tilts * x)
 
         best, top = largest(weight, self.least, self.most)
+        if np.any(np.isfinite(top) & (np.abs(top) > 5e12)):
+            # The rounding of such logarithms is larger than what numbers differ by.
+            raise ImpossibleError("Some of its numbers are far too large or too small.")
         if np.isneginf(top).any():
             # Nothing is seen between the points: every number is looked at.
             return self.least, self.most, None
