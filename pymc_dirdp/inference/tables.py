@@ -386,9 +386,9 @@ def _row(alpha: Array, most: int, each: list[RowLikelihood], output: ObservedTab
     smooth = all(likelihood.smooth for likelihood in each)
     if not smooth and most * output.prior.size > _MOST_LOOKED_AT:
         raise ArgumentError(
-            f"Set smooth_noise = True in the class {' or '.join(output.mechanism_names)} if its distribution follows a "
-            f"smooth curve between integers: {most} records in {output.prior.size} cells are too many to evaluate one "
-            "by one."
+            f"Set smooth_noise = True in the class of the noise of {' or '.join(output.mechanism_names)} if its "
+            f"distribution follows a smooth curve between integers: {most} records in {output.prior.size} cells are "
+            "too many to evaluate one by one."
         )
 
     def log_likelihood(counts: Array, cells: Integers) -> Array:

@@ -13,6 +13,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import bulk_breaks, inner, nodes
 from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.divergences import hockey_sticks
 
 # This covers the rounding of an exponential of at most 745 and of what is done with it, relative; and this is added to
 # it for every point of a grid, each of which is computed from the one after it.
@@ -205,32 +206,12 @@ class _Thresholds:
         return self.following - self.gaps
 
     def excess(self, slope: float, places: Array, masses: Array) -> Array:
-        """The sums of `masses * (1 - exp(-slope * (places - t)))` over the places above each threshold t; both rise.
-
-        Between two thresholds there is a panel of places. From the panel up, over a step of h, each sum is
-
-            sum of the panel + (1 - exp(-h)) * (all masses above the next t) + exp(-h) * (the sum at the next t).
-
-        No term is negative, so nothing cancels, and all sums together take one pass over the places.
-        """
+        """The sums of `masses * (1 - exp(-slope * (places - t)))` over the places above each threshold t; both rise."""
         starts = np.searchsorted(places, self.following)
-        begins = starts < np.append(starts[1:], len(places))
-        sums, weights = np.zeros(len(starts)), np.zeros(len(starts))
-        if not begins.any():
-            return sums
-        panels = starts[begins]
-        sizes = np.diff(panels, append=len(places))
         # What lies below the first threshold has no part in any sum.
-        first = panels[0]
-        distances = places[first:] - np.repeat(self.following[begins], sizes) + np.repeat(self.gaps[begins], sizes)
-        sums[begins] = np.add.reduceat(masses[first:] * -np.expm1(-slope * distances), panels - first)
-        weights[begins] = np.add.reduceat(masses[first:], panels - first)
-        sums[:-1] += -np.expm1(-self.steps) * np.cumsum(weights[:0:-1])[::-1]
-        falls = np.exp(-self.steps).tolist()
-        total, found = 0.0, sums.tolist()
-        for i in range(len(found) - 1, -1, -1):
-            found[i] = total = found[i] + (falls[i] * total if i < len(falls) else 0.0)
-        return np.array(found)
+        first, sizes = starts[0], np.diff(starts, append=len(places))
+        distances = places[first:] - np.repeat(self.following, sizes) + np.repeat(self.gaps, sizes)
+        return hockey_sticks(slope * distances, masses[first:], starts - first, self.steps)
 
 
 def _halves(x: Array) -> tuple[Array, Array]:

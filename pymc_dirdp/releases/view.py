@@ -185,7 +185,7 @@ def _distribution(part: PlannedTable, prior: Array, published: Array, most: int)
     if not smooth and most * seen.size > _MOST_LOOKED_AT:
         raise ArgumentError(
             f"No posterior can be drawn given the noisy counts of {part.table.name!r}: {most} records in {seen.size} "
-            "cells are too many to evaluate one by one. Set smooth_noise = True in the class "
+            "cells are too many to evaluate one by one. Set smooth_noise = True in the class of the noise of "
             f"{type(mechanism).__name__} if its distribution follows a smooth curve between integers."
         )
     return RowPosterior(

@@ -8,6 +8,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.inference import joint_rows
 from pymc_dirdp.inference.joint_rows import JointRows, multiplications
 from pymc_dirdp.inference.joint_tables import JointTables, Shells
 from pymc_dirdp.inference.numbers import ImpossibleError
@@ -148,6 +149,44 @@ def test_many_cells_beside_short_noise(zero_sum, cells):
     changes = drawn - noisy
     assert np.all(np.abs(changes).sum(axis=1) <= most * (1 + zero_sum))
     assert not zero_sum or not changes.sum(axis=1).any()
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("zero_sum", [True, False])
+@pytest.mark.parametrize("cells", [1, 2, 3, 7])
+def test_compiled_programs_are_the_python_that_stands_there(cells, zero_sum, known):
+    """Sums, the sums backwards, and draws, by the interpreter and compiled; a line that is off would show in one."""
+    most, rng = 6, np.random.default_rng(cells)
+    noisy = np.where(np.arange(cells) % 4 == 3, -1.0, rng.integers(0, 9, cells))
+    parameters = np.log(rng.dirichlet(np.ones(cells) * 3)) if known else 10.0 ** rng.uniform(-1, 1, cells)
+    near = -0.3 * np.abs(np.arange(-most, most + 1.0))
+    given = parameters, known, noisy, most, near, zero_sum
+    plain, fast = joint_rows._table(*given), joint_rows.summed()(*given)
+    for wanted, found in zip(plain, fast, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-300)
+    lists, ends = fast[:5], fast[5]
+    weights = rng.uniform(size=ends.shape) * (ends > 0)
+    compiled = joint_rows.backwards()(*lists, weights)
+    for wanted, found in zip(joint_rows._backwards(*lists, weights), compiled, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    possible = np.flatnonzero(ends[0] > 0) if zero_sum else np.argwhere(ends > 0)
+    gains, losses = (possible, possible) if zero_sum else possible.T.copy()
+    uniforms = rng.random((len(gains), 2 * cells))
+    drawn = joint_rows.drawn()(*lists, gains, losses, uniforms)
+    np.testing.assert_array_equal(drawn, joint_rows._drawn(*lists, gains, losses, uniforms))
+    assert np.array_equal(np.maximum(drawn, 0).sum(axis=1), gains)
+    assert np.array_equal(np.maximum(-drawn, 0).sum(axis=1), losses)
+
+
+def test_the_likelihood_is_the_python_that_stands_there():
+    seen = JointNoise([2, 3], 2.0, zero_sum=True).joint_likelihoods([5.0, 3.0, 4.0, 5.0, -1.0])
+    rows = rows_of(seen)
+    logs, noisy = np.log([0.5, 0.5, 0.3, 0.6, 0.1]), np.concatenate([block.noisy for block in seen.blocks])
+    means = np.zeros(5)
+    value = joint_rows._tables(rows.cells, rows.limits, rows.log_weights, logs, noisy, means)
+    compiled, gradient = rows.likelihood(logs)
+    assert value == pytest.approx(compiled, rel=1e-12)
+    np.testing.assert_allclose(means, gradient, rtol=1e-11)
 
 
 STRONG = {

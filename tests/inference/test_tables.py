@@ -117,8 +117,12 @@ def test_noise_that_is_known_at_integers_only_is_not_summed_over_too_many(monkey
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
     monkeypatch.setattr("pymc_dirdp.mechanisms.geometric.ZeroSumGeometric.smooth_noise", False)
     assert not Noise.smooth_noise
-    with pytest.raises(ArgumentError, match="Set smooth_noise = True in the class"):
+    with pytest.raises(
+        ArgumentError, match="Set smooth_noise = True in the class of the noise of ZeroSumGeometricMech"
+    ):
         dirdp.analyse(release)
+    monkeypatch.setattr("pymc_dirdp.mechanisms.geometric.ZeroSumGeometric.smooth_noise", True)
+    assert dirdp.analyse(release, draws=10)["posterior"]["p"].notnull().all()
 
 
 def noisy(z, n_records, scale=1.0, prior=None):
