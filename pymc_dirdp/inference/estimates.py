@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import CUT, Lists
+from pymc_dirdp.inference.numbers import Lists
 from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles
-from pymc_dirdp.inference.tree import Spread, added
+from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.sampling.fast import dirichlet
 
 
@@ -105,24 +105,42 @@ class KnownRows:
     totals : array of int, shape (rows,)
     counts : Lists
         Of all cells, row by row.
+    units : array, shape (rows,), optional
+        How many records one of the counts and of the total is; 1 by default.
     """
 
     alpha: Array
     totals: Integers
     counts: Lists
+    units: Array | float = 1.0
+
+    @cached_property
+    def cell_units(self) -> Array:
+        """Of each cell."""
+        return np.repeat(np.broadcast_to(self.units, len(self.alpha)), self.alpha.shape[1])
 
     @property
     def share_moments(self) -> tuple[Array, Array]:
         """Means and standard deviations of the shares."""
-        size = np.repeat(self.alpha.sum(axis=1) + self.totals, self.alpha.shape[1])
+        size = np.repeat(self.alpha.sum(axis=1) + self.units * self.totals, self.alpha.shape[1])
         if self.alpha.shape[1] == 1:
             return np.ones(len(size)), np.zeros(len(size))
-        mean = (self.alpha.ravel() + self.counts.means) / size
-        return mean, np.sqrt((mean * (1 - mean) + self.counts.variances / size) / (size + 1))
+        mean = (self.alpha.ravel() + self.cell_units * self.counts.means) / size
+        variances = self.cell_units**2 * self.counts.variances
+        return mean, np.sqrt((mean * (1 - mean) + variances / size) / (size + 1))
+
+    @property
+    def count_moments(self) -> tuple[Array, Array]:
+        """Means and standard deviations of the counts."""
+        return self.cell_units * self.counts.means, self.cell_units * np.sqrt(self.counts.variances)
+
+    def count_quantiles(self, levels: Array) -> Integers:
+        """Quantiles of the counts, shape `(levels, cells)`."""
+        return _in_records(count_quantiles(levels, self.counts), self.cell_units)
 
     def share_quantiles(self, levels: Array) -> Array:
         """Quantiles of the shares, shape `(levels, cells)`."""
-        return share_quantiles(share_mixture(self.counts, self.alpha, self.totals), levels)
+        return share_quantiles(share_mixture(self.counts, self.alpha, self.totals, self.units), levels)
 
 
 @final
@@ -136,28 +154,36 @@ class RowGiven:
         The prior of the shares.
     parts : sequence of (Lists, array of shape (3, points))
         From :func:`given_total`; they add up.
+    cell_units : float
+        How many records one of the counts is.
     """
 
     alpha: Array
     parts: Sequence[tuple[Lists, Array]]
+    cell_units: float = 1.0
 
     @property
     def count_means(self) -> Array:
         """Expected counts, shape (d,)."""
-        return np.asarray(sum(np.bincount(lists.cell, masses[0] * lists.x, lists.size) for lists, masses in self.parts))
+        sums = (np.bincount(lists.cell, masses[0] * lists.x, lists.size) for lists, masses in self.parts)
+        return np.asarray(self.cell_units * sum(sums))
 
-    @cached_property
-    def counts(self) -> Lists:
-        """The distributions of the counts."""
-        (first, masses), *others = self.parts
-        if not others:
-            return first.weighted(masses[0]).trimmed(CUT)
-        cells = range(len(self.alpha))
-        every = [
-            added([Spread(int(lists.lows[cell]), lists.every(values[0], cell)[None]) for lists, values in self.parts])
-            for cell in cells
-        ]
-        return listed(every)[0].trimmed(CUT)
+    @property
+    def count_moments(self) -> tuple[Array, Array]:
+        """Means and standard deviations of the counts."""
+        means = self.count_means
+        squares = (
+            np.bincount(lists.cell, masses[0] * (self.cell_units * lists.x - means[lists.cell]) ** 2, lists.size)
+            for lists, masses in self.parts
+        )
+        return means, np.sqrt(np.asarray(sum(squares)))
+
+    def count_quantiles(self, levels: Array) -> Integers:
+        """Quantiles of the counts, shape `(levels, d)`."""
+        shares = [np.bincount(lists.cell, masses[0], lists.size) for lists, masses in self.parts]
+        # Where a part has nothing of a count, anything may be its distribution.
+        counts = [lists.weighted(np.maximum(masses[0], 1e-280)) for lists, masses in self.parts]
+        return _in_records(count_quantiles(levels, *counts, shares=shares), self.cell_units)
 
     @cached_property
     def share_moments(self) -> tuple[Array, Array]:
@@ -166,19 +192,23 @@ class RowGiven:
             return np.ones(1), np.zeros(1)
         mean, square = np.zeros(len(self.alpha)), np.zeros(len(self.alpha))
         for lists, masses in self.parts:
-            first = self.alpha[lists.cell] + lists.x
+            first = self.alpha[lists.cell] + self.cell_units * lists.x
             mean += np.bincount(lists.cell, masses[1] * first, len(mean))
             square += np.bincount(lists.cell, masses[2] * first * (first + 1), len(mean))
         return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
 
-def given_total(alpha: Array, total: Spread) -> Spread:
+def _in_records(counts: Integers, unit: Array | float) -> Integers:
+    return np.rint(unit * counts).astype(np.int64)
+
+
+def given_total(alpha: Array, total: Spread, unit: float = 1.0) -> Spread:
     """What has to be known of a row's total for :class:`RowGiven`: three functions of it.
 
     They are its distribution, and the same with the expected 1 / (a0 + n) and 1 / ((a0 + n) (a0 + n + 1)): the moments
     of a share given its count x and the total n are (a + x) / (a0 + n), and so on.
     """
-    size, masses = alpha.sum() + total.numbers, total.values[0]
+    size, masses = alpha.sum() + unit * total.numbers, total.values[0]
     return Spread(total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
 
 
@@ -211,19 +241,19 @@ def estimate_of_rows(
         The place of each cell among those of all parts; by default they are in order.
     """
     levels, ends = interval_ends(prob)
-    cells = sum(part.counts.size for part in parts)
+    cells = sum(part.alpha.size for part in parts)
     place = np.arange(cells) if order is None else order
 
     def together(values: Iterable[NDArray[Any]]) -> NDArray[Any]:
         return np.concatenate(list(values), axis=-1)[..., place]
 
-    moments = [part.share_moments for part in parts]
-    least, most = np.split(together(count_quantiles(part.counts, ends) for part in parts), 2)
+    moments, of_counts = [part.share_moments for part in parts], [part.count_moments for part in parts]
+    least, most = np.split(together(part.count_quantiles(ends) for part in parts), 2)
     return Estimate(
         share_means=together(mean for mean, _ in moments),
         share_sds=together(sd for _, sd in moments),
-        count_means=together(part.counts.means for part in parts),
-        count_sds=np.sqrt(together(part.counts.variances for part in parts)),
+        count_means=together(mean for mean, _ in of_counts),
+        count_sds=together(sd for _, sd in of_counts),
         prob=levels,
         count_intervals=np.stack([least, most], axis=-1),
         log_evidence=log_evidence,

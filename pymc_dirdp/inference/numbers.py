@@ -182,19 +182,6 @@ class Lists:
             logs = np.log(masses if self.rule is None else masses / np.where(self.rule > 0, self.rule, np.inf))
         return Lists(self.lows, self.highs, self.cell, self.x, logs, 0.0, self.rule, self.blocks)
 
-    def every(self, masses: Array, cell: int) -> Array:
-        """Probabilities of all numbers of one distribution, from its lowest on, if its points have such masses."""
-        if self.are_whole:
-            return masses[self.starts[cell] : self.starts[cell + 1]]
-        alone, some = self.take(np.array([cell])), masses[self.starts[cell] : self.starts[cell + 1]]
-        _, start, length, _ = alone.pieces
-        piece = np.repeat(np.arange(len(start)), length)
-        x = start[piece] + np.arange(len(piece)) - (np.cumsum(length) - length)[piece]
-        inside = x <= self.highs[cell]
-        found = np.zeros(int(self.highs[cell] - self.lows[cell]) + 1)
-        found[x[inside] - self.lows[cell]] = alone.weighted(some).densities(x[inside].astype(np.float64), piece[inside])
-        return np.asarray(found * some.sum())
-
     @cached_property
     def pieces(self) -> tuple[Integers, Integers, Integers, Array]:
         """Blocks of numbers in order: their cells, first numbers, lengths and masses. Of whole lists every number."""
@@ -268,7 +255,7 @@ class Numbers:
         *,
         smooth: bool = True,
         few: int = 2**15,
-        most_listed: int = 10**7,
+        most_listed: int = 2**21,
     ) -> None:
         self.log_weight, self.size, self.smooth, self.most_listed = log_weight, size, smooth, most_listed
         self.least = np.broadcast_to(np.asarray(least, dtype=np.int64), (size,))
@@ -310,7 +297,7 @@ class Numbers:
         return found
 
     def _searched(self, tilts: Array, points: int) -> Lists:
-        lows, highs, top = self._windows(tilts, 1.6 * CUT)
+        lows, highs, _, top = self._windows(tilts, 1.6 * CUT)
         if top is None:
             return self._listed(lows, highs, tilts)
         strides = np.maximum(1, (highs - lows) // (2 * points))
@@ -349,10 +336,11 @@ class Numbers:
         if self._all is not None:
             return self._all.at(tilts).trimmed(cut)
         tilts = np.broadcast_to(np.asarray(tilts, dtype=np.float64), (self.size,))
-        lows, highs, top = self._windows(tilts, cut)
+        lows, highs, best, top = self._windows(tilts, cut)
         if within is not None:
-            first, last = (np.clip(end, lows, highs).astype(np.int64) for end in within)
-            lows, highs = np.where(first <= last, first, lows), np.where(first <= last, last, highs)
+            # Where the weight is largest there is always something.
+            lows = np.clip(within[0], lows, best).astype(np.int64)
+            highs = np.clip(within[1], best, highs).astype(np.int64)
         if longest is None or top is None or not self.smooth or (highs - lows + 1).sum() <= max(dense, 150 * self.size):
             return self._listed(lows, highs, tilts).trimmed(cut)
         return self._in_blocks(lows, highs, top, tilts, cut, longest)
@@ -419,8 +407,11 @@ class Numbers:
         logs = self._weights(x, np.broadcast_to(cell, x.shape)) if len(cell) else x
         return _Blocks(cell, start, length, x, rule, logs)
 
-    def _windows(self, tilts: Array, cut: float) -> tuple[Integers, Integers, Array | None]:
-        """The first and the last number of each distribution that matters, or a few more; and the largest weight."""
+    def _windows(self, tilts: Array, cut: float) -> tuple[Integers, Integers, Integers, Array | None]:
+        """The first and the last number of each distribution that matters, or a few more.
+
+        And the numbers with the largest weights, and these.
+        """
         cells = np.arange(self.size)
 
         def weight(x: Integers) -> Array:
@@ -434,7 +425,7 @@ class Numbers:
             raise ImpossibleError("Some of its numbers are far too large or too small.")
         if np.isneginf(top).any():
             # Nothing is seen between the points: every number is looked at.
-            return self.least, self.most, None
+            return self.least, self.most, best, None
         ends = []
         for end in (self.least, self.most):
             inner, outer = best, end
@@ -446,7 +437,7 @@ class Numbers:
                 if (np.abs(outer - inner) <= 1 + np.abs(inner - best) // 8).all():
                     break
             ends.append(outer)
-        return ends[0], ends[1], top
+        return ends[0], ends[1], best, top
 
 
 @dataclass(frozen=True, eq=False)
@@ -494,7 +485,7 @@ def _at_halves(length: int) -> Array:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def every_number(log_weight: LogWeight, lows: Integers, highs: Integers, tilts: Array, most: int = 10**7) -> Lists:
+def every_number(log_weight: LogWeight, lows: Integers, highs: Integers, tilts: Array, most: int = 2**21) -> Lists:
     """All numbers from the lowest to the highest of each distribution.
 
     Raises

@@ -1,5 +1,6 @@
 """Quantiles of counts, and of shares that are mixtures of Beta distributions over a count."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -90,43 +91,65 @@ class Mixture:
         return mean, np.bincount(self.cell, self.masses * spread, self.size) / whole
 
 
-def count_quantiles(counts: Lists, levels: Array) -> Integers:
-    """The least count with at least so much probability up to it, shape `(levels, d)`."""
-    cell, start, length, mass = counts.pieces
-    cumulative = np.cumsum(mass)
-    edges = np.searchsorted(cell, np.arange(counts.size + 1))
-    first, last = edges[:-1], edges[1:] - 1
-    before = (cumulative - mass)[first]
-    wanted = before + levels[:, None] * (cumulative[last] - before)
-    piece = np.clip(np.searchsorted(cumulative, wanted), first, last).ravel()
-    short = wanted.ravel() - (cumulative - mass)[piece]
-    found = np.empty(len(piece), dtype=np.int64)
-    for part in _batches(length[piece]):
-        which, x = _inside(start[piece[part]], length[piece[part]])
-        inner = np.cumsum(counts.densities(x.astype(np.float64), piece[part][which]))
-        offsets = np.cumsum(length[piece[part]]) - length[piece[part]]
-        place = np.searchsorted(inner, np.concatenate([[0.0], inner])[offsets] + short[part] * (1 - 1e-14)) - offsets
-        found[part] = start[piece[part]] + np.clip(place, 0, length[piece[part]] - 1)
-    return found.reshape(wanted.shape)
+def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ()) -> Integers:
+    """The least count with at least so much probability up to it, shape `(levels, d)`.
+
+    Parameters
+    ----------
+    levels : array
+    *counts : Lists
+        The distributions of d counts, or several of each that are mixed.
+    shares : sequence of array, shape (d,)
+        Those of each in the mixture.
+    """
+    d = counts[0].size
+    cell, level = np.tile(np.arange(d), len(levels)), np.repeat(levels, d) * (1 - 1e-14)
+    low, high = np.min([of.lows for of in counts], axis=0)[cell], np.max([of.highs for of in counts], axis=0)[cell]
+    active = np.flatnonzero(low < high)
+    while len(active):
+        middle, at = (low[active] + high[active]) // 2, cell[active]
+        found = np.zeros(len(active))
+        for number, of in enumerate(counts):
+            found += probability_up_to(of, at, middle) * (shares[number][at] if shares else 1.0)
+        enough = found >= level[active]
+        high[active], low[active] = np.where(enough, middle, high[active]), np.where(enough, low[active], middle + 1)
+        active = active[low[active] < high[active]]
+    return low.reshape(len(levels), d)
 
 
-def _batches(lengths: Integers) -> list[Integers]:
-    """Blocks in the order of their lengths, a few at a time."""
-    order = np.argsort(lengths, kind="stable")
-    room = np.cumsum(lengths[order]) // _AT_A_TIME
-    return np.split(order, np.flatnonzero(np.diff(room)) + 1)
+def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
+    """The probability of the numbers up to some, each of one of the distributions."""
+    of, start, length, mass = counts.pieces
+    cumulative, first = np.concatenate([[0.0], np.cumsum(mass)]), np.searchsorted(of, np.arange(counts.size + 1))
+    # Numbers of all distributions follow one another.
+    place = np.concatenate([[0], np.cumsum(counts.highs - counts.lows + 1)]) - np.append(counts.lows, 0)
+    before = np.searchsorted(place[of] + start, place[cell] + np.minimum(x, counts.highs[cell]), side="right")
+    piece = np.maximum(before - 1, first[cell])
+    room = np.clip(x - start[piece] + 1, 0, length[piece])
+    whole = room == length[piece]
+    found: Array = cumulative[piece + whole] - cumulative[first[cell]]
+    some = np.flatnonzero(~whole & (room > 0))
+    piece, room, size, at = piece[some], room[some], length[piece[some]], start[piece[some]]
+    while (size > 8).any():
+        # What the first half of a block has by its rule, if all of it counts.
+        size = np.where(size > 8, size // 2, size)
+        taken = np.flatnonzero(room >= size)
+        distinct, which = np.unique(size[taken], return_inverse=True)
+        rules = np.reshape([twelve(int(half)) for half in distinct], (-1, 2, 12))[which]
+        densities = counts.densities((at[taken, None] + rules[:, 0]).ravel(), np.repeat(piece[taken], 12))
+        found[some[taken]] += (rules[:, 1] * densities.reshape(-1, 12)).sum(axis=1)
+        at[taken] += size[taken]
+        room[taken] -= size[taken]
+    inside = np.arange(8)
+    last = counts.densities((at[:, None] + inside).astype(np.float64).ravel(), np.repeat(piece, 8)).reshape(-1, 8)
+    found[some] += (last * (inside < room[:, None])).sum(axis=1)
+    return found
 
 
-def _inside(start: Integers, length: Integers) -> tuple[Integers, Integers]:
-    """All numbers of some blocks, and the block of each."""
-    which = np.repeat(np.arange(len(start)), length)
-    return which, start[which] + np.arange(len(which)) - (np.cumsum(length) - length)[which]
-
-
-def share_mixture(counts: Lists, alpha: Array, totals: Integers) -> Mixture:
+def share_mixture(counts: Lists, alpha: Array, totals: Integers, units: Array | float = 1.0) -> Mixture:
     """Counts with masses that add up functions which vary no faster than the distribution of a share.
 
-    The priors have the shape (rows, d).
+    The priors have the shape (rows, d). One of the counts is so many records; rows have units of their own.
 
     That of a share given a count x of n has a width of about `sqrt(x (1 - x / n))` counts, and so has its product with
     the distribution of the count, or less. Away from the ends of the counts equal steps below that width do: the error
@@ -134,13 +157,13 @@ def share_mixture(counts: Lists, alpha: Array, totals: Integers) -> Mixture:
     near the ends matter, numbers are taken one by one, or in blocks of a few such widths with a Gauss rule each.
     """
     cell, start, length, _ = counts.pieces
-    total, sds = np.repeat(totals, alpha.shape[1]), np.sqrt(counts.variances)
-    concentration = np.repeat(alpha.sum(axis=1) + totals, alpha.shape[1])
+    unit, total = (np.repeat(np.broadcast_to(of, len(alpha)), alpha.shape[1]) for of in (units, totals))
+    concentration, sds = np.repeat(alpha.sum(axis=1), alpha.shape[1]) + unit * total, np.sqrt(counts.variances)
     low, high = counts.lows.astype(np.float64), counts.highs.astype(np.float64)
     # Joint noise lists counts above the total, too, which have a probability of 0.
-    edge = np.maximum(np.minimum(low, total - high), 0) + alpha.ravel()
+    edge = unit * np.maximum(np.minimum(low, total - high), 0) + alpha.ravel()
     beta_sds = np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))
-    width = beta_sds * sds / np.maximum(np.hypot(beta_sds, sds), 1e-300)
+    width = beta_sds * sds / np.maximum(np.hypot(beta_sds, unit * sds), 1e-300)
     stride = np.maximum(1, np.floor(0.9 * width)).astype(np.int64)
     steps = (counts.highs - counts.lows) // stride + 1
     fits = (steps <= 256) | (counts.are_whole & (stride == 1))
@@ -160,15 +183,15 @@ def share_mixture(counts: Lists, alpha: Array, totals: Integers) -> Mixture:
         np.bincount(which, masses * (x - counts.means[which]), alpha.size),
     )
     fits &= (np.abs(off[0]) < 1e-10) & (np.abs(off[1]) < 1e-10 * np.maximum(sds, 1))
-    rest = _points(counts, ~fits, total)
+    rest = _points(counts, ~fits, total, unit)
     take = fits[which] & (masses > _NEGLIGIBLE)
     numbers, cells, weights = (
         np.concatenate(parts) for parts in zip((x[take], which[take], masses[take]), rest, strict=True)
     )
-    return Mixture.of_counts(alpha, numbers, total[cells] - numbers, weights, cells)
+    return Mixture.of_counts(alpha, unit[cells] * numbers, unit[cells] * (total[cells] - numbers), weights, cells)
 
 
-def _points(counts: Lists, chosen: NDArray[np.bool_], total: Integers) -> tuple[Array, Integers, Array]:
+def _points(counts: Lists, chosen: NDArray[np.bool_], total: Integers, unit: Array) -> tuple[Array, Integers, Array]:
     """Points of some cells, the cell of each, and their masses: Gauss nodes of blocks that are short for a share."""
     cell, start, length, _ = counts.pieces
     if counts.are_whole:
@@ -179,7 +202,8 @@ def _points(counts: Lists, chosen: NDArray[np.bool_], total: Integers) -> tuple[
     first, size = start[piece], length[piece]
     while len(piece):
         last = first + size - 1
-        long = (size > 8) & (size > 4 * np.sqrt(np.maximum(np.minimum(first, total[cell[piece]] - last), 0) + 9))
+        records = unit[cell[piece]] * np.maximum(np.minimum(first, total[cell[piece]] - last), 0)
+        long = (size > 8) & (size * unit[cell[piece]] > 4 * np.sqrt(records + 9))
         for length_of in np.unique(size[~long]).tolist():
             some = np.flatnonzero(~long & (size == length_of))
             offsets, rule = twelve(int(length_of))

@@ -8,7 +8,7 @@
    :mod:`pymc_dirdp.inference.lattice`. Rows of about the same length are summed together.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import final
@@ -21,8 +21,16 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.lattice import Convolved, Sums, reaches
-from pymc_dirdp.inference.numbers import CUT, Lists, LogWeight, Numbers, impossible
-from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
+from pymc_dirdp.inference.numbers import (
+    CUT,
+    Lists,
+    LogWeight,
+    Numbers,
+    TooManyNumbersError,
+    impossible,
+    refuse_too_many,
+)
+from pymc_dirdp.numerics.quadrature import _log_gamma_ratio, nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +60,8 @@ class RowPosterior:
     log_shares : array, shape (d,), optional
         Logarithms of the shares, if they are known. Then `x ~ Multinomial(total, shares)` and `alpha` says nothing. One
         may be `-inf`: that cell is empty.
+    unit : float
+        What a count and the total are multiples of, from :meth:`in_units`; 1 if every count is summed by itself.
 
     Examples
     --------
@@ -72,6 +82,7 @@ class RowPosterior:
     smooth: bool = True
     log_factor: float = 0.0
     log_shares: Array | None = field(default=None, repr=False)
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         alpha = positive_array(alpha=self.alpha, fewest=1)
@@ -98,15 +109,75 @@ class RowPosterior:
 
     def log_weight(self, counts: Array, cells: Integers) -> Array:
         """`log Gamma(x + alpha_i) - log x! + log L_i(x)`, or `x log p_i - log x! + log L_i(x)` for known shares."""
-        return np.asarray(self.log_prior_weight(counts, cells) + self.log_likelihood(counts, cells), dtype=np.float64)
+        x = self.unit * counts
+        found = np.asarray(self.log_prior_weight(counts, cells) + self.log_likelihood(x, cells), dtype=np.float64)
+        if self.unit == 1:
+            return found
+        near = self._first_multiples
+        place = np.minimum(np.rint(counts), len(near) - 1).astype(np.int64)
+        return np.where(counts < len(near), near[place, cells], found + np.log(self.unit))
 
     def log_prior_weight(self, counts: Array, cells: Integers) -> Array:
         """The same without the likelihood."""
+        x = self.unit * counts
         if self.log_shares is None:
-            return _log_gamma_ratio(counts, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
+            return _log_gamma_ratio(x, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
         with np.errstate(invalid="ignore"):
-            known: Array = np.where(counts == 0, 0.0, counts * self.log_shares[cells]) - gammaln(counts + 1)
+            known: Array = np.where(x == 0, 0.0, x * self.log_shares[cells]) - gammaln(x + 1)
         return known
+
+    def in_units(self, unit: float) -> "RowPosterior":
+        """The same with counts and a total that are multiples of about so many records, for noise that is far wider.
+
+        A multiple has the weights of all counts near it, each of which is divided between its two neighbours so that it
+        stays where it is on average. What is off is of the order of `(unit / width)**2`, of the width of the weights.
+        """
+        if unit == 1:
+            return self
+        if not self.smooth or self.least or self.total < 64 * unit:
+            refuse_too_many(np.inf, most=0)
+        return replace(self, total=round(self.total / unit), unit=self.total / round(self.total / unit))
+
+    @cached_property
+    def _first_multiples(self) -> Array:
+        return self._near_zero(64)
+
+    @cached_property
+    def _first_totals(self, multiples: int = 1024) -> Array:
+        """Logarithms of what the sums of the first multiples are multiplied by, so that nothing has an evidence of 1.
+
+        There a formula in the total alone would divide what a cell has from what it shares with multiples beside it.
+        """
+        prior = replace(self, log_likelihood=lambda x, cells: np.zeros(np.shape(x)), log_shares=None)
+        sums, scale = np.ones(1), 0.0
+        for logs in prior._near_zero(multiples).T:
+            sums = np.convolve(sums, np.exp(logs - logs.max()))[:multiples]
+            scale += logs.max()
+        totals = np.full(multiples, self.unit)
+        totals[0] = (self.unit + 1) / 2
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(totals) - np.log(sums) - scale)
+
+    def _near_zero(self, multiples: int, listed: int = 2048) -> Array:
+        """Logarithms of the weights of the first multiples, shape (multiples, d): counts there are as steep as a power.
+
+        Few counts are summed one by one; after them come integrals, from half a count below the first of each.
+        """
+        end = multiples * self.unit
+        breaks = np.concatenate([listed * 2.0 ** np.arange(64), self.unit * np.arange(multiples + 1)])
+        breaks = np.unique(breaks[(breaks >= listed) & (breaks <= end)])
+        panels, panel_weights = nodes(breaks)
+        x = np.concatenate([np.arange(min(listed, np.ceil(end))), panels - 0.5])
+        rule = np.concatenate([np.ones(len(x) - len(panels)), panel_weights])
+        cells = np.broadcast_to(np.arange(len(self.alpha)), (len(x), len(self.alpha)))
+        logs = replace(self, unit=1.0).log_weight(np.broadcast_to(x[:, None], cells.shape), cells)
+        peak = np.maximum(logs.max(axis=0), -1e300)
+        weights, near = rule[:, None] * np.exp(logs - peak), np.floor(x / self.unit).astype(np.int64)
+        beyond, found = (x / self.unit - near)[:, None], np.zeros((multiples + 2, len(self.alpha)))
+        np.add.at(found, near, weights * (1 - beyond))
+        np.add.at(found, near + 1, weights * beyond)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(found[:multiples]) + peak)
 
     @cached_property
     def solved(self) -> "KnownTotals":
@@ -115,12 +186,18 @@ class RowPosterior:
 
     def log_normaliser(self, totals: ArrayLike) -> Array:
         """Logarithm of what products of weights are multiplied by to be a prior times the likelihood."""
+        records = self.unit * np.asarray(totals, dtype=np.float64)
         if self.log_shares is not None:
-            return np.asarray(gammaln(np.asarray(totals, dtype=np.float64) + 1))
+            return np.asarray(gammaln(records + 1))
         concentration = self.alpha.sum()
         # total! Gamma(a0) / Gamma(total + a0), without the cancellation of the two large terms.
-        ratio = _log_gamma_ratio(np.asarray(totals, dtype=np.float64), concentration)
-        return np.asarray(gammaln(concentration) - ratio - gammaln(self.alpha).sum())
+        ratio = _log_gamma_ratio(records, concentration)
+        found = np.asarray(gammaln(concentration) - ratio - gammaln(self.alpha).sum())
+        if self.unit == 1:
+            return found
+        place = np.rint(totals).astype(np.int64)
+        near = self._first_totals[np.minimum(place, len(self._first_totals) - 1)]
+        return np.where((place < len(self._first_totals)) & np.isfinite(near), near, found)
 
     @property
     def log_evidence(self) -> float:
@@ -215,6 +292,61 @@ def tilts_for(numbers: Numbers, totals: Integers, start: Array | None = None, *,
     return tilts
 
 
+def summable[T](of: Callable[[float], T], variance: Callable[[T], float], *, finest: int = 100) -> T:
+    """Counts of single records, or of units of so many that there are few enough to be summed.
+
+    Noise of millions does not tell a count from the next.
+
+    Parameters
+    ----------
+    of : callable
+        `of(unit)` has the counts in units of so many records.
+    variance : callable
+        Sums them, and returns the largest variance of a count.
+    finest : int
+        The standard deviation of the widest count is at least so many units.
+
+    Raises
+    ------
+    TooManyNumbersError
+        If units are as wide as what they divide.
+    """
+    unit = 1.0
+    while True:
+        found = of(unit)
+        try:
+            widest = variance(found)
+        except TooManyNumbersError:
+            unit *= 2
+            continue
+        if unit > 1 and widest < finest**2:
+            refuse_too_many(np.inf, most=0)
+        return found
+
+
+def divided(counts: Integers, unit: float, alpha: Array, records: int | None, rng: np.random.Generator) -> Integers:
+    """Numbers of records for counts in units, as what lies near each unit is divided between it and its neighbours.
+
+    Parameters
+    ----------
+    counts : array of int, shape (draws, cells)
+    unit : float
+    alpha : array, shape (cells,)
+        Priors: near 0 the records of a cell follow a power.
+    records : int or None
+        What those of a draw add up to, if that is known.
+    rng : numpy.random.Generator
+    """
+    if unit == 1:
+        return counts
+    beside = counts + rng.random(counts.shape) - rng.random(counts.shape)
+    found = np.floor(unit * np.where(counts == 0, rng.beta(alpha, 2.0, counts.shape), beside)).astype(np.int64)
+    if records is not None:
+        # The largest count is not told from one that is a few units away.
+        found[np.arange(len(found)), counts.argmax(axis=1)] += records - found.sum(axis=1)
+    return found
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class KnownTotals:
@@ -232,6 +364,26 @@ class KnownTotals:
     """
 
     posteriors: Sequence[RowPosterior]
+
+    @classmethod
+    def summable(cls, posteriors: Sequence[RowPosterior]) -> "KnownTotals":
+        """The same in units in which the counts of each row can be summed, see :func:`summable`."""
+        found = cls(posteriors)
+        try:
+            found.largest_variance()
+        except TooManyNumbersError:
+            return cls([summable(row.in_units, lambda some: some.solved.largest_variance()) for row in posteriors])
+        return found
+
+    def largest_variance(self) -> float:
+        """That of a count before its total is known, in its unit; all sums are taken."""
+        lists = [self._pairs[1]] if self.shape[1] == 2 else [sums.lists for _, sums in self._sums]
+        return float(max(each.variances.max() for each in lists))
+
+    @cached_property
+    def units(self) -> Array:
+        """What the counts are multiples of, shape (rows,)."""
+        return np.array([row.unit for row in self.posteriors])
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -333,13 +485,15 @@ class KnownTotals:
     def log_evidence(self) -> float:
         """Logarithm of the probability of the output, counts and shares of all rows summed out."""
         found = sum(float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors)
+        # Of every unit one number of records is the known one.
+        found -= float(np.log(self.units).sum())
         if self.shape[1] == 2:
             return found + float(self._pairs[1].log_totals[::2].sum())
         return found + sum(float(sums.log_probabilities(self.totals[rows]).sum()) for rows, sums in self._sums)
 
     @cached_property
     def marginals(self) -> list[tuple[Integers, Lists]]:
-        """For some rows, by number, the distributions of all counts, row by row."""
+        """For some rows, by number, the distributions of all counts in their units, row by row."""
         if self.shape[1] == 2:
             return [(np.arange(len(self.posteriors)), self._pairs[1])]
         return [
@@ -353,7 +507,8 @@ class KnownTotals:
         for rows, counts in self.marginals:
             means[rows] = counts.means.reshape(len(rows), -1)
             variances[rows] = counts.variances.reshape(len(rows), -1)
-        return means, variances
+        units = self.units[:, None]
+        return means * units, variances * units**2
 
     def check(self) -> None:
         """Raise the error about cells whose numbers are too many to be summed, where they may be.
@@ -364,7 +519,7 @@ class KnownTotals:
         """
         numbers = sum(row.most - row.least + 1 for row in self.posteriors) * self.shape[1]
         if numbers > self._numbers.most_listed and self.shape[1] > 2:
-            self.draw(1, np.random.default_rng(0))
+            self.summable(self.posteriors).draw(1, np.random.default_rng(0))
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Independent draws of the counts, shape `(draws, rows, d)`."""
@@ -373,7 +528,11 @@ class KnownTotals:
             numbers, lists = self._pairs
             row = np.tile(np.arange(len(self.posteriors)), draws)
             first = Sums(lists, lists.size, numbers.log_weight).propose(2 * row, rng).reshape(draws, -1)
-            return np.stack([first, self.totals - first], axis=-1)
-        for rows, sums in self._sums:
-            counts[:, rows] = sums.draw(np.tile(self.totals[rows], (draws, 1)), rng)
+            counts = np.stack([first, self.totals - first], axis=-1)
+        else:
+            for rows, sums in self._sums:
+                counts[:, rows] = sums.draw(np.tile(self.totals[rows], (draws, 1)), rng)
+        for row in np.flatnonzero(self.units != 1).tolist():
+            records = round(self.units[row] * self.totals[row])
+            counts[:, row] = divided(counts[:, row], float(self.units[row]), self.alpha[row], records, rng)
         return counts

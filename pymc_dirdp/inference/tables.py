@@ -29,7 +29,7 @@ from pymc_dirdp.inference.estimates import (
 )
 from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
-from pymc_dirdp.inference.numbers import ImpossibleError, largest
+from pymc_dirdp.inference.numbers import ImpossibleError, largest, refuse_too_many
 from pymc_dirdp.inference.observed_table import (
     Beliefs,
     ObservedTable,
@@ -39,7 +39,7 @@ from pymc_dirdp.inference.observed_table import (
     prior_of,
     row_prior_of,
 )
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
+from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, divided, summable
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
@@ -60,7 +60,7 @@ def posterior_of(seen: ObservedTable, beliefs: Beliefs) -> "TablePosterior | Joi
 
 
 @final
-class _Tree:
+class CountTree:
     """Rows that hold a number of records together.
 
     Parameters
@@ -75,8 +75,10 @@ class _Tree:
         Of the number, if it is private.
     row_prior : array or None
         Dirichlet prior of the shares of the rows.
-    features : sequence of _Tree
+    features : sequence of CountTree
         Of other tables of the same records, each with a row for every cell of the only row of this one.
+    unit : float
+        How many records one of the counts and of `most` is.
     """
 
     def __init__(
@@ -86,15 +88,34 @@ class _Tree:
         most: int,
         log_prior: OfTotal | None,
         row_prior: Array | None,
-        features: "Sequence[_Tree]" = (),
+        features: "Sequence[CountTree]" = (),
+        unit: float = 1.0,
     ) -> None:
-        self.posteriors, self._factors, self._features = posteriors, factors, features
+        self.posteriors, self._factors, self._features, self.unit = posteriors, factors, features, unit
         self._most, self._log_prior, self._row_prior = most, log_prior, row_prior
 
-    def given(self, log_shares: Array) -> "_Tree":
+    def given(self, log_shares: Array) -> "CountTree":
         """The same for known shares, shape (rows, d)."""
         posteriors = [replace(row, log_shares=logs) for row, logs in zip(self.posteriors, log_shares, strict=True)]
-        return _Tree(posteriors, self._factors, self._most, self._log_prior, self._row_prior)
+        return CountTree(posteriors, self._factors, self._most, self._log_prior, self._row_prior, unit=self.unit)
+
+    @cached_property
+    def summable(self) -> "CountTree":
+        """The same in units in which the counts can be summed."""
+
+        def of(unit: float) -> CountTree:
+            if unit == 1:
+                return self
+            rows = [row.in_units(unit) for row in self.posteriors]
+            if self._features:
+                refuse_too_many(np.inf, most=0)
+            return CountTree(rows, self._factors, rows[0].total, self._log_prior, self._row_prior, unit=rows[0].unit)
+
+        def variance(tree: CountTree) -> float:
+            tree.root.distribution  # noqa: B018
+            return float(max(band.lists.variances.max() for group in tree.groups for band in group.bands))
+
+        return summable(of, variance)
 
     # Sums are taken when they are asked for: numbers of a file may be such that no sum exists.
 
@@ -105,7 +126,7 @@ class _Tree:
 
     def log_weight_of_row(self, row: int, totals: Array) -> Array:
         """What the likelihood and the prior of a row are multiplied by to be functions of its total."""
-        return np.asarray(self.posteriors[row].log_normaliser(totals) + self._factors[row](totals))
+        return np.asarray(self.posteriors[row].log_normaliser(totals) + self._factors[row](self.unit * totals))
 
     @property
     def _has_nodes(self) -> bool:
@@ -117,7 +138,8 @@ class _Tree:
         if self._features:
             return self.posteriors[0]
         shares = np.ones(len(self.posteriors)) if self._row_prior is None else self._row_prior
-        return RowPosterior(alpha=shares, total=self._most, log_likelihood=RowLikelihood.of_nothing().of_cells)
+        nothing = RowLikelihood.of_nothing().of_cells
+        return RowPosterior(alpha=shares, total=self._most, log_likelihood=nothing, unit=self.unit)
 
     @cached_property
     def root(self) -> Root:
@@ -127,10 +149,12 @@ class _Tree:
         group = Group([self._node(i) for i in range(len(below.alpha))]) if self._has_nodes else self.groups[0]
 
         def log_weight(totals: Array) -> Array:
-            found = below.log_normaliser(totals)
+            found, records = below.log_normaliser(totals), self.unit * totals
             if len(self.posteriors) == 1:
-                found = found + self._factors[0](totals)
-            return np.asarray(found if self._log_prior is None else found + self._log_prior(totals))
+                found = found + self._factors[0](records)
+            # Of every unit one number of records is the known one.
+            said = -np.log(self.unit) if self._log_prior is None else self._log_prior(records)
+            return np.asarray(found + said)
 
         return Root(group, log_weight, below.log_normaliser, total=total, most=most)
 
@@ -171,7 +195,10 @@ class _Tree:
         """All rows, given the distributions of their totals."""
         groups = [self.root.group] if self._features else self.groups
         rows = zip(self.posteriors, groups, totals, strict=True)
-        return [RowGiven(row.alpha, group.given(given_total(row.alpha, total))) for row, group, total in rows]
+        return [
+            RowGiven(row.alpha, group.given(given_total(row.alpha, total, self.unit)), self.unit)
+            for row, group, total in rows
+        ]
 
     @property
     def is_known_row(self) -> bool:
@@ -196,7 +223,10 @@ class _Tree:
     def counts(self, draws: int, rng: np.random.Generator) -> Integers:
         """Independent draws of the counts, shape `(draws, rows, d)`."""
         numbers = self.root.draw_below(draws, rng)
-        return self.counts_given(numbers, rng) if self._has_nodes and not self._features else numbers[:, None]
+        counts = self.counts_given(numbers, rng) if self._has_nodes and not self._features else numbers[:, None]
+        alpha = np.concatenate([row.alpha for row in self.posteriors])
+        records = round(self.unit * self._most) if self._log_prior is None else None
+        return divided(counts.reshape(draws, -1), self.unit, alpha, records, rng).reshape(counts.shape)
 
     def counts_given(self, totals: Integers, rng: np.random.Generator) -> Integers:
         """One draw of the counts for each draw of the row totals, shape `(draws, rows)`."""
@@ -245,7 +275,7 @@ class TablePosterior:
         whole = [(np.arange(len(likelihoods)), most)]
         # Blocks of rows with known numbers of records are independent given the output.
         blocks: Sequence[tuple[NDArray[np.intp], int]] = output.blocks if len(output.blocks) > 1 else whole
-        self._trees: list[tuple[NDArray[np.intp], _Tree]] = []
+        self._trees: list[tuple[NDArray[np.intp], CountTree]] = []
         for rows, total in (*whole, *blocks):
             if total < output.least * d * len(rows):
                 _refuse_too_few(output, total, is_public=log_prior is None)
@@ -256,7 +286,7 @@ class TablePosterior:
             shares = None if row_prior is None else row_prior[rows]
             below = [table._trees[0][1] for table in features]
             factors = [_of_total(said) for said in each]
-            self._trees.append((rows, _Tree(posteriors, factors, total, log_prior, shares, below)))
+            self._trees.append((rows, CountTree(posteriors, factors, total, log_prior, shares, below)))
 
     @property
     def _in_rows(self) -> tuple[int, int]:
@@ -310,11 +340,13 @@ class TablePosterior:
     def _known(self) -> tuple[Integers, KnownTotals] | None:
         """Rows with known totals, by number."""
         alone = [(rows, tree.row) for rows, tree in self._trees if tree.is_known_row]
-        return (np.concatenate([rows for rows, _ in alone]), KnownTotals([row for _, row in alone])) if alone else None
+        if not alone:
+            return None
+        return np.concatenate([rows for rows, _ in alone]), KnownTotals.summable([row for _, row in alone])
 
     @property
-    def _others(self) -> "list[tuple[NDArray[np.intp], _Tree]]":
-        return [(rows, tree) for rows, tree in self._trees if not tree.is_known_row]
+    def _others(self) -> "list[tuple[NDArray[np.intp], CountTree]]":
+        return [(rows, tree.summable) for rows, tree in self._trees if not tree.is_known_row]
 
     @cached_property
     def log_evidence(self) -> float:
@@ -358,7 +390,7 @@ class TablePosterior:
         if self._known:
             rows, known = self._known
             for some, counts in known.marginals:
-                parts.append(KnownRows(known.alpha[some], known.totals[some], counts))
+                parts.append(KnownRows(known.alpha[some], known.totals[some], counts, known.units[some]))
                 places.append(rows[some])
         for rows, tree in self._others:
             parts += tree.rows

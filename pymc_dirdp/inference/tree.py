@@ -22,6 +22,7 @@ from pymc_dirdp.inference.numbers import CUT, Lists, impossible
 from pymc_dirdp.inference.rows import RowPosterior, numbers_of
 
 _STEEPEST = 1e15
+_ANY = (-np.inf, np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +68,20 @@ class Cells:
         self.least, self.most = row.least * self.size, row.total
         self._numbers = numbers_of([row])
 
-    def at(self, tilt: float, cut: float) -> Lists:
-        """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut)."""
+    def at(self, tilt: float, cut: float, sums: tuple[float, float] = _ANY) -> Lists:
+        """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut).
+
+        Nor do counts matter that no sum between two numbers can have.
+        """
         if self.size == 1:
             return self._numbers.at(tilt, cut)
-        variances = self._numbers.rough(tilt).variances
-        return self._numbers.at(tilt, cut, longest=np.sqrt(np.maximum(variances.sum() - variances, 0.0)) / 2)
+        rough = self._numbers.rough(tilt)
+        others = np.sqrt(np.maximum(rough.variances.sum() - rough.variances, 0.0))
+        within = None
+        if cut <= CUT:
+            # Rough lists go down further than what is asked for here.
+            within = sums[0] - (rough.highs.sum() - rough.highs), sums[1] - (rough.lows.sum() - rough.lows)
+        return self._numbers.at(tilt, cut, longest=others / 2, within=within)
 
     def moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of their sum, about."""
@@ -105,9 +114,9 @@ class Group:
         self._logs, self._depth = np.empty(0), np.empty(0)
         self._owner = np.empty(0, dtype=np.int64)
 
-    def _at(self, tilt: float, cut: float) -> Lists:
+    def _at(self, tilt: float, cut: float, sums: tuple[float, float] = _ANY) -> Lists:
         if isinstance(self.children, Cells):
-            return self.children.at(tilt, cut)
+            return self.children.at(tilt, cut, sums)
         windows = [node.window(tilt, cut) for node in self._nodes]
         widths = np.array([window.values.shape[-1] for window in windows])
         lows = np.array([window.low for window in windows])
@@ -124,24 +133,31 @@ class Group:
         """Whether all totals are known wherever the first band is."""
         return not self._nodes and (self.most - self.least + 1) * self.size <= 2**13
 
-    def _band(self, tilt: float, little_work: float = 5e6) -> tuple[Sums, int, Array, float]:
+    def _band(
+        self, tilt: float, sums: tuple[float, float] = _ANY, little_work: float = 5e6
+    ) -> tuple[Sums, int, Array, float]:
         """The sum at a tilt, and where and how well it is known: logarithms of the sums of products from a number on.
+
+        It is asked for between two numbers.
 
         Convolutions of few numbers are as deep as these are listed. Each number of a node is itself a sum, and takes
         more time than it is worth if it is improbable.
         """
         # What is listed of the children, and how deep their sum is then known.
         cut, depth = (700.0, 600.0) if self._is_small else (CUT, 20.0) if self._nodes else (150.0, 100.0)
-        cells = self._at(tilt, cut)
+        cells = self._at(tilt, CUT, sums)
+        deep = cells
+        if cut > CUT and cells.are_whole and Convolved.work(cells) <= little_work:
+            deep = self._at(tilt, cut)
         band: Sums
-        if cells.are_whole and Convolved.work(cells) <= little_work:
-            band = Convolved(cells)
+        if deep.are_whole and Convolved.work(deep) <= little_work and (deep is not cells or cut == CUT):
+            band = Convolved(deep)
         else:
             depth = 9.0
-            cells = self._at(tilt, CUT) if cut > CUT else cells
             band = self.children.summed(cells) if isinstance(self.children, Cells) else Sums(cells)
         low = int(band.low[0])
-        first, end = max(self.least - low, 0), max(self.most - low + 1, 0)
+        first = max(int(max(self.least, sums[0])) - low, 0)
+        end = max(int(min(self.most, sums[1])) - low + 1, 0)
         logs, known = band.log_sums(float(np.exp(-depth)))[0, first:end], np.empty(0, dtype=np.intp)
         known = np.flatnonzero(logs > -np.inf)
         if not len(known):
@@ -227,11 +243,11 @@ class Group:
     def cover(self, low: int, high: int) -> None:
         """Make bands until all totals between the two are known, or known to be impossible."""
         while self.low > max(low, self.least):
-            self._extend(-1)
+            self._extend(-1, (low, np.inf))
         while self.high < min(high, self.most):
-            self._extend(1)
+            self._extend(1, (-np.inf, high))
 
-    def _extend(self, side: int) -> None:
+    def _extend(self, side: int, sums: tuple[float, float]) -> None:
         """Another band beyond the lowest or the highest total that is known."""
         edge = self.high if side > 0 else self.low
         number = int(self._owner[-1 if side > 0 else 0])
@@ -242,7 +258,7 @@ class Group:
         step = 1.2 * np.sqrt(self._depths[number]) / max(deviation, 1e-3)
         for _ in range(80):
             tilt = (near + far) / 2 if np.isfinite(far) else near + side * step
-            band, low, logs, depth = self._band(tilt)
+            band, low, logs, depth = self._band(tilt, sums)
             first, end = low, low + len(logs) - 1
             if len(logs) and first <= edge + 1 and end >= edge - 1 and (end > edge if side > 0 else first < edge):
                 self._add(band, low, logs, depth)

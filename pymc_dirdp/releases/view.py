@@ -26,7 +26,7 @@ from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.network_fit import fit_tables
 from pymc_dirdp.inference.numbers import TooManyNumbersError
 from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
-from pymc_dirdp.inference.tree import Cells, Group, Root
+from pymc_dirdp.inference.tables import CountTree
 from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.table import Table, dim_name
@@ -95,7 +95,7 @@ def draws_given(
         return draw_shares(of_rows.reshape(draws, *part.table.shape), part.table.prior, rng)
     prior = part.table.prior
     if n_prior is not None:
-        counts = _private_number(part, published, n_prior).draw_below(draws, rng)
+        counts = _private_number(part, published, n_prior).counts(draws, rng)
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
     rows, known = _known_numbers(part, published)
     counts = np.empty((draws, prior.size // prior.shape[-1], prior.shape[-1]), dtype=np.int64)
@@ -103,21 +103,21 @@ def draws_given(
     return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
 
 
-def _private_number(part: PlannedTable, published: Array, n_prior: range) -> Root:
+def _private_number(part: PlannedTable, published: Array, n_prior: range) -> CountTree:
     """All cells of a table whose number of records is private, below that number."""
     row = _distribution(part, part.table.prior, published, n_prior[-1])
 
-    def log_weight(totals: Array) -> Array:
-        return np.where(totals >= n_prior[0], row.log_normaliser(totals), -np.inf)
+    def log_prior(totals: Array) -> Array:
+        return np.where(totals >= n_prior[0], 0.0, -np.inf)
 
-    return Root(Group(Cells(row)), log_weight, row.log_normaliser, most=n_prior[-1])
+    return CountTree([row], [np.zeros_like], n_prior[-1], log_prior, None).summable
 
 
 def _known_numbers(part: PlannedTable, published: Array) -> tuple[NDArray[np.intp], KnownTotals]:
     """The cells of rows that hold a known number of records together, taken as one row; and the numbers of the rows."""
     known = _known_totals(part)
     together = [_distribution_of_rows(part, published, rows, total) for rows, total in known]
-    return np.concatenate([rows for rows, _ in known]), KnownTotals(together)
+    return np.concatenate([rows for rows, _ in known]), KnownTotals.summable(together)
 
 
 def try_distribution(part: PlannedTable, *, public: bool) -> None:
@@ -147,7 +147,7 @@ def try_distribution(part: PlannedTable, *, public: bool) -> None:
         )
     _distribution(part, prior, planned, n_records if possible is None else possible[-1])
     if possible is not None:
-        _refusing(part, lambda: _private_number(part, planned, possible).draw_below(1, np.random.default_rng(0)))
+        _refusing(part, lambda: _private_number(part, planned, possible).counts(1, np.random.default_rng(0)))
     else:
         # Blocks are equally large, and no noise is wider in one of them.
         rows, total = max(_known_totals(part), key=lambda block: block[1])

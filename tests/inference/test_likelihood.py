@@ -13,7 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
 from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
-from pymc_dirdp.inference.tables import _Tree, posterior_of
+from pymc_dirdp.inference.tables import CountTree, posterior_of
 from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.releases.inference_setup import inferences
 
@@ -40,7 +40,7 @@ def table(rows, log_numbers):
     factors = [np.zeros_like, factor, np.zeros_like][: len(rows)]
     is_public = np.isfinite(log_numbers).sum() == 1
     prior = None if is_public else (lambda totals: log_numbers[np.asarray(totals, dtype=np.int64)])
-    return _Tree(rows, factors, len(log_numbers) - 1, prior, ROW_PRIOR[: len(rows)])
+    return CountTree(rows, factors, len(log_numbers) - 1, prior, ROW_PRIOR[: len(rows)])
 
 
 def likelihood(tree, log_shares):
@@ -150,7 +150,7 @@ def test_shares_and_outputs_that_are_too_improbable_for_doubles():
 
     rows = [RowPosterior(alpha=[1, 1], total=50, log_likelihood=steep(own)) for own in z]
     log_shares = np.array([[-900.0, 0.0], [-1.0, np.log(-np.expm1(-1.0))]])
-    value, means = likelihood(_Tree(rows, [np.zeros_like] * 2, 50, None, np.ones(2)), log_shares)
+    value, means = likelihood(CountTree(rows, [np.zeros_like] * 2, 50, None, np.ones(2)), log_shares)
     np.testing.assert_allclose(means, z, atol=1e-12)
     # 20 records in one row of 50 are as likely as any other number.
     expected = -math.log(51) + 20 * -900.0 + math.log(math.comb(30, 10)) - 10 + 20 * log_shares[1, 1]
@@ -177,7 +177,7 @@ def test_far_shares_are_the_sum_over_all_totals():
         return -np.abs(z[cells] - counts) / 20
 
     row = RowPosterior(alpha=np.ones(4), total=most, log_likelihood=laplace)
-    tree = _Tree([row], [np.zeros_like], most, lambda n: np.full(np.shape(n), -math.log(most + 1)), None)
+    tree = CountTree([row], [np.zeros_like], most, lambda n: np.full(np.shape(n), -math.log(most + 1)), None)
     value, means = likelihood(tree, np.log(shares)[None])
     # Poisson counts, whose weights are doubles for totals near some number: each number knows some totals best.
     of_total = np.full(most + 1, -np.inf)
@@ -234,7 +234,7 @@ def posterior(total=20, log_likelihood=noise_of_two, **more):
 
 
 def pair(row, of_total=0.0):
-    return _Tree([row], [lambda totals: np.full(totals.shape, of_total)], row.total, None, None)
+    return CountTree([row], [lambda totals: np.full(totals.shape, of_total)], row.total, None, None)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.16, 1e-3, 1e-12, 1 - 1e-9])
