@@ -130,7 +130,8 @@ class RowPosterior:
         """The same with counts and a total that are multiples of about so many records, for noise that is far wider.
 
         A multiple has the weights of all counts near it, each of which is divided between its two neighbours so that it
-        stays where it is on average. What is off is of the order of `(unit / width)**2`, of the width of the weights.
+        stays where it is on average. What is off is of the order of `(unit / width)**2`, of the width of the weights;
+        where it is not known whether there are fewer records than a unit, shares are off by `unit / width`.
         """
         if unit == 1:
             return self
@@ -153,10 +154,8 @@ class RowPosterior:
         for logs in prior._near_zero(multiples).T:
             sums = np.convolve(sums, np.exp(logs - logs.max()))[:multiples]
             scale += logs.max()
-        totals = np.full(multiples, self.unit)
-        totals[0] = (self.unit + 1) / 2
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(totals) - np.log(sums) - scale)
+            return np.asarray(-np.log(sums) - scale)
 
     def _near_zero(self, multiples: int, listed: int = 2048) -> Array:
         """Logarithms of the weights of the first multiples, shape (multiples, d): counts there are as steep as a power.
@@ -182,19 +181,21 @@ class RowPosterior:
     @cached_property
     def solved(self) -> "KnownTotals":
         """The counts of this row alone."""
-        return KnownTotals([self])
+        return KnownTotals.summable([self])
 
     def log_normaliser(self, totals: ArrayLike) -> Array:
         """Logarithm of what products of weights are multiplied by to be a prior times the likelihood."""
         records = self.unit * np.asarray(totals, dtype=np.float64)
         if self.log_shares is not None:
-            return np.asarray(gammaln(records + 1))
+            return np.asarray(gammaln(records + 1) - np.log(self.unit))
         concentration = self.alpha.sum()
         # total! Gamma(a0) / Gamma(total + a0), without the cancellation of the two large terms.
         ratio = _log_gamma_ratio(records, concentration)
         found = np.asarray(gammaln(concentration) - ratio - gammaln(self.alpha).sum())
         if self.unit == 1:
             return found
+        # Of every unit one number of records is the known one.
+        found -= np.log(self.unit)
         place = np.rint(totals).astype(np.int64)
         near = self._first_totals[np.minimum(place, len(self._first_totals) - 1)]
         return np.where((place < len(self._first_totals)) & np.isfinite(near), near, found)
@@ -372,7 +373,7 @@ class KnownTotals:
         try:
             found.largest_variance()
         except TooManyNumbersError:
-            return cls([summable(row.in_units, lambda some: some.solved.largest_variance()) for row in posteriors])
+            return cls([summable(row.in_units, lambda some: cls([some]).largest_variance()) for row in posteriors])
         return found
 
     def largest_variance(self) -> float:
@@ -485,8 +486,6 @@ class KnownTotals:
     def log_evidence(self) -> float:
         """Logarithm of the probability of the output, counts and shares of all rows summed out."""
         found = sum(float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors)
-        # Of every unit one number of records is the known one.
-        found -= float(np.log(self.units).sum())
         if self.shape[1] == 2:
             return found + float(self._pairs[1].log_totals[::2].sum())
         return found + sum(float(sums.log_probabilities(self.totals[rows]).sum()) for rows, sums in self._sums)

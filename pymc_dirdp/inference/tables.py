@@ -99,23 +99,26 @@ class CountTree:
         posteriors = [replace(row, log_shares=logs) for row, logs in zip(self.posteriors, log_shares, strict=True)]
         return CountTree(posteriors, self._factors, self._most, self._log_prior, self._row_prior, unit=self.unit)
 
+    def in_units(self, unit: float) -> "CountTree":
+        """The same with counts in units of about so many records, see :meth:`RowPosterior.in_units`."""
+        if unit == 1:
+            return self
+        if self._features:
+            # What their rows add up to is a number of records.
+            refuse_too_many(np.inf, most=0)
+        rows = [row.in_units(unit) for row in self.posteriors]
+        most, unit = rows[0].total, rows[0].unit
+        return CountTree(rows, self._factors, most, self._log_prior, self._row_prior, unit=unit)
+
     @cached_property
     def summable(self) -> "CountTree":
         """The same in units in which the counts can be summed."""
+        return summable(self.in_units, CountTree.largest_variance)
 
-        def of(unit: float) -> CountTree:
-            if unit == 1:
-                return self
-            rows = [row.in_units(unit) for row in self.posteriors]
-            if self._features:
-                refuse_too_many(np.inf, most=0)
-            return CountTree(rows, self._factors, rows[0].total, self._log_prior, self._row_prior, unit=rows[0].unit)
-
-        def variance(tree: CountTree) -> float:
-            tree.root.distribution  # noqa: B018
-            return float(max(band.lists.variances.max() for group in tree.groups for band in group.bands))
-
-        return summable(of, variance)
+    def largest_variance(self) -> float:
+        """That of a count before its total is known, in its unit; all sums are taken."""
+        self.root.distribution  # noqa: B018
+        return float(max(band.lists.variances.max() for group in self.groups for band in group.bands))
 
     # Sums are taken when they are asked for: numbers of a file may be such that no sum exists.
 
@@ -152,9 +155,11 @@ class CountTree:
             found, records = below.log_normaliser(totals), self.unit * totals
             if len(self.posteriors) == 1:
                 found = found + self._factors[0](records)
-            # Of every unit one number of records is the known one.
-            said = -np.log(self.unit) if self._log_prior is None else self._log_prior(records)
-            return np.asarray(found + said)
+            if self._log_prior is None:
+                return np.asarray(found)
+            # How many numbers of records are nearest to each.
+            near = np.where(totals == 0, (self.unit + 1) / 2, self.unit)
+            return np.asarray(found + self._log_prior(records) + np.log(near))
 
         return Root(group, log_weight, below.log_normaliser, total=total, most=most)
 

@@ -67,7 +67,8 @@ LIKELIHOODS = {
 def estimate(posterior, prob=(0.5, 0.8, 0.95)):
     """That of a row with a public total."""
     [(_, counts)] = posterior.solved.marginals
-    row = KnownRows(posterior.alpha[None], np.array([posterior.total]), counts)
+    known = posterior.solved
+    row = KnownRows(known.alpha, known.totals, counts, known.units)
     return estimate_of_rows([row], prob, posterior.log_evidence)
 
 

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.releases.inference_setup import inferences
 
 from . import goldens
-from .posteriors import tabulated
+from .posteriors import geometric, tabulated
 
 ROW_PRIOR = np.array([0.5, 1.0, 2.0])
 
@@ -297,3 +297,38 @@ def test_an_impossible_output_has_no_likelihood_whatever_the_table():
     value, means = table_of.likelihood(np.log(prior / 2))
     assert value == -np.inf
     assert means.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("private", [False, True])
+def test_trees_in_units_are_off_by_the_square_of_the_unit(private, rows):
+    """Near 0, too, where a private number of records may be any of a few units."""
+    rng = np.random.default_rng(rows)
+    for z in ([800.0, 300.0, 2500.0], [-300.0, 100.0, 50.0]):
+        posteriors = [
+            RowPosterior(alpha=[0.5, 1.0, 2.0], total=9000, log_likelihood=geometric(rng.permutation(z), 250.0))
+            for _ in range(rows)
+        ]
+        log_prior = (lambda n: -1e-4 * n) if private else None
+        every = CountTree(posteriors, [np.zeros_like] * rows, 9000, log_prior, np.arange(1.0, rows + 1))
+        for unit in (4.0, 12.0):
+            units = every.in_units(unit)
+            error = 20 * (units.unit / 250) ** 2
+            assert abs(units.log_evidence - every.log_evidence) < error
+            for found, exact in zip(units.rows, every.rows, strict=True):
+                (means, sds), (true_means, true_sds) = found.count_moments, exact.count_moments
+                assert np.all(np.abs(means - true_means) < error * true_sds)
+                assert np.all(np.abs(sds / true_sds - 1) < error)
+                for shares, true_shares in zip(found.share_moments, exact.share_moments, strict=True):
+                    # What shares are if there are fewer records than a unit is not told apart.
+                    unknown = 0.5 * units.unit / 250 if private else 0.0
+                    np.testing.assert_allclose(shares, true_shares, rtol=2 * error + unknown)
+                ends = np.array([0.025, 0.25, 0.5, 0.975])
+                off = np.abs(found.count_quantiles(ends) - exact.count_quantiles(ends))
+                assert np.all(off <= 2 * units.unit + error * true_sds)
+            counts = units.counts(4000, rng)
+            assert np.all(counts >= 0)
+            if not private:
+                assert np.all(counts.sum(axis=(1, 2)) == 9000)
+            expected, sds = (np.stack(of) for of in zip(*(row.count_moments for row in every.rows), strict=True))
+            assert np.all(np.abs(counts.mean(axis=0) - expected) < 5 * sds / 4000**0.5 + error * sds)
