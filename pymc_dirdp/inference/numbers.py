@@ -92,6 +92,7 @@ class Lists:
         self._peak = np.maximum.reduceat(tilted, self.starts[:-1])
         if np.isneginf(self._peak).any():
             raise impossible()
+        refuse_lost_digits(np.maximum.reduceat(logs, self.starts[:-1]))
         masses = np.exp(tilted - self._peak[cell])
         if rule is not None:
             masses *= rule
@@ -420,9 +421,7 @@ class Numbers:
             return np.asarray(logs + tilts * x)
 
         best, top = largest(weight, self.least, self.most)
-        if np.any(np.isfinite(top) & (np.abs(top) > 5e12)):
-            # The rounding of such logarithms is larger than what numbers differ by.
-            raise ImpossibleError("Some of its numbers are far too large or too small.")
+        refuse_lost_digits(top)
         if np.isneginf(top).any():
             # Nothing is seen between the points: every number is looked at.
             return self.least, self.most, best, None
@@ -540,6 +539,17 @@ def refuse_too_many(numbers: float, *, most: float) -> None:
             "The output says so little about so many records that the counts cannot be summed exactly. Give a "
             "prior with larger parameters, or merge the cells that are nearly empty."
         )
+
+
+def refuse_lost_digits(largest_logs: Array, most: float = 5e12) -> None:
+    """Raise the error about logarithms of weights whose rounding is larger than what numbers differ by.
+
+    Raises
+    ------
+    ImpossibleError
+    """
+    if np.any(np.isfinite(largest_logs) & (np.abs(largest_logs) > most)):
+        raise ImpossibleError("Some of its numbers are far too large or too small.")
 
 
 def refuse_no_weights(logs: Array) -> None:

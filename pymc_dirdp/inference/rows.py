@@ -343,7 +343,7 @@ def divided(counts: Integers, unit: float, alpha: Array, records: int | None, rn
     beside = counts + rng.random(counts.shape) - rng.random(counts.shape)
     found = np.floor(unit * np.where(counts == 0, rng.beta(alpha, 2.0, counts.shape), beside)).astype(np.int64)
     if records is not None:
-        # The largest count is not told from one that is a few units away.
+        # The largest count may as well be a few units away.
         found[np.arange(len(found)), counts.argmax(axis=1)] += records - found.sum(axis=1)
     return found
 

@@ -118,7 +118,8 @@ class CountTree:
     def largest_variance(self) -> float:
         """That of a count before its total is known, in its unit; all sums are taken."""
         self.root.distribution  # noqa: B018
-        return float(max(band.lists.variances.max() for group in self.groups for band in group.bands))
+        bands = (band for group in self.groups for band in group.bands)
+        return float(max((band.lists.variances.max() for band in bands), default=np.inf))
 
     # Sums are taken when they are asked for: numbers of a file may be such that no sum exists.
 
