@@ -85,9 +85,14 @@ class Sums:
     rows : int
     log_weight : callable, optional
         Of the numbers, untilted: for draws from Gauss nodes.
+    most_listed : int
+        No more numbers are listed in the place of Gauss nodes.
     """
 
-    def __init__(self, lists: Lists, rows: int = 1, log_weight: LogWeight | None = None) -> None:
+    def __init__(
+        self, lists: Lists, rows: int = 1, log_weight: LogWeight | None = None, most_listed: int = 2**21
+    ) -> None:
+        self._most_listed = most_listed
         self.lists, self.rows, self.d, self._log_weight = lists, rows, lists.size // rows, log_weight
         # The widest numbers first, which take what others leave. Rounded, so that the first of several with the same
         # noise is taken on every machine, and a seed gives the same draws.
@@ -124,7 +129,9 @@ class Sums:
         waves = self._waves()
         if waves is None and not self.lists.are_whole:
             assert self._log_weight is not None
-            self.lists = every_number(self._log_weight, self.lists.lows, self.lists.highs, self.lists.tilts)
+            self.lists = every_number(
+                self._log_weight, self.lists.lows, self.lists.highs, self.lists.tilts, self._most_listed
+            )
             del self.length
         return self._transformed() if waves is None else waves
 
@@ -149,7 +156,7 @@ class Sums:
         TooManyNumbersError
             If these are too many.
         """
-        refuse_too_many(self.rows * self.length, most=3 * 10**7)
+        refuse_too_many(self.rows * self.length, most=4 * self._most_listed)
         if self.d == 1:
             sums = self.low[:, None] + np.arange(self.length)
             return np.exp(self._log_pmf(sums, np.arange(self.rows)[:, None]))
@@ -363,7 +370,7 @@ class Sums:
             assert log_weight is not None
             return log_weight(x, cells[cell])
 
-        return type(self)(self.lists.take(cells), self.rows, of_some)
+        return type(self)(self.lists.take(cells), self.rows, of_some, self._most_listed)
 
     def draw(self, totals: Integers, rng: np.random.Generator) -> Integers:
         """One draw of all numbers for each sum of each row, shape `(draws, rows, d)`.

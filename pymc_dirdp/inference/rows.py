@@ -216,13 +216,13 @@ class RowPosterior:
         return np.asarray(self.solved.moments[1][0])
 
 
-def numbers_of(posteriors: Sequence[RowPosterior]) -> Numbers:
+def numbers_of(posteriors: Sequence[RowPosterior], most_listed: int = 2**21) -> Numbers:
     """The cells of some rows of equal width, one row after the other."""
     d = len(posteriors[0].alpha)
     least, most = (np.repeat([getattr(row, name) for row in posteriors], d) for name in ("least", "most"))
     smooth = all(row.smooth for row in posteriors)
     if len(posteriors) == 1:
-        return Numbers(posteriors[0].log_weight, d, least, most, smooth=smooth)
+        return Numbers(posteriors[0].log_weight, d, least, most, smooth=smooth, most_listed=most_listed)
 
     def log_weight(x: Array, cells: Integers) -> Array:
         row = (cells if cells.ndim == 1 else cells[0]) // d
@@ -233,7 +233,7 @@ def numbers_of(posteriors: Sequence[RowPosterior]) -> Numbers:
             found[..., some] = posteriors[at].log_weight(x[..., some], cells[..., some] - d * at)
         return found
 
-    return Numbers(log_weight, d * len(posteriors), least, most, smooth=smooth)
+    return Numbers(log_weight, d * len(posteriors), least, most, smooth=smooth, most_listed=most_listed)
 
 
 def tilts_for(numbers: Numbers, totals: Integers, start: Array | None = None, *, close: float = 0.1) -> Array:

@@ -66,7 +66,9 @@ class Cells:
     def __init__(self, row: RowPosterior) -> None:
         self.row, self.size = row, len(row.alpha)
         self.least, self.most = row.least * self.size, row.total
-        self._numbers = numbers_of([row])
+        # Bands of totals are many sums: once there are units they may as well be larger.
+        self._most_listed = 2**20 if row.unit == 1 else 2**19
+        self._numbers = numbers_of([row], self._most_listed)
 
     def at(self, tilt: float, cut: float, sums: tuple[float, float] = _ANY) -> Lists:
         """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut).
@@ -90,7 +92,7 @@ class Cells:
 
     def summed(self, cells: Lists) -> Sums:
         """Their sum."""
-        return Sums(cells, 1, self._numbers.log_weight)
+        return Sums(cells, 1, self._numbers.log_weight, self._most_listed)
 
 
 class Group:
