@@ -104,7 +104,8 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
     """
     d = counts[0].size
     cell, level = np.tile(np.arange(d), len(levels)), np.repeat(levels, d) * (1 - 1e-14)
-    low, high = np.min([of.lows for of in counts], axis=0)[cell], np.max([of.highs for of in counts], axis=0)[cell]
+    low: Integers = np.stack([of.lows for of in counts]).min(axis=0)[cell]
+    high: Integers = np.stack([of.highs for of in counts]).max(axis=0)[cell]
     active = np.flatnonzero(low < high)
     while len(active):
         middle, at = (low[active] + high[active]) // 2, cell[active]
@@ -114,7 +115,8 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
         enough = found >= level[active]
         high[active], low[active] = np.where(enough, middle, high[active]), np.where(enough, low[active], middle + 1)
         active = active[low[active] < high[active]]
-    return low.reshape(len(levels), d)
+    quantiles: Integers = low.reshape(len(levels), d)
+    return quantiles
 
 
 def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:

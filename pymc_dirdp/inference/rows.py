@@ -531,7 +531,7 @@ class KnownTotals:
         else:
             for rows, sums in self._sums:
                 counts[:, rows] = sums.draw(np.tile(self.totals[rows], (draws, 1)), rng)
-        for row in np.flatnonzero(self.units != 1).tolist():
-            records = round(self.units[row] * self.totals[row])
-            counts[:, row] = divided(counts[:, row], float(self.units[row]), self.alpha[row], records, rng)
+        for place, posterior in enumerate(self.posteriors):
+            records = round(posterior.unit * posterior.total)
+            counts[:, place] = divided(counts[:, place], posterior.unit, posterior.alpha, records, rng)
         return counts

@@ -79,10 +79,11 @@ class Cells:
             return self._numbers.at(tilt, cut)
         rough = self._numbers.rough(tilt)
         others = np.sqrt(np.maximum(rough.variances.sum() - rough.variances, 0.0))
-        within = None
+        within: tuple[Array, Array] | None = None
         if cut <= CUT:
             # Rough lists go down further than what is asked for here.
-            within = sums[0] - (rough.highs.sum() - rough.highs), sums[1] - (rough.lows.sum() - rough.lows)
+            lows, highs = (of.astype(np.float64) for of in (rough.lows, rough.highs))
+            within = sums[0] - (highs.sum() - highs), sums[1] - (lows.sum() - lows)
         return self._numbers.at(tilt, cut, longest=others / 2, within=within)
 
     def moments(self, tilt: float) -> tuple[float, float]:
