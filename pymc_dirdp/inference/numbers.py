@@ -18,6 +18,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import _block_rule
 
 LogWeight = Callable[[Array, Integers], Array]
+Room = Callable[[Integers, Integers], tuple[Array, Array]]
 
 # What is a factor of exp(-50) below the largest weight is left out.
 CUT = 50.0
@@ -298,7 +299,7 @@ class Numbers:
         return found
 
     def _searched(self, tilts: Array, points: int) -> Lists:
-        lows, highs, _, top = self._windows(tilts, 1.6 * CUT)
+        lows, highs, _, top = self._windows(tilts, 1.6 * CUT, self.least, self.most)
         if top is None:
             return self._listed(lows, highs, tilts)
         strides = np.maximum(1, (highs - lows) // (2 * points))
@@ -316,7 +317,7 @@ class Numbers:
         cut: float = CUT,
         *,
         longest: Array | None = None,
-        within: tuple[Array, Array] | None = None,
+        room: Room | None = None,
         dense: int = 2**19,
     ) -> Lists:
         """All that matters of the numbers at a tilt.
@@ -329,19 +330,20 @@ class Numbers:
         longest : array, shape (size,), optional
             The length of a block that is short beside what the weights are multiplied by; without it every number is
             listed.
-        within : tuple of array, shape (size,), optional
-            The first and the last number that may matter.
+        room : callable, optional
+            `room(lows, highs)` has the first and the last of each that may matter, if all are between the two.
         dense : int
             Up to so many numbers are listed anyway, and up to 150 of each, for blocks have hardly fewer points.
         """
         if self._all is not None:
             return self._all.at(tilts).trimmed(cut)
         tilts = np.broadcast_to(np.asarray(tilts, dtype=np.float64), (self.size,))
-        lows, highs, best, top = self._windows(tilts, cut)
-        if within is not None:
-            # Where the weight is largest there is always something.
-            lows = np.clip(within[0], lows, best).astype(np.int64)
-            highs = np.clip(within[1], best, highs).astype(np.int64)
+        # At a tilt beyond that at which a distribution leaves 0 for its far end, what is near 0 is found in that way.
+        least, most = _with_room(self.least, self.most, room)
+        lows, highs, best, top = self._windows(tilts, cut, least, most)
+        first, last = _with_room(lows, highs, room)
+        # Where the weight is largest there is always something.
+        lows, highs = np.minimum(first, best), np.maximum(last, best)
         if longest is None or top is None or not self.smooth or (highs - lows + 1).sum() <= max(dense, 150 * self.size):
             return self._listed(lows, highs, tilts).trimmed(cut)
         return self._in_blocks(lows, highs, top, tilts, cut, longest)
@@ -408,8 +410,10 @@ class Numbers:
         logs = self._weights(x, np.broadcast_to(cell, x.shape)) if len(cell) else x
         return _Blocks(cell, start, length, x, rule, logs)
 
-    def _windows(self, tilts: Array, cut: float) -> tuple[Integers, Integers, Integers, Array | None]:
-        """The first and the last number of each distribution that matters, or a few more.
+    def _windows(
+        self, tilts: Array, cut: float, least: Integers, most: Integers
+    ) -> tuple[Integers, Integers, Integers, Array | None]:
+        """The first and the last number of each distribution that matters, or a few more, of those between two.
 
         And the numbers with the largest weights, and these.
         """
@@ -420,13 +424,13 @@ class Numbers:
             refuse_no_weights(np.asarray(logs))
             return np.asarray(logs + tilts * x)
 
-        best, top = largest(weight, self.least, self.most)
+        best, top = largest(weight, least, most)
         refuse_lost_digits(top)
         if np.isneginf(top).any():
             # Nothing is seen between the points: every number is looked at.
-            return self.least, self.most, best, None
+            return least, most, best, None
         ends = []
-        for end in (self.least, self.most):
+        for end in (least, most):
             inner, outer = best, end
             while True:
                 x = np.rint(inner + _PART * (outer - inner)).astype(np.int64)
@@ -482,6 +486,14 @@ def _at_halves(length: int) -> Array:
         near.any(axis=1)[:, None], near.astype(np.float64), _barycentric(length) / np.where(near, 1.0, distances)
     )
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _with_room(lows: Integers, highs: Integers, room: Room | None) -> tuple[Integers, Integers]:
+    """The first and the last number that may matter; there is one at least."""
+    if room is None:
+        return lows, highs
+    first, last = (np.clip(end, lows, highs).astype(np.int64) for end in room(lows, highs))
+    return first, np.maximum(first, last)
 
 
 def every_number(log_weight: LogWeight, lows: Integers, highs: Integers, tilts: Array, most: int = 2**21) -> Lists:

@@ -418,8 +418,8 @@ class KnownTotals:
         # Counts that the other cells cannot make up for may have any weight.
         reach, means = reaches(rough, rows, of_others=True), rough.means.reshape(rows, d)
         middle = self.totals[:, None] - (means.sum(axis=1, keepdims=True) - means)
-        within = (np.floor(middle - 1.5 * reach).ravel(), np.ceil(middle + 1.5 * reach).ravel())
-        return self._numbers.at(self._tilts, longest=others / 2, within=within)
+        near = (np.floor(middle - 1.5 * reach).ravel(), np.ceil(middle + 1.5 * reach).ravel())
+        return self._numbers.at(self._tilts, longest=others / 2, room=lambda lows, highs: near)
 
     @cached_property
     def _sums(self) -> list[tuple[Integers, Sums]]:

@@ -79,12 +79,11 @@ class Cells:
             return self._numbers.at(tilt, cut)
         rough = self._numbers.rough(tilt)
         others = np.sqrt(np.maximum(rough.variances.sum() - rough.variances, 0.0))
-        within: tuple[Array, Array] | None = None
-        if cut <= CUT:
-            # Rough lists go down further than what is asked for here.
-            lows, highs = (of.astype(np.float64) for of in (rough.lows, rough.highs))
-            within = sums[0] - (highs.sum() - highs), sums[1] - (lows.sum() - lows)
-        return self._numbers.at(tilt, cut, longest=others / 2, within=within)
+
+        def room(lows: Integers, highs: Integers) -> tuple[Array, Array]:
+            return sums[0] - (highs.sum() - highs), sums[1] - (lows.sum() - lows)
+
+        return self._numbers.at(tilt, cut, longest=others / 2, room=room)
 
     def moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of their sum, about."""
@@ -255,25 +254,26 @@ class Group:
         edge = self.high if side > 0 else self.low
         number = int(self._owner[-1 if side > 0 else 0])
         last = self.bands[number]
-        near, far = float(last.lists.tilts[0]), side * np.inf
-        deviation = np.sqrt(last.lists.variances.sum())
-        # So many deviations away the sum is known about half as deep.
-        step = 1.2 * np.sqrt(self._depths[number]) / max(deviation, 1e-3)
+        # So many deviations away the sum is known about half as deep. Where fewer sums were asked for before, the tilt
+        # may have been too steep for more.
+        deviation = max(float(np.sqrt(last.lists.variances.sum())), 1e-3)
+        step = side * 1.2 * np.sqrt(self._depths[number]) / deviation
+        tilt, near, far = float(last.lists.tilts[0]) + step, -side * np.inf, side * np.inf
         for _ in range(80):
-            tilt = (near + far) / 2 if np.isfinite(far) else near + side * step
             band, low, logs, depth = self._band(tilt, sums)
             first, end = low, low + len(logs) - 1
             if len(logs) and first <= edge + 1 and end >= edge - 1 and (end > edge if side > 0 else first < edge):
                 self._add(band, low, logs, depth)
                 return
             if len(logs) and (end <= edge if side > 0 else first >= edge):
-                near, step = tilt, 2 * step
+                near = tilt
             else:
                 far = tilt
-            if tilt in (near, far) and np.isfinite(far) and abs(far - near) <= 1e-13 * max(abs(far), 1e-300):
+            bounded = np.isfinite(far - near)
+            if bounded and abs(far - near) <= 1e-13 * max(abs(far), 1e-300) or abs(tilt) > _STEEPEST:
                 break
-            if abs(tilt) > _STEEPEST:
-                break
+            tilt = (near + far) / 2 if bounded else near + step if np.isfinite(near) else far - step
+            step *= 1 if bounded else 2
         # No table has such a total, or none that doubles can tell from impossible: one is passed over.
         more = (int(side < 0), int(side > 0))
         self._logs = np.pad(self._logs, more, constant_values=-np.inf)

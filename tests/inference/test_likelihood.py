@@ -320,7 +320,7 @@ def test_trees_in_units_are_off_by_the_square_of_the_unit(private, rows):
                 assert np.all(np.abs(means - true_means) < error * true_sds)
                 assert np.all(np.abs(sds / true_sds - 1) < error)
                 for shares, true_shares in zip(found.share_moments, exact.share_moments, strict=True):
-                    # What shares are if there are fewer records than a unit is not told apart.
+                    # What shares are if there are fewer records than a unit is unknown.
                     unknown = 3 * units.unit / 250 if private else 0.0
                     np.testing.assert_allclose(shares, true_shares, rtol=2 * error + unknown)
                 ends = np.array([0.025, 0.25, 0.5, 0.975])

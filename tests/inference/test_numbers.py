@@ -173,12 +173,14 @@ def test_numbers_that_are_too_many_are_refused_and_so_is_what_is_impossible():
         Numbers(lambda x, i: np.where(x == 7, np.nan, 0.0), 2, 0, 100).at(0.0)
 
 
-def test_only_numbers_within_bounds_are_listed():
+def test_only_numbers_that_others_leave_room_for_are_listed():
     numbers = Numbers(lambda x, i: -np.abs(x - 5000.0) / 100 + 0 * i, 2, 0, 10**6)
-    found = numbers.at(0.0, within=(np.array([4000, -5]), np.array([6000, 4500])))
+    found = numbers.at(0.0, room=lambda lows, highs: (np.array([4000, -5]), np.array([6000, 4500])))
     assert found.lows[0] == 4000
-    # The number with the largest weight is one of them.
-    assert found.highs.tolist() == [6000, 5000]
+    assert found.highs.tolist() == [6000, 4500]
+    # What the windows of the others leave is less than what all of their numbers do, but never nothing.
+    found = numbers.at(0.0, room=lambda lows, highs: (lows, 2000 - (lows.sum() - lows)))
+    assert found.highs.tolist() == [2000, 2000]
 
 
 def test_single_numbers_have_no_variance():
