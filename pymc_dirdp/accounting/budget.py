@@ -269,7 +269,7 @@ def _order(epsilon: float, delta: float) -> tuple[float, float]:
     if not 1 < order < 1e15:
         return order, 0.0
     # The budget is lowered by some roundings, because its conversion must not exceed the limit.
-    budget = epsilon - (math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1))
+    budget = epsilon - epsilon_at(order, 0.0, delta)
     step = math.ulp(budget)
     while budget > 0 and _converted(order, budget, delta) > epsilon:
         budget -= step

@@ -245,13 +245,14 @@ ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
 def epsilon_at(order: float, divergence: float, delta: float) -> float:
     """The epsilon that a divergence of `divergence` nats at `order > 1` implies at `delta`; at least 0."""
-    return max(0.0, divergence + math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1))
+    above = order - 1
+    # The textbook's difference of logarithms would lose a digit for each digit of the order.
+    return max(0.0, divergence - math.log1p(1 / above) - (math.log(delta) + math.log(order)) / above)
 
 
 def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
     """The logarithm of the delta that a divergence of `divergence` nats at `order > 1` implies at `epsilon`."""
     above = order - 1
-    # The textbook's difference of logarithms would lose a digit for each digit of the order.
     return min(0.0, above * (divergence - epsilon - math.log1p(1 / above)) - math.log(order))
 
 

@@ -13,7 +13,8 @@ geometric noise for both tables since it compares whole plans by the composition
 person were written once more when SciPy's search for a best order took the place of our own: `r` of one moved by 1e-7
 of itself, and no draw did. `auto` takes joint noise for both tables since tables of the same people may share one. The
 draws given joint noise were written again when one compiled program came to make them, and those given other noise when
-the lattice did; noisy counts stayed. All other numbers are those from before.
+the lattice did; noisy counts stayed. Best orders of geometric noise above 1e7 were written again when the conversion to
+an epsilon lost no digits there. All other numbers are those from before.
 """
 
 import json
