@@ -270,7 +270,7 @@ class Group:
             else:
                 far = tilt
             bounded = np.isfinite(far - near)
-            if bounded and abs(far - near) <= 1e-13 * max(abs(far), 1e-300) or abs(tilt) > _STEEPEST:
+            if (bounded and abs(far - near) <= 1e-13 * max(abs(far), 1e-300)) or abs(tilt) > _STEEPEST:
                 break
             tilt = (near + far) / 2 if bounded else near + step if np.isfinite(near) else far - step
             step *= 1 if bounded else 2
