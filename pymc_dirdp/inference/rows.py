@@ -10,8 +10,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import final
+from functools import cached_property, partial
+from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -293,7 +293,19 @@ def tilts_for(numbers: Numbers, totals: Integers, start: Array | None = None, *,
     return tilts
 
 
-def summable[T](of: Callable[[float], T], variance: Callable[[T], float], *, finest: int = 100) -> T:
+class _Counts(Protocol):
+    """Counts in some unit, and variances of them in that unit, before their total is known."""
+
+    def rough_variance(self) -> float:
+        """The largest, about; nothing is summed."""
+        ...
+
+    def largest_variance(self) -> float:
+        """The largest; all sums are taken."""
+        ...
+
+
+def summable[T: _Counts](of: Callable[[float], T], *, finest: int = 100) -> T:
     """Counts of single records, or of units of so many that there are few enough to be summed.
 
     Noise of millions does not tell a count from the next.
@@ -302,22 +314,22 @@ def summable[T](of: Callable[[float], T], variance: Callable[[T], float], *, fin
     ----------
     of : callable
         `of(unit)` has the counts in units of so many records.
-    variance : callable
-        Sums them, and returns the largest variance of a count.
     finest : int
         The standard deviation of the widest count is at least so many units.
 
     Raises
     ------
     TooManyNumbersError
-        If units are as wide as what they divide.
+        If units are as wide as what they divide, or would be.
     """
     unit = 1.0
     while True:
         found = of(unit)
         try:
-            widest = variance(found)
+            widest = found.largest_variance()
         except TooManyNumbersError:
+            if found.rough_variance() < finest**2:
+                raise
             unit *= 2
             continue
         if unit > 1 and widest < finest**2:
@@ -373,11 +385,19 @@ class KnownTotals:
         try:
             found.largest_variance()
         except TooManyNumbersError:
-            return cls([summable(row.in_units, lambda some: cls([some]).largest_variance()) for row in posteriors])
+            return cls([row for one in posteriors for row in summable(partial(cls._of_row, one)).posteriors])
         return found
 
+    @classmethod
+    def _of_row(cls, row: RowPosterior, unit: float) -> "KnownTotals":
+        return cls([row.in_units(unit)])
+
+    def rough_variance(self) -> float:
+        """The largest variance of a count before its total is known, in its unit, about."""
+        return float(self._numbers.rough(self._tilts).variances.max())
+
     def largest_variance(self) -> float:
-        """That of a count before its total is known, in its unit; all sums are taken."""
+        """The same; all sums are taken."""
         lists = [self._pairs[1]] if self.shape[1] == 2 else [sums.lists for _, sums in self._sums]
         return float(max(each.variances.max() for each in lists))
 

@@ -113,10 +113,14 @@ class CountTree:
     @cached_property
     def summable(self) -> "CountTree":
         """The same in units in which the counts can be summed."""
-        return summable(self.in_units, CountTree.largest_variance)
+        return summable(self.in_units)
+
+    def rough_variance(self) -> float:
+        """The largest variance of a count before its total is known, in its unit, about."""
+        return max(float(Cells(row).rough_variances.max()) for row in self.posteriors)
 
     def largest_variance(self) -> float:
-        """That of a count before its total is known, in its unit; all sums are taken."""
+        """The same; all sums are taken."""
         self.root.distribution  # noqa: B018
         bands = (band for group in self.groups for band in group.bands)
         return float(max((band.lists.variances.max() for band in bands), default=np.inf))

@@ -90,6 +90,11 @@ class Cells:
         cells = self._numbers.rough(tilt)
         return float(cells.means.sum()), float(cells.variances.sum())
 
+    @property
+    def rough_variances(self) -> Array:
+        """Those of the counts where no total is known, about."""
+        return self._numbers.rough(0.0).variances
+
     def summed(self, cells: Lists) -> Sums:
         """Their sum."""
         return Sums(cells, 1, self._numbers.log_weight, self._most_listed)

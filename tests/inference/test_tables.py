@@ -139,8 +139,16 @@ UNLIKELY = {
     "a row that is empty": ([[3, 2], [-30, -30]], 5, 1.0, None),
     "noise wider than the number of records": ([40_000, -20_000, 3], 10, 1e4, None),
     "counts far beyond the number of records": ([10**6, -(10**6)], 100, 1.0, None),
-    "a prior that is nearly certain": ([5, 3], 8, 0.01, [1e15, 1e-3]),
+    "a prior that is nearly certain": ([5, 3], 8, 0.01, [1e10, 1e-3]),
 }
+
+
+@pytest.mark.parametrize(("n", "prior"), [(8, 1e15), (8, 1e300), (10**7, 1e15)])
+def test_priors_that_leave_evidence_no_digits_are_refused(n, prior):
+    output = noisy([5, 3], n, 0.01, [prior, 1e-3])
+    for infer in (dirdp.estimate, dirdp.analyse):
+        with pytest.raises(ArgumentError, match="far too large or too small"):
+            infer(output, progressbar=False)
 
 
 @pytest.mark.parametrize("case", UNLIKELY)

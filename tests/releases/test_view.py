@@ -263,7 +263,7 @@ def test_noise_that_hides_any_number_of_records_is_refused_before_a_charge(n_cat
 
 
 def test_a_table_of_too_many_rows_is_refused_before_the_charge():
-    rows = 40_000
+    rows = 10_000
     data = np.random.default_rng(1).multinomial(20, [0.2] * 5, size=rows)
     with pm.Model() as model:
         p = pm.Dirichlet("p", a=np.ones((rows, 5)))
