@@ -81,7 +81,7 @@ class Cells:
         others = np.sqrt(np.maximum(rough.variances.sum() - rough.variances, 0.0))
 
         def room(lows: Integers, highs: Integers) -> tuple[Array, Array]:
-            return sums[0] - (highs.sum() - highs), sums[1] - (lows.sum() - lows)
+            return np.asarray(sums[0] - (highs.sum() - highs)), np.asarray(sums[1] - (lows.sum() - lows))
 
         return self._numbers.at(tilt, cut, longest=others / 2, room=room)
 
