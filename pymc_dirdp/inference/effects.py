@@ -13,10 +13,6 @@ from scipy.special import softmax
 
 from pymc_dirdp.arrays import Array
 
-# Effects of so many axes at most have a scale each; those of more axes, of which there are exponentially many, share
-# one.
-_MOST_AXES = 3
-
 
 @final
 class Effects:
@@ -65,8 +61,9 @@ class Effects:
             subsets += (index > 0) * 2**i
             orders += index > 0
             self._lengths *= np.where(index > 0, 1.0, shape[i] ** 0.5)
-        orders[orders > _MOST_AXES] = len(shape)
-        subsets[orders > _MOST_AXES] = 2 ** len(shape)
+        # There are exponentially many effects of more than three axes, which share a scale.
+        orders[orders > 3] = len(shape)
+        subsets[orders > 3] = 2 ** len(shape)
         groups: NDArray[np.int64]
         _, first, groups = np.unique(subsets, return_index=True, return_inverse=True)
         self.groups = groups.reshape(shape)
@@ -93,14 +90,6 @@ class Effects:
 
 SCALES = np.array([0.0, 2.0, 0.5, 0.2, 0.1])
 """The scale of an effect of no, one, two, three, and more variables before anything is known."""
-
-# How many coordinates of that size this counts for. The scales of the effects of one order are around a common one,
-# which counts for as many.
-_WORTH = 10.0
-# The scales have settled when their logarithms change by less on average over what the measurements tell.
-_SETTLED = 0.03
-# Shares of things that are there, each for as many as another.
-_SHARES = (np.arange(200) + 0.5) / 200
 
 
 @final
@@ -148,18 +137,22 @@ class Shrinkage:
         order, of_all, numbers = (
             np.concatenate([found[name] for name in self._orders]) for found in (self._orders, squares, known)
         )
-        lengths = np.bincount(order, of_all, len(SCALES)) + _WORTH * SCALES**2
-        common = lengths / (np.bincount(order, numbers, len(SCALES)) + _WORTH)
+        # The scales of the effects of one order are around a common one. That, and a scale before anything is known,
+        # count for so many coordinates of that size.
+        worth = 10.0
+        lengths = np.bincount(order, of_all, len(SCALES)) + worth * SCALES**2
+        common = lengths / (np.bincount(order, numbers, len(SCALES)) + worth)
         change = 0.0
         for name, own in self._orders.items():
-            scales = np.sqrt((squares[name] + _WORTH * common[own]) / (known[name] + _WORTH))
+            scales = np.sqrt((squares[name] + worth * common[own]) / (known[name] + worth))
             scales[own == 0] = 0.0
             positive = own > 0
             change += float(
                 np.sum(known[name][positive] * np.abs(np.log(scales[positive] / self.scales[name][positive])))
             )
             self.scales[name] = scales
-        return change <= _SETTLED * max(1.0, float(numbers[order > 0].sum()))
+        # They have settled when their logarithms change by less on average over what the measurements tell.
+        return change <= 0.03 * max(1.0, float(numbers[order > 0].sum()))
 
 
 def probabilities_of(log_odds: ArrayLike) -> Array:
@@ -189,7 +182,8 @@ def probabilities_of(log_odds: ArrayLike) -> Array:
     >>> probabilities_of([0.0]).round(2), probabilities_of([-2.0, -2.0, 3.0]).round(2)
     (array([0.11]), array([0.03, 0.03, 0.64]))
     """
-    there = np.log(_SHARES)[:, None] + np.asarray(log_odds, dtype=np.float64)
-    either = np.logaddexp(np.log1p(-_SHARES)[:, None], there)
-    weights = softmax(either.sum(axis=1) - np.log(_SHARES) / 2 + 3.5 * np.log1p(-_SHARES))
+    shares = (np.arange(200) + 0.5) / 200
+    there = np.log(shares)[:, None] + np.asarray(log_odds, dtype=np.float64)
+    either = np.logaddexp(np.log1p(-shares)[:, None], there)
+    weights = softmax(either.sum(axis=1) - np.log(shares) / 2 + 3.5 * np.log1p(-shares))
     return np.asarray(weights @ np.exp(there - either))

@@ -100,6 +100,8 @@ class Sums:
         order = np.argsort(-room, axis=1, kind="stable") + self.d * np.arange(rows)[:, None]
         self._order = order.ravel()
         self._table: Array | None = None
+        # Of which numbers are drawn.
+        self._source: Sums = self
         self._first: Integers = lists.lows.reshape(rows, self.d).sum(axis=1)
         self._means = np.rint(lists.means.reshape(rows, self.d).sum(axis=1)).astype(np.int64)
         self._spans: Integers = (lists.highs - lists.lows).reshape(rows, self.d).sum(axis=1)
@@ -383,18 +385,21 @@ class Sums:
         row = np.tile(np.arange(self.rows), len(totals))
         return self._draw(row, totals.ravel().astype(np.int64), rng).reshape(*totals.shape, self.d)
 
-    def _draw(self, row: Integers, totals: Integers, rng: np.random.Generator) -> Integers:
-        """The numbers of some rows, given the sum of each, shape (draws, d)."""
+    def _draw(self, row: Integers, totals: Integers, rng: np.random.Generator, *, of_a_point: int = 8) -> Integers:
+        """The numbers of some rows, given the sum of each, shape (draws, d).
+
+        The narrow half is proposed, or its sum comes first, whichever takes less. To find the distribution of that sum
+        takes as long as to propose `of_a_point` numbers for each point of the lists.
+        """
         if self.d == 1:
             return totals[:, None]
         order = self._order.reshape(self.rows, self.d) - self.d * np.arange(self.rows)[:, None]
         wide, narrow = self._parts
         counts = np.empty((len(totals), narrow.d), dtype=np.int64)
-        waiting, tried, accepted = np.arange(len(totals)), 0, 0
-        if self.rows == 1 and narrow.length * len(np.unique(totals)) < 4 * len(totals):
-            # Few sums, of which each is that of many draws: proposals would take longer.
-            tried = 2**13
-        while len(waiting) and (tried < 2**13 or accepted > 0.02 * tried) and tried < 2**14 + 256 * len(totals):
+        waiting, tried = np.arange(len(totals)), 0
+        ready = of_a_point * len(narrow.lists.x)
+        proposing = self.rows > 1 or ready + narrow.length * len(np.unique(totals)) > narrow.d * len(totals)
+        while len(waiting) and proposing and tried < 2**14 + 256 * len(totals):
             # The first accepted one of several proposals counts; a few more than are needed spare rounds.
             repeats = 1 + 256 // len(waiting)
             which = np.repeat(waiting, repeats)
@@ -406,13 +411,15 @@ class Sums:
                 waiting = np.arange(len(totals))
                 continue
             took = (rng.random(len(which)) < share).reshape(-1, repeats)
-            tried, accepted = tried + len(which), accepted + int(took.sum())
+            tried = tried + len(which)
             settled = took.any(axis=1)
             pick = np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)
             counts[waiting[settled]] = proposed[pick]
             waiting = waiting[~settled]
+            # Those that wait longest have the rarest sums.
+            tries = len(which) / (took.sum() + 1)
+            proposing = bool(tries * len(waiting) * narrow.d < ready + len(waiting) * narrow.length)
         if len(waiting):
-            # Proposals are accepted too rarely: the sum of the narrow half comes first, from its own distribution.
             sums = self._drawn_sums(row[waiting], totals[waiting], rng)
             counts[waiting] = narrow._draw(row[waiting], sums, rng)
         rest = wide._draw(row, totals - counts.sum(axis=1), rng)
@@ -447,9 +454,16 @@ class Sums:
 
     def propose(self, row: Integers, rng: np.random.Generator) -> Integers:
         """Numbers of some rows from their own distributions, whatever they add up to, shape (draws, d)."""
-        cells = self.d * row[:, None] + np.arange(self.d)
+        cells, lists = self.d * row[:, None] + np.arange(self.d), self.lists
+        if self._source.lists is lists and not lists.are_whole:
+            numbers = int((lists.highs - lists.lows + 1).sum())
+            if numbers <= min(cells.size, self._most_listed):
+                # To list all costs less than to weigh those that are drawn.
+                assert self._log_weight is not None
+                listed = every_number(self._log_weight, lists.lows, lists.highs, lists.tilts, self._most_listed)
+                self._source = Sums(listed, self.rows)
         # One number after the other, whose lists are near one another in memory.
-        return self._proposed(cells.T.ravel(), rng).reshape(cells.T.shape).T
+        return self._source._proposed(cells.T.ravel(), rng).reshape(cells.T.shape).T
 
     def _log_pmf(self, x: Integers, cell: Integers) -> Array:
         lists = self.lists

@@ -10,9 +10,6 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 
-# A variable is given no further parent if its table would have more cells: the fit takes a second for so many.
-_MOST_CELLS = 10_000
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -119,7 +116,9 @@ def number_of_records(measurements: Sequence[Measurement]) -> float:
     return max(1.0, float(np.dot(precisions, totals) / np.sum(precisions)))
 
 
-def with_co_parents(families: Sequence[Family], measurements: Sequence[Measurement], n_records: float) -> list[Family]:
+def with_co_parents(
+    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, *, most_cells: int = 10_000
+) -> list[Family]:
     """Families of the same variables, in which parents of one variable may depend on each other, too.
 
     In a network, parents of one variable that no arc joins are independent given their own parents. The records'
@@ -135,11 +134,13 @@ def with_co_parents(families: Sequence[Family], measurements: Sequence[Measureme
         Of a network: each variable has one family, and parents have theirs.
     measurements : sequence of Measurement
     n_records : float
+    most_cells : int
+        No family is given more cells: the fit takes a second for so many.
 
     Returns
     -------
     families : list of Family
-        In the same order. A family has its own parents first; one of more than 10,000 cells is made no larger.
+        In the same order. A family has its own parents first.
 
     References
     ----------
@@ -161,7 +162,7 @@ def with_co_parents(families: Sequence[Family], measurements: Sequence[Measureme
         for place, later in enumerate(together):
             for earlier in together[:place]:
                 cells = math.prod(sizes[axis] for axis in (earlier, later, *parents[later]))
-                if earlier in parents[later] or cells > _MOST_CELLS or 1 in (sizes[earlier], sizes[later]):
+                if earlier in parents[later] or cells > most_cells or 1 in (sizes[earlier], sizes[later]):
                     continue
                 noise = [one.onto((earlier, later)) for one in measurements if {earlier, later} <= set(one.axes)]
                 average = n_records / (sizes[earlier] * sizes[later])

@@ -23,16 +23,8 @@ from pymc_dirdp.progress import QUIET, Bar
 MOST_ROUNDS = 20
 """The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
 
-# It makes the draws around the mode the same each time.
-_SEED = 1
-# Shares are averaged over so many draws, or fewer that hold so many numbers together.
-_DRAWS, _LEAST_DRAWS, _MOST_NUMBERS = 1024, 64, 4 * 10**6
-# Noise of one cell hides most if it is more than one record in so many.
-_HIDES = 5.0
 # Lengths of the gradient at which a mode counts as found: while the scales change, and at the end.
 _ROUGH, _CLOSE = 0.1, 1e-3
-# No share is smaller: a share of 0 may be a mistake.
-_LEAST = 1e-200
 
 
 def fit_tables(
@@ -88,7 +80,8 @@ def fit_tables(
     """
     n = number_of_records(measurements) if n_records is None else float(n_records)
     tables, scales = _fitted([family.sorted for family in families], measurements, n, bar)
-    rng = np.random.default_rng(_SEED) if noise_hides(measurements, n) else None
+    # The draws around the mode are the same each time.
+    rng = np.random.default_rng(1) if noise_hides(measurements, n) else None
     found = {
         name: table.conditional() if rng is None else table.mean(scales[name], rng) for name, table in tables.items()
     }
@@ -136,7 +129,7 @@ def fit_jointly(
         mode = posterior.mode(mode, scales, close)
         bar.advance()
     if noise_hides(measurements, n):
-        draws = posterior.spread(mode, scales, np.random.default_rng(_SEED), _draws_of(sum(one.size for one in mode)))
+        draws = posterior.spread(mode, scales, np.random.default_rng(1), _draws_of(sum(one.size for one in mode)))
         tables = {name: shares.mean(axis=0) for name, shares in posterior.tables(draws).items()}
     else:
         tables = posterior.tables(mode)
@@ -177,7 +170,7 @@ def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:
     >>> noise_hides([Measurement(("sex",), np.array([40.0, 61.0]), 2.0)], 101)
     False
     """
-    return n_records < _HIDES * math.sqrt(np.median([one.variance for one in measurements]))
+    return n_records < 5 * math.sqrt(np.median([one.variance for one in measurements]))
 
 
 def fitted(
@@ -196,9 +189,9 @@ def fitted(
     return {name: table.conditional() for name, table in tables.items()}, scales
 
 
-def _draws_of(cells: int) -> int:
-    """How many draws around the mode shares are averaged over, in tables of so many cells."""
-    return 2 * (min(_DRAWS, max(_LEAST_DRAWS, _MOST_NUMBERS // cells)) // 2)
+def _draws_of(cells: int, most_numbers: int = 4 * 10**6) -> int:
+    """How many draws around the mode shares are averaged over, in tables of so many cells: 64 to 1,024."""
+    return 2 * (min(1024, max(64, most_numbers // cells)) // 2)
 
 
 def _fitted(
@@ -230,7 +223,8 @@ def _fitted(
 
 def _rows(table: Array) -> Array:
     """The table with rows that add up to 1, and without shares that underflow."""
-    positive = np.maximum(table, _LEAST)
+    # A share of 0 may be a mistake.
+    positive = np.maximum(table, 1e-200)
     return np.asarray(positive / positive.sum(axis=-1, keepdims=True))
 
 

@@ -51,10 +51,6 @@ from pymc_dirdp.inference.joint_rows import JointRows
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, number_of, row_prior_of
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-# Numbers of all cells that are listed at most; and by how much, over the largest, rounding may make a list convex.
-_MOST_LISTED, _ROUNDING = 2**21, 1e-13
-
-_SIGNATURE = "(boolean, float64, float64[:,:], float64[:,:], float64[:,:,:], int64[:], float64[:,:])"
 # So many waves are summed at once.
 _WAVES = 16
 
@@ -149,11 +145,13 @@ def noisy_rows(seen: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows |
     return _listed_rows(seen, totals)
 
 
-def _listed_rows(seen: ObservedTable, totals: NDArray[np.int64]) -> NoisyRows | None:
-    """Rows whose likelihoods are listed; None if the lists are long, or not concave."""
+def _listed_rows(
+    seen: ObservedTable, totals: NDArray[np.int64], *, most_listed: int = 2**21, rounding: float = 1e-13
+) -> NoisyRows | None:
+    """Rows whose likelihoods are listed; None if the lists are long, or more convex than rounding makes them."""
     rows, d = len(totals), seen.prior.shape[-1]
     x = np.arange(totals.max() + 1.0)
-    if x.size * seen.prior.size > _MOST_LISTED:
+    if x.size * seen.prior.size > most_listed:
         return None
     each, none = seen.row_likelihoods(), np.zeros((d, len(x)))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -164,7 +162,7 @@ def _listed_rows(seen: ObservedTable, totals: NDArray[np.int64]) -> NoisyRows | 
     possible = np.broadcast_to(x <= totals[:, None, None], tables.shape)
     if not np.isfinite(tables[possible]).all() or not math.isfinite(constant):
         return None
-    if (bends[possible[..., 2:]] > _ROUNDING * np.abs(tables[possible]).max()).any():
+    if (bends[possible[..., 2:]] > rounding * np.abs(tables[possible]).max()).any():
         return None
     no_noise = np.array([0.0, 1.0, constant / seen.prior.size])
     return NoisyRows(totals, (np.zeros((rows, d)), no_noise), np.where(possible, tables, -np.inf))
@@ -172,7 +170,8 @@ def _listed_rows(seen: ObservedTable, totals: NDArray[np.int64]) -> NoisyRows | 
 
 @cache
 def _compiled() -> Callable[..., Any]:
-    return compiled(_SIGNATURE, _rows, _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair, _tilted, _wave_row)
+    signature = "(boolean, float64, float64[:,:], float64[:,:], float64[:,:,:], int64[:], float64[:,:])"
+    return compiled(signature, _rows, _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair, _tilted, _wave_row)
 
 
 def _step(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> float:

@@ -15,22 +15,8 @@ from pymc_dirdp.inference.numbers import Lists, twelve
 # A distribution function, its density, and the slope of that.
 type _Values = tuple[Array, Array, Array]
 
-# Nodes with less mass are left out of a mixture.
-_NEGLIGIBLE = 1e-12
-# Numbers, or nodes, that are looked at one by one at a time.
-_AT_A_TIME = 2**16
-# Above this logit a share is 1, and below its negative, where no double holds all digits, it is called 0. Beta
-# distributions whose parameters are not below the second number have nothing there.
-_FARTHEST, _SHALLOW = 708.0, 0.1
-# The search ends at so small a part of a level, or of what is above it. After so many steps each other one halves the
-# range, and so many halve the longest to two neighbouring doubles.
-_CLOSE, _SURE_STEPS, _MOST_STEPS = 1e-10, 6, 160
-# No quantile is returned that is farther from its level.
-_LARGEST_ERROR = 1e-8
-# Beyond so many deviations there is less than the error that is allowed.
-_FAR = 7.0
-# Below this parameter, deviations say too little of a Beta distribution's tails.
-_FEW = 10
+# Above this logit a share is 1, and below its negative, where no double holds all digits, it is called 0.
+_FARTHEST = 708.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +90,10 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
     """
     d = counts[0].size
     cell, level = np.tile(np.arange(d), len(levels)), np.repeat(levels, d) * (1 - 1e-14)
-    low: Integers = np.stack([of.lows for of in counts]).min(axis=0)[cell]
-    high: Integers = np.stack([of.highs for of in counts]).max(axis=0)[cell]
+    # That of a mixture lies between those of its parts.
+    lows, highs = zip(*(_piece_of(of, cell, level) for of in counts), strict=True)
+    low: Integers = np.stack(lows).min(axis=0)
+    high: Integers = np.stack(highs).max(axis=0)
     active = np.flatnonzero(low < high)
     while len(active):
         middle, at = (low[active] + high[active]) // 2, cell[active]
@@ -117,6 +105,17 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
         active = active[low[active] < high[active]]
     quantiles: Integers = low.reshape(len(levels), d)
     return quantiles
+
+
+def _piece_of(counts: Lists, cell: Integers, level: Array) -> tuple[Integers, Integers]:
+    """The first and the last number of the pieces in which quantiles of some distributions are."""
+    of, start, length, mass = counts.pieces
+    cumulative, first = np.cumsum(mass), np.searchsorted(of, np.arange(counts.size + 1))
+    before = (cumulative - mass)[first[:-1]]
+    piece = np.clip(np.searchsorted(cumulative, before[cell] + level), first[cell], first[cell + 1] - 1)
+    # What is rounded in a sum over all distributions may take it to the next.
+    low, high = np.maximum(piece - 1, first[cell]), np.minimum(piece + 1, first[cell + 1] - 1)
+    return start[low], start[high] + length[high] - 1
 
 
 def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
@@ -148,10 +147,13 @@ def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
     return found
 
 
-def share_mixture(counts: Lists, alpha: Array, totals: Integers, units: Array | float = 1.0) -> Mixture:
+def share_mixture(
+    counts: Lists, alpha: Array, totals: Integers, units: Array | float = 1.0, *, negligible: float = 1e-12
+) -> Mixture:
     """Counts with masses that add up functions which vary no faster than the distribution of a share.
 
-    The priors have the shape (rows, d). One of the counts is so many records; rows have units of their own.
+    The priors have the shape (rows, d). One of the counts is so many records; rows have units of their own. What has
+    a negligible mass is left out.
 
     That of a share given a count x of n has a width of about `sqrt(x (1 - x / n))` counts, and so has its product with
     the distribution of the count, or less. Away from the ends of the counts equal steps below that width do: the error
@@ -185,19 +187,21 @@ def share_mixture(counts: Lists, alpha: Array, totals: Integers, units: Array | 
         np.bincount(which, masses * (x - counts.means[which]), alpha.size),
     )
     fits &= (np.abs(off[0]) < 1e-10) & (np.abs(off[1]) < 1e-10 * np.maximum(sds, 1))
-    rest = _points(counts, ~fits, total, unit)
-    take = fits[which] & (masses > _NEGLIGIBLE)
+    rest = _points(counts, ~fits, total, unit, negligible)
+    take = fits[which] & (masses > negligible)
     numbers, cells, weights = (
         np.concatenate(parts) for parts in zip((x[take], which[take], masses[take]), rest, strict=True)
     )
     return Mixture.of_counts(alpha, unit[cells] * numbers, unit[cells] * (total[cells] - numbers), weights, cells)
 
 
-def _points(counts: Lists, chosen: NDArray[np.bool_], total: Integers, unit: Array) -> tuple[Array, Integers, Array]:
+def _points(
+    counts: Lists, chosen: NDArray[np.bool_], total: Integers, unit: Array, negligible: float
+) -> tuple[Array, Integers, Array]:
     """Points of some cells, the cell of each, and their masses: Gauss nodes of blocks that are short for a share."""
     cell, start, length, _ = counts.pieces
     if counts.are_whole:
-        take = chosen[counts.cell] & (counts.masses > _NEGLIGIBLE)
+        take = chosen[counts.cell] & (counts.masses > negligible)
         return counts.x[take], counts.cell[take], counts.masses[take]
     found: list[tuple[Array, Integers, Array]] = []
     piece = np.flatnonzero(chosen[cell])
@@ -212,7 +216,7 @@ def _points(counts: Lists, chosen: NDArray[np.bool_], total: Integers, unit: Arr
             x = (first[some, None] + offsets).ravel()
             of = np.repeat(piece[some], len(offsets))
             masses = np.tile(rule, len(some)) * counts.densities(x, of)
-            take = masses > _NEGLIGIBLE
+            take = masses > negligible
             found.append((x[take], cell[of[take]], masses[take]))
         piece, half = np.repeat(piece[long], 2), np.repeat(size[long] // 2, 2)
         first = np.stack([first[long], first[long] + size[long] // 2], axis=1).ravel()
@@ -223,27 +227,27 @@ def _points(counts: Lists, chosen: NDArray[np.bool_], total: Integers, unit: Arr
     return x[order], cells[order], masses[order]
 
 
-def share_quantiles(mixture: Mixture, levels: Array) -> Array:
-    """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1)."""
+def share_quantiles(mixture: Mixture, levels: Array, *, at_a_time: int = 2**16) -> Array:
+    """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1), so many nodes at a time."""
     if not mixture.second.any():
         return np.ones((len(levels), mixture.size))
     found = np.empty((len(levels), mixture.size))
     nodes = np.bincount(mixture.cell, minlength=mixture.size)
     # Cells one after the other, and levels too where a single cell has many nodes: memory for a bounded number of both.
-    groups = np.split(np.arange(mixture.size), np.flatnonzero(np.diff(np.cumsum(nodes) // _AT_A_TIME)) + 1)
+    groups = np.split(np.arange(mixture.size), np.flatnonzero(np.diff(np.cumsum(nodes) // at_a_time)) + 1)
     for cells in groups:
         inside = (mixture.cell >= cells[0]) & (mixture.cell <= cells[-1])
         part = replace(mixture.part(inside), cell=mixture.cell[inside] - cells[0], size=len(cells))
-        together = max(1, 8 * _AT_A_TIME // int(inside.sum()))
+        together = max(1, 8 * at_a_time // int(inside.sum()))
         for first in range(0, len(levels), together):
             found[first : first + together, cells] = _quantiles(part, levels[first : first + together])
     return found
 
 
-def _quantiles(mixture: Mixture, levels: Array) -> Array:
+def _quantiles(mixture: Mixture, levels: Array, *, largest_error: float = 1e-8) -> Array:
     """Quantiles, from that of the Beta distribution with the mean and variance of the mixture.
 
-    What is found is checked.
+    What is found is checked: none is returned that is farther from its level.
     """
     mean, variance = mixture.moments
     # Whatever goes wrong here is seen by the check.
@@ -257,27 +261,31 @@ def _quantiles(mixture: Mixture, levels: Array) -> Array:
     t[order], value[order] = np.sort(t, axis=0), np.sort(value, axis=0)
     off = value - levels[:, None]
     beyond = np.where(t <= -_FARTHEST, off > 0, (t >= _FARTHEST) & (off < 0))
-    if not np.all(beyond | (np.abs(off) < _LARGEST_ERROR)):
+    if not np.all(beyond | (np.abs(off) < largest_error)):
         raise InternalError("The end of a credible interval of shares was not found. Please report this.")
     shares: Array = np.where(np.abs(t) < _FARTHEST, expit(t), t > 0)
     return shares
 
 
-def _root(mixture: Mixture, levels: Array, start: Array) -> tuple[Array, Array]:
+def _root(
+    mixture: Mixture, levels: Array, start: Array, *, closeness: float = 1e-10, sure_steps: int = 6, steps: int = 160
+) -> tuple[Array, Array]:
     """The logits at which the distributions of the cells have their levels, and what they have there.
 
-    Newton's method between two logits around each, which are halved if it does not end soon.
+    Newton's method between two logits around each, to so small a part of a level or of what is above it. After
+    `sure_steps` each other step halves the range, and so many steps halve the longest to two neighbouring doubles.
     """
     t, level = start.copy(), np.broadcast_to(levels[:, None], start.shape)
     low, high = np.full(t.shape, -_FARTHEST), np.full(t.shape, _FARTHEST)
     found, active = np.full(t.shape, np.nan), np.ones(t.shape, dtype=bool)
-    if min(mixture.first.min(), mixture.second.min()) < _SHALLOW:
+    # Only distributions with a smaller parameter have something at the ends.
+    if min(mixture.first.min(), mixture.second.min()) < 0.1:
         for end in (low, high):
             value, _, _ = _distribution(mixture, end, active[0])
             past = active & ((value > level) if end is low else (value < level))
             t[past], found[past], active[past] = end[past], value[past], False
-    close = _CLOSE * np.minimum(level, 1 - level)
-    for step in range(_MOST_STEPS):
+    close = closeness * np.minimum(level, 1 - level)
+    for step in range(steps):
         rows, cells = active.any(axis=1), active.any(axis=0)
         if not rows.any():
             break
@@ -293,7 +301,7 @@ def _root(mixture: Mixture, levels: Array, start: Array) -> tuple[Array, Array]:
         newton = (logit(level[rows]) - logit(value)) / first
         new = t[rows] + newton / np.maximum(1 + newton * second / (2 * first), 0.5)
         middle = (low[rows] + high[rows]) / 2
-        useful = (new > low[rows]) & (new < high[rows]) & (step < _SURE_STEPS or step % 2 == 0)
+        useful = (new > low[rows]) & (new < high[rows]) & (step < sure_steps or step % 2 == 0)
         new = np.where(useful, new, middle)
         now = now & (np.abs(error) > close[rows]) & (low[rows] < middle) & (middle < high[rows])
         active[rows] = now
@@ -301,13 +309,19 @@ def _root(mixture: Mixture, levels: Array, start: Array) -> tuple[Array, Array]:
     return t, found
 
 
-def _distribution(mixture: Mixture, t: Array, cells: NDArray[np.bool_]) -> _Values:
-    """Distribution function, density and its slope at the logits t of the shares, for the marked cells."""
+def _distribution(
+    mixture: Mixture, t: Array, cells: NDArray[np.bool_], *, far: float = 7.0, few: float = 10.0
+) -> _Values:
+    """Distribution function, density and its slope at the logits t of the shares, for the marked cells.
+
+    Beyond `far` deviations there is less than the error that is allowed; of a Beta distribution with a parameter below
+    `few` deviations say too little of the tails.
+    """
     if not cells.all():
         mixture = mixture.part(cells[mixture.cell])
     cell, masses, shape = mixture.cell, mixture.masses, t.shape
-    normal, few = _paulson(mixture, t), np.minimum(mixture.first, mixture.second) < _FEW
-    row, near = np.nonzero((np.abs(normal) < _FAR) | few)
+    normal, skewed = _paulson(mixture, t), np.minimum(mixture.first, mixture.second) < few
+    row, near = np.nonzero((np.abs(normal) < far) | skewed)
     place = row * mixture.size + cell[near]
     x, y, at = mixture.first[near], mixture.second[near], t.ravel()[place]
     log_density = x * log_expit(t).ravel()[place] + y * log_expit(-t).ravel()[place] - mixture.log_beta[near]

@@ -44,9 +44,6 @@ from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
 
-# Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
-_MOST_LOOKED_AT = 10**7
-
 
 def rows_are_divided(seen: ObservedTable) -> bool:
     """Whether some rows share a number of records in a way that nothing tells."""
@@ -424,9 +421,11 @@ def _refuse_too_few(output: ObservedTable, most: int, *, is_public: bool) -> Non
     )
 
 
-def _row(alpha: Array, most: int, each: list[RowLikelihood], output: ObservedTable) -> RowPosterior:
+def _row(
+    alpha: Array, most: int, each: list[RowLikelihood], output: ObservedTable, *, most_one_by_one: int = 10**7
+) -> RowPosterior:
     smooth = all(likelihood.smooth for likelihood in each)
-    if not smooth and most * output.prior.size > _MOST_LOOKED_AT:
+    if not smooth and most * output.prior.size > most_one_by_one:
         raise ArgumentError(
             f"Set smooth_noise = True in the class of the noise of {' or '.join(output.mechanism_names)} if its "
             f"distribution follows a smooth curve between integers: {most} records in {output.prior.size} cells are "

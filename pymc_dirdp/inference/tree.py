@@ -21,7 +21,6 @@ from pymc_dirdp.inference.lattice import Convolved, Sums
 from pymc_dirdp.inference.numbers import CUT, Lists, impossible
 from pymc_dirdp.inference.rows import RowPosterior, numbers_of
 
-_STEEPEST = 1e15
 _ANY = (-np.inf, np.inf)
 
 
@@ -243,7 +242,7 @@ class Group:
             else:
                 tilt = newton if abs(newton - tilt) < step else tilt + np.copysign(step, off)
                 step *= 4
-            if abs(tilt) > _STEEPEST:
+            if abs(tilt) > 1e15:
                 raise impossible()
         return tilt
 
@@ -275,7 +274,7 @@ class Group:
             else:
                 far = tilt
             bounded = np.isfinite(far - near)
-            if (bounded and abs(far - near) <= 1e-13 * max(abs(far), 1e-300)) or abs(tilt) > _STEEPEST:
+            if (bounded and abs(far - near) <= 1e-13 * max(abs(far), 1e-300)) or abs(tilt) > 1e15:
                 break
             tilt = (near + far) / 2 if bounded else near + step if np.isfinite(near) else far - step
             step *= 1 if bounded else 2

@@ -7,7 +7,6 @@ from scipy.special import softmax
 from scipy.stats import binom, multivariate_normal
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference import marginal_posterior
 from pymc_dirdp.inference.effects import SCALES, Effects
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
@@ -162,7 +161,7 @@ def covered(release_noise, read_noise, replicates=60):
 
 @pytest.mark.thorough
 def test_intervals_hold_what_they_say(monkeypatch):
-    monkeypatch.setattr(marginal_posterior, "_DRAWS", 1000)
+    monkeypatch.setitem(MarginalPosterior.estimate.__kwdefaults__, "draws", 1000)
     hits = covered(15.0, 15.0)
     assert min(binom.cdf(hits, 60, 0.8), binom.sf(hits - 1, 60, 0.8)) > 1e-6
     # The mutant that takes noisy counts for counts.

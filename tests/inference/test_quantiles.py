@@ -43,7 +43,7 @@ def test_pieces_of_any_size_give_the_same_numbers(room, released, monkeypatch):
     """Found by attack: a piece that held one cell was taken for a table of one category, whose share is 1."""
     output, wanted = released
     assert np.all((wanted.share_intervals > 0) & (wanted.share_intervals < 1))
-    monkeypatch.setattr(quantiles, "_AT_A_TIME", room)
+    monkeypatch.setitem(quantiles.share_quantiles.__kwdefaults__, "at_a_time", room)
     found = dirdp.estimate(output).tables["p"]
     for field in ("share_intervals", *(field.name for field in fields(wanted))):
         one, other = getattr(found, field), getattr(wanted, field)
@@ -114,7 +114,7 @@ def test_counts_whose_probabilities_are_listed():
 
 
 def test_a_quantile_that_is_not_found_is_an_error_of_the_library(monkeypatch):
-    monkeypatch.setattr(quantiles, "_MOST_STEPS", 1)
+    monkeypatch.setitem(quantiles._root.__kwdefaults__, "steps", 1)
     with pytest.raises(dirdp.errors.InternalError, match="report") as caught:
         share_quantiles(mixture([0.3, 1.0], [[5, 2], [7, 0], [0, 7]]), ENDS)
     assert not any(letter.isdigit() for letter in str(caught.value))
