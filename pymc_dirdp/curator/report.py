@@ -10,7 +10,6 @@ from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
 from pymc_dirdp.signatures import user_facing
 
-_MARK = "CONFIDENTIAL, do not publish"
 # So many of the smallest cells of a table are shown, and so many rows.
 _CELLS, _ROWS = 8, 3
 
@@ -80,11 +79,12 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
         ("draws", f"{guarantee['draws']}, all of them covered"),
         ("this page", "is not covered: it was computed from the data themselves"),
     )
+    mark = "CONFIDENTIAL, do not publish"
     return Report(
-        f"{_MARK}: the cost of privacy in {', '.join(tables)}",
+        f"{mark}: the cost of privacy in {', '.join(tables)}",
         (
             ("Guarantee of the release", guaranteed),
-            *((f"{_MARK}: {heading}", lines) for heading, lines in sections.items() if lines),
+            *((f"{mark}: {heading}", lines) for heading, lines in sections.items() if lines),
         ),
     )
 
