@@ -12,7 +12,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Lists
-from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles
+from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles, sums_of_others
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -138,9 +138,16 @@ class KnownRows:
         """Quantiles of the counts, shape `(levels, cells)`."""
         return _in_records(count_quantiles(levels, self.counts), self.cell_units)
 
-    def share_quantiles(self, levels: Array) -> Array:
-        """Quantiles of the shares, shape `(levels, cells)`."""
-        return share_quantiles(share_mixture(self.counts, self.alpha, self.totals, self.units), levels)
+    def share_quantiles(self, levels: Array, *, at_a_time: int = 2**16) -> Array:
+        """Quantiles of the shares, shape `(levels, cells)`, of cells with so many points together at a time."""
+        own, others = self.alpha.ravel(), sums_of_others(self.alpha).ravel()
+        totals, found = np.repeat(self.totals, self.alpha.shape[1]), np.empty((len(levels), self.counts.size))
+        ends = np.flatnonzero(np.diff(np.cumsum(self.counts.widths) // at_a_time)) + 1
+        for cells in np.split(np.arange(self.counts.size), ends):
+            priors, units = (own[cells], others[cells]), self.cell_units[cells]
+            mixture = share_mixture(self.counts.take(cells), priors, totals[cells], units)
+            found[:, cells] = share_quantiles(mixture, levels)
+        return found
 
 
 @final

@@ -353,9 +353,11 @@ class Sums:
         found: Array = self.given(totals, 1 / self.at(np.arange(self.rows), totals)[None, :, None])[0]
         return found
 
-    @cached_property
-    def _parts(self) -> tuple["Sums", "Sums"]:
-        """The sums of the wider and the narrower half of the numbers of each row; of few, the widest and the rest."""
+    def _halves(self) -> tuple["Sums", "Sums"]:
+        """The sums of the wider and the narrower half of the numbers of each row; of few, the widest and the rest.
+
+        They are not cached, since all halves of halves have several times as many numbers as there are here.
+        """
         order, half = self._order.reshape(self.rows, self.d), (self.d + 1) // 2
         for first in (half if self.d > 8 else 1, 1):
             wide, narrow = (self._of(part.ravel()) for part in np.split(order, [first], axis=1))
@@ -394,7 +396,7 @@ class Sums:
         if self.d == 1:
             return totals[:, None]
         order = self._order.reshape(self.rows, self.d) - self.d * np.arange(self.rows)[:, None]
-        wide, narrow = self._parts
+        wide, narrow = self._halves()
         counts = np.empty((len(totals), narrow.d), dtype=np.int64)
         waiting, tried = np.arange(len(totals)), 0
         ready = of_a_point * len(narrow.lists.x)
@@ -420,50 +422,31 @@ class Sums:
             tries = len(which) / (took.sum() + 1)
             proposing = bool(tries * len(waiting) * narrow.d < ready + len(waiting) * narrow.length)
         if len(waiting):
-            sums = self._drawn_sums(row[waiting], totals[waiting], rng)
+            sums = _drawn_sums(wide, narrow, row[waiting], totals[waiting], rng)
             counts[waiting] = narrow._draw(row[waiting], sums, rng)
+        del narrow  # which has as many points as all that is still to be drawn
         rest = wide._draw(row, totals - counts.sum(axis=1), rng)
         found = np.empty((len(totals), self.d), dtype=np.int64)
-        np.put_along_axis(found, order[row], np.concatenate([rest, counts], axis=1), axis=1)
+        np.put_along_axis(found, order[row, : wide.d], rest, axis=1)
+        np.put_along_axis(found, order[row, wide.d :], counts, axis=1)
         return found
 
-    def _drawn_sums(self, row: Integers, totals: Integers, rng: np.random.Generator) -> Integers:
-        """For each sum of a row, that of the narrow half of its numbers, by adding up the probabilities of all."""
-        wide, narrow = self._parts
-        drawn = np.empty(len(totals), dtype=np.int64)
-        for at in np.unique(row).tolist():
-            mine = np.flatnonzero(row == at)
-            known = np.flatnonzero(narrow.pmf[at] > 0)
-            sums, own = narrow.low[at] + known, narrow.pmf[at, known]
-            # The same sum is that of many draws.
-            different, which = np.unique(totals[mine], return_inverse=True)
-            step = max(1, 2**21 // len(sums))
-            for begin in range(0, len(different), step):
-                rest = different[begin : begin + step, None] - sums
-                weights = own * wide.at(np.full(rest.shape, at), rest)
-                cdf = np.cumsum(weights, axis=1)
-                if (cdf[:, -1] <= 0).any():
-                    raise impossible()
-                here = np.flatnonzero((which >= begin) & (which < begin + step))
-                # All in one list, each distribution between two integers.
-                level = which[here] - begin + np.minimum(rng.random(len(here)), 1 - 1e-12)
-                flat = (cdf / cdf[:, -1:] + np.arange(len(cdf))[:, None]).ravel()
-                place = np.searchsorted(flat, level, side="right") - (which[here] - begin) * len(sums)
-                drawn[mine[here]] = sums[np.minimum(place, len(sums) - 1)]
-        return drawn
-
-    def propose(self, row: Integers, rng: np.random.Generator) -> Integers:
+    def propose(self, row: Integers, rng: np.random.Generator, *, at_a_time: int = 2**18) -> Integers:
         """Numbers of some rows from their own distributions, whatever they add up to, shape (draws, d)."""
-        cells, lists = self.d * row[:, None] + np.arange(self.d), self.lists
+        lists, drawn = self.lists, np.empty((len(row), self.d), dtype=np.int64)
         if self._source.lists is lists and not lists.are_whole:
             numbers = int((lists.highs - lists.lows + 1).sum())
-            if numbers <= min(cells.size, self._most_listed):
+            if numbers <= min(drawn.size, self._most_listed):
                 # To list all costs less than to weigh those that are drawn.
                 assert self._log_weight is not None
                 listed = every_number(self._log_weight, lists.lows, lists.highs, lists.tilts, self._most_listed)
                 self._source = Sums(listed, self.rows)
         # One number after the other, whose lists are near one another in memory.
-        return self._source._proposed(cells.T.ravel(), rng).reshape(cells.T.shape).T
+        step = max(1, at_a_time // len(row))
+        for first in range(0, self.d, step):
+            cells = self.d * row + np.arange(first, min(first + step, self.d))[:, None]
+            drawn[:, first : first + step] = self._source._proposed(cells.ravel(), rng).reshape(cells.shape).T
+        return drawn
 
     def _log_pmf(self, x: Integers, cell: Integers) -> Array:
         lists = self.lists
@@ -524,6 +507,31 @@ class Sums:
             drawn[waiting[took]] = x[took]
             waiting = waiting[~took]
         return drawn
+
+
+def _drawn_sums(wide: Sums, narrow: Sums, row: Integers, totals: Integers, rng: np.random.Generator) -> Integers:
+    """For each sum of a row, that of the narrow half of its numbers, by adding up the probabilities of all."""
+    drawn = np.empty(len(totals), dtype=np.int64)
+    for at in np.unique(row).tolist():
+        mine = np.flatnonzero(row == at)
+        known = np.flatnonzero(narrow.pmf[at] > 0)
+        sums, own = narrow.low[at] + known, narrow.pmf[at, known]
+        # The same sum is that of many draws.
+        different, which = np.unique(totals[mine], return_inverse=True)
+        step = max(1, 2**21 // len(sums))
+        for begin in range(0, len(different), step):
+            rest = different[begin : begin + step, None] - sums
+            weights = own * wide.at(np.full(rest.shape, at), rest)
+            cdf = np.cumsum(weights, axis=1)
+            if (cdf[:, -1] <= 0).any():
+                raise impossible()
+            here = np.flatnonzero((which >= begin) & (which < begin + step))
+            # All in one list, each distribution between two integers.
+            level = which[here] - begin + np.minimum(rng.random(len(here)), 1 - 1e-12)
+            flat = (cdf / cdf[:, -1:] + np.arange(len(cdf))[:, None]).ravel()
+            place = np.searchsorted(flat, level, side="right") - (which[here] - begin) * len(sums)
+            drawn[mine[here]] = sums[np.minimum(place, len(sums) - 1)]
+    return drawn
 
 
 class Convolved(Sums):

@@ -1,7 +1,7 @@
 """Quantiles of counts, and of shares that are mixtures of Beta distributions over a count."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -39,18 +39,6 @@ class Mixture:
     masses: Array
     cell: Integers
     size: int
-
-    @classmethod
-    def of_counts(cls, alpha: Array, counts: Array, others: Array, masses: Array, cell: Integers) -> "Mixture":
-        """The shares of cells that hold so many records while the other cells of their row hold so many.
-
-        The priors have the shape (rows, d).
-        """
-        # Sums of the parameters before and after each, because a difference would lose the digits of small ones.
-        rest = np.zeros(alpha.shape)
-        rest[:, 1:] += np.cumsum(alpha[:, :-1], axis=1)
-        rest[:, :-1] += np.cumsum(alpha[:, :0:-1], axis=1)[:, ::-1]
-        return cls(alpha.ravel()[cell] + counts, rest.ravel()[cell] + others, masses, cell, alpha.size)
 
     def part(self, take: NDArray[np.bool_]) -> "Mixture":
         """Some of the Beta distributions."""
@@ -147,13 +135,22 @@ def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
     return found
 
 
+def sums_of_others(alpha: Array) -> Array:
+    """For each parameter the sum of the others of its row, shape (rows, d)."""
+    # Sums of those before and after each, because a difference would lose the digits of small ones.
+    found = np.zeros(alpha.shape)
+    found[:, 1:] += np.cumsum(alpha[:, :-1], axis=1)
+    found[:, :-1] += np.cumsum(alpha[:, :0:-1], axis=1)[:, ::-1]
+    return found
+
+
 def share_mixture(
-    counts: Lists, alpha: Array, totals: Integers, units: Array | float = 1.0, *, negligible: float = 1e-12
+    counts: Lists, priors: tuple[Array, Array], totals: Integers, units: Array, *, negligible: float = 1e-12
 ) -> Mixture:
     """Counts with masses that add up functions which vary no faster than the distribution of a share.
 
-    The priors have the shape (rows, d). One of the counts is so many records; rows have units of their own. What has
-    a negligible mass is left out.
+    The priors are those of each cell and of all others of its row. One of the counts is so many records, and so is one
+    of the totals. What has a negligible mass is left out.
 
     That of a share given a count x of n has a width of about `sqrt(x (1 - x / n))` counts, and so has its product with
     the distribution of the count, or less. Away from the ends of the counts equal steps below that width do: the error
@@ -161,13 +158,13 @@ def share_mixture(
     near the ends matter, numbers are taken one by one, or in blocks of a few such widths with a Gauss rule each.
     """
     cell, start, length, _ = counts.pieces
-    unit, total = (np.repeat(np.broadcast_to(of, len(alpha)), alpha.shape[1]) for of in (units, totals))
-    concentration, sds = np.repeat(alpha.sum(axis=1), alpha.shape[1]) + unit * total, np.sqrt(counts.variances)
+    own, others = priors
+    concentration, sds = own + others + units * totals, np.sqrt(counts.variances)
     low, high = counts.lows.astype(np.float64), counts.highs.astype(np.float64)
     # Joint noise lists counts above the total, too, which have a probability of 0.
-    edge = unit * np.maximum(np.minimum(low, total - high), 0) + alpha.ravel()
+    edge = units * np.maximum(np.minimum(low, totals - high), 0) + own
     beta_sds = np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))
-    width = beta_sds * sds / np.maximum(np.hypot(beta_sds, unit * sds), 1e-300)
+    width = beta_sds * sds / np.maximum(np.hypot(beta_sds, units * sds), 1e-300)
     stride = np.maximum(1, np.floor(0.9 * width)).astype(np.int64)
     steps = (counts.highs - counts.lows) // stride + 1
     fits = (steps <= 256) | (counts.are_whole & (stride == 1))
@@ -184,15 +181,16 @@ def share_mixture(
     # The error may vanish in the sum and be there in the mean, or the other way round.
     off = (
         np.bincount(which, masses, counts.size) - 1,
-        np.bincount(which, masses * (x - counts.means[which]), alpha.size),
+        np.bincount(which, masses * (x - counts.means[which]), counts.size),
     )
     fits &= (np.abs(off[0]) < 1e-10) & (np.abs(off[1]) < 1e-10 * np.maximum(sds, 1))
-    rest = _points(counts, ~fits, total, unit, negligible)
+    rest = _points(counts, ~fits, totals, units, negligible)
     take = fits[which] & (masses > negligible)
     numbers, cells, weights = (
         np.concatenate(parts) for parts in zip((x[take], which[take], masses[take]), rest, strict=True)
     )
-    return Mixture.of_counts(alpha, unit[cells] * numbers, unit[cells] * (total[cells] - numbers), weights, cells)
+    first, second = units[cells] * numbers, units[cells] * (totals[cells] - numbers)
+    return Mixture(own[cells] + first, others[cells] + second, weights, cells, counts.size)
 
 
 def _points(
@@ -227,21 +225,13 @@ def _points(
     return x[order], cells[order], masses[order]
 
 
-def share_quantiles(mixture: Mixture, levels: Array, *, at_a_time: int = 2**16) -> Array:
+def share_quantiles(mixture: Mixture, levels: Array, *, at_a_time: int = 2**19) -> Array:
     """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1), so many nodes at a time."""
     if not mixture.second.any():
         return np.ones((len(levels), mixture.size))
-    found = np.empty((len(levels), mixture.size))
-    nodes = np.bincount(mixture.cell, minlength=mixture.size)
-    # Cells one after the other, and levels too where a single cell has many nodes: memory for a bounded number of both.
-    groups = np.split(np.arange(mixture.size), np.flatnonzero(np.diff(np.cumsum(nodes) // at_a_time)) + 1)
-    for cells in groups:
-        inside = (mixture.cell >= cells[0]) & (mixture.cell <= cells[-1])
-        part = replace(mixture.part(inside), cell=mixture.cell[inside] - cells[0], size=len(cells))
-        together = max(1, 8 * at_a_time // int(inside.sum()))
-        for first in range(0, len(levels), together):
-            found[first : first + together, cells] = _quantiles(part, levels[first : first + together])
-    return found
+    together = max(1, at_a_time // len(mixture.masses))
+    parts = [_quantiles(mixture, levels[first : first + together]) for first in range(0, len(levels), together)]
+    return np.concatenate(parts)
 
 
 def _quantiles(mixture: Mixture, levels: Array, *, largest_error: float = 1e-8) -> Array:

@@ -8,8 +8,9 @@ from scipy.stats import beta
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference import quantiles
+from pymc_dirdp.inference.estimates import KnownRows
 from pymc_dirdp.inference.numbers import Lists
-from pymc_dirdp.inference.quantiles import Mixture, share_mixture, share_quantiles
+from pymc_dirdp.inference.quantiles import Mixture, share_quantiles, sums_of_others
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.people import Contribution
 
@@ -25,9 +26,9 @@ def mixture(alpha, counts):
     cell = np.broadcast_to(np.arange(len(alpha)), counts.shape)
     others = counts.sum(axis=1, keepdims=True) - counts
     masses = np.full(counts.shape, 1 / len(counts))
-    return Mixture.of_counts(
-        np.asarray(alpha, dtype=float)[None], *(values.ravel() for values in (counts, others, masses, cell))
-    )
+    own, rest = np.asarray(alpha, dtype=float), sums_of_others(np.asarray(alpha, dtype=float)[None])[0]
+    first, second, masses, cell = (values.ravel() for values in (own + counts, rest + others, masses, cell))
+    return Mixture(first, second, masses, cell, len(own))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,8 @@ def test_pieces_of_any_size_give_the_same_numbers(room, released, monkeypatch):
     """Found by attack: a piece that held one cell was taken for a table of one category, whose share is 1."""
     output, wanted = released
     assert np.all((wanted.share_intervals > 0) & (wanted.share_intervals < 1))
-    monkeypatch.setitem(quantiles.share_quantiles.__kwdefaults__, "at_a_time", room)
+    for function in (KnownRows.share_quantiles, quantiles.share_quantiles):
+        monkeypatch.setitem(function.__kwdefaults__, "at_a_time", room)
     found = dirdp.estimate(output).tables["p"]
     for field in ("share_intervals", *(field.name for field in fields(wanted))):
         one, other = getattr(found, field), getattr(wanted, field)
@@ -106,7 +108,7 @@ def test_counts_whose_probabilities_are_listed():
     """
     weights = np.random.default_rng(1).dirichlet(np.full(200, 0.3))
     counts = Lists.whole(np.array([300, 301]), np.array([200, 200]), np.log([*weights, *weights[::-1]]))
-    found = share_quantiles(share_mixture(counts, np.array([[0.5, 0.5]]), np.array([800])), ENDS)
+    found = KnownRows(np.array([[0.5, 0.5]]), np.array([800]), counts).share_quantiles(ENDS)
     first = 300 + np.arange(200)
     np.testing.assert_allclose(beta.cdf(found[:, :1], 0.5 + first, 800.5 - first) @ weights, ENDS, atol=1e-8)
     second = 800 - first
