@@ -32,6 +32,8 @@ _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
 _CONVERTED = 0.5
 # Above so many different epsilons each is rounded up to a power of the ratio.
 _DIFFERENT, _RATIO = 1000, 1.001
+# The share of the limit's delta at which a release without a delta of its own is stated.
+_STATED = 0.1
 # Less than this, in the units of a guarantee, is nothing.
 _LEAST = 1e-9
 
@@ -286,10 +288,8 @@ def _stated(limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | N
     """The release as an epsilon and a delta: pure where that costs no more, else as guaranteed or as the curve says."""
     pure = math.inf if mechanism is None else mechanism.pure_epsilon
     epsilon, delta = guarantee.budget, guarantee.stated_delta
-    # The share of the limit's delta at which a release without a delta of its own is stated.
-    stated = 0.1
     if delta is None:
-        delta = max(limit.allowed * stated, math.ulp(0))
+        delta = max(limit.allowed * _STATED, math.ulp(0))
         epsilon = math.inf if mechanism is None else mechanism._epsilon(delta)
         if math.isinf(epsilon):
             epsilon = convert(guarantee, ApproxDP, delta=delta).epsilon

@@ -273,6 +273,10 @@ def _stated(curves: PrivacyCurves | None, of_curves: Callable[[PrivacyCurves], f
 # One statistic of the outputs of one data set and of the other, both sorted.
 Scores = tuple[Array, Array]
 
+# The number of thresholds from which one is chosen.
+_THRESHOLDS = 400
+# Frequencies among so few outputs look better than they are. This is one standard deviation on the safe side.
+_DOUBT_OF_CHOICE = 0.16
 # The share of the outputs that statistics are learned from, and the share that an event is chosen on. What is learned
 # matters less where the likelihood ratio is known.
 _LEARNED, _LEARNED_BESIDE, _CHOSEN = 0.25, 0.1, 0.125
@@ -313,13 +317,11 @@ def chosen(scores: Sequence[Scores], measures: Sequence[Measure], trials: int, l
     the bounds are going to be computed at this `level`.
     """
     best = [(-math.inf, Event(0, 0.0, False, LIMITS)) for _ in measures]
-    # Frequencies among so few outputs look better than they are. This is one standard deviation on the safe side.
-    doubt_of_choice = 0.16
     for which, (x, y) in enumerate(scores):
         thresholds = _thresholds(x, y)
         for flip in (False, True):
             hits_p, hits_q = _hits(x, y, thresholds, flip)
-            p, q = lower_limit(hits_p, len(x), doubt_of_choice), upper_limit(hits_q, len(y), doubt_of_choice)
+            p, q = lower_limit(hits_p, len(x), _DOUBT_OF_CHOICE), upper_limit(hits_q, len(y), _DOUBT_OF_CHOICE)
             expected = Counts(np.floor(p * trials), trials, np.ceil(q * trials), trials)
             for i, measure in enumerate(measures):
                 for method in measure.methods:
@@ -349,7 +351,5 @@ def _thresholds(x: Array, y: Array) -> Array:
     values = np.unique(np.concatenate([x, y]))
     # A threshold that is itself a value would lose outputs that are only just beyond it.
     values = np.concatenate([values[:1], (values[:-1] + values[1:]) / 2])
-    # The number of thresholds from which one is chosen.
-    thresholds = 400
-    ranks = (len(values) - 1) * expit(np.linspace(-math.log(len(values) + 1), math.log(len(values) + 1), thresholds))
+    ranks = (len(values) - 1) * expit(np.linspace(-math.log(len(values) + 1), math.log(len(values) + 1), _THRESHOLDS))
     return np.asarray(values[np.unique(np.round(ranks).astype(int))])

@@ -178,6 +178,8 @@ class _Lost:
 
 
 CHANCE = 0.9
+# Each of the two counts is worse than its quantile with this probability, so both are better with more than CHANCE.
+_TAIL = 0.05
 # How many events the best one is taken from: half of them rare, half of them common.
 _EVENTS = 60
 # The number of cells of a distribution. More would change the figures by less than a hundredth.
@@ -268,10 +270,8 @@ def rarest_event(measure: Measure, trials: int, level: float) -> float:
 
 def _refutes(distributions: FiniteDistributions, measure: Measure, trials: int, level: float) -> bool:
     """Whether some event refutes the statement with probability CHANCE at least."""
-    # Each of the two counts is worse than its quantile with this probability, so both are better with more than CHANCE.
-    tail = 0.05
     for p, q in _events(distributions, trials):
-        counts = Counts(_quantile(tail, trials, p), trials, _quantile(1 - tail, trials, q), trials)
+        counts = Counts(_quantile(_TAIL, trials, p), trials, _quantile(1 - _TAIL, trials, q), trials)
         if any(np.any(measure.lower(counts, method, level) > measure.stated) for method in measure.methods):
             return True
     return False

@@ -79,6 +79,9 @@ class Source:
 
 Keys = NDArray[np.uint64]
 
+# The square of a larger value could overflow.
+_LARGEST = 1e100
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -103,9 +106,7 @@ class Seen:
     @cached_property
     def numbers(self) -> Array:
         """The entries, with 0 for what is not a number, because `kinds` has its place."""
-        # The square of a larger value could overflow.
-        largest = 1e100
-        return np.clip(np.nan_to_num(self.points), -largest, largest)
+        return np.clip(np.nan_to_num(self.points), -_LARGEST, _LARGEST)
 
 
 # A number for each output, which is larger for the first data set.
@@ -341,6 +342,10 @@ def _last_bits(values: Array) -> Array:
 # counting has to be independent. A poor statistic finds a lower bound.
 
 
+# The least variance, as a share of the pooled one: without it an entry that never varies would have infinite weight.
+_LEAST_VARIANCE = 1e-9
+
+
 def learned(
     from_x: Seen,
     from_y: Seen,
@@ -428,7 +433,5 @@ def _linear(x: Seen, y: Seen) -> list[Statistic]:
     covariance = (np.atleast_2d(np.cov(of_x.T)) + np.atleast_2d(np.cov(of_y.T))) / 2
     values, vectors = np.linalg.eigh(covariance)
     apart = vectors.T @ (of_x.mean(axis=0) - of_y.mean(axis=0))
-    # A share of the pooled variance: without it an entry that never varies would have infinite weight.
-    least_variance = 1e-9
-    direction = vectors @ (apart / np.maximum(values, least_variance))
+    direction = vectors @ (apart / np.maximum(values, _LEAST_VARIANCE))
     return [lambda outputs: np.asarray(standard(outputs) @ direction)]

@@ -21,6 +21,10 @@ from pymc_dirdp.releases.likelihood import CountsLogp, as_python, as_tensor, tel
 # The likelihood of released sums as an operation of PyTensor, for models of one's own.
 
 
+# The distribution is computed for means in the open interval. Draws at its very ends change by less than this.
+_EDGE = 1e-15
+
+
 def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, mechanism: BatchMechanism) -> Any:
     """Logarithm of the probability of all that was released, as a scalar variable.
 
@@ -59,9 +63,7 @@ class _OfMeans(Op):
         self.mechanism = mechanism
 
     def _sums(self, means: Array, of: Callable[[int, int, Array], Array]) -> Array:
-        # The distribution is computed for means in the open interval. Draws at its very ends change by less than this.
-        edge = 1e-15
-        inside = np.clip(np.asarray(means, dtype=np.float64), edge, 1 - edge)
+        inside = np.clip(np.asarray(means, dtype=np.float64), _EDGE, 1 - _EDGE)
         sums = [
             sum(float(of(output, size, mean[None])[0]) for size, output in batches)
             for batches, mean in zip(self.released, inside, strict=True)
@@ -101,6 +103,8 @@ numba_funcify.register(_OfMeans)(as_python)
 
 # A grid of so many cells, even in the arcsine of the root of the mean: rates of .005 are resolved, too.
 CELLS = 2000
+# A posterior that lives on less than this share of its grid gets a finer one.
+_GROUPED = 0.1
 # Log-weights below the largest by more are nothing.
 _NOTHING = 45.0
 
@@ -225,12 +229,10 @@ class Belief(GridBelief):
     def narrowed(self) -> "Belief":
         """The same posterior on a grid that it fills."""
         belief = self
-        # A posterior that lives on less than this share of its grid gets a finer one.
-        grouped = 0.1
         while True:
             lived = np.flatnonzero(belief.log_weights > -_NOTHING)
             first, last = max(lived[0] - 1, 0), min(lived[-1] + 2, CELLS)
-            if last - first > grouped * CELLS:
+            if last - first > _GROUPED * CELLS:
                 return belief
             # Room on both sides, so that the next sums seldom need another grid.
             room = last - first

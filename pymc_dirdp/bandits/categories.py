@@ -281,7 +281,9 @@ def _walk(
             trace[sweep, cell] = sums[cell]
 
 
+_SIGNATURE = "void(npy_rng, float64[:,:], float64, float64[:], int64[:,:], int64, int64[:,:])"
+
+
 @cache
 def _walk_compiled() -> Callable[..., None]:
-    signature = "void(npy_rng, float64[:,:], float64, float64[:], int64[:,:], int64, int64[:,:])"
-    return compiled(signature, _walk, _log_ratio, _accepted, _pair, _move_in_batch, _move_share)
+    return compiled(_SIGNATURE, _walk, _log_ratio, _accepted, _pair, _move_in_batch, _move_share)

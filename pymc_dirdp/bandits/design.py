@@ -22,6 +22,8 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import exact_dirichlet
 from pymc_dirdp.signatures import user_facing
 
+_SUREST = 1e12
+
 
 @user_facing
 @final
@@ -151,10 +153,9 @@ def checked_prior(prior: object, cells: int = 2) -> tuple[float, ...]:
             wanted = f"{cells} positive numbers, those of a Dirichlet distribution of the categories"
         raise ArgumentError(f"Expected prior to be {wanted}.")
     parameters = tuple(positive(prior=one) for one in numbers)
-    surest = 1e12
     # A prior that is surer has a width that doubles near 1 do not resolve.
-    if max(parameters) > surest:
-        raise ArgumentError(f"Expected prior to have no parameter above {surest:g}; such a prior never learns.")
+    if max(parameters) > _SUREST:
+        raise ArgumentError(f"Expected prior to have no parameter above {_SUREST:g}; such a prior never learns.")
     return parameters
 
 

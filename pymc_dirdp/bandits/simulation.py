@@ -256,6 +256,8 @@ _NOTHING = 35.0
 _MOST = 10**9
 # Samples of the true counts of an arm whose categories are counted.
 _SWEEPS = 400
+# Likelihoods of batches up to this size are cached, because many runs meet them again.
+_CACHED_UP_TO = 512
 
 
 @final
@@ -369,9 +371,7 @@ class _Runs:
             batches = self._released[run, arm] = (*self._released.get((run, arm), ()), (size, output))
             return ShareBelief(self.design.prior, mechanism, batches, grid, sweeps=_SWEEPS).weights
         logs = self._logs[run, arm]
-        # Likelihoods of batches up to this size are cached, because many runs meet them again.
-        cached_up_to = 512
-        if size <= cached_up_to:
+        if size <= _CACHED_UP_TO:
             logs += self.simulation._likelihood(output, size)
         else:
             # Where the posterior has vanished it need not be looked at again.

@@ -273,6 +273,10 @@ def _categories(name: str, labels: object) -> list[str | int]:
 # The columns of a CSV or Parquet file. **Secret**: no error of this file holds a value, a number or a place.
 
 
+# A longer integer is no count, and Python refuses to read one of many thousand digits.
+_MOST_DIGITS = 18
+
+
 def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
     """The declared columns of a file, by name: lists, or columns of Arrow.
 
@@ -411,9 +415,7 @@ def _position(name: str, header: list[str]) -> int:
 def _count(text: str) -> int | str:
     """An integer, or the text itself, which is then refused as any other value is."""
     short = text.strip(" ")
-    # A longer integer is no count, and Python refuses to read one of many thousand digits.
-    most_digits = 18
-    return int(short) if short.isascii() and short.isdigit() and len(short) <= most_digits else text
+    return int(short) if short.isascii() and short.isdigit() and len(short) <= _MOST_DIGITS else text
 
 
 def _parquet(path: Path, declaration: Declaration) -> dict[str, Any]:

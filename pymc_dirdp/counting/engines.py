@@ -93,6 +93,8 @@ _LAZY = {
     "dask": "dask",
     "sqlframe": "sqlframe",
 }
+# `grouping` of DuckDB takes no more columns.
+_MOST_GROUPED = 60
 
 # Texts without a match are what `identifier` makes of them.
 _NOT_IN_ONE_FORM = r"^(0|$)|[^0-9a-z_-]"
@@ -196,9 +198,7 @@ class EngineRecords:
         """
         positions = [[list(self.labels).index(name) for name in family] for family in families]
         used = sorted({i for family in positions for i in family})
-        # `grouping` of DuckDB takes no more columns.
-        most_grouped = 60
-        if str(self.frame.implementation.value) == "duckdb" and len(families) > 1 and len(used) <= most_grouped:
+        if str(self.frame.implementation.value) == "duckdb" and len(families) > 1 and len(used) <= _MOST_GROUPED:
             groups = _asked(lambda: self._in_one_pass(positions, used, most))
         else:
             groups = [_asked(partial(self._by, *one)) for one in zip(positions, most, strict=True)]

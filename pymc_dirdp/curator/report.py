@@ -10,6 +10,7 @@ from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
 from pymc_dirdp.signatures import user_facing
 
+_MARK = "CONFIDENTIAL, do not publish"
 # So many of the smallest cells of a table are shown, and so many rows.
 _CELLS, _ROWS = 8, 3
 
@@ -79,12 +80,11 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
         ("draws", f"{guarantee['draws']}, all of them covered"),
         ("this page", "is not covered: it was computed from the data themselves"),
     )
-    mark = "CONFIDENTIAL, do not publish"
     return Report(
-        f"{mark}: the cost of privacy in {', '.join(tables)}",
+        f"{_MARK}: the cost of privacy in {', '.join(tables)}",
         (
             ("Guarantee of the release", guaranteed),
-            *((f"{mark}: {heading}", lines) for heading, lines in sections.items() if lines),
+            *((f"{_MARK}: {heading}", lines) for heading, lines in sections.items() if lines),
         ),
     )
 

@@ -37,6 +37,8 @@ type Pair = tuple[int, int]
 # Every pair of variables is counted and is a candidate, and every choice is one more loss to compose.
 _MOST_VARIABLES = 200
 _MOST_CELLS = 10**6
+# The mean size of a normal number is its standard deviation times this.
+_MEAN_SIZE = math.sqrt(2 / math.pi)
 
 
 class ChoiceMechanism(CurvesOf):
@@ -252,17 +254,17 @@ class TreeMechanism(ChoiceMechanism):
         spread = np.outer(1 - first, 1 - second).ravel() * expected
         noise = self.marginals[0].noise_sd ** 2 * np.add.outer(first**2, second**2).ravel()
         variance = np.where(whole > 0, spread + noise, np.minimum(expected**2, spread + noise))
-        # The mean size of a normal number is its standard deviation times this.
-        mean_size = math.sqrt(2 / math.pi)
         # A cell that is predicted to be empty is off by its own count.
-        mean = np.where(whole > 0, mean_size * np.sqrt(variance), expected).sum()
-        among = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - mean_size**2) * variance.sum())
+        mean = np.where(whole > 0, _MEAN_SIZE * np.sqrt(variance), expected).sum()
+        among = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - _MEAN_SIZE**2) * variance.sum())
         return distance - math.floor(min(float(mean) + among, float(MOST_RECORDS)))
 
 
 # A choice proposes candidates one after the other, and every edge is one more loss to compose.
 _MOST_BINS, _MOST_CANDIDATES = 1000, 10**5
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
+# Records of a unit are split between two sides; of more ways to do so none is composed by itself.
+_MOST_SPLITS = 16
 # The noise is the least that keeps the guarantee, up to this share of it.
 _TIGHT = 1e-4
 
@@ -402,9 +404,7 @@ class QuantilesMechanism(ChoiceMechanism):
     @cached_property
     @override
     def _curves(self) -> PrivacyCurves:
-        # Records of a unit are split between two sides; of more ways to do so none is composed by itself.
-        most_splits = 16
-        if len(self._splits) > most_splits:
+        if len(self._splits) > _MOST_SPLITS:
             return self._at_most
         (*mixed, worst) = [self._composed(k, self.contribution - k) for k in self._splits]
         return Parallel((*mixed, worst)) if mixed else worst

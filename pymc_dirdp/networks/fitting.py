@@ -315,6 +315,10 @@ Integers = NDArray[np.int64]
 
 # Draws of an analysis that is made here, and how many shares they may hold together.
 _DRAWS, _MOST_SHARES = 4000, 10**7
+# Shares in single precision add up to 1 within this tolerance.
+_SINGLE = 1e-5
+# Those in double precision, for any number of categories that is in use.
+_DOUBLE = 1e-9
 # What stands for a share that was drawn as 0: its logarithm is finite.
 _TINY = np.finfo(np.float64).tiny
 _NO_COUNTS: Integers = np.empty(0, dtype=np.int64)
@@ -450,11 +454,7 @@ def _fitted_jointly(release: xr.DataTree) -> dict[str, DrawnTable]:
 def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:
     """Draws of shares with dims `chain` and `draw` first, as an array of shape `(draws, ...)`; others are refused."""
     values = np.asarray(draws.values, dtype=np.float64)
-    # Shares in single precision add up to 1 within this tolerance.
-    single = 1e-5
-    # Those in double precision, for any number of categories that is in use.
-    double = 1e-9
-    near = single if draws.dtype == np.float32 else double
+    near = _SINGLE if draws.dtype == np.float32 else _DOUBLE
     total = 1.0 if is_beta else values.sum(axis=-1, keepdims=True)
     if not (np.all((values >= 0) & (values <= 1 + near)) and np.all(np.abs(total - 1) < near)):
         raise ArgumentError(
@@ -462,7 +462,7 @@ def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:
             + ("." if is_beta else f", and over {draws.dims[-1]!r} they add up to 1.")
         )
     # Those in single precision add up to 1 as nearly as that can be.
-    values = values / total if near == single else values
+    values = values / total if near == _SINGLE else values
     return np.asarray(values.reshape(-1, *values.shape[2:]))
 
 

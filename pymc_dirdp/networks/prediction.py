@@ -317,6 +317,10 @@ def _length(X: Frame) -> int:
 
 # Averages of shares over draws, in parts within which the tables of a network are independent.
 
+# Draws in one part where the class is drawn jointly with its features: enough that the products of their averages
+# have errors far below the differences between classes.
+_IN_A_PART = 200
+
 
 def averages(tables: dict[str, DrawnTable]) -> tuple[dict[str, Array], Array]:
     """The average shares of each table in several parts, and the weights of the parts.
@@ -347,10 +351,7 @@ def averages(tables: dict[str, DrawnTable]) -> tuple[dict[str, Array], Array]:
     classes = _classes(tables)
     if classes is None:
         return {name: table.shares.mean(axis=0)[None] for name, table in tables.items()}, np.ones(1)
-    # Draws in one part where the class is drawn jointly with its features: enough that the products of their averages
-    # have errors far below the differences between classes.
-    in_a_part = 200
-    parts = np.array_split(np.arange(draws), max(1, draws // in_a_part))
+    parts = np.array_split(np.arange(draws), max(1, draws // _IN_A_PART))
     # For each class its own order of the draws, in the shape `(draws, classes)`.
     orders = np.argsort(classes, axis=0, kind="stable")
     shares = {

@@ -17,6 +17,8 @@ _SHARE, _CLOSE = 0.05, 0.02
 _MOST_STEPS, _FEW_STEPS = 500, 100
 # Where the gradient is longer, the Gauss-Newton matrix takes the place of the second derivatives: steps are longer.
 _FAR = 10.0
+# Newton's method takes so many steps at most, and halves each so often.
+_MOST_MOVES, _MOST_HALVES = 500, 40
 # The number of dimensions that a preconditioner knows, and how many numbers it holds at most.
 _RANK, _MOST_NUMBERS = 100, 2 * 10**7
 # Vectors of signs with which diagonals are estimated. What is random here is the same each time.
@@ -57,9 +59,7 @@ def minimised(
     x = start
     value, gradient = objective(x)
     preconditioner = None
-    # Newton's method takes so many steps at most, and halves each so often.
-    most_moves, most_halves = 500, 40
-    for _ in range(most_moves):
+    for _ in range(_MOST_MOVES):
         length = float(np.linalg.norm(gradient))
         if length <= close:
             break
@@ -69,7 +69,7 @@ def minimised(
         if steps > _FEW_STEPS:
             preconditioner = None
         slope = float(gradient @ step)
-        for halves in range(most_halves):
+        for halves in range(_MOST_HALVES):
             there = x + 0.5**halves * step
             found = objective(there)
             if found[0] <= value + 1e-4 * 0.5**halves * slope:

@@ -68,6 +68,8 @@ def _excesses(first: int, u: float) -> Iterator[float]:
 
 # With 14 nodes on a panel whose nearest singularity is one panel length away the error is about 5.8**-28 = 4e-22.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)
+# The longest panel of a density, in standard deviations.
+_BULK_PANEL = 0.5
 
 
 def integrate(f: Callable[[Array], Array], breaks: Array) -> float:
@@ -121,11 +123,9 @@ def bulk_breaks(gap: float, length: float) -> Array:
 
     `gap` is the distance of the nearest singularity from 0, as in :func:`graded_breaks`.
     """
-    # The longest panel of a density, in standard deviations.
-    bulk_panel = 0.5
-    if length <= bulk_panel:
+    if length <= _BULK_PANEL:
         return graded_breaks(gap, length)
-    return np.concatenate([graded_breaks(gap, bulk_panel), np.arange(2 * bulk_panel, length, bulk_panel), [length]])
+    return np.concatenate([graded_breaks(gap, _BULK_PANEL), np.arange(2 * _BULK_PANEL, length, _BULK_PANEL), [length]])
 
 
 # Expectations over a count that has not been observed yet: Beta-binomial sums, exact or by quadrature.

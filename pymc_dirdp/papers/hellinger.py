@@ -22,6 +22,8 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.fast import dirichlet
 
+_SENSITIVITIES = ("smooth", "global")
+_ACCOUNTINGS = ("exact", "pure", "proved")
 # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
 _MOST_SEARCHED = 1_200
 _PLANNED = 24
@@ -89,10 +91,8 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sensitivities = ("smooth", "global")
-        one_of(sensitivities, sensitivity=self.sensitivity)
-        accountings = ("exact", "pure", "proved")
-        one_of(accountings, accounting=self.accounting)
+        one_of(_SENSITIVITIES, sensitivity=self.sensitivity)
+        one_of(_ACCOUNTINGS, accounting=self.accounting)
         object.__setattr__(self, "exponent", positive(exponent=self.exponent))
         object.__setattr__(self, "smoothness", positive(smoothness=self.smoothness))
         if self.contributed.records > 1:

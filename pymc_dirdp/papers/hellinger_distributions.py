@@ -18,6 +18,7 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess
 # Hellinger distance of Dirichlet distributions, to full precision also between neighbours of large data sets.
 
 
+_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 # For numbers from here on, six terms of Stirling's series are exact to rounding.
 _LARGE = 12.0
 # In floating point sqrt(1 - exp(-40)) is 1.
@@ -89,8 +90,7 @@ def _remainder(z: Array) -> Array:
     w = 1 / large**2
     series = (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w * (1 / 1188 - w * 691 / 360360))))) / large
     small = np.minimum(z, _LARGE)
-    half_log_2pi = 0.5 * np.log(2 * np.pi)
-    direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + half_log_2pi)
+    direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + _HALF_LOG_2PI)
     return np.where(z >= _LARGE, series, direct)
 
 
@@ -333,6 +333,8 @@ class Candidates:
 _MOST_COMPARED, _MOST_NUMBERS, _AT_ONCE = 16_000, 4_000_000_000, 20_000_000
 # A pair of neighbours that binds again after its own root was taken binds by rounding.
 _ROUNDING = 1e-13
+# Exponentials above exp(30) are better summed as logarithms.
+_STEEP = 30.0
 
 
 @final
@@ -480,9 +482,7 @@ def _divergences(u: Array, v: Array, order: float) -> Array:
     if order == 1:
         return np.asarray(np.sum(np.exp(u) * gaps, axis=1))
     tilt = (order - 1) * gaps
-    # Exponentials above exp(30) are better summed as logarithms.
-    steep = 30.0
-    if tilt.max() > steep:
+    if tilt.max() > _STEEP:
         return np.asarray(logsumexp(u + tilt, axis=1)) / (order - 1)
     # The sum is near 1, so its difference from 1 is summed.
     return np.log1p(np.sum(np.exp(u) * np.expm1(tilt), axis=1)) / (order - 1)

@@ -57,6 +57,8 @@ def drawn_from(probabilities: Array, bits: Bits) -> int:
 
 # Up to so many data sets are all tried as neighbours; of more, only the corners and the centre.
 _MOST_TRIED = 600
+# The exponential of the loss has to be a double.
+_LARGEST_LOSS = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,9 +252,7 @@ class WholePosterior(ReleasedCounts, TableMechanism):
         """The neighbours that are furthest apart at half of the largest loss seen on any."""
         tried = [(x, y, self.output_distributions(x, y)) for x, y in self._few_neighbours()]
         largest = max(distributions.pure_epsilon for *_, distributions in tried)
-        # The exponential of the loss has to be a double.
-        largest_loss = 600.0
-        x, y, _ = max(tried, key=lambda one: one[2].delta(min(largest, largest_loss) / 2))
+        x, y, _ = max(tried, key=lambda one: one[2].delta(min(largest, _LARGEST_LOSS) / 2))
         return x, y
 
     def _few_neighbours(self) -> Iterator[tuple[Array, Array]]:

@@ -75,9 +75,12 @@ class TruncatedCell:
 # Noise on all cells but the last, integers between 0 and n, and the last cell by subtraction.
 
 
+_NOISES = ("geometric", "laplace")
 _TOTALS = ("fixed", "printed")
 # With more outcomes the distribution of a table is not listed; releases need no list.
 _MOST_LISTED = 5_000_000
+# With more outcomes an audit does not list the distribution of each alternative.
+_MOST_TABLES = 20_000
 # Simulated noise is looked at so many scales far.
 
 
@@ -139,8 +142,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "scale", round_scale_up(self.scale))
-        noises = ("geometric", "laplace")
-        one_of(noises, noise_kind=self.noise_kind)
+        one_of(_NOISES, noise_kind=self.noise_kind)
         one_of(_TOTALS, total=self.total)
 
     @classmethod
@@ -191,9 +193,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self] | None:
-        # With more outcomes an audit does not list the distribution of each alternative.
-        most_tables = 20_000
-        if (self.n_records + 1) ** (len(self.prior) - 1) >= most_tables:
+        if (self.n_records + 1) ** (len(self.prior) - 1) >= _MOST_TABLES:
             return None
         return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
 

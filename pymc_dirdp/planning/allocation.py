@@ -12,8 +12,12 @@ from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
+# One unit or so below the share: shares, added up in floating point, must not exceed the whole.
+_DOWN = 1 - 2**-50
 # The budget is solved for to this relative error; at most half as much of epsilon is left unused.
 _TIGHT = 2e-3
+# Sums of larger losses of several tables take minutes.
+_MOST_SHARED = 1e3
 
 
 def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> dict[str, float]:
@@ -100,9 +104,7 @@ def allocate[M: Mechanism](
     releases = {name: 1 if name in once else draws for name in weights}
     if all(len(group) == 1 for group in groups) and set(releases.values()) == {1} and not before:
         return {name: calibrate(name, guarantee) for name in weights}
-    # One unit or so below the share: shares, added up in floating point, must not exceed the whole.
-    down = 1 - 2**-50
-    parts = {name: share * down / releases[name] for name, share in shares(weights, groups).items()}
+    parts = {name: share * _DOWN / releases[name] for name, share in shares(weights, groups).items()}
     divergence = guarantee.as_divergence()
     if divergence is None:
         left = _left_by(before, guarantee)
@@ -137,12 +139,10 @@ def _largest_budget[M: Mechanism](
 
     None if all divergences keep it, so that a lower order reaches further.
     """
-    # Sums of larger losses of several tables take minutes.
-    most_shared = 1e3
-    if guarantee.budget > most_shared:
+    if guarantee.budget > _MOST_SHARED:
         raise UnattainableError(
             f"Tables cannot share {guarantee.budget_name}={guarantee.budget:g} and a delta: their losses are summed on "
-            f"a grid, up to {most_shared:g}. No guarantee of this size protects anyone; ask for 10 at most."
+            f"a grid, up to {_MOST_SHARED:g}. No guarantee of this size protects anyone; ask for 10 at most."
         )
 
     @lru_cache(maxsize=8)

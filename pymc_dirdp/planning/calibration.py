@@ -25,6 +25,10 @@ from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, is_binary_r
 # The settings of the Dirichlet mechanism at which a guarantee stops to hold, and the best of them.
 
 
+# If more is added, doubles no longer resolve what one record changes.
+_MOST_ADDED = 1e12
+
+
 class Boundary:
     """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`.
 
@@ -85,15 +89,13 @@ class Boundary:
         """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `near`."""
         if self.excess(r, 0.0) <= 0:
             return 0.0
-        # If more is added, doubles no longer resolve what one record changes.
-        most_added = 1e12
         # In terms of 1 / s the guarantee holds up to the root, as it does in terms of r.
         return 1.0 / _outermost(
             lambda inverse: self.excess(r, 1.0 / inverse),
             start=1 / near,
             rtol=rtol,
-            least=1 / most_added,
-            tight=f"The guarantee is so tight that no setting keeps it with s up to {most_added:g}; relax it.",
+            least=1 / _MOST_ADDED,
+            tight=f"The guarantee is so tight that no setting keeps it with s up to {_MOST_ADDED:g}; relax it.",
         )
 
 

@@ -38,6 +38,8 @@ _MEASURED = {f"{_MARGINALS} ({measure})": measure for measure in MEASURES}
 _MOST_TRIED = 16
 # A table changes its kind only if it errs at most so many times as much where all tables have the other kind.
 _CLOSE = 1.5
+# Cells of a block at most to which joint noise is added without being asked for.
+_FEW_CELLS = 50
 
 
 @final
@@ -410,15 +412,13 @@ class _Plans:
         found: dict[str, set[str]] = {}
         if self._classifies:
             return found
-        # Cells of a block at most to which joint noise is added without being asked for.
-        few_cells = 50
         for kind, joint in noises(joint=True, public_totals=self._terms.public_totals).items():
             blocks = {
                 name: number
                 for name, facts in self._tables.items()
                 if joint.suits(facts.prior.shape, facts.contribution)
                 # Those of more cells take long to read.
-                and facts.prior.size <= few_cells * (number := _blocks(facts))
+                and facts.prior.size <= _FEW_CELLS * (number := _blocks(facts))
             }
             most = max((set(blocks) & set(group) for group in self._groups), key=len)
             # The joint noise of one block is that of "geometric".

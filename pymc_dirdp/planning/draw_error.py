@@ -239,6 +239,10 @@ def _crossing(slope: Callable[[float], float], first: float, *, below: bool) -> 
 # How far the shares of a draw are from the true ones, and the smallest share that is detected.
 
 
+# At so many totals a row is looked at, where the records divide among several rows.
+_LEVELS = 400
+
+
 def draw_share_error(
     mechanism: Mechanism, prior: Array, n_records: int, *, public: bool = False, totals: Sequence[int] = ()
 ) -> float | None:
@@ -291,9 +295,7 @@ def _totals(sizes: Array, sharing: int) -> Array:
     """Totals of rows that are as likely as one another, shape (levels, rows), where so many rows divide the records."""
     if sharing == 1:
         return sizes[None]
-    # At so many totals a row is looked at, where the records divide among several rows.
-    levels = 400
-    level = (np.arange(levels)[:, None] + 0.5) / levels
+    level = (np.arange(_LEVELS)[:, None] + 0.5) / _LEVELS
     return np.asarray(sizes * -np.expm1(np.log1p(-level) / (sharing - 1)))
 
 

@@ -28,6 +28,8 @@ _MOST_ROWS, _MOST_CELLS = 16, 2_000
 _POINTS, _TOTALS = 96, 9
 # A count lies within so many standard deviations of where its release says.
 _REACH = 12.0
+# More draws of a table are not simulated.
+_MOST_DRAWS = 1_000
 # Steps of the search for a tilt.
 _MOST_STEPS = 80
 # So many cells are summed at once, whose points fit into a cache.
@@ -95,9 +97,7 @@ def estimate_error(
     if prior.shape[-1] == 1:
         # Every share is 1, before and after.
         return EstimateError(0.0, 0.0)
-    # More draws of a table are not simulated.
-    most_draws = 1_000
-    times = mechanism.output_kind.releases_for(min(draws, most_draws))
+    times = mechanism.output_kind.releases_for(min(draws, _MOST_DRAWS))
     return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, tuple(totals), times)
 
 

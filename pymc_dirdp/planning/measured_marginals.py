@@ -132,6 +132,8 @@ _TIGHT = 1e-6
 _ROUGH = 1e-2
 # A cell counts as visible from so many standard deviations of the noise.
 _VISIBLE = 4.0
+# The weights of two marginals differ by no more than this factor.
+_MOST_RATIO = 1e30
 
 
 @final
@@ -230,11 +232,9 @@ def weights_of(
             )
     by_marginal = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
     found = [by_marginal.get(frozenset(marginal.names), 1.0) for marginal in marginals]
-    # The weights of two marginals differ by no more than this factor.
-    most_ratio = 1e30
-    if max(found) / most_ratio > min(found):
+    if max(found) / _MOST_RATIO > min(found):
         raise ArgumentError(
-            f"Expected weights within a factor of {most_ratio:g} of each other, where a marginal without one has 1. "
+            f"Expected weights within a factor of {_MOST_RATIO:g} of each other, where a marginal without one has 1. "
             "To leave a marginal out, list the others in measure."
         )
     return found

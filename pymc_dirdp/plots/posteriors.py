@@ -284,6 +284,9 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
 # A released draw, with the error that was to be expected of it before any data were read.
 
 
+_DRAW_MOST_CELLS = 60
+
+
 @user_facing
 def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
     """Each category of the first draw, with an a priori band for the frequency in the data. Public.
@@ -337,9 +340,8 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     if not n_records >= 1:
         raise ArgumentError("No a priori band without n_records, the size to plan for: pass it to sample().")
     prior = table["prior"].values
-    draw_most_cells = 60
-    if prior.size > draw_most_cells:
-        raise ArgumentError(f"{name!r} has {prior.size} cells; at most {draw_most_cells} can be read in one picture.")
+    if prior.size > _DRAW_MOST_CELLS:
+        raise ArgumentError(f"{name!r} has {prior.size} cells; at most {_DRAW_MOST_CELLS} can be read in one picture.")
     errors = _errors(mechanism, prior, int(n_records))
     low, high = np.quantile(errors, [(1 - open_unit_interval(prob=prob)) / 2, (1 + prob) / 2], axis=0)
     draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)

@@ -45,6 +45,10 @@ from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
 from pymc_dirdp.releases.plan import planned
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
+_NOBODY = "nobody"
+# Those of one evaluation of the likelihood of joint noise, which takes some 20 ms then, so that NUTS takes minutes.
+_MOST_MULTIPLICATIONS = 6e7
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -195,10 +199,9 @@ class Layout:
 def layout_of(one: Outcomes, found: ModelRead) -> Layout:
     """The table in which the records of an observed variable are counted."""
     outcomes, rows, public = tuple(map(str, one.labels)), tuple(map(str, one.rows)), found.said.records_are_public
-    nobody = "nobody"
     if one.kind == "counts":
         # A table has two cells at least.
-        labels = outcomes if len(outcomes) > 1 else (*outcomes, nobody)
+        labels = outcomes if len(outcomes) > 1 else (*outcomes, _NOBODY)
         return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
     if len(rows) == 1:
         return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=public)
@@ -303,9 +306,7 @@ def has_likelihood(part: PlannedTable) -> bool:
         return mechanism.cell_noise is not None
     if len(part.table.shape) > 1 or part.n_records is None or noise.reaches is None:
         return False
-    # Those of one evaluation of the likelihood of joint noise, which takes some 20 ms then, so that NUTS takes minutes.
-    most_multiplications = 6e7
-    return sum(map(multiplications, noise.cells, noise.reaches)) <= most_multiplications
+    return sum(map(multiplications, noise.cells, noise.reaches)) <= _MOST_MULTIPLICATIONS
 
 
 # Noise of a probability of exp of minus this, beside that of none, is left out of sums over counts.

@@ -26,6 +26,8 @@ Codes = NDArray[np.int64]
 # Standard deviations of the effects on a logit of a variable alone, with one parent, with two, and with more. Real
 # tables look so: categories differ much, parents say less, and their interactions less again.
 _SCALES = (2.0, 0.5, 0.2, 0.1)
+# Features are recorded because they tell the class, so one parent says twice as much where a class is predicted.
+_OF_CLASS = (2.0, 1.0, 0.2, 0.1)
 # Models that are simulated, and records by which the predictions of each are judged.
 _MODELS, _JUDGED = 2, 20_000
 # Where there are more records, so many are simulated, and their counts are multiplied.
@@ -106,9 +108,7 @@ def judge_of(
         nothing is estimated from a mechanism.
     """
     rng = np.random.default_rng(_SEED)
-    # Features are recorded because they tell the class, so one parent says twice as much where a class is predicted.
-    of_class = (2.0, 1.0, 0.2, 0.1)
-    scales = _SCALES if target is None else of_class
+    scales = _SCALES if target is None else _OF_CLASS
     made = [simulated_network(axes, n_records, rng, scales) for _ in range(_MODELS)]
 
     def judge(mechanisms: Mechanisms) -> dict[str, float] | None:

@@ -31,6 +31,8 @@ from pymc_dirdp.releases.wording import taken_for_granted, totals_in_words
 
 type Lines = tuple[tuple[str, str], ...]
 
+# Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.
+_CLEARLY = 1.25
 # A title names so many tables.
 _NAMED = 4
 # The columns of a terminal.
@@ -336,10 +338,8 @@ def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     # A file may hold numbers of which nothing can be computed.
     with np.errstate(all="ignore"):
         better = noise_instead(plan.guarantee, facts, terms, {name: one.mechanism for name, one in open_to_it.items()})
-    # Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.
-    clearly = 1.25
     for name, (kind, times) in better.items():
-        if times > clearly:
+        if times > _CLEARLY:
             yield (
                 name,
                 f"mechanism='auto': a {times:.2g} times smaller expected KL ({kind} noise)",

@@ -37,6 +37,8 @@ DELTA = 1e-6
 """A guarantee without a delta is also given as an epsilon at this one."""
 # Factors of delta at which the curve is asked for the best bound on odds.
 _PARTS = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
+# The delta of a ledger, so many times, is the probability that its odds leave out.
+_TIMES = 10
 # A statement of a ledger names so many releases.
 _NAMED = 8
 _NOT_PROTECTED = (
@@ -47,6 +49,8 @@ _NOT_PROTECTED = (
 _LARGEST_EXPONENT = 700.0
 # What is missing to 100 % is seen in three digits from here on.
 _VISIBLE = 1e-3
+# A probability of any noise below this one is called none: the logarithm of its complement has no more digits.
+_NO_NOISE = 1e-12
 # Signs that begin something in Markdown, or in a page made of it, as an underscore within a word does not; and what
 # browsers and GitHub turn into a link.
 _MARKED = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
@@ -200,12 +204,10 @@ def _of_ledger(ledger: Ledger) -> Statement:
         raise ArgumentError("This ledger holds nothing yet: sample(..., ledger=ledger) records what is released.")
     unit, released = ledger.unit or "record", [entry for entry in entries if not entry.reserved]
     approximate = guarantee
-    # The delta of a ledger, so many times, is the probability that its odds leave out.
-    times = 10
     if guarantee.stated_delta is None:
-        approximate = convert(guarantee, ApproxDP, delta=DELTA / times)
+        approximate = convert(guarantee, ApproxDP, delta=DELTA / _TIMES)
     epsilon, delta = approximate.budget, approximate.stated_delta or 0.0
-    curves, probability = Bounded(epsilon, delta), min(1.0, up(times * delta))
+    curves, probability = Bounded(epsilon, delta), min(1.0, up(_TIMES * delta))
     secret, alone = secret_of(unit, relation), ", of whom each record is another" * (unit == "record")
     public = f"the number of records is {'public' if relation.records_are_public else 'private'}"
     used = {entry.uses for entry in entries}
@@ -274,10 +276,8 @@ def _randomness(stored: Opened) -> str:
     logs = [log for table in stored.tables.values() if (log := table.mechanism.log_no_noise) is not None]
     if not logs or len(logs) < len(stored.tables):
         return "The numbers are random on purpose."
-    # A probability of any noise below this one is called none: the logarithm of its complement has no more digits.
-    no_noise = 1e-12
-    if -math.fsum(map(math.expm1, logs)) < no_noise:
-        return f"All noise is 0 but for a probability below {no_noise:g}: the numbers rest on the counts themselves."
+    if -math.fsum(map(math.expm1, logs)) < _NO_NOISE:
+        return f"All noise is 0 but for a probability below {_NO_NOISE:g}: the numbers rest on the counts themselves."
     # All of them are the counts at most as often as those of one table.
     same = _probability(math.exp(min(logs)), -math.expm1(min(logs)))
     return (

@@ -36,6 +36,9 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.wording import ESTIMATE
 
+# Counts that are looked at one by one where a likelihood follows no smooth curve.
+_MOST_LOOKED_AT = 10**7
+
 
 def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:
     """The numbers of records that the draws take for as likely as one another; None where the number is public."""
@@ -179,9 +182,7 @@ def _distribution(part: PlannedTable, prior: Array, published: Array, most: int)
     mechanism, seen = part.mechanism, published.ravel()
     rows = mechanism.row_likelihoods(published)
     smooth = all(row.smooth for row in rows)
-    # Counts that are looked at one by one where a likelihood follows no smooth curve.
-    most_looked_at = 10**7
-    if not smooth and most * seen.size > most_looked_at:
+    if not smooth and most * seen.size > _MOST_LOOKED_AT:
         raise ArgumentError(
             f"No posterior can be drawn given the noisy counts of {part.table.name!r}: {most} records in {seen.size} "
             "cells are too many to evaluate one by one. Set smooth_noise = True in the class of the noise of "

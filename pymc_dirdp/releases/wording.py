@@ -26,6 +26,13 @@ from pymc_dirdp.sampling.bits import Seed
 if TYPE_CHECKING:
     from pymc_dirdp.releases.plan_types import Plan
 
+# Counts of fewer labels often descend by chance: three labels once in six.
+_FEWEST_RANKED = 4
+
+# Above it a guarantee is a formality, by common advice: the odds of the truth may rise 20,000-fold.
+_LARGE_EPSILON = 10.0
+# A good table has so many records for each of its cells at least.
+_RECORDS_A_CELL = 5
 
 # How often a model was released in this process without a ledger, by its public facts.
 _released_before: dict[int, int] = {}
@@ -71,11 +78,9 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
             f"delta={delta:g} is not below one over the number of records: publishing one random record would satisfy "
             f"it. Choose delta well below 1/N, such as {better:g}."
         )
-    # Above it a guarantee is a formality, by common advice: the odds of the truth may rise 20,000-fold.
-    large_epsilon = 10.0
-    if epsilon > large_epsilon:
+    if epsilon > _LARGE_EPSILON:
         problems.append(
-            f"epsilon={epsilon:g} is above {large_epsilon:g}: one release can make anyone nearly certain "
+            f"epsilon={epsilon:g} is above {_LARGE_EPSILON:g}: one release can make anyone nearly certain "
             "about a person's record. Common choices are 0.1 to 3."
         )
     if problems:
@@ -84,9 +89,7 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
 
 def warn_if_few(tables: Mapping[str, Table], sizes: Mapping[str, int | None], reading: Reading) -> None:
     """Warn the user of tables with more cells than a fifth of their records, where that number is public."""
-    # A good table has so many records for each of its cells at least.
-    records_a_cell = 5
-    few = [name for name, table in tables.items() if table.prior.size > (sizes[name] or 0) / records_a_cell]
+    few = [name for name, table in tables.items() if table.prior.size > (sizes[name] or 0) / _RECORDS_A_CELL]
     few = [name for name in few if tables[name].n_categories > 1 and sizes[name]]
     if few and reading.sizes_are_public:
         cells, size = tables[few[0]].prior.size, sizes[few[0]]
@@ -117,13 +120,11 @@ def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> N
 
     The warning tells something about the data, so a ledger is charged before, and only the curator may see it.
     """
-    # Counts of fewer labels often descend by chance: three labels once in six.
-    fewest_ranked = 4
     for table in tables:
         cells = counts[table.name]
         for axis, dim in enumerate(table.dims or ()):
             labels = None if dim is None else table.coords[dim]
-            if labels is None or len(labels) < fewest_ranked or _in_order_of_their_own(labels):
+            if labels is None or len(labels) < _FEWEST_RANKED or _in_order_of_their_own(labels):
                 continue
             along = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
             if np.all(np.diff(along) < 0):
