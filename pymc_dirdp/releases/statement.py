@@ -20,6 +20,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.display import clipped, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
+from pymc_dirdp.numerics.gamma import LARGEST_EXPONENT
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.numerics.roots import floor_to_digits as down
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
@@ -39,8 +40,6 @@ _NOT_PROTECTED = (
     "what is true of the people as a whole, and what it suggests about each of them",
     "what is published elsewhere about the same people: the losses add up",
 )
-# A double holds the exponential of this number.
-_LARGEST_EXPONENT = 700.0
 
 type Lines = tuple[tuple[str, str], ...]
 
@@ -254,7 +253,7 @@ def _paragraph(published: str, secret: str, curves: PrivacyCurves, delta: float,
 
 def _chance(log_odds: float) -> str:
     """The probability that has these odds."""
-    if log_odds > _LARGEST_EXPONENT:
+    if log_odds > LARGEST_EXPONENT:
         return f"1 - exp(-{up(log_odds * (1 + 1e-12), 4):.4g})"
     return _probability(1 / (1 + math.exp(-log_odds)), 1 / (1 + math.exp(log_odds)))
 
@@ -287,7 +286,7 @@ def _randomness(stored: Opened, *, least: float = 1e-12) -> str:
 
 def _odds(curves: PrivacyCurves, delta: float) -> str:
     log_factor = odds_factor(curves, delta)
-    short = log_factor < _LARGEST_EXPONENT
+    short = log_factor < LARGEST_EXPONENT
     factor = f"{up(math.exp(log_factor), 3):.3g}" if short else f"exp({up(log_factor, 4):.4g})"
     bounded = curves.pure_epsilon <= log_factor
     return f"{factor} at most" + f", except with a probability of at most {up(delta):g}" * (not bounded)
