@@ -17,13 +17,6 @@ from pymc_dirdp.errors import DirdpError, ReleaseError
 # In version 1 the fingerprints of 5 and "5" were different, and up to 3 those of "Ann" and "ann"; up to 2 a batch was a
 # number of pulls and a sum.
 _VERSION = 4
-_SCHEMA = (
-    "CREATE TABLE bandit (version INTEGER NOT NULL, settings TEXT NOT NULL, owner TEXT NOT NULL)",
-    "CREATE TABLE released (arm INTEGER NOT NULL, batch INTEGER NOT NULL, size INTEGER NOT NULL,"
-    " output TEXT NOT NULL, PRIMARY KEY (arm, batch))",
-    "CREATE TABLE open (arm INTEGER PRIMARY KEY, batch INTEGER NOT NULL, counts TEXT NOT NULL)",
-    "CREATE TABLE people (person TEXT PRIMARY KEY, rewards INTEGER NOT NULL)",
-)
 # What reading a file raises in which anything may stand.
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -105,9 +98,16 @@ class StateFile:
         """Make the file, with the text of the settings. There must be none."""
         self.refuse_unless_free()
         self._make_private()
+        schema = (
+            "CREATE TABLE bandit (version INTEGER NOT NULL, settings TEXT NOT NULL, owner TEXT NOT NULL)",
+            "CREATE TABLE released (arm INTEGER NOT NULL, batch INTEGER NOT NULL, size INTEGER NOT NULL,"
+            " output TEXT NOT NULL, PRIMARY KEY (arm, batch))",
+            "CREATE TABLE open (arm INTEGER PRIMARY KEY, batch INTEGER NOT NULL, counts TEXT NOT NULL)",
+            "CREATE TABLE people (person TEXT PRIMARY KEY, rewards INTEGER NOT NULL)",
+        )
         try:
             with self._opened() as connection:
-                for line in _SCHEMA:
+                for line in schema:
                     connection.execute(line)
                 connection.execute("INSERT INTO bandit VALUES (?, ?, ?)", (_VERSION, settings, self._owner))
                 self._write(connection, state)
