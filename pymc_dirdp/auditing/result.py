@@ -36,8 +36,8 @@ class CurvePoint:
     @property
     def shortfall(self) -> float:
         """How much more is lost than stated, relative to what is stated; negative where the statement holds."""
-        # What summing thousands of probabilities in floating point may add, absolute. This is an error of the audit and not of
-        # the curve.
+        # What summing thousands of probabilities in floating point may add, absolute. This is an error of the audit and
+        # not of the curve.
         lost = max(self.lost - 1e-15, 0.0)
         if self.stated > 0:
             return lost / self.stated - 1

@@ -215,6 +215,10 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @override
     def _distribution(self, counts: Integers, *, most_listed: int = 5_000_000) -> tuple[Integers, Array]:
+        """All outcomes and their probabilities.
+
+        With more outcomes than `most_listed` they are not listed; releases need no list.
+        """
         cells, n = len(counts) - 1, self.n_records
         if (n + 1) ** cells > most_listed:
             raise UnattainableError(

@@ -285,7 +285,10 @@ def draw_share_error(
 
 
 def _totals(sizes: Array, sharing: int, *, levels: int = 400) -> Array:
-    """Totals of rows that are as likely as one another, shape (levels, rows), where so many rows divide the records."""
+    """Totals of rows that are as likely as one another, shape (levels, rows), where so many rows divide the records.
+
+    At so many totals as `levels` a row is looked at, where the records divide among several rows.
+    """
     if sharing == 1:
         return sizes[None]
     level = (np.arange(levels)[:, None] + 0.5) / levels

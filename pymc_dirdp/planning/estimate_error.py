@@ -216,6 +216,8 @@ class _Rows:
 
         If the release says where they are, they are evenly spaced there; otherwise each stands for an equal share of
         the prior.
+
+        There are `n_totals` of them if the total of a row is private.
         """
         if (self.public and self.sharing == 1) or (seen is not None and seen[1] == 0):
             return self.sizes[None], np.zeros((1, len(self.counts)))
