@@ -10,10 +10,8 @@ from typing import Any, ClassVar, override
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
-# The columns of a terminal that labelled lines take at most, and that a label takes of them.
-_WIDTH, _LABEL = 80, 24
-# Numbers between these are shown as whole ones.
-_WHOLE, _LARGE = 1e4, 1e15
+# The columns of a terminal that labelled lines take at most.
+_WIDTH = 80
 # A notebook would set the cells to the right.
 _LEFT = "text-align:left;vertical-align:top"
 
@@ -146,7 +144,8 @@ class Labelled(abc.ABC):
     @override
     def __str__(self) -> str:
         title, sections = self._parts()
-        width = min(_LABEL, max(_columns(visible(label)) for _, lines in sections for label, _ in lines))
+        # A label takes no more columns than these.
+        width = min(24, max(_columns(visible(label)) for _, lines in sections for label, _ in lines))
         parts = _wrapped(visible(title), _WIDTH)
         if any(heading for heading, _ in sections):
             parts.append("=" * max(map(_columns, parts)))
@@ -274,4 +273,5 @@ def _cell(value: object) -> str:
     if not isinstance(value, float):
         return visible(str(value))
     # No digit before the point is lost, as it would be in 1.001e+05 for 100057.
-    return f"{value:.0f}" if _WHOLE <= abs(value) < _LARGE else f"{value:.4g}"
+    # Numbers between these are shown as whole ones.
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"

@@ -33,10 +33,6 @@ def missing_values(way_out: str = "Give missing values a category of their own")
     )
 
 
-# An error repeats no more letters of a value than these.
-_SHOWN = 80
-
-
 class DirdpError(Exception):
     """Base class of all errors that this library raises."""
 
@@ -121,16 +117,18 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, skip_file_prefixes=(str(Path(__file__).parent),))
 
 
-def shown(value: object) -> str:
+def shown(value: object, *, most: int = 80) -> str:
     """A public value as an error may repeat it: short, and without control characters.
+
+    An error repeats no more letters of a value than `most`.
 
     Examples
     --------
     >>> shown("clip"), len(shown("x" * 1000))
     ("'clip'", 83)
     """
-    text = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    text = repr(value[: most + 1] if isinstance(value, str) else value)
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def type_name(thing: object) -> str:

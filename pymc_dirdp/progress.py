@@ -5,9 +5,6 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Self, final
 
-# Seconds before a bar is shown: what is done sooner shows none.
-_PATIENCE = 1.0
-
 
 @final
 class Bar:
@@ -23,6 +20,8 @@ class Bar:
     what : str
         What is counted, in the plural.
     shown : bool
+    patience : float, default 1.0
+        Seconds before a bar is shown: what is done sooner shows none.
 
     Examples
     --------
@@ -31,11 +30,11 @@ class Bar:
     ...         bar.advance()
     """
 
-    def __init__(self, total: int, what: str, *, shown: bool) -> None:
+    def __init__(self, total: int, what: str, *, shown: bool, patience: float = 1.0) -> None:
         self._total, self._what, self._done = total, what, 0
         self._progress: Any = None
         self._task: Any = None
-        self._timer = threading.Timer(_PATIENCE, self._show) if shown else None
+        self._timer = threading.Timer(patience, self._show) if shown else None
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:

@@ -28,7 +28,7 @@ def terminal(monkeypatch):
     shown = Screen()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", shown)
-    monkeypatch.setattr(progress, "_PATIENCE", 0.02)
+    monkeypatch.setitem(Bar.__init__.__kwdefaults__, "patience", 0.02)
     return shown
 
 
@@ -78,7 +78,7 @@ def test_nothing_is_written_before_its_time_or_where_none_is_wanted(monkeypatch)
     with Bar(3, "tables", shown=False) as bar:
         bar.advance()
         time.sleep(0.2)
-    monkeypatch.setattr(progress, "_PATIENCE", 60.0)
+    monkeypatch.setitem(Bar.__init__.__kwdefaults__, "patience", 60.0)
     threads = threading.active_count()
     with Bar(3, "tables", shown=True) as bar:
         bar.advance(3)
@@ -92,7 +92,7 @@ def test_nothing_is_written_before_its_time_or_where_none_is_wanted(monkeypatch)
 
 
 def test_nothing_is_written_to_files_and_other_programs(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setitem(Bar.__init__.__kwdefaults__, "patience", 0.0)
     monkeypatch.setattr(rich_console.Console, "is_terminal", False)
     with Bar(3, "tables", shown=True) as bar:
         time.sleep(0.3)
@@ -104,7 +104,7 @@ def test_nothing_is_written_to_files_and_other_programs(monkeypatch, capsys):
 def test_a_notebook_without_widgets_shows_no_bar_and_no_warning(monkeypatch, recwarn):
     """The library rich warns there, beside a result that took more than a second."""
     shown = []
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setitem(Bar.__init__.__kwdefaults__, "patience", 0.0)
     monkeypatch.setattr(rich_console.Console, "is_terminal", True)
     monkeypatch.setattr(rich_console, "_is_jupyter", lambda: True)
     monkeypatch.setattr(rich_progress.Progress, "start", lambda self: shown.append(self))

@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
 # The share of delta that a conversion from divergences uses; the rest is for releases known only up to a delta.
 _CONVERTED = 0.5
-# Above so many different epsilons each is rounded up to a power of the ratio.
-_DIFFERENT, _RATIO = 1000, 1.001
-# The share of the limit's delta at which a release without a delta of its own is stated.
-_STATED = 0.1
-# Less than this, in the units of a guarantee, is nothing.
-_LEAST = 1e-9
 
 # A sum of doubles as they are written has at most 309 digits before the point, a few for the carry, and 344 behind.
 EXACT = Context(prec=1000, traps=[Clamped, Inexact, Overflow, Rounded, Underflow])
@@ -151,10 +145,12 @@ def cost_of(
 
 def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tuple[str, tuple[Amount, ...]]]:
     """What releases have spent together, by each rule that applies to all of them, the quickest rule first."""
+    # How an (epsilon, delta) is shown to hold; for other guarantees the losses add up.
+    rules = {"basic": _basic, "divergences": _divergences, "best order": _best_order, "optimal composition": _optimal}
     for rule in tracked_rules(limit, adaptive=adaptive):
         amounts: tuple[Amount, ...] | None = None
         if not limit.adds_up:
-            amounts = _RULES[rule](limit.budget, limit.allowed, totals)
+            amounts = rules[rule](limit.budget, limit.allowed, totals)
         elif (spent := totals.sum(limit.measure)) is not None:
             # Losses of one measure add up, also for releases that are chosen adaptively (Feldman and Zrnic 2021).
             amounts = (Amount(limit.measure, spent, as_decimal(limit.budget)),)
@@ -217,9 +213,14 @@ def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...]
     return (Amount("epsilon", min(as_decimal(composition._epsilon(delta)), largest), largest),)
 
 
-def _worst(guarantees: Mapping[tuple[float, float], int]) -> tuple[tuple[PrivacyCurves, int], ...]:
-    """What some guarantees allow at worst, in few different parts: each epsilon by itself, and all deltas in one."""
-    rounded = len({epsilon for epsilon, _ in guarantees}) > _DIFFERENT
+def _worst(
+    guarantees: Mapping[tuple[float, float], int], *, most_different: int = 1000
+) -> tuple[tuple[PrivacyCurves, int], ...]:
+    """What some guarantees allow at worst, in few different parts: each epsilon by itself, and all deltas in one.
+
+    Above so many different epsilons as `most_different` each is rounded up.
+    """
+    rounded = len({epsilon for epsilon, _ in guarantees}) > most_different
     times: Counter[float] = Counter()
     for (epsilon, _), count in guarantees.items():
         times[_rounded_up(epsilon) if rounded else epsilon] += count
@@ -230,15 +231,11 @@ def _worst(guarantees: Mapping[tuple[float, float], int]) -> tuple[tuple[Privacy
     return (*parts, (Bounded(0.0, leak), 1)) if leak > 0 else tuple(parts)
 
 
-def _rounded_up(epsilon: float) -> float:
-    """The least power of `_RATIO` that is not below, where powers are doubles."""
+def _rounded_up(epsilon: float, *, ratio: float = 1.001) -> float:
+    """The least power of `ratio` that is not below, where powers are doubles."""
     if not 1e-300 < epsilon < 1e300:
         return epsilon
-    return max(_RATIO ** math.ceil(math.log(epsilon) / math.log(_RATIO)), epsilon)
-
-
-# How an (epsilon, delta) is shown to hold; for other guarantees the losses add up.
-_RULES = {"basic": _basic, "divergences": _divergences, "best order": _best_order, "optimal composition": _optimal}
+    return max(ratio ** math.ceil(math.log(epsilon) / math.log(ratio)), epsilon)
 
 
 def _orders(limit: Guarantee, *, adaptive: bool) -> dict[str, float]:
@@ -289,7 +286,8 @@ def _stated(limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | N
     pure = math.inf if mechanism is None else mechanism.pure_epsilon
     epsilon, delta = guarantee.budget, guarantee.stated_delta
     if delta is None:
-        delta = max(limit.allowed * _STATED, math.ulp(0))
+        # The share of the limit's delta at which a release without a delta of its own is stated.
+        delta = max(limit.allowed * 0.1, math.ulp(0))
         epsilon = math.inf if mechanism is None else mechanism._epsilon(delta)
         if math.isinf(epsilon):
             epsilon = convert(guarantee, ApproxDP, delta=delta).epsilon
@@ -430,10 +428,11 @@ class Position:
             raise BudgetError(f"Now {now}. With it {then}.")
         return rule if header.adaptive else None
 
-    def largest_admitted(self, like: Guarantee) -> Guarantee | None:
+    def largest_admitted(self, like: Guarantee, *, least: float = 1e-9) -> Guarantee | None:
         """The largest guarantee of the same kind and delta that is admitted without a mechanism, to three digits.
 
-        None if none is: nothing is left, or the limit does not add up such guarantees.
+        None if none is: nothing is left, or the limit does not add up such guarantees. Less than `least`, in the units
+        of a guarantee, is nothing.
         """
 
         def fits(budget: float) -> bool:
@@ -445,13 +444,13 @@ class Position:
             return True
 
         digit = 1.0
-        while digit > _LEAST and not fits(digit):
+        while digit > least and not fits(digit):
             digit /= 10
-        while _LEAST < digit < 1 / _LEAST and fits(10 * digit):
+        while least < digit < 1 / least and fits(10 * digit):
             digit *= 10
         # `digit` is admitted and ten times as much is not: three digits are found one by one, each from below.
         found = 0.0
-        for step in (digit, digit / 10, digit / 100) if digit > _LEAST else ():
+        for step in (digit, digit / 10, digit / 100) if digit > least else ():
             tried = [float(f"{found + n * step:.3g}") for n in range(9, 0, -1)]
             found = next(filter(fits, tried), found)
         return like.with_budget(found) if found else None

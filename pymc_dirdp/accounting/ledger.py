@@ -19,8 +19,6 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.signatures import user_facing
 
-_COLUMNS = ("number", "recorded", "what", "guarantee")
-
 
 @user_facing
 @final
@@ -459,7 +457,7 @@ class Ledger(Tabular):
         used = "" if self._uses is None else f".using({self._uses})"
         return f"Ledger({self.limit!r}{where}{fixed}, adjacency={self.adjacency!r}{unit}){used}"
 
-    _columns = _COLUMNS
+    _columns = ("number", "recorded", "what", "guarantee")
     # The last balance and the head that it belongs to: an optimal composition takes a second.
     _known: tuple[str, tuple[str | None, tuple[Amount, ...]]] | None = None
     # The reservation that the next release uses.
@@ -507,7 +505,7 @@ def _rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
         beside = "" if entry.uses is None else f" (as reserved in entry {entry.uses})"
         if entry.reserved:
             beside = f" ({'reservation that was used' if entry.number in used else 'reserved'})"
-        rows.append({column: getattr(entry, column) for column in _COLUMNS} | {"what": entry.what + beside})
+        rows.append({column: getattr(entry, column) for column in Ledger._columns} | {"what": entry.what + beside})
     return rows
 
 
@@ -528,15 +526,13 @@ def _footing(rule: str | None, amounts: Sequence[Amount], together: Guarantee) -
 
 def added_up(rule: str, together: Guarantee) -> str:
     """How releases are added up to what they keep together, in words."""
-    return "epsilons are added" if together.is_pure else _ADDED.get(rule, f"losses are added, each as {rule}")
-
-
-_ADDED = {
-    "basic": "epsilons and deltas are added",
-    "divergences": "Rényi divergences at one order are added",
-    "best order": "Rényi divergences are added, at the order that suits best",
-    "optimal composition": "by the optimal composition of guarantees that were fixed in advance",
-}
+    added = {
+        "basic": "epsilons and deltas are added",
+        "divergences": "Rényi divergences at one order are added",
+        "best order": "Rényi divergences are added, at the order that suits best",
+        "optimal composition": "by the optimal composition of guarantees that were fixed in advance",
+    }
+    return "epsilons are added" if together.is_pure else added.get(rule, f"losses are added, each as {rule}")
 
 
 def _ranges(numbers: Sequence[int]) -> str:

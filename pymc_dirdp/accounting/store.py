@@ -297,8 +297,6 @@ class Transaction:
 
 
 _VERSION = 3
-# How long to wait for other processes that are writing, in seconds.
-_PATIENCE = 60.0
 _SCHEMA = {
     "ledger": "CREATE TABLE ledger (version INTEGER NOT NULL, identity TEXT NOT NULL, spending_limit TEXT NOT NULL,"
     " adaptive INTEGER NOT NULL, adjacency TEXT NOT NULL, unit TEXT,"
@@ -503,7 +501,8 @@ class Store:
         # SQLite would take an empty file for a new database and forget what was spent.
         if not self.path.exists() or self.path.stat().st_size == 0:
             raise sqlite3.DatabaseError("the file is missing or empty")
-        return sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+        # How long to wait for other processes that are writing, in seconds.
+        return sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
 
     def _make(self, path: Path) -> None:
         """Make the file under another name and then give it its own, so that nobody sees a part of it."""

@@ -19,11 +19,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 # What counting an event on two data sets proves about the privacy loss, with a stated confidence.
 
 
-# Truncated and zero-concentrated guarantees hold at every order; so many of them are checked.
-_ORDERS = 40
-_LARGEST_ORDER = 1e4
-
-
 def lower_limit(hits: ArrayLike, n: int, level: float) -> Array:
     """Clopper and Pearson's lower confidence limit of a probability.
 
@@ -155,7 +150,8 @@ class EventLoss:
 
 def guaranteed_orders(omega: float) -> Array:
     """Orders in `(1, omega]`, denser near 1. A divergence at any of them may refute the guarantee."""
-    return 1 + np.geomspace(1e-3 * min(1.0, omega - 1), min(omega, _LARGEST_ORDER) - 1, _ORDERS)
+    # Truncated and zero-concentrated guarantees hold at every order; so many of them are checked.
+    return 1 + np.geomspace(1e-3 * min(1.0, omega - 1), min(omega, 1e4) - 1, 40)
 
 
 # The measures in which an audit bounds the loss: from counts of an event, and from curves that state it.
@@ -273,14 +269,6 @@ def _stated(curves: PrivacyCurves | None, of_curves: Callable[[PrivacyCurves], f
 # One statistic of the outputs of one data set and of the other, both sorted.
 Scores = tuple[Array, Array]
 
-# The number of thresholds from which one is chosen.
-_THRESHOLDS = 400
-# Frequencies among so few outputs look better than they are. This is one standard deviation on the safe side.
-_DOUBT_OF_CHOICE = 0.16
-# The share of the outputs that statistics are learned from, and the share that an event is chosen on. What is learned
-# matters less where the likelihood ratio is known.
-_LEARNED, _LEARNED_BESIDE, _CHOSEN = 0.25, 0.1, 0.125
-
 
 @final
 @dataclass(frozen=True)
@@ -294,8 +282,10 @@ class Parts:
 
 def parts(size: int, *, likelihood: bool) -> Parts:
     """The parts of so many outputs, if the likelihood ratio is known or if everything has to be learned."""
-    learned = round(size * (_LEARNED_BESIDE if likelihood else _LEARNED))
-    chosen_on = round(size * _CHOSEN)
+    # The share of the outputs that statistics are learned from, and the share that an event is chosen on. What is
+    # learned matters less where the likelihood ratio is known.
+    learned = round(size * (0.1 if likelihood else 0.25))
+    chosen_on = round(size * 0.125)
     return Parts(learned, chosen_on, size - learned - chosen_on)
 
 
@@ -310,18 +300,21 @@ class Event:
     method: str  # How the bound is computed from the counts.
 
 
-def chosen(scores: Sequence[Scores], measures: Sequence[Measure], trials: int, level: float) -> list[Event]:
+def chosen(
+    scores: Sequence[Scores], measures: Sequence[Measure], trials: int, level: float, *, doubt: float = 0.16
+) -> list[Event]:
     """For each measure the event with the best bound, if other outputs have the same two frequencies.
 
     There is a pair of scores for each statistic. About so many `trials` of each data set are going to be counted, and
-    the bounds are going to be computed at this `level`.
+    the bounds are going to be computed at this `level`. Frequencies among so few outputs look better than they are. The
+    default of `doubt` is one standard deviation on the safe side.
     """
     best = [(-math.inf, Event(0, 0.0, False, LIMITS)) for _ in measures]
     for which, (x, y) in enumerate(scores):
         thresholds = _thresholds(x, y)
         for flip in (False, True):
             hits_p, hits_q = _hits(x, y, thresholds, flip)
-            p, q = lower_limit(hits_p, len(x), _DOUBT_OF_CHOICE), upper_limit(hits_q, len(y), _DOUBT_OF_CHOICE)
+            p, q = lower_limit(hits_p, len(x), doubt), upper_limit(hits_q, len(y), doubt)
             expected = Counts(np.floor(p * trials), trials, np.ceil(q * trials), trials)
             for i, measure in enumerate(measures):
                 for method in measure.methods:
@@ -351,5 +344,6 @@ def _thresholds(x: Array, y: Array) -> Array:
     values = np.unique(np.concatenate([x, y]))
     # A threshold that is itself a value would lose outputs that are only just beyond it.
     values = np.concatenate([values[:1], (values[:-1] + values[1:]) / 2])
-    ranks = (len(values) - 1) * expit(np.linspace(-math.log(len(values) + 1), math.log(len(values) + 1), _THRESHOLDS))
+    # The number of thresholds from which one is chosen.
+    ranks = (len(values) - 1) * expit(np.linspace(-math.log(len(values) + 1), math.log(len(values) + 1), 400))
     return np.asarray(values[np.unique(np.round(ranks).astype(int))])

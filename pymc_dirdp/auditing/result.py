@@ -23,10 +23,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.signatures import user_facing
 
-# What summing thousands of probabilities in floating point may add, relative and absolute. This is an error of the
-# audit and not of the curve.
-_ROUNDING, _TINY = 1e-9, 1e-15
-
 
 @final
 @dataclass(frozen=True)
@@ -40,7 +36,9 @@ class CurvePoint:
     @property
     def shortfall(self) -> float:
         """How much more is lost than stated, relative to what is stated; negative where the statement holds."""
-        lost = max(self.lost - _TINY, 0.0)
+        # What summing thousands of probabilities in floating point may add, absolute. This is an error of the audit and
+        # not of the curve.
+        lost = max(self.lost - 1e-15, 0.0)
         if self.stated > 0:
             return lost / self.stated - 1
         return math.inf if lost > 0 else 0.0
@@ -48,7 +46,8 @@ class CurvePoint:
     @property
     def exceeded(self) -> bool:
         """Whether more is lost than stated, beyond rounding."""
-        return self.shortfall > _ROUNDING
+        # What summing may add, relative.
+        return self.shortfall > 1e-9
 
 
 @final
@@ -178,16 +177,6 @@ class _Lost:
 
 
 CHANCE = 0.9
-# Each of the two counts is worse than its quantile with this probability, so both are better with more than CHANCE.
-_TAIL = 0.05
-# How many events the best one is taken from: half of them rare, half of them common.
-_EVENTS = 60
-# The number of cells of a distribution. More would change the figures by less than a hundredth.
-_CELLS = 1_000
-# The sum over a count covers so many standard deviations, in so many steps at most.
-_SPREAD, _STEPS = 9.0, 2_000
-# Alternatives are sought over so many factors of two, and then by so many halvings.
-_DOUBLINGS, _HALVINGS = 100, 7
 
 
 @final
@@ -221,31 +210,33 @@ def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure)
 def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[PrivacyCurves, FiniteDistributions]:
     stronger = mechanism.stronger(factor)
     assert stronger is not None
-    return stronger[1], stronger[1].output_distributions(x, y, _CELLS)
+    # The number of cells of a distribution. More would change the figures by less than a hundredth.
+    return stronger[1], stronger[1].output_distributions(x, y, 1_000)
 
 
-def refutable(family: Family, measure: Measure, trials: int, level: float) -> float:
+def refutable(family: Family, measure: Measure, trials: int, level: float, *, doublings: int = 100) -> float:
     """The least true value of the measure, within a family, at which 9 of 10 audits refute what is stated.
 
     It assumes that the best event is counted, in so many `trials` of each data set. It is `inf` if no member of the
-    family is refuted so often, and `nan` if nothing is stated.
+    family is refuted so often, and `nan` if nothing is stated. Alternatives are sought over so many factors of two as
+    `doublings`, and then by 7 halvings.
     """
     if math.isnan(measure.stated):
         return math.nan
     if measure.most_shown(trials, trials, trials, level) <= measure.stated:
         return math.inf
     low, high = 1.0, 1.0
-    for _ in range(_DOUBLINGS):
+    for _ in range(doublings):
         if _refutes(family.at(high)[1], measure, trials, level):
             break
         low, high = high, 2 * high
     else:
         return math.inf
-    for _ in range(_DOUBLINGS):
+    for _ in range(doublings):
         if low < high or not _refutes(family.at(low)[1], measure, trials, level):
             break
         low /= 2
-    for _ in range(_HALVINGS):
+    for _ in range(7):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if _refutes(family.at(middle)[1], measure, trials, level) else (middle, high)
     return measure.of_curves(family.at(high)[0])
@@ -268,10 +259,15 @@ def rarest_event(measure: Measure, trials: int, level: float) -> float:
     return float(lower_limit(high, trials, CHANCE)) if high <= trials else math.inf
 
 
-def _refutes(distributions: FiniteDistributions, measure: Measure, trials: int, level: float) -> bool:
-    """Whether some event refutes the statement with probability CHANCE at least."""
+def _refutes(
+    distributions: FiniteDistributions, measure: Measure, trials: int, level: float, *, tail: float = 0.05
+) -> bool:
+    """Whether some event refutes the statement with probability CHANCE at least.
+
+    Each of the two counts is worse than its quantile with probability `tail`, so both are better with more than CHANCE.
+    """
     for p, q in _events(distributions, trials):
-        counts = Counts(_quantile(_TAIL, trials, p), trials, _quantile(1 - _TAIL, trials, q), trials)
+        counts = Counts(_quantile(tail, trials, p), trials, _quantile(1 - tail, trials, q), trials)
         if any(np.any(measure.lower(counts, method, level) > measure.stated) for method in measure.methods):
             return True
     return False
@@ -284,7 +280,8 @@ def _events(distributions: FiniteDistributions, trials: int) -> list[tuple[Array
         with np.errstate(invalid="ignore"):
             order = np.argsort(np.nan_to_num(log_q - log_p), kind="stable")
         p, q = (np.minimum(np.cumsum(np.exp(distribution[order])), 1.0) for distribution in (log_p, log_q))
-        rare = np.geomspace(0.1 / trials, 0.5, _EVENTS)
+        # How many events the best one is taken from: half of them rare, half of them common.
+        rare = np.geomspace(0.1 / trials, 0.5, 60)
         chosen = np.unique(np.minimum(np.searchsorted(p, np.concatenate([rare, 1 - rare])), len(p) - 1))
         events.append((p[chosen], q[chosen]))
     return events
@@ -339,10 +336,16 @@ def chance_to_refute(
     return max(_chance(p, q, measure, method, trials, level) for p, q in events for method in measure.methods)
 
 
-def _chance(p: Array, q: Array, measure: Measure, method: str, trials: int, level: float) -> float:
+def _chance(
+    p: Array, q: Array, measure: Measure, method: str, trials: int, level: float, *, spread: float = 9.0
+) -> float:
+    """The probability that the event with the best bound refutes.
+
+    The sum over a count covers `spread` standard deviations, in 2,000 steps at most.
+    """
     best = int(np.argmax(measure.lower(Counts(p * trials, trials, q * trials, trials), method, level)))
     middle, sd = trials * p[best], np.sqrt(trials * p[best] * (1 - p[best])) + 1
-    hits = np.unique(np.clip(np.round(np.linspace(middle - _SPREAD * sd, middle + _SPREAD * sd, _STEPS)), 0, trials))
+    hits = np.unique(np.clip(np.round(np.linspace(middle - spread * sd, middle + spread * sd, 2_000)), 0, trials))
     # Each step counts as its least number of hits, so the chance is not overstated.
     below = np.where(hits > 0, bdtr(np.maximum(hits - 1, 0), trials, p[best]), 0.0)
     masses = np.diff(below, append=1.0)

@@ -21,9 +21,6 @@ BlackBox = Callable[[Array], object]
 # The outputs along the first axis, or a list where their shapes may differ.
 Outputs = Array | Sequence[Array]
 
-# The default number of outputs of a black box.
-_DRAWS = 100_000
-
 
 @final
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class Source:
     @property
     def default_draws(self) -> int:
         """How many releases an audit makes of each data set by default."""
-        return _DRAWS if self.known is None else self.known.outputs_to_audit(str(self.sampler))
+        return 100_000 if self.known is None else self.known.outputs_to_audit(str(self.sampler))
 
     def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:
         """`n` independent releases of made-up counts; a black box does not use `rng`."""
@@ -78,9 +75,6 @@ class Source:
 
 
 Keys = NDArray[np.uint64]
-
-# The square of a larger value could overflow.
-_LARGEST = 1e100
 
 
 @final
@@ -106,7 +100,8 @@ class Seen:
     @cached_property
     def numbers(self) -> Array:
         """The entries, with 0 for what is not a number, because `kinds` has its place."""
-        return np.clip(np.nan_to_num(self.points), -_LARGEST, _LARGEST)
+        # The square of a larger value could overflow.
+        return np.clip(np.nan_to_num(self.points), -1e100, 1e100)
 
 
 # A number for each output, which is larger for the first data set.
@@ -184,14 +179,6 @@ def most_telling(of_x: Sequence[Keys], of_y: Sequence[Keys], most: int) -> list[
 # Outputs that one data set can give and the other cannot, or that are the data themselves.
 
 
-# So many single entries are tried at most, and so many are selected.
-_TRIED, _SELECTED = 32, 2
-# The relative rounding of a quotient.
-_CLOSE = 1e-12
-# Prior parameters with which a posterior mean of the counts is sought.
-_PRIORS = (0.0, 0.5, 1.0)
-
-
 def repeated(x: Seen, y: Seen) -> list[Statistic]:
     """Statistics of exact values: how much commoner an output, or one of its entries, is for one of the data sets.
 
@@ -204,8 +191,9 @@ def repeated(x: Seen, y: Seen) -> list[Statistic]:
         Outputs that are not used again to count.
     """
     whole = frequency_ratio(hashed(_bits(x)), hashed(_bits(y)))
-    columns_x, columns_y = (list(_bits(sample)[:, :_TRIED].T) for sample in (x, y))
-    scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_telling(columns_x, columns_y, _SELECTED)}
+    # So many single entries are tried at most, and so many are selected.
+    columns_x, columns_y = (list(_bits(sample)[:, :32].T) for sample in (x, y))
+    scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_telling(columns_x, columns_y, 2)}
 
     def of_entry(outputs: Seen, i: int) -> Array:
         return scores[i](_bits(outputs)[:, i])
@@ -230,7 +218,7 @@ def the_data(x: Array, y: Array, priors: Sequence[Array] = ()) -> Statistic:
     priors : sequence of array
         Prior parameters to try, beside 0, 1/2 and 1 in each cell.
     """
-    forms = [(_form(x, how), _form(y, how)) for how in (None, *_PRIORS, *priors)]
+    forms = [(_form(x, how), _form(y, how)) for how in (None, 0.0, 0.5, 1.0, *priors)]
     forms += [(x / max(x.sum(), 1.0), y / max(y.sum(), 1.0))]
 
     def statistic(outputs: Seen) -> Array:
@@ -259,14 +247,15 @@ def _form(counts: Array, prior: float | Array | None) -> Array:
 
 def _agrees(points: Array, form: Array) -> NDArray[np.bool_]:
     target = form.ravel()
-    return np.asarray(np.abs(points - target) <= _CLOSE * np.abs(target))
+    # The relative rounding of a quotient.
+    return np.asarray(np.abs(points - target) <= 1e-12 * np.abs(target))
 
 
 # What the last bits of a floating-point number, and whether it is a quotient, tell about how it was computed.
 
 
-# How many entries' patterns are tried, how many patterns are selected, and how many entries' last bits are combined.
-_ENTRIES, _LAST_BITS_SELECTED, _TOGETHER = 12, 4, 4
+# How many entries' patterns are tried.
+_ENTRIES = 12
 
 
 def unreachable(values: Array) -> NDArray[np.bool_]:
@@ -293,7 +282,7 @@ def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]
     """
     entries = x.entries(changed, _ENTRIES)
     of_x, of_y = _patterns(x, entries), _patterns(y, entries)
-    scores = {i: frequency_ratio(of_x[i], of_y[i]) for i in most_telling(of_x, of_y, _LAST_BITS_SELECTED)}
+    scores = {i: frequency_ratio(of_x[i], of_y[i]) for i in most_telling(of_x, of_y, 4)}
 
     def statistic(outputs: Seen, i: int) -> Array:
         return scores[i](_patterns(outputs, entries)[i])
@@ -301,18 +290,21 @@ def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]
     return [partial(statistic, i=i) for i in scores]
 
 
-def _patterns(outputs: Seen, entries: NDArray[np.intp]) -> list[Keys]:
-    """For each entry: trailing zeros; the lowest byte; the lowest bits with the exponent; whether it is a quotient."""
+def _patterns(outputs: Seen, entries: NDArray[np.intp], *, together: int = 4) -> list[Keys]:
+    """For each entry: trailing zeros; the lowest byte; the lowest bits with the exponent; whether it is a quotient.
+
+    The last bits of so many entries as `together` are combined.
+    """
     numbers, rows = outputs.numbers, _rows(outputs)
     largest = rows.max(axis=-1)[:, :_ENTRIES]
     values = np.column_stack([numbers[:, entries], largest, 1 - largest])
     bits, exponents = np.ascontiguousarray(values).view(np.uint64), np.frexp(values)[1]
     by_exponent = (bits & np.uint64(7)) + np.uint64(8) * (exponents + 2048).astype(np.uint64)
     quotients = unreachable(values) + 2 * (np.frexp(values)[0] > np.sqrt(0.5)) + 4 * exponents
-    parity = np.bitwise_xor.reduce(bits[:, :_TOGETHER] & np.uint64(1), axis=1)
+    parity = np.bitwise_xor.reduce(bits[:, :together] & np.uint64(1), axis=1)
     kinds = (_last_bits(values).astype(np.int64), bits & np.uint64(255), by_exponent, quotients)
     columns = [column.astype(np.int64).view(np.uint64) for kind in kinds for column in kind.T]
-    low = hashed(bits[:, :_TOGETHER] & np.uint64(3))
+    low = hashed(bits[:, :together] & np.uint64(3))
     return [*columns, parity, low, hashed(np.asarray(_missing(rows)).astype(np.int64).view(np.uint64))]
 
 
@@ -340,10 +332,6 @@ def _last_bits(values: Array) -> Array:
 #
 # It is larger for the first data set, as far as is known. A lower bound is valid for any statistic, because only the
 # counting has to be independent. A poor statistic finds a lower bound.
-
-
-# The least variance, as a share of the pooled one: without it an entry that never varies would have infinite weight.
-_LEAST_VARIANCE = 1e-9
 
 
 def learned(
@@ -433,5 +421,7 @@ def _linear(x: Seen, y: Seen) -> list[Statistic]:
     covariance = (np.atleast_2d(np.cov(of_x.T)) + np.atleast_2d(np.cov(of_y.T))) / 2
     values, vectors = np.linalg.eigh(covariance)
     apart = vectors.T @ (of_x.mean(axis=0) - of_y.mean(axis=0))
-    direction = vectors @ (apart / np.maximum(values, _LEAST_VARIANCE))
+    # The least variance, as a share of the pooled one: without it an entry that never varies would have infinite
+    # weight.
+    direction = vectors @ (apart / np.maximum(values, 1e-9))
     return [lambda outputs: np.asarray(standard(outputs) @ direction)]

@@ -43,11 +43,6 @@ def coin(reward: Fraction, bits: Bits) -> int:
 # The distribution of a binomial count with two-sided geometric noise, in closed form.
 
 
-# Below it the incomplete Beta function loses digits to doubles that are not normal.
-_SMALL = 1e-290
-_MOST_TERMS = 10_000
-
-
 def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
     """Logarithm of the probability of `z = X + G` for `X ~ Binomial(n, mu)` and two-sided geometric noise `G`.
 
@@ -106,8 +101,11 @@ def slope(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
     return np.asarray(n * (np.exp(gain - here) - np.exp(loss - here)))
 
 
-def _log_at_most(z: int, n: int, log_p: Array, log_rest: Array) -> Array:
-    """Logarithm of `P[Binomial(n, p) <= z]`, also where it is less than the least double; `p + rest = 1`."""
+def _log_at_most(z: int, n: int, log_p: Array, log_rest: Array, *, small: float = 1e-290) -> Array:
+    """Logarithm of `P[Binomial(n, p) <= z]`, also where it is less than the least double; `p + rest = 1`.
+
+    Below `small` the incomplete Beta function loses digits to doubles that are not normal.
+    """
     if z >= n:
         return np.zeros(log_p.shape)
     if z < 0:
@@ -115,8 +113,8 @@ def _log_at_most(z: int, n: int, log_p: Array, log_rest: Array) -> Array:
     a, b = float(n - z), float(z + 1)
     rest = np.exp(log_rest)
     value = betainc(a, b, rest)
-    found = np.log(np.maximum(value, _SMALL))
-    tiny = value < _SMALL
+    found = np.log(np.maximum(value, small))
+    tiny = value < small
     if tiny.any():
         found[tiny] = a * log_rest[tiny] + b * log_p[tiny] - np.log(a) - betaln(a, b) + _log_fraction(a, b, rest[tiny])
     return np.asarray(found)
@@ -129,7 +127,7 @@ def _log_fraction(a: float, b: float, x: Array) -> Array:
     """
     c, d = np.ones_like(x), 1 / (1 - (a + b) / (a + 1) * x)
     value = d.copy()
-    for m in range(1, _MOST_TERMS):
+    for m in range(1, 10_000):
         for step in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),

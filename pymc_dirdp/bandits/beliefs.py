@@ -21,10 +21,6 @@ from pymc_dirdp.releases.likelihood import CountsLogp, as_python, as_tensor, tel
 # The likelihood of released sums as an operation of PyTensor, for models of one's own.
 
 
-# The distribution is computed for means in the open interval. Draws at its very ends change by less than this.
-_EDGE = 1e-15
-
-
 def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, mechanism: BatchMechanism) -> Any:
     """Logarithm of the probability of all that was released, as a scalar variable.
 
@@ -62,8 +58,12 @@ class _OfMeans(Op):
         self.released = tuple(tuple((int(size), int(output)) for size, output in batches) for batches in released)
         self.mechanism = mechanism
 
-    def _sums(self, means: Array, of: Callable[[int, int, Array], Array]) -> Array:
-        inside = np.clip(np.asarray(means, dtype=np.float64), _EDGE, 1 - _EDGE)
+    def _sums(self, means: Array, of: Callable[[int, int, Array], Array], *, edge: float = 1e-15) -> Array:
+        """Sums over the batches of each arm.
+
+        They are computed for means in the open interval. Draws at its very ends change by less than `edge`.
+        """
+        inside = np.clip(np.asarray(means, dtype=np.float64), edge, 1 - edge)
         sums = [
             sum(float(of(output, size, mean[None])[0]) for size, output in batches)
             for batches, mean in zip(self.released, inside, strict=True)
@@ -103,8 +103,6 @@ numba_funcify.register(_OfMeans)(as_python)
 
 # A grid of so many cells, even in the arcsine of the root of the mean: rates of .005 are resolved, too.
 CELLS = 2000
-# A posterior that lives on less than this share of its grid gets a finer one.
-_GROUPED = 0.1
 # Log-weights below the largest by more are nothing.
 _NOTHING = 45.0
 
@@ -232,7 +230,8 @@ class Belief(GridBelief):
         while True:
             lived = np.flatnonzero(belief.log_weights > -_NOTHING)
             first, last = max(lived[0] - 1, 0), min(lived[-1] + 2, CELLS)
-            if last - first > _GROUPED * CELLS:
+            # A posterior that lives on less than this share of its grid gets a finer one.
+            if last - first > 0.1 * CELLS:
                 return belief
             # Room on both sides, so that the next sums seldom need another grid.
             room = last - first

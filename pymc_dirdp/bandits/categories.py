@@ -29,14 +29,6 @@ from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism
 from pymc_dirdp.bandits.beliefs import CELLS, Belief, Grid, GridBelief
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-# Sweeps that are used, and those before them (burn-in). A sweep is nearly independent of the one before where batches
-# are larger than the noise; where they are not, of the one a hundred before.
-_SWEEPS, _FIRST = 2000, 200
-# On a grid, so many Beta distributions are averaged.
-_GROUPS = 100
-# Above it a ratio of Gamma functions is a power with two terms of its series, to 1e-12.
-_LARGE = 1e6
-
 
 def believed(
     prior: tuple[float, ...],
@@ -74,7 +66,7 @@ class ShareBelief(GridBelief):
         mechanism: BatchCounts,
         batches: tuple[tuple[int, Any], ...] = (),
         grid: Grid | None = None,
-        sweeps: int = _SWEEPS,
+        sweeps: int = 2000,
     ) -> None:
         self.prior, self.mechanism, self.batches = prior, mechanism, batches
         self._grid, self._sweeps, self._worths = grid, sweeps, np.array(mechanism.worths)
@@ -121,7 +113,8 @@ class ShareBelief(GridBelief):
     def weights(self) -> Array:  # type: ignore[override]
         # One Beta distribution for each group of samples with nearly the same mean.
         order = np.argsort(self._means, kind="stable")
-        groups = np.array_split(order, min(_GROUPS, len(order)))
+        # On a grid, so many Beta distributions are averaged.
+        groups = np.array_split(order, min(100, len(order)))
         means = np.array([self._means[one].mean() for one in groups])
         variances = np.array([self._variances[one].mean() + self._means[one].var() for one in groups])
         shares = np.array([len(one) for one in groups]) / len(order)
@@ -148,7 +141,9 @@ class ShareBelief(GridBelief):
         return np.asarray(gammas @ self._worths / gammas.sum(axis=1))
 
 
-def sampled_counts(noisy: Array, sizes: Integers, scale: float, prior: Array, sweeps: int) -> Integers:
+def sampled_counts(
+    noisy: Array, sizes: Integers, scale: float, prior: Array, sweeps: int, *, burn_in: int = 200
+) -> Integers:
     """Samples of the true counts of all batches together, given the noisy counts of each.
 
     Parameters
@@ -162,6 +157,9 @@ def sampled_counts(noisy: Array, sizes: Integers, scale: float, prior: Array, sw
     prior : array, shape (cells,)
         Dirichlet prior of the shares.
     sweeps : int
+    burn_in : int, default 200
+        Sweeps before those that are used. A sweep is nearly independent of the one before where batches are larger than
+        the noise; where they are not, of the one a hundred before.
 
     Returns
     -------
@@ -182,9 +180,9 @@ def sampled_counts(noisy: Array, sizes: Integers, scale: float, prior: Array, sw
     counts = np.stack([_start(row, int(size)) for row, size in zip(noisy, sizes, strict=True)])
     # No step is much larger than the noise, and none as large as a batch.
     levels = 1 + math.ceil(math.log(max(min(2 * scale, float(sizes.max())), 1.0), 4))
-    trace = np.empty((_FIRST + sweeps, cells), dtype=np.int64)
+    trace = np.empty((burn_in + sweeps, cells), dtype=np.int64)
     _walk_compiled()(rng, noisy, scale, prior, counts, levels, trace)
-    return trace[_FIRST:]
+    return trace[burn_in:]
 
 
 def _start(noisy: Array, size: int) -> Integers:
@@ -200,7 +198,8 @@ def _start(noisy: Array, size: int) -> Integers:
 
 def _log_ratio(start: float, step: float) -> float:
     """`log G(start + step) - log G(start)`."""
-    if start < _LARGE or step * step > start:
+    # Above it a ratio of Gamma functions is a power with two terms of its series, to 1e-12.
+    if start < 1e6 or step * step > start:
         return math.lgamma(start + step) - math.lgamma(start)
     return step * math.log(start) + step * (step - 1) / (2 * start)
 
@@ -281,9 +280,7 @@ def _walk(
             trace[sweep, cell] = sums[cell]
 
 
-_SIGNATURE = "void(npy_rng, float64[:,:], float64, float64[:], int64[:,:], int64, int64[:,:])"
-
-
 @cache
 def _walk_compiled() -> Callable[..., None]:
-    return compiled(_SIGNATURE, _walk, _log_ratio, _accepted, _pair, _move_in_batch, _move_share)
+    signature = "void(npy_rng, float64[:,:], float64, float64[:], int64[:,:], int64, int64[:,:])"
+    return compiled(signature, _walk, _log_ratio, _accepted, _pair, _move_in_batch, _move_share)

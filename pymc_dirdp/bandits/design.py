@@ -22,8 +22,6 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import exact_dirichlet
 from pymc_dirdp.signatures import user_facing
 
-_SUREST = 1e12
-
 
 @user_facing
 @final
@@ -140,7 +138,7 @@ class Design:
         )
 
 
-def checked_prior(prior: object, cells: int = 2) -> tuple[float, ...]:
+def checked_prior(prior: object, cells: int = 2, *, surest: float = 1e12) -> tuple[float, ...]:
     """The parameters of a Beta or Dirichlet prior."""
     given: Any = prior
     try:
@@ -154,8 +152,8 @@ def checked_prior(prior: object, cells: int = 2) -> tuple[float, ...]:
         raise ArgumentError(f"Expected prior to be {wanted}.")
     parameters = tuple(positive(prior=one) for one in numbers)
     # A prior that is surer has a width that doubles near 1 do not resolve.
-    if max(parameters) > _SUREST:
-        raise ArgumentError(f"Expected prior to have no parameter above {_SUREST:g}; such a prior never learns.")
+    if max(parameters) > surest:
+        raise ArgumentError(f"Expected prior to have no parameter above {surest:g}; such a prior never learns.")
     return parameters
 
 

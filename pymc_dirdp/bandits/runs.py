@@ -76,10 +76,6 @@ def decision_tree(
 # A run in batches: each is released once, and never forgotten.
 
 
-# Arms are drawn so many at a time; they are thrown away when a batch is released.
-_AHEAD = 512
-
-
 @final
 class BatchRun:
     """The batches of all arms, and what their releases say of the mean rewards.
@@ -127,7 +123,8 @@ class BatchRun:
     def choose(self, size: int) -> list[int]:
         """The arms of the next visitors, each by a draw of all mean rewards from their posteriors."""
         while len(self._ahead) < size:
-            theta = np.stack([self._belief(place).draw(max(_AHEAD, size), self._rng) for place in self._chosen])
+            # Arms are drawn so many at a time; they are thrown away when a batch is released.
+            theta = np.stack([self._belief(place).draw(max(512, size), self._rng) for place in self._chosen])
             self._ahead += [self._chosen[best] for best in theta.argmax(axis=0).tolist()]
         return [self._ahead.pop() for _ in range(size)]
 

@@ -132,8 +132,6 @@ def _in_unit_interval(reward: object) -> Fraction:
 REWARD = "reward"
 """The unit of a guarantee about single rewards, in a ledger. Any other unit is a name for people."""
 
-_FACTS = {"arms", "retired", "guarantee", "design", "unit", "utilities", "seeded", "key"}
-_KINDS = {"arms": list, "retired": list, "seeded": bool}
 _KEY_BYTES = 32
 
 
@@ -248,7 +246,9 @@ class Settings[Rules: Design | EveryRound]:
             If a fact is not what it should be. Errors of wrong types and of missing facts are raised as they come.
         """
         facts: dict[str, Any] = json.loads(text)
-        if set(facts) != _FACTS or any(not isinstance(facts[name], kind) for name, kind in _KINDS.items()):
+        names = {"arms", "retired", "guarantee", "design", "unit", "utilities", "seeded", "key"}
+        kinds = {"arms": list, "retired": list, "seeded": bool}
+        if set(facts) != names or any(not isinstance(facts[name], kind) for name, kind in kinds.items()):
             raise ArgumentError("invalid bandit settings: a key is missing, unknown, or of another type")
         key = bytes.fromhex(facts["key"])
         settings = Settings(
@@ -289,10 +289,6 @@ def unit_of(contribution: int | None, unit: str | None) -> str:
 # When rewards are released: once in a batch, or in every round.
 
 
-# What is only for batches, and what it is if nobody says it.
-_OF_BATCHES = {"mechanism": (None,), "first_batch": (None,), "growth": (1.0,), "contribution": (None,)}
-
-
 def rules_of(
     guarantee: Guarantee,
     *,
@@ -329,8 +325,10 @@ def rules_of(
             parameters = worth.by_level(parameters)
         rewards = 1 if contribution is None else contribution
         return Design.of(guarantee, prior=parameters, rewards=rewards, worths=worth.levels, **of_batches)
+    # What is only for batches, and what it is if nobody says it.
+    unsaid = {"mechanism": (None,), "first_batch": (None,), "growth": (1.0,), "contribution": (None,)}
     for name, value in of_batches.items():
-        if value not in _OF_BATCHES[name]:
+        if value not in unsaid[name]:
             raise ArgumentError(f"{name}= is for batches: leave it out, or leave schedule='every-round' out.")
     if horizon is None:
         raise ArgumentError(

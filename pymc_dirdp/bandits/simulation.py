@@ -85,10 +85,6 @@ def checked_means(means: ArrayLike) -> Array:
 # Made-up bandits: the regret of a policy over many runs, exactly and batch by batch.
 
 
-# The default number of checkpoints, which are even in the logarithm of the round.
-_CHECKPOINTS = 40
-
-
 @runtime_checkable
 class Policy(Protocol):
     """A rule for choosing arms that can play many runs by itself.
@@ -241,23 +237,14 @@ def _of_categories(policy: object, means: ArrayLike) -> tuple[Array, Array]:
 
 def _checkpoints(horizon: int, checkpoints: Sequence[int] | None) -> Integers:
     if checkpoints is None:
-        rounds = np.unique(np.geomspace(min(10, horizon), horizon, _CHECKPOINTS).round().astype(np.int64))
+        # The default number of checkpoints, which are even in the logarithm of the round.
+        rounds = np.unique(np.geomspace(min(10, horizon), horizon, 40).round().astype(np.int64))
     else:
         rounds = np.unique([integer(1, checkpoints=one) for one in checkpoints] + [horizon]).astype(np.int64)
     if rounds[-1] > horizon:
         raise ArgumentError(f"Expected checkpoints up to the horizon, {horizon}.")
     rounds[-1] = horizon
     return rounds
-
-
-# Log-weights below the largest by more are nothing: the arm is best there with less than one in 1e15.
-_NOTHING = 35.0
-# NumPy draws hypergeometric numbers from fewer pulls than this.
-_MOST = 10**9
-# Samples of the true counts of an arm whose categories are counted.
-_SWEEPS = 400
-# Likelihoods of batches up to this size are cached, because many runs meet them again.
-_CACHED_UP_TO = 512
 
 
 @final
@@ -365,28 +352,38 @@ class _Runs:
         self._finished[run, arm] += size
         self._sizes[run, arm] = self.design.next_size(int(self._finished[run, arm]))
 
-    def _believed(self, run: int, arm: int, size: int, output: Any) -> Array:
+    def _believed(self, run: int, arm: int, size: int, output: Any, *, nothing: float = 35.0) -> Array:
+        """The weights of the grid once a batch is released.
+
+        Log-weights below the largest by more than `nothing` are nothing: the arm is best there with less than one in
+        1e15.
+        """
         mechanism, grid = self.design.mechanism, self.simulation._grid
         if isinstance(mechanism, BatchCounts):
             batches = self._released[run, arm] = (*self._released.get((run, arm), ()), (size, output))
-            return ShareBelief(self.design.prior, mechanism, batches, grid, sweeps=_SWEEPS).weights
+            # Samples of the true counts of an arm whose categories are counted.
+            return ShareBelief(self.design.prior, mechanism, batches, grid, sweeps=400).weights
         logs = self._logs[run, arm]
-        if size <= _CACHED_UP_TO:
+        # Likelihoods of batches up to this size are cached, because many runs meet them again.
+        if size <= 512:
             logs += self.simulation._likelihood(output, size)
         else:
             # Where the posterior has vanished it need not be looked at again.
-            live = logs > -4 * _NOTHING
+            live = logs > -4 * nothing
             logs[live] += mechanism.log_likelihood(output, size, grid.means[live])
             logs[~live] = -np.inf
         logs -= logs.max()
-        weights: Array = np.where(logs > -_NOTHING, np.exp(logs), 0.0)
+        weights: Array = np.where(logs > -nothing, np.exp(logs), 0.0)
         return weights / weights.sum()
 
 
-def _some_of(pulls: Integers, number: int, rng: np.random.Generator) -> Integers:
-    """How many of each arm are among the first `number` of some pulls in random order."""
+def _some_of(pulls: Integers, number: int, rng: np.random.Generator, *, most: int = 10**9) -> Integers:
+    """How many of each arm are among the first `number` of some pulls in random order.
+
+    NumPy draws hypergeometric numbers from fewer pulls than `most`.
+    """
     taken = np.zeros_like(pulls)
-    while pulls.sum() >= _MOST:
+    while pulls.sum() >= most:
         # Each pull is in the earlier half of the time or the later, like the toss of a coin.
         early = rng.binomial(pulls, 0.5)
         if early.sum() >= number:

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self, final
 
+from pymc_dirdp.accounting.store import NONSENSE
 from pymc_dirdp.bandits.batch_release import Output
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import REWARD, Settings
@@ -17,15 +18,6 @@ from pymc_dirdp.errors import DirdpError, ReleaseError
 # In version 1 the fingerprints of 5 and "5" were different, and up to 3 those of "Ann" and "ann"; up to 2 a batch was a
 # number of pulls and a sum.
 _VERSION = 4
-_SCHEMA = (
-    "CREATE TABLE bandit (version INTEGER NOT NULL, settings TEXT NOT NULL, owner TEXT NOT NULL)",
-    "CREATE TABLE released (arm INTEGER NOT NULL, batch INTEGER NOT NULL, size INTEGER NOT NULL,"
-    " output TEXT NOT NULL, PRIMARY KEY (arm, batch))",
-    "CREATE TABLE open (arm INTEGER PRIMARY KEY, batch INTEGER NOT NULL, counts TEXT NOT NULL)",
-    "CREATE TABLE people (person TEXT PRIMARY KEY, rewards INTEGER NOT NULL)",
-)
-# What reading a file raises in which anything may stand.
-_NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -105,9 +97,16 @@ class StateFile:
         """Make the file, with the text of the settings. There must be none."""
         self.refuse_unless_free()
         self._make_private()
+        schema = (
+            "CREATE TABLE bandit (version INTEGER NOT NULL, settings TEXT NOT NULL, owner TEXT NOT NULL)",
+            "CREATE TABLE released (arm INTEGER NOT NULL, batch INTEGER NOT NULL, size INTEGER NOT NULL,"
+            " output TEXT NOT NULL, PRIMARY KEY (arm, batch))",
+            "CREATE TABLE open (arm INTEGER PRIMARY KEY, batch INTEGER NOT NULL, counts TEXT NOT NULL)",
+            "CREATE TABLE people (person TEXT PRIMARY KEY, rewards INTEGER NOT NULL)",
+        )
         try:
             with self._opened() as connection:
-                for line in _SCHEMA:
+                for line in schema:
                     connection.execute(line)
                 connection.execute("INSERT INTO bandit VALUES (?, ?, ?)", (_VERSION, settings, self._owner))
                 self._write(connection, state)
@@ -213,12 +212,12 @@ class StateFile:
             )
         try:
             settings = Settings.from_json(text)
-        except _NONSENSE as error:
+        except NONSENSE as error:
             said = str(error) if isinstance(error, DirdpError) else type(error).__name__
             raise ReleaseError(f"{self.path} is damaged: its settings cannot be read ({said}).") from None
         try:
             return settings, self._read_state(connection, settings)
-        except _NONSENSE as error:
+        except NONSENSE as error:
             raise ReleaseError(f"{self.path} is damaged: its batches contradict its settings.") from error
 
     def _read_state(self, connection: sqlite3.Connection, settings: Settings[Design]) -> State:
@@ -280,7 +279,7 @@ class StateFile:
                     raise
         except ReleaseError:
             raise
-        except (sqlite3.Error, OSError, *_NONSENSE) as error:
+        except (sqlite3.Error, OSError, *NONSENSE) as error:
             raise self._unusable(error) from None
 
     def _unusable(self, error: Exception) -> ReleaseError:

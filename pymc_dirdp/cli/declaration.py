@@ -16,11 +16,6 @@ from pymc_dirdp.mechanisms.registry import SETTINGS
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 
-_SECTIONS = ("guarantee", "people", "variables", "options", "data", "ledger")
-_OF_A_VARIABLE = ("categories", "given", "prior")
-_OPTIONS = ("adjacency", "draws", "mechanism", "min_count", "n_records", "objective", "weights")
-_OF_DATA = ("counts", "records", "delimiter")
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -86,7 +81,7 @@ def declared(path: Path) -> Declaration:
         If the file cannot be read.
     """
     sections = _parsed(path)
-    _known("the declaration", sections, _SECTIONS)
+    _known("the declaration", sections, ("guarantee", "people", "variables", "options", "data", "ledger"))
     for name in ("guarantee", "people", "variables"):
         if name not in sections:
             raise ArgumentError(
@@ -94,7 +89,7 @@ def declared(path: Path) -> Declaration:
             )
     variables = {name: _table(f"variables.{name}", facts) for name, facts in sections["variables"].items()}
     for name, facts in variables.items():
-        _known(f"[variables.{name}]", facts, _OF_A_VARIABLE)
+        _known(f"[variables.{name}]", facts, ("categories", "given", "prior"))
     if not variables:
         raise ArgumentError("Declare at least one variable, such as [variables.hair] with categories = [...].")
     people = _known("[people]", sections["people"], ("contribution",))
@@ -103,11 +98,17 @@ def declared(path: Path) -> Declaration:
             "Expected contribution in [people]: how many records of the data one person has at most, such as "
             "contribution = 1."
         )
-    data = _known("[data]", sections.get("data", {}), _OF_DATA)
+    data = _known("[data]", sections.get("data", {}), ("counts", "records", "delimiter"))
     counts = data.get("counts")
     if counts is not None and (not isinstance(counts, str) or counts in variables):
         raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
-    options = dict(_known("[options]", sections.get("options", {}), _OPTIONS))
+    options = dict(
+        _known(
+            "[options]",
+            sections.get("options", {}),
+            ("adjacency", "draws", "mechanism", "min_count", "n_records", "objective", "weights"),
+        )
+    )
     if isinstance(settings := options.get("mechanism"), dict):
         # A mechanism with settings of its own.
         kind = SETTINGS[one_of(SETTINGS, **{"kind of mechanism in [options]": settings.get("kind")})]
@@ -273,10 +274,6 @@ def _categories(name: str, labels: object) -> list[str | int]:
 # The columns of a CSV or Parquet file. **Secret**: no error of this file holds a value, a number or a place.
 
 
-# A longer integer is no count, and Python refuses to read one of many thousand digits.
-_MOST_DIGITS = 18
-
-
 def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
     """The declared columns of a file, by name: lists, or columns of Arrow.
 
@@ -415,7 +412,8 @@ def _position(name: str, header: list[str]) -> int:
 def _count(text: str) -> int | str:
     """An integer, or the text itself, which is then refused as any other value is."""
     short = text.strip(" ")
-    return int(short) if short.isascii() and short.isdigit() and len(short) <= _MOST_DIGITS else text
+    # A longer integer is no count, and Python refuses to read one of many thousand digits.
+    return int(short) if short.isascii() and short.isdigit() and len(short) <= 18 else text
 
 
 def _parquet(path: Path, declaration: Declaration) -> dict[str, Any]:

@@ -37,12 +37,6 @@ CODES = {
     5: "an error of this library",
 }
 _DONE, _FALSE, _WRONG, _DATA, _REFUSED, _OWN = CODES
-# How errors write arguments of functions that a declaration has, too.
-_OTHERWISE = re.compile(r", as in otherwise=\{[^}]*\}")
-_ARGUMENT = re.compile(
-    r"\b(adjacency|draws|mechanism|min_count|n_records|objective|weights)="
-    r"('[^']*'|\"[^\"]*\"|\d[\w.]*)?"
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,8 +103,14 @@ def _as_commands(text: str) -> str:
 
 def _in_a_declaration(message: str) -> str:
     """An error of a function, with its arguments as a declaration names them."""
-    message = _OTHERWISE.sub(" in the data and in the declaration", message)
-    return _ARGUMENT.sub(lambda found: f"{found[1]} = {found[2]}" if found[2] else f"{found[1]} in [options]", message)
+    # How errors write arguments of functions that a declaration has, too.
+    otherwise = re.compile(r", as in otherwise=\{[^}]*\}")
+    message = otherwise.sub(" in the data and in the declaration", message)
+    argument = re.compile(
+        r"\b(adjacency|draws|mechanism|min_count|n_records|objective|weights)="
+        r"('[^']*'|\"[^\"]*\"|\d[\w.]*)?"
+    )
+    return argument.sub(lambda found: f"{found[1]} = {found[2]}" if found[2] else f"{found[1]} in [options]", message)
 
 
 def _failed(code: int, message: str) -> int:

@@ -15,8 +15,6 @@ from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataErro
 # The values of a column of any engine, as that engine decodes them: not its codes, and not converted values.
 
 
-# Libraries for data frames: the values of their objects may have been read off the data.
-_FRAMES = ("pandas", "polars", "pyarrow")
 # Values of these types are taken as they are.
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
@@ -262,10 +260,14 @@ def checked_categories(names: Sequence[str], categories: Categories) -> dict[str
 
 def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
     """Warn once if categories are objects of data frames, because those may hold values of the data."""
+    # Libraries for data frames: the values of their objects may have been read off the data.
     suspect = [
         name
         for name in names
-        if any(kind.__module__.partition(".")[0] in _FRAMES for kind in type(categories[name]).__mro__)
+        if any(
+            kind.__module__.partition(".")[0] in ("pandas", "polars", "pyarrow")
+            for kind in type(categories[name]).__mro__
+        )
     ]
     if suspect:
         warn(

@@ -50,8 +50,6 @@ def row_counts(frame: Frame, name: str) -> Integers:
 
 # The variables of a table with their labels, axis by axis.
 _Declared = tuple[tuple[str, tuple[Any, ...]], ...]
-# Functions of NumPy whose result is a table of the same records, in new memory.
-_KEEP = (np.sum, np.copy)
 
 
 class Counts(np.ndarray[Any, np.dtype[np.int64]]):
@@ -129,7 +127,8 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result = super().__array_function__(function, types, args, kwargs)
         if isinstance(result, Counts):
-            result.is_computed |= self._is_mixed(result) and function not in _KEEP
+            # Functions of NumPy whose result is a table of the same records, in new memory.
+            result.is_computed |= self._is_mixed(result) and function not in (np.sum, np.copy)
             return result
         return self._marked(result, [self], computed=True)
 

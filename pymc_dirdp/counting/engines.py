@@ -83,19 +83,6 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
 # Records that an engine holds: they are grouped where they are, and only the table comes back. **Secret**.
 
 
-# An engine's name for a package whose tables are not computed before they are asked for.
-_LAZY = {
-    "polars": "polars",
-    "duckdb": "duckdb",
-    "_duckdb": "duckdb",
-    "ibis": "ibis",
-    "pyspark": "pyspark",
-    "dask": "dask",
-    "sqlframe": "sqlframe",
-}
-# `grouping` of DuckDB takes no more columns.
-_MOST_GROUPED = 60
-
 # Texts without a match are what `identifier` makes of them.
 _NOT_IN_ONE_FORM = r"^(0|$)|[^0-9a-z_-]"
 
@@ -110,7 +97,9 @@ _Group = tuple[dict[str, Any], Integers]
 def in_engine(records: Any) -> bool:
     """Whether these are records of an engine that has not computed them: no columns can be taken from them."""
     package = type(records).__module__.partition(".")[0]
-    return package in _LAZY and (package != "polars" or type(records).__name__ == "LazyFrame")
+    # Packages whose tables are not computed before they are asked for.
+    lazy = ("polars", "duckdb", "_duckdb", "ibis", "pyspark", "dask", "sqlframe")
+    return package in lazy and (package != "polars" or type(records).__name__ == "LazyFrame")
 
 
 @dataclass(frozen=True)
@@ -198,7 +187,8 @@ class EngineRecords:
         """
         positions = [[list(self.labels).index(name) for name in family] for family in families]
         used = sorted({i for family in positions for i in family})
-        if str(self.frame.implementation.value) == "duckdb" and len(families) > 1 and len(used) <= _MOST_GROUPED:
+        # `grouping` of DuckDB takes no more columns.
+        if str(self.frame.implementation.value) == "duckdb" and len(families) > 1 and len(used) <= 60:
             groups = _asked(lambda: self._in_one_pass(positions, used, most))
         else:
             groups = [_asked(partial(self._by, *one)) for one in zip(positions, most, strict=True)]

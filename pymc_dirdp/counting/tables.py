@@ -28,9 +28,6 @@ from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, re
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 from pymc_dirdp.signatures import user_facing
 
-# A table of doubles of this size takes 400 MB, and the release several of them.
-_MOST_CELLS = 50_000_000
-
 
 @user_facing
 def count(
@@ -226,12 +223,15 @@ def _refuse_times(times: str | None) -> None:
         raise ArgumentError("Expected one record in each row where unit= says whose it is. Leave counts= out.")
 
 
-def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
-    """The shape of a table with these axes, or an error if it is too large to be released."""
+def table_shape(names: Sequence[str], labels: Categories, *, most_cells: int = 50_000_000) -> tuple[int, ...]:
+    """The shape of a table with these axes, or an error if it is too large to be released.
+
+    A table of doubles of `most_cells` takes 400 MB, and the release several of them.
+    """
     shape = tuple(len(labels[name]) for name in names)
-    if math.prod(shape) > _MOST_CELLS:
+    if math.prod(shape) > most_cells:
         raise ArgumentError(
-            f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {_MOST_CELLS}. "
+            f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {most_cells}. "
             "Count fewer variables together, or merge categories."
         )
     return shape

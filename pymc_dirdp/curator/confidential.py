@@ -12,8 +12,6 @@ import xarray as xr
 
 DO_NOT_PUBLISH = "do not publish: computed from the data themselves, so the guarantee does not cover it"
 
-_NUMBER = int | float | np.integer | np.floating
-
 
 def _marked(operation: Callable[..., Any]) -> tuple[Callable[["Confidential", Any], "Confidential"], ...]:
     """The operation with a marked number on the left, and on the right; the results are marked."""
@@ -42,7 +40,7 @@ def _compared(operation: Callable[..., bool]) -> Callable[["Confidential", Any],
 def _number(other: Any) -> float | None:
     if isinstance(other, Confidential):
         return other.value
-    return float(other) if isinstance(other, _NUMBER) else None
+    return float(other) if isinstance(other, int | float | np.integer | np.floating) else None
 
 
 @final

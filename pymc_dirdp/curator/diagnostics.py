@@ -29,9 +29,6 @@ from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-# What the group `guarantee` repeats of a release.
-_GUARANTEE = ("statement", "protected", "adjacency", "draws")
-
 
 @user_facing
 def diagnose(
@@ -151,7 +148,10 @@ def diagnose(
     else:
         groups["/private/posterior"] = _posterior_given(release, private, chains * draws, rng)
     groups |= errors_of_estimates(varying, private, mechanisms, release, rng)
-    groups["/guarantee"] = xr.Dataset(attrs={name: release["privacy"].attrs[name] for name in _GUARANTEE})
+    # What the group `guarantee` repeats of a release.
+    groups["/guarantee"] = xr.Dataset(
+        attrs={name: release["privacy"].attrs[name] for name in ("statement", "protected", "adjacency", "draws")}
+    )
     return marked(groups)
 
 

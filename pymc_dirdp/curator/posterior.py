@@ -30,10 +30,6 @@ from pymc_dirdp.signatures import user_facing
 # The secret draws of a posterior as a tree with every group that ArviZ's functions look for.
 
 
-# The log-likelihood of single observations may take 128 MB, and so may replicated data.
-_MOST_VALUES = 2**24
-
-
 def posterior_groups(
     distributions: tuple[Distribution, ...],
     drawn: dict[str, Array],
@@ -79,7 +75,13 @@ def _observed_groups(
     drawn: dict[str, Array],
     observations: dict[str, tuple[Observed, ...]],
     rng: np.random.Generator,
+    *,
+    most_values: int = 2**24,
 ) -> dict[str, xr.Dataset]:
+    """The groups of what was observed.
+
+    The log-likelihood of single observations may take 128 MB, which `most_values` do, and so may replicated data.
+    """
     chains, draws = next(iter(drawn.values())).shape[:2]
     pairs = [(tables[name], seen) for name, several in observations.items() for seen in several]
     dims = {seen.name: list(seen.dims) for _, seen in pairs}
@@ -87,7 +89,7 @@ def _observed_groups(
     given = {seen.name: seen.values for _, seen in pairs}
     groups = {"observed_data": _dataset(given, dims, coords, sample_dims=[])}
     powers = {f"power_{seen.name}": distribution.power for distribution, seen in pairs}
-    if chains * draws * sum(math.prod(seen.values.shape) for _, seen in pairs) > _MOST_VALUES:
+    if chains * draws * sum(math.prod(seen.values.shape) for _, seen in pairs) > most_values:
         total = {
             seen.name: distribution.power * seen.total_log_likelihood(drawn[distribution.table.name])
             for distribution, seen in pairs

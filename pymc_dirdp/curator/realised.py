@@ -95,10 +95,6 @@ def variable(table: Table, p: Array) -> Array:
 # The error of estimates from a release on these data, beside that of fresh releases of them. All is secret.
 
 
-# So many fresh releases of a table, unless that makes more cells than these; with fewer than the least there is none.
-_DRAWS_OF_ESTIMATES, _CELLS, _LEAST = 200, 20_000, 20
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Fresh:
@@ -119,9 +115,10 @@ class Fresh:
     ) -> "Fresh":
         """In the approximation that plans use, all at once."""
         counts, d = distribution.counts.reshape(-1, distribution.counts.shape[-1]), distribution.counts.shape[-1]
-        times = min(_DRAWS_OF_ESTIMATES, _CELLS // counts.size)
+        # So many fresh releases of a table, unless that makes more cells than these; with fewer than 20 there is none.
+        times = min(200, 20_000 // counts.size)
         n_records = int(counts.sum())
-        if times < _LEAST or n_records == 0:
+        if times < 20 or n_records == 0:
             return cls(np.empty((0, *distribution.counts.shape)))
         which = np.tile(np.arange(len(counts)), times)
         prior = distribution.table.prior.reshape(-1, d)
@@ -370,10 +367,6 @@ class RealisedError:
 # The errors of a release, measured on the data themselves, beside what was expected without them. All is secret.
 
 
-# How many draws and data sets rank a realised error: a rank is then accurate to about 0.02.
-_REPLICATES = 500
-
-
 def realised(
     own: tuple[Distribution, ...], private: tuple[Distribution, ...], release: xr.DataTree, rng: np.random.Generator
 ) -> xr.Dataset:
@@ -408,17 +401,21 @@ def realised_by_row(own: Distribution, private: Distribution, release: xr.DataTr
 
 
 def _errors(
-    own: Distribution, private: Distribution, release: xr.DataTree, rng: np.random.Generator
+    own: Distribution, private: Distribution, release: xr.DataTree, rng: np.random.Generator, *, replicates: int = 500
 ) -> dict[str, float | Array]:
+    """The errors of one table.
+
+    So many draws and data sets as `replicates` rank a realised error: a rank is then accurate to about 0.02.
+    """
     counts = own.counts
     sizes = counts.sum(axis=-1)
-    p = dirichlet(own.prior, _REPLICATES, rng)
+    p = dirichlet(own.prior, replicates, rng)
     possible = rng.multinomial(sizes.astype(np.int64), p / p.sum(axis=-1, keepdims=True))
     error = float(dirichlet_kl_rows(own.concentration, private.concentration).sum())
     others = dirichlet_kl_rows(possible + own.prior, private.power * possible + private.prior)
-    reference = others.reshape(_REPLICATES, -1).sum(axis=-1)
+    reference = others.reshape(replicates, -1).sum(axis=-1)
     released = kl_of_draws(counts, _released(own, release))
-    fresh = kl_of_draws(counts, dirichlet(private.concentration, _REPLICATES, rng))
+    fresh = kl_of_draws(counts, dirichlet(private.concentration, replicates, rng))
     some = bool(sizes.sum() > 0)
     return {
         "kl_release": released,

@@ -10,10 +10,6 @@ from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
 from pymc_dirdp.signatures import user_facing
 
-_MARK = "CONFIDENTIAL, do not publish"
-# So many of the smallest cells of a table are shown, and so many rows.
-_CELLS, _ROWS = 8, 3
-
 
 @user_facing
 def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
@@ -80,11 +76,12 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
         ("draws", f"{guarantee['draws']}, all of them covered"),
         ("this page", "is not covered: it was computed from the data themselves"),
     )
+    mark = "CONFIDENTIAL, do not publish"
     return Report(
-        f"{_MARK}: the cost of privacy in {', '.join(tables)}",
+        f"{mark}: the cost of privacy in {', '.join(tables)}",
         (
             ("Guarantee of the release", guaranteed),
-            *((f"{_MARK}: {heading}", lines) for heading, lines in sections.items() if lines),
+            *((f"{mark}: {heading}", lines) for heading, lines in sections.items() if lines),
         ),
     )
 
@@ -122,7 +119,8 @@ def _known(value: xr.DataArray) -> str:
 def _smallest_cells(diagnosis: xr.DataTree, tables: list[str]) -> Iterator[tuple[str, str]]:
     for name in tables:
         cells = diagnosis["cells"][name].to_dataset()
-        order = np.argsort(cells["records"].values, axis=None, kind="stable")[:_CELLS]
+        # So many of the smallest cells of a table are shown.
+        order = np.argsort(cells["records"].values, axis=None, kind="stable")[:8]
         for index in zip(*np.unravel_index(order, cells["records"].shape), strict=True):
             one = cells.isel(dict(zip(cells["records"].dims, map(int, index), strict=True)))
             yield f"{name}[{_labels(one, cells['records'].dims, index)}]", _of_cell(one)
@@ -159,7 +157,8 @@ def _smallest_rows(diagnosis: xr.DataTree, tables: list[str]) -> Iterator[tuple[
         sizes = cells["records"].sum(last)
         if sizes.size < 2:
             continue
-        for at in np.argsort(sizes.values, axis=None, kind="stable")[:_ROWS]:
+        # So many of its smallest rows are shown.
+        for at in np.argsort(sizes.values, axis=None, kind="stable")[:3]:
             index = tuple(int(i) for i in np.unravel_index(at, sizes.shape))
             one = cells.isel(dict(zip(rows, index, strict=True)))
             worst = float(np.abs(one["estimate"] - one["share"]).max())

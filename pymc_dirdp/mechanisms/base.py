@@ -75,12 +75,6 @@ class Tempered:
 
 
 SAMPLERS = ("exact", "fast")
-# What is proved about a draw, by sampler.
-_ARITHMETIC = {
-    "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the counts",
-    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
-    "is proved of the last bits of this draw",
-}
 
 
 class Mechanism(PrivacyCurves):
@@ -154,7 +148,14 @@ class Mechanism(PrivacyCurves):
 
     def arithmetic(self, sampler: str) -> str:
         """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
-        return _ARITHMETIC.get(sampler, "")
+        # What is proved about a draw, by sampler.
+        proved = {
+            "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the "
+            "counts",
+            "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and "
+            "nothing is proved of the last bits of this draw",
+        }
+        return proved.get(sampler, "")
 
     @property
     @abc.abstractmethod

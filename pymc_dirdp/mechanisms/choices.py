@@ -34,12 +34,6 @@ from pymc_dirdp.signatures import user_facing
 
 type Pair = tuple[int, int]
 
-# Every pair of variables is counted and is a candidate, and every choice is one more loss to compose.
-_MOST_VARIABLES = 200
-_MOST_CELLS = 10**6
-# The mean size of a normal number is its standard deviation times this.
-_MEAN_SIZE = math.sqrt(2 / math.pi)
-
 
 class ChoiceMechanism(CurvesOf):
     """A dataclass of public numbers and words that are all that is known of a choice, besides what was chosen."""
@@ -142,16 +136,17 @@ class TreeMechanism(ChoiceMechanism):
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
         one_of(NOISES, noise=self.noise)
-        if len(self.lengths) > _MOST_VARIABLES:
+        # Every pair of variables is counted and is a candidate, and every choice is one more loss to compose.
+        if len(self.lengths) > 200:
             raise ArgumentError(
-                f"Expected at most {_MOST_VARIABLES} variables, got {len(self.lengths)}: every pair of them is a "
+                f"Expected at most 200 variables, got {len(self.lengths)}: every pair of them is a "
                 "candidate. Choose among fewer, and give the others their parents yourself."
             )
         if len(self.variables) < 2:
             raise ArgumentError("Expected at least two variables with more than one category: else there is no choice.")
-        if (cells := math.prod(sorted(self.lengths)[-2:])) > _MOST_CELLS:
+        if (cells := math.prod(sorted(self.lengths)[-2:])) > 10**6:
             raise ArgumentError(
-                f"Two of the variables have {cells} cells together, and a table of at most {_MOST_CELLS} is fitted. "
+                f"Two of the variables have {cells} cells together, and a table of at most 1000000 is fitted. "
                 "Merge categories, or leave a variable out."
             )
         scale = positive(scale=self.scale)
@@ -255,18 +250,14 @@ class TreeMechanism(ChoiceMechanism):
         noise = self.marginals[0].noise_sd ** 2 * np.add.outer(first**2, second**2).ravel()
         variance = np.where(whole > 0, spread + noise, np.minimum(expected**2, spread + noise))
         # A cell that is predicted to be empty is off by its own count.
-        mean = np.where(whole > 0, _MEAN_SIZE * np.sqrt(variance), expected).sum()
-        among = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - _MEAN_SIZE**2) * variance.sum())
+        # The mean size of a normal number is its standard deviation times this.
+        mean_size = math.sqrt(2 / math.pi)
+        mean = np.where(whole > 0, mean_size * np.sqrt(variance), expected).sum()
+        among = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - mean_size**2) * variance.sum())
         return distance - math.floor(min(float(mean) + among, float(MOST_RECORDS)))
 
 
-# A choice proposes candidates one after the other, and every edge is one more loss to compose.
-_MOST_BINS, _MOST_CANDIDATES = 1000, 10**5
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
-# Records of a unit are split between two sides; of more ways to do so none is composed by itself.
-_MOST_SPLITS = 16
-# The noise is the least that keeps the guarantee, up to this share of it.
-_TIGHT = 1e-4
 
 
 @user_facing
@@ -325,9 +316,10 @@ class QuantilesMechanism(ChoiceMechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_bins", integer(2, n_bins=self.n_bins))
         object.__setattr__(self, "n_candidates", integer(1, n_candidates=self.n_candidates))
-        if self.n_bins > _MOST_BINS or self.n_candidates > _MOST_CANDIDATES:
+        # A choice proposes candidates one after the other, and every edge is one more loss to compose.
+        if self.n_bins > 1000 or self.n_candidates > 10**5:
             raise ArgumentError(
-                f"Expected at most {_MOST_BINS} bins and {_MOST_CANDIDATES} candidates, got n_bins={self.n_bins} and "
+                f"Expected at most 1000 bins and 100000 candidates, got n_bins={self.n_bins} and "
                 f"{self.n_candidates} candidates. Take a coarser grid."
             )
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
@@ -363,7 +355,8 @@ class QuantilesMechanism(ChoiceMechanism):
 
         least, most = 2 / _LARGEST_SCALE, 1 / (2 * _LEAST_SCALE)
         tight = "The guarantee is so tight that no scale keeps it; relax it."
-        found = mechanism(largest_safe(excess, least=least, most=most, rtol=_TIGHT, tight=tight))
+        # The noise is the least that keeps the guarantee, up to this share of it.
+        found = mechanism(largest_safe(excess, least=least, most=most, rtol=1e-4, tight=tight))
         if not found.satisfies(guarantee):
             raise UnattainableError(tight)
         return found
@@ -404,7 +397,8 @@ class QuantilesMechanism(ChoiceMechanism):
     @cached_property
     @override
     def _curves(self) -> PrivacyCurves:
-        if len(self._splits) > _MOST_SPLITS:
+        # Records of a unit are split between two sides; of more ways to do so none is composed by itself.
+        if len(self._splits) > 16:
             return self._at_most
         (*mixed, worst) = [self._composed(k, self.contribution - k) for k in self._splits]
         return Parallel((*mixed, worst)) if mixed else worst

@@ -185,28 +185,25 @@ def operation(variable: Node) -> str:
     return type(inner).__name__.removesuffix("RV")
 
 
-# What a modeller calls the operations of PyTensor that occur in probabilities.
-_CALLED = {
-    "Add": "a sum",
-    "Sub": "a difference",
-    "Mul": "a product",
-    "TrueDiv": "a quotient",
-    "Pow": "a power",
-    "Exp": "an exponential",
-    "Log": "a logarithm",
-    "Sigmoid": "an inverse logit",
-    "Softmax": "a softmax",
-    "Dot": "a matrix product",
-    "BatchedDot": "a matrix product",
-    "Sum": "a sum",
-    "Max": "a maximum",
-    "Switch": "a choice by pm.math.switch",
-}
-
-
 def formula(variable: Node) -> str:
     """What a modeller calls the operation behind the variable, with its article; or "a function"."""
-    return _CALLED.get(operation(variable), "a function")
+    called = {
+        "Add": "a sum",
+        "Sub": "a difference",
+        "Mul": "a product",
+        "TrueDiv": "a quotient",
+        "Pow": "a power",
+        "Exp": "an exponential",
+        "Log": "a logarithm",
+        "Sigmoid": "an inverse logit",
+        "Softmax": "a softmax",
+        "Dot": "a matrix product",
+        "BatchedDot": "a matrix product",
+        "Sum": "a sum",
+        "Max": "a maximum",
+        "Switch": "a choice by pm.math.switch",
+    }
+    return called.get(operation(variable), "a function")
 
 
 # What a model was built for and from, where this library built it.
@@ -280,14 +277,6 @@ def replaced(model: pm.Model, new: Mapping[Node, Node], values: Mapping[Node, No
 # Models of `pymc.dims` as ordinary models: each variable with its dims becomes one with axes in the same order.
 
 
-# The transforms without dims that do the same.
-_TRANSFORMS: tuple[tuple[type, Any], ...] = (
-    (transforms.SimplexTransform, pm.distributions.transforms.simplex),
-    (transforms.LogOddsTransform, pm.distributions.transforms.logodds),
-    (transforms.IntervalTransform, pm.distributions.transforms.Interval(0, 1)),
-)
-
-
 def lowered(model: pm.Model) -> pm.Model:
     """The same model without variables of `pymc.dims`; the model itself if it has none.
 
@@ -316,8 +305,14 @@ def lowered(model: pm.Model) -> pm.Model:
     # A Deterministic that is another variable as it is needs a name of its own.
     new |= {variable: new[variable].copy() for variable in model.deterministics}
     copy = replaced(model, new, {rv: new[value] for rv, value in model.rvs_to_values.items()})
+    # The transforms without dims that do the same.
+    plain_transforms = (
+        (transforms.SimplexTransform, pm.distributions.transforms.simplex),
+        (transforms.LogOddsTransform, pm.distributions.transforms.logodds),
+        (transforms.IntervalTransform, pm.distributions.transforms.Interval(0, 1)),
+    )
     for rv, transform in copy.rvs_to_transforms.items():
-        ours = (one for kind, one in _TRANSFORMS if isinstance(transform, kind))
+        ours = (one for kind, one in plain_transforms if isinstance(transform, kind))
         copy.rvs_to_transforms[rv] = next(ours, transform)
     return copy
 

@@ -40,14 +40,6 @@ _FAMILY_BY_OP: dict[type, Family] = {
 
 _INTEGRATED = (pm.DirichletMultinomial.rv_type, pm.BetaBinomial.rv_type)
 
-# These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the
-# distribution.
-_HARMLESS_TRANSFORMS = (
-    type(None),
-    type(pm.distributions.transforms.simplex),
-    type(pm.distributions.transforms.logodds),
-)
-
 
 def family_of(rv: Node) -> Family | None:
     """The family of a random variable; None if it is of another kind."""
@@ -65,7 +57,14 @@ def checked_family(rv: Node, model: pm.Model, public: Collection[str]) -> Family
     transform = model.rvs_to_transforms.get(rv)
     # The interval of a Uniform is what it lies in anyway; its bounds are checked below.
     own = isinstance(transform, pm.distributions.transforms.Interval) and _is_uniform(rv)
-    if type(transform) not in _HARMLESS_TRANSFORMS and not own:
+    # These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the
+    # distribution.
+    harmless = (
+        type(None),
+        type(pm.distributions.transforms.simplex),
+        type(pm.distributions.transforms.logodds),
+    )
+    if type(transform) not in harmless and not own:
         raise refusal("transform", rv.name, transform=type(transform).__name__)
     size, arguments = parameters(rv)
     for argument in arguments if size is None else (*arguments, size):
@@ -197,12 +196,6 @@ _KIND_BY_OP: dict[type, Kind] = {
 KINDS: dict[KindName, Kind] = {kind.name: kind for kind in _KIND_BY_OP.values()}
 
 
-# Distributions of which it can be said why they are not supported.
-_UNBOUNDED = (pm.Geometric.rv_type, pm.NegativeBinomial.rv_type)
-_WITH_COMPONENTS = ("Mixture", "Hurdle", "ZeroInflated")
-_HIDING = ("Censored", "Truncated", "Clip")
-
-
 def kind_of(observed: Node) -> Kind:
     """The kind of an observed variable."""
     # The exact class of the op decides: a name says nothing, and a subclass may have another likelihood.
@@ -214,11 +207,12 @@ def kind_of(observed: Node) -> Kind:
         raise refusal("total size", observed.name)
     called = operation(observed)
     key = "not conjugate"
-    if isinstance(op, _UNBOUNDED):
+    # Distributions of which it can be said why they are not supported.
+    if isinstance(op, (pm.Geometric.rv_type, pm.NegativeBinomial.rv_type)):
         key = "unbounded trials"
-    elif any(word in called for word in _WITH_COMPONENTS):
+    elif any(word in called for word in ("Mixture", "Hurdle", "ZeroInflated")):
         key = "hidden component"
-    elif any(word in called for word in _HIDING):
+    elif any(word in called for word in ("Censored", "Truncated", "Clip")):
         key = "hidden values"
     raise refusal(key, observed.name, operation=called)
 
@@ -260,17 +254,6 @@ def trials_parameter(observed: Node, kind: Kind) -> Node:
 # Markov chains of `pymc_extras` as ordinary variables: steps, with rows that the states before choose.
 
 
-# What of a chain is not read, and what to write instead.
-_WAYS = {
-    "another matrix for every step": "each step t as pm.Categorical with p=P[t][x[:, t]], observed=x[:, t + 1]",
-    "several matrices": "its steps as pm.Categorical with p=P[which, x[:, :-1]], observed=x[:, 1:], where `which` has "
-    "the number of the matrix for each step of each chain",
-    "first states that are not from one row of probabilities": "its steps as pm.Categorical with p=P[x[:, :-1]], "
-    "observed=x[:, 1:], and its first states as a variable of their own",
-}
-_MODULE, _CLASS = "pymc_extras.distributions.timeseries", "DiscreteMarkovChainRV"
-
-
 def unrolled(model: pm.Model) -> pm.Model:
     """The same model with each observed `DiscreteMarkovChain` as `pm.Categorical(name, p=P[x[..., :-1]])` of its steps.
 
@@ -278,7 +261,7 @@ def unrolled(model: pm.Model) -> pm.Model:
     factor changes no posterior. The model itself is returned if it has no such chain.
     """
     # Who has not imported the package has no chain of it.
-    kind = getattr(sys.modules.get(_MODULE), _CLASS, None)
+    kind = getattr(sys.modules.get("pymc_extras.distributions.timeseries"), "DiscreteMarkovChainRV", None)
     chains = [rv for rv in model.observed_RVs if type(rv.owner.op) is kind]
     if not chains:
         return model
@@ -334,4 +317,12 @@ def _start(chain: Node, first: Node) -> Any:
 
 
 def _refused(chain: Node, what: str) -> Exception:
-    return refusal("chain", chain.name, what=what, ways=_WAYS[what])
+    # What of a chain is not read, and what to write instead.
+    ways = {
+        "another matrix for every step": "each step t as pm.Categorical with p=P[t][x[:, t]], observed=x[:, t + 1]",
+        "several matrices": "its steps as pm.Categorical with p=P[which, x[:, :-1]], observed=x[:, 1:], where `which` "
+        "has the number of the matrix for each step of each chain",
+        "first states that are not from one row of probabilities": "its steps as pm.Categorical with p=P[x[:, :-1]], "
+        "observed=x[:, 1:], and its first states as a variable of their own",
+    }
+    return refusal("chain", chain.name, what=what, ways=ways[what])

@@ -319,10 +319,6 @@ def _wrong(observed: Node, problem: str, what: str = "observations") -> DataErro
 # The facts about one observed variable that matter for people: its axes, its trials and the origin of its rows.
 
 
-# This many numbers of two categories agree by chance in one of 4096 cases.
-_NO_CHANCE = 12
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Observation:
     """The facts about one likelihood of one table. A plan does not keep them, only what follows from them.
@@ -430,7 +426,8 @@ class Observation:
         With `surely`, so many numbers have to agree that it can hardly be chance. A parent that is `other` itself is no
         sequence, although data that repeat themselves are the same some steps later.
         """
-        least = _NO_CHANCE if surely else 2
+        # This many numbers of two categories agree by chance in one of 4096 cases.
+        least = 12 if surely else 2
         apart = (array for _, array in self.parents if not same_data(array, other.stored))
         axes = (shift_axis(array, other.stored, least=least) for array in apart)
         return next((axis for axis in axes if axis is not None), None)

@@ -27,12 +27,6 @@ from pymc_dirdp.models.outcomes import (
     refused,
 )
 
-# Distributions whose trials are not independent given the free variables, and what they are made of.
-_COMPOUND: dict[str, tuple[Any, Any]] = {
-    "BetaBinomial": (pm.Beta, pm.Binomial),
-    "DirichletMultinomial": (pm.Dirichlet, pm.Multinomial),
-}
-
 
 def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
     """A model in which the shares of a BetaBinomial or DirichletMultinomial are a free variable.
@@ -40,7 +34,12 @@ def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
     That is the same distribution of what is observed, and given the shares its trials are independent. All other
     variables are those of the model itself, which is left as it is; without such a variable it is returned.
     """
-    compound = [rv for rv in model.observed_RVs if said.trials_are_people and operation(rv) in _COMPOUND]
+    # Distributions whose trials are not independent given the free variables, and what they are made of.
+    parts = {
+        "BetaBinomial": (pm.Beta, pm.Binomial),
+        "DirichletMultinomial": (pm.Dirichlet, pm.Multinomial),
+    }
+    compound = [rv for rv in model.observed_RVs if said.trials_are_people and operation(rv) in parts]
     if not compound:
         return model
     found = pm.Model(model=None)
@@ -52,7 +51,7 @@ def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
         for one in prior:
             refuse_observed_elsewhere(name, one, model)
             _refuse_private_trials(name, one, trials, said)
-        shares, plain = _COMPOUND[operation(rv)]
+        shares, plain = parts[operation(rv)]
         found.observed_RVs.remove(rv)
         found.named_vars.pop(name)
         for variables in (found.rvs_to_values, found.rvs_to_transforms, found.rvs_to_initial_values):

@@ -40,9 +40,6 @@ from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import generator
 
-_POINTS = 3
-
-
 NOISES = ("geometric", "gaussian", "joint")
 """The mechanisms whose likelihood is known; that of joint noise is for tables of one row with a public total."""
 
@@ -143,7 +140,7 @@ class Inputs:
         values = [model.rvs_to_values[rv] for rv in free]
         at = compiled_plainly(values, model.replace_rvs_by_values(list(free)))
         points = []
-        for _ in range(_POINTS):
+        for _ in range(3):
             nearby = [start[value.name] + rng.normal(scale=0.5, size=np.shape(start[value.name])) for value in values]
             points.append(at(*[np.asarray(one, dtype=v.type.dtype) for one, v in zip(nearby, values, strict=True)]))
         return cls({rv: rv.type(name=rv.name) for rv in free}, points)
@@ -277,11 +274,6 @@ def core_of(rv: Node) -> int:
 
 
 # An observed variable of which one observation is one person: outcomes by rows of covariates.
-
-
-# The values that are tried where no support is given, and values far out that tell whether it ends.
-_TRIED, _FAR_OUT = np.arange(-50, 256), (10**4, 10**6)
-_ROUNDING = 1e-6
 
 
 def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
@@ -609,11 +601,13 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said
         raise refused(
             name, "has vectors as observations", f"Say support={{{name!r}: [...]}}, a list of all of them.{trials}"
         )
-    tried = np.concatenate([_TRIED, _FAR_OUT])
+    # The values that are tried, and values far out that tell whether the support ends.
+    near, far_out = np.arange(-50, 256), (10**4, 10**6)
+    tried = np.concatenate([near, far_out])
     found = np.zeros(len(tried), dtype=bool)
     for logs in inputs.at_points(_by_value(short, entry, tried)):
         found |= np.isfinite(logs.reshape(len(tried), -1)).any(axis=1)
-    if found[len(_TRIED) - 1 :].any() or found[0]:
+    if found[len(near) - 1 :].any() or found[0]:
         raise refused(
             name,
             "has no largest value, or more than 256 values",
@@ -639,7 +633,7 @@ def _check(
     """Compare with PyMC's own log-probability of n made-up records, and add up the outcomes."""
     short = inputs.at_points(rows)
     for logs in short:
-        if not np.all(np.abs(np.exp(logs).sum(axis=1) - 1) <= _ROUNDING):
+        if not np.all(np.abs(np.exp(logs).sum(axis=1) - 1) <= 1e-6):
             raise refused(
                 name,
                 "has more values than those that were found or said: their probabilities do not add up to 1",

@@ -140,10 +140,6 @@ def _axes(unit: Unit | None) -> tuple[str | int, ...]:
 # Who is protected, and what two neighbouring data sets are, in sentences.
 
 
-# So many tables are named in a sentence; more of them are counted.
-_MOST_NAMES = 5
-
-
 @dataclass(frozen=True)
 class Reading:
     """What one person can change, in numbers and in sentences. It is public, and holds no graph, model or data.
@@ -237,7 +233,8 @@ class Reading:
         if others or len(names) == 1 or any("each" in adds.axes for _, adds in self.contributions):
             return ""
         tables = f"{', '.join(names[:-1])} and {names[-1]}"
-        if len(names) > _MOST_NAMES:
+        # So many tables are named in a sentence; more of them are counted.
+        if len(names) > 5:
             tables = f"the {len(names)} tables"
         # Numbers of records may differ where somebody has said so, and then some people have none in some table.
         most = "at most " if self.stated.contribution is not None or self.stated.public_n else ""

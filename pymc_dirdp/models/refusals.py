@@ -26,10 +26,6 @@ class Refusal:
     way_out: str
 
 
-_ONE_BY_ONE = (
-    "Observe its trials one by one with pm.Bernoulli, and say with contribution= how many of them a person holds at "
-    "most."
-)
 _CONJUGATES = (
     "Supported are Multinomial, Categorical and DirichletMultinomial for a Dirichlet prior, Binomial, Bernoulli and "
     "BetaBinomial for a Beta prior."
@@ -112,7 +108,8 @@ REFUSALS = MappingProxyType(
         "unbounded trials": Refusal(
             "is observed through {operation}, which is not supported: one record is a sequence of trials without a "
             "bound, so no number of records bounds what a person changes",
-            _ONE_BY_ONE + " Supported is BetaBinomial for a Beta prior, too.",
+            "Observe its trials one by one with pm.Bernoulli, and say with contribution= how many of them a person "
+            "holds at most. Supported is BetaBinomial for a Beta prior, too.",
         ),
         "hidden component": Refusal(
             "is observed through {operation}, which is not supported: no record says which component it comes from, so "

@@ -32,9 +32,6 @@ from pymc_dirdp.models.cells import (
 )
 from pymc_dirdp.models.graph import Node, evaluate, formula, values_read
 
-# No public array that a model makes of its shares may have more entries than this.
-_MOST = 10**7
-
 
 @dataclass(frozen=True, eq=False)
 class _Number:
@@ -94,7 +91,8 @@ class _Reader:
     def read(self, node: Node) -> _Value:
         if node not in self._known:
             value = self._read(node)
-            if isinstance(value, _Shares) and value.map.cells.size > _MOST:
+            # No public array that a model makes of its shares may have more entries than this.
+            if isinstance(value, _Shares) and value.map.cells.size > 10**7:
                 raise UnreadableError("is repeated too often")
             self._known[node] = value
         return self._known[node]

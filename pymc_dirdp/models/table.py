@@ -204,11 +204,8 @@ class Table:
 # The names that a release can hold: it is a tree of paths with dims of its own, written to files and terminals.
 
 
-# The dim that a release uses itself, beside those that PyMC refuses.
-_TAKEN = "table"
 # The names of the coordinates of draws. A variable of such a name would replace the coordinate.
 _DRAWS = ("chain", "draw")
-_SIGNS = "without '/', '\\' and control characters, such as line breaks"
 PYMC_NAMES = (*_DRAWS, "__sample__")
 """The names of PyMC's own dims."""
 DIAGNOSIS_NAMES = (
@@ -218,10 +215,6 @@ DIAGNOSIS_NAMES = (
 """The names that the groups of a diagnosis use themselves."""
 
 
-# They are neither seen nor printable, and belong to the writing of Persian and Hindi, and to emoji.
-_JOINERS = "\u200c\u200d"
-
-
 def is_one_line(text: str) -> bool:
     """Whether a text is free of line breaks and other control characters, and of halves of characters.
 
@@ -229,8 +222,9 @@ def is_one_line(text: str) -> bool:
     characters turn the direction of what follows, or cannot be seen; those that join letters are part of some scripts.
     No file can hold the halves of a character, nor the character NUL.
     """
+    # The last two are neither seen nor printable, and belong to the writing of Persian and Hindi, and to emoji.
     return text.isprintable() or not any(
-        unicodedata.category(character) in ("Cc", "Cs", "Cf", "Zl", "Zp") and character not in _JOINERS
+        unicodedata.category(character) in ("Cc", "Cs", "Cf", "Zl", "Zp") and character not in "\u200c\u200d"
         for character in text
     )
 
@@ -267,11 +261,12 @@ def check_names(tables: Sequence["Table"]) -> None:
     for table in tables:
         dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
         new_dims |= {dim_name(table.name, k, None): table.name for k, dim in enumerate(dims) if dim is None}
+    signs = "without '/', '\\' and control characters, such as line breaks"
     for table in tables:
         if not is_variable_name(table.name):
             raise UnsupportedModelError(
                 f"A release keeps each table under its name, and {table.name!r} is no name of a group or that of the "
-                f"draws. Rename the variable: not {' or '.join(_DRAWS)}, and {_SIGNS}."
+                f"draws. Rename the variable: not {' or '.join(_DRAWS)}, and {signs}."
             )
         for name in (table.name, *(table.dims or ())):
             if name in new_dims:
@@ -289,10 +284,11 @@ def check_names(tables: Sequence["Table"]) -> None:
                     f"The name {likelihood.name!r} holds control characters, such as line breaks. Rename the variable."
                 )
         for dim in table.dims or ():
-            if dim is not None and (dim == _TAKEN or not is_path_name(dim)):
+            # The dim that a release uses itself, beside those that PyMC refuses.
+            if dim is not None and (dim == "table" or not is_path_name(dim)):
                 raise UnsupportedModelError(
                     f"The dim {dim!r} of {table.name!r} is taken or is no name that a release can hold. Rename it: not "
-                    f"{_TAKEN}, and {_SIGNS}."
+                    f"table, and {signs}."
                 )
         for dim, labels in table.coords.items():
             if labels is not None:
@@ -300,13 +296,6 @@ def check_names(tables: Sequence["Table"]) -> None:
 
 
 # The labels of dims that a file can hold, and give back as they were.
-
-
-# Texts, bytes, truth values, numbers, times and durations, as NumPy calls them.
-_KINDS = "USbiufMm"
-_MOST_BYTES = 8
-# A file holds times as what passed since the first of them, in nanoseconds.
-_LONGEST = 2**63 - 1
 
 
 def plain_labels(labels: Iterable[Any]) -> list[Any]:
@@ -372,7 +361,8 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
         python_values = plain_labels(given)
         array = np.asarray(python_values)
         # The list holds Python's integers, which do not overflow.
-        fits = array.dtype.kind not in "Mm" or max(array.tolist()) - min(array.tolist()) <= _LONGEST
+        # A file holds times as what passed since the first of them, in nanoseconds.
+        fits = array.dtype.kind not in "Mm" or max(array.tolist()) - min(array.tolist()) <= 2**63 - 1
     except (ArithmeticError, TypeError, ValueError):
         fits = False
     if not fits:
@@ -380,7 +370,8 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
             f"{where} are times outside of the years 1678 to 2262, more than 292 years apart, or mixed with others. "
             "Write them as texts."
         )
-    if array.dtype.kind not in _KINDS or (array.dtype.kind == "f" and array.dtype.itemsize > _MOST_BYTES):
+    # Texts, bytes, truth values, numbers, times and durations, as NumPy calls them.
+    if array.dtype.kind not in "USbiufMm" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
         raise UnsupportedModelError(
             f"{where} are objects or numbers that no file can hold as labels. Use text or numbers."
         )

@@ -23,10 +23,6 @@ from pymc_dirdp.signatures import user_facing
 Alpha = float | Mapping[str, ArrayLike]
 Parents = Mapping[str, Iterable[str]]
 
-_EXPECTED_STRUCTURE = (
-    "Expected structure to map each variable to its parents, or to list (parent, child), or to be a directed graph"
-)
-
 
 @user_facing
 def naive_bayes(
@@ -220,18 +216,18 @@ def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]])
     """The parents of each variable, every variable after its parents."""
     # A graph of networkx has nodes and edges; a list of edges has edges only.
     edges = getattr(structure, "edges", structure)
+    expected = (
+        "Expected structure to map each variable to its parents, or to list (parent, child), or to be a directed graph"
+    )
     if _says(structure, "is_directed") is False or not isinstance(edges, Iterable):
-        raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got {type_name(structure)}.")
+        raise ArgumentError(f"{expected}, got {type_name(structure)}.")
     if _says(structure, "is_multigraph"):
         raise ArgumentError(
-            f"{_EXPECTED_STRUCTURE}, got {type_name(structure)}, which may hold an arrow twice. Pass "
-            "networkx.DiGraph(graph)."
+            f"{expected}, got {type_name(structure)}, which may hold an arrow twice. Pass networkx.DiGraph(graph)."
         )
     if _is_view(structure):
         # Views of nodes, edges, and successors are mappings, and none of them maps a variable to its parents.
-        raise ArgumentError(
-            f"{_EXPECTED_STRUCTURE}, got {type_name(structure)}, a view of a graph. Pass the graph itself."
-        )
+        raise ArgumentError(f"{expected}, got {type_name(structure)}, a view of a graph. Pass the graph itself.")
     parents: dict[str, tuple[str, ...]]
     if isinstance(structure, Mapping):
         parents = {name: _names(name, given) for name, given in structure.items()}
@@ -240,7 +236,7 @@ def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]])
         for edge in edges:
             # A text of two letters is no pair of variables.
             if isinstance(edge, str) or not isinstance(edge, Collection) or len(edge) != 2:
-                raise ArgumentError(f"{_EXPECTED_STRUCTURE}.")
+                raise ArgumentError(f"{expected}.")
             parent, child = tuple(edge)
             parents[child] = (*parents.get(child, ()), parent)
             parents.setdefault(parent, ())

@@ -191,12 +191,6 @@ def _directed(
 # How much noise a structure is chosen with, so that it takes a stated share of a guarantee.
 
 
-# The marginals take this share of what the structure may lose, and the choices take the rest.
-_MARGINALS = 0.3
-# The noise is the least that keeps the part of the guarantee, up to this share of it.
-_TIGHT = 1e-4
-
-
 def part_of(guarantee: Guarantee, share: float) -> Guarantee:
     """The part of a guarantee that a structure may take.
 
@@ -218,7 +212,12 @@ def part_of(guarantee: Guarantee, share: float) -> Guarantee:
 
 
 def tree_within(
-    guarantee: Guarantee, lengths: Sequence[int], *, adjacency: str = "replace-one", contribution: int = 1
+    guarantee: Guarantee,
+    lengths: Sequence[int],
+    *,
+    adjacency: str = "replace-one",
+    contribution: int = 1,
+    of_marginals: float = 0.3,
 ) -> TreeMechanism:
     """The mechanism with the least noise that keeps a guarantee.
 
@@ -228,6 +227,8 @@ def tree_within(
         What the structure alone has to keep, of any kind.
     lengths, adjacency, contribution
         As for :class:`~pymc_dirdp.mechanisms.choices.TreeMechanism`.
+    of_marginals : float, default 0.3
+        The share of what the structure may lose that the marginals take; the choices take the rest.
 
     Returns
     -------
@@ -255,9 +256,9 @@ def tree_within(
         choices = max(variables - 1, 1)
         width = min(2, choices) * relation.delta_1 / scale
         if guarantee.is_pure:
-            noise, parameter = "geometric", relation.delta_1 * variables / (choices * width) * (1 / _MARGINALS - 1)
+            noise, parameter = "geometric", relation.delta_1 * variables / (choices * width) * (1 / of_marginals - 1)
         else:
-            spent = choices * width**2 / 8 / (1 / _MARGINALS - 1)
+            spent = choices * width**2 / 8 / (1 / of_marginals - 1)
             noise, parameter = "gaussian", math.sqrt(variables * relation.delta_2_squared / (2 * spent))
         return TreeMechanism(tuple(lengths), scale, parameter, noise, adjacency=adjacency, contribution=contribution)
 
@@ -271,7 +272,8 @@ def tree_within(
             return math.inf if inverse > 1 else -math.inf
 
     try:
-        return mechanism(largest_safe(excess, rtol=_TIGHT))
+        # The noise is the least that keeps the part of the guarantee, up to this share of it.
+        return mechanism(largest_safe(excess, rtol=1e-4))
     except ArgumentError:
         raise UnattainableError("The guarantee is so tight that no noise keeps it; relax it.") from None
 

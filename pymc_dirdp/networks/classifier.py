@@ -43,17 +43,10 @@ from pymc_dirdp.signatures import user_facing
 if TYPE_CHECKING:
     from pymc_dirdp.releases.choices import PrivateChoice
 
-# The share of the guarantee for the tables. The rest measures few numbers, which takes far less.
-_TABLES = 0.8
 # Powers of the likelihood. Features that repeat each other need small ones; above 1 they tell more than was assumed,
 # as where the fit shrinks them. That features say nothing, the power 0, has nine tenths of the prior probability, as
 # for a feature in `inference/effects.py`: a calibration of noise alone then leaves the class alone.
 _POWERS = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.85, 1.0, 1.25])
-_PRIOR = np.where(_POWERS == 0, 0.9, 0.1 / (len(_POWERS) - 1))
-# Levels of the evidence, in nats: about so many labels, and four levels a class at least, on a logarithmic scale.
-_LABELS, _LEAST_LEVELS, _WEAK, _STRONG = 14, 4, 0.5, 8.0
-# Counts are integers, so a residual is never known more precisely than this.
-_WHOLE = 0.25
 
 
 @user_facing
@@ -200,7 +193,8 @@ class Classifier:
         """
         guarantee = Guarantee.checked(guarantee=guarantee)
         check_ledger_type(ledger)
-        first, second = guarantee.divided(_TABLES)
+        # The share of the guarantee for the tables. The rest measures few numbers, which takes far less.
+        first, second = guarantee.divided(0.8)
         named = class_name(y, target, categories)
         if len(categories[named]) < 2:
             raise ArgumentError(f"Expected categories[{named!r}] to hold two classes or more: one needs no classifier.")
@@ -360,12 +354,14 @@ def _cell_name(tables: xr.DataTree) -> str:
     return f"calibration_of_{release.identity[:12]}"
 
 
-def _levels(classes: int) -> int:
-    return max(_LEAST_LEVELS, _LABELS // classes)
+def _levels(classes: int, *, labels: int = 14, least: int = 4) -> int:
+    """Levels of the evidence for a class: about so many `labels` in all, but no fewer levels than `least`."""
+    return max(least, labels // classes)
 
 
-def _edges(levels: int) -> Array:
-    return np.geomspace(_WEAK, _STRONG, levels - 1)
+def _edges(levels: int, *, weak: float = 0.5, strong: float = 8.0) -> Array:
+    """Where levels of the evidence end, in nats, on a logarithmic scale."""
+    return np.geomspace(weak, strong, levels - 1)
 
 
 def _said(log_proba: Array, alone: Array, levels: int) -> Integers:
@@ -390,6 +386,8 @@ def _weights(counts: Array, variance: float, alone: Array, levels: int) -> Array
     p = expit(np.repeat(_log_odds(alone), levels) + _POWERS[:, None] * np.tile(middles, len(alone)))
     expected = p * np.maximum(counts.sum(axis=0), 0.0)
     # What is right less its share of the noisy sum, in which its own noise is one of two.
-    spread = variance * ((1 - p) ** 2 + p**2) + expected * (1 - p) + _WHOLE
+    # Counts are integers, so a residual is never known more precisely than this.
+    spread = variance * ((1 - p) ** 2 + p**2) + expected * (1 - p) + 0.25
     fits = -0.5 * np.sum((counts[0] - expected) ** 2 / spread + np.log(spread), axis=1)
-    return np.asarray(softmax(fits + np.log(_PRIOR)))
+    prior = np.where(_POWERS == 0, 0.9, 0.1 / (len(_POWERS) - 1))
+    return np.asarray(softmax(fits + np.log(prior)))

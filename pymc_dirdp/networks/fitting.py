@@ -179,9 +179,6 @@ def _network(families: Sequence[Family], shares: dict[str, Array], drawn: dict[s
     return xr.Dataset(variables)
 
 
-_APART = "Take consistency='tables', which takes each table by itself."
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Network:
@@ -209,16 +206,17 @@ class Network:
     def refuse_parts(self) -> None:
         """An error if some parent has no table, or the tables depend on each other in a circle."""
         own = {family.variable for family in self.families}
+        apart = "Take consistency='tables', which takes each table by itself."
         if orphans := {parent for family in self.families for parent in family.parents} - own:
             raise ArgumentError(
                 f"The release has no table of {min(orphans)!r}, which is a parent in it, so it is no whole network. "
-                f"{_APART}"
+                f"{apart}"
             )
         try:
             TopologicalSorter({family.variable: family.parents for family in self.families}).prepare()
         except CycleError:
             raise ArgumentError(
-                f"The tables depend on each other in a circle, so they are no network. {_APART}"
+                f"The tables depend on each other in a circle, so they are no network. {apart}"
             ) from None
 
 
@@ -313,14 +311,6 @@ def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Mea
 
 Integers = NDArray[np.int64]
 
-# Draws of an analysis that is made here, and how many shares they may hold together.
-_DRAWS, _MOST_SHARES = 4000, 10**7
-# Shares in single precision add up to 1 within this tolerance.
-_SINGLE = 1e-5
-# Those in double precision, for any number of categories that is in use.
-_DOUBLE = 1e-9
-# What stands for a share that was drawn as 0: its logarithm is finite.
-_TINY = np.finfo(np.float64).tiny
 _NO_COUNTS: Integers = np.empty(0, dtype=np.int64)
 
 
@@ -396,7 +386,8 @@ def _table(
     if is_beta:
         labels = (*labels, (f"{name}_outcome", ["success", "failure"]))
         values = np.stack([values, np.maximum(1 - values, 0.0)], axis=-1)
-    return DrawnTable(labels, np.maximum(values, _TINY), counts, is_beta=is_beta)
+    # What stands for a share that was drawn as 0: its logarithm is finite.
+    return DrawnTable(labels, np.maximum(values, np.finfo(np.float64).tiny), counts, is_beta=is_beta)
 
 
 def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree:
@@ -437,7 +428,8 @@ def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> di
         return _of_analysis(tree)
     if draws is None:
         cells = sum(math.prod(table.draws.shape[1:]) for table in opened(tree).tables.values())
-        draws = min(_DRAWS, max(100, _MOST_SHARES // cells))
+        # Draws of an analysis that is made here, and how many shares they may hold together.
+        draws = min(4000, max(100, 10**7 // cells))
     return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))
 
 
@@ -454,7 +446,9 @@ def _fitted_jointly(release: xr.DataTree) -> dict[str, DrawnTable]:
 def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:
     """Draws of shares with dims `chain` and `draw` first, as an array of shape `(draws, ...)`; others are refused."""
     values = np.asarray(draws.values, dtype=np.float64)
-    near = _SINGLE if draws.dtype == np.float32 else _DOUBLE
+    single = draws.dtype == np.float32
+    # How nearly shares add up to 1, for any number of categories that is in use.
+    near = 1e-5 if single else 1e-9
     total = 1.0 if is_beta else values.sum(axis=-1, keepdims=True)
     if not (np.all((values >= 0) & (values <= 1 + near)) and np.all(np.abs(total - 1) < near)):
         raise ArgumentError(
@@ -462,7 +456,7 @@ def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:
             + ("." if is_beta else f", and over {draws.dims[-1]!r} they add up to 1.")
         )
     # Those in single precision add up to 1 as nearly as that can be.
-    values = values / total if near == _SINGLE else values
+    values = values / total if single else values
     return np.asarray(values.reshape(-1, *values.shape[2:]))
 
 

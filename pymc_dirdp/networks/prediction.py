@@ -17,9 +17,6 @@ from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, 
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 
-# Success and failure by turns, as texts and as the values of a Bernoulli.
-_OUTCOMES = ["success", "failure", 1, 0]
-
 
 @dataclass(frozen=True, eq=False)
 class _Node:
@@ -48,7 +45,9 @@ class _Network:
 
     def codes(self, frame: Frame, names: list[str]) -> dict[str, Integers]:
         """The positions of the values of these columns. An outcome may be written as a text, a boolean or 1 and 0."""
-        found = encode(frame, names, self.labels | dict.fromkeys(self.outcomes, _OUTCOMES))
+        # Success and failure by turns, as texts and as the values of a Bernoulli.
+        values = ["success", "failure", 1, 0]
+        found = encode(frame, names, self.labels | dict.fromkeys(self.outcomes, values))
         return {name: codes % 2 if name in self.outcomes else codes for name, codes in found.items()}
 
     def log_joint(self, nodes: list[_Node], entries: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
@@ -317,10 +316,6 @@ def _length(X: Frame) -> int:
 
 # Averages of shares over draws, in parts within which the tables of a network are independent.
 
-# Draws in one part where the class is drawn jointly with its features: enough that the products of their averages
-# have errors far below the differences between classes.
-_IN_A_PART = 200
-
 
 def averages(tables: dict[str, DrawnTable]) -> tuple[dict[str, Array], Array]:
     """The average shares of each table in several parts, and the weights of the parts.
@@ -351,7 +346,9 @@ def averages(tables: dict[str, DrawnTable]) -> tuple[dict[str, Array], Array]:
     classes = _classes(tables)
     if classes is None:
         return {name: table.shares.mean(axis=0)[None] for name, table in tables.items()}, np.ones(1)
-    parts = np.array_split(np.arange(draws), max(1, draws // _IN_A_PART))
+    # Draws in one part where the class is drawn jointly with its features: enough that the products of their averages
+    # have errors far below the differences between classes.
+    parts = np.array_split(np.arange(draws), max(1, draws // 200))
     # For each class its own order of the draws, in the shape `(draws, classes)`.
     orders = np.argsort(classes, axis=0, kind="stable")
     shares = {

@@ -10,16 +10,13 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-
-# Listed radii end where what is left has a probability below exp of minus this, and are at most so many.
-_UNLIKELY, _MOST_RADII = 80.0, 2**20
 
 
 @final
@@ -163,6 +160,10 @@ class JointBalls:
     balls: tuple[Ball, ...]
     records: tuple[int, ...]
     scale: float
+    unlikely: ClassVar[float] = 80.0
+    """Listed radii end where what is left has a probability below exp of minus this."""
+    most_radii: ClassVar[int] = 2**20
+    """More radii are not listed."""
 
     @property
     def unit(self) -> int:
@@ -186,13 +187,13 @@ class JointBalls:
     @property
     def is_listed(self) -> bool:
         """Whether there are so few radii that they are listed."""
-        return self._span * sum(set(self.records)) <= _MOST_RADII
+        return self._span * sum(set(self.records)) <= self.most_radii
 
     @property
     def _span(self) -> float:
         """About the largest radius that is not too unlikely, over `unit`: of a sum of exponential variables."""
         n = self.dimension
-        return 2 + self.scale * (n + 12 * math.sqrt(n) + _UNLIKELY)
+        return 2 + self.scale * (n + 12 * math.sqrt(n) + self.unlikely)
 
     @cached_property
     def listed(self) -> tuple[Integers, Array, Array]:
@@ -207,8 +208,8 @@ class JointBalls:
         """
         if not self.is_listed:
             raise ArgumentError(
-                f"The noise of scale {self.scale:g} has more than {_MOST_RADII} radii, too many to be listed. Ask for "
-                "a larger epsilon, or for fewer different numbers of records."
+                f"The noise of scale {self.scale:g} has more than {self.most_radii} radii, too many to be listed. Ask "
+                "for a larger epsilon, or for fewer different numbers of records."
             )
         rate, span = 1 / (self.scale * self.unit), math.ceil(self._span)
         while True:
@@ -221,7 +222,7 @@ class JointBalls:
                 many * ball.log_points(self.limits(m, radii)) for (ball, m), many in self.kinds.items()
             )
             total = np.logaddexp.reduce(logs)
-            if logs[-1] < total - _UNLIKELY:
+            if logs[-1] < total - self.unlikely:
                 return radii, logs - total, weights - total
             span *= 2
 
@@ -264,7 +265,7 @@ class JointBalls:
         found = float(np.exp(logs) @ -np.expm1(inside)) / -math.expm1(-u)
         # The errors of `log_points`, whose values are below the largest one here; and radii that are not listed.
         error = 2.0**-50 * (self.dimension + 2) * (1 + float(np.abs(weights).max()))
-        return min(found * (1 + error) + math.exp(-_UNLIKELY / 2), most)
+        return min(found * (1 + error) + math.exp(-self.unlikely / 2), most)
 
 
 def adds_up_to_0(noise: Array, *, rounding: float = 2.0**-50) -> NDArray[np.bool_]:

@@ -70,23 +70,16 @@ def digamma_less_log(x: Array) -> Array:
 # The lower tail of a Gamma distribution with a large shape, of which SciPy misses 30 % at 5 sigma and shape 1e8.
 
 
-# Beyond 4.5 standard deviations below the mean SciPy sums 2000 terms of a power series, which needs some multiple of
-# `sqrt(a)` terms. Up to this shape they suffice.
-_LARGE = 1e4
-_SIGMAS = 4.0
-# The integral ends where its integrand has fallen to exp(-45).
-_REACH = 45.0
-_PANELS = 32
-
-
 def regularized_lower[Real: (float, Array)](a: float, x: Real) -> Real:
     """`P[G_a < x]` for `a > 0` and a number or an array of `x >= 0`, within about 1e-11 relative."""
-    if a <= _LARGE:
+    # Beyond 4.5 standard deviations below the mean SciPy sums 2000 terms of a power series, which needs some multiple
+    # of `sqrt(a)` terms. Up to this shape they suffice.
+    if a <= 1e4:
         return gammainc(a, x)  # type: ignore[no-any-return]  # of the type of x
     if isinstance(x, float):
         return float(regularized_lower(a, np.array([x]))[0])
     values: Array = np.asarray(gammainc(a, x))
-    far = (x < a - _SIGMAS * np.sqrt(a)) & (x > 0)
+    far = (x < a - 4.0 * np.sqrt(a)) & (x > 0)
     values[far] = _far(a, x[far])
     return values
 
@@ -99,8 +92,9 @@ def _far(a: float, x: Array) -> Array:
     """
     leading = a * log1p_less((x - a) / a) + 0.5 * np.log(a / (2 * np.pi)) - stirling_remainder(a)
     k = a - 1 - x
-    points, weights = nodes(np.linspace(0.0, 1.0, _PANELS + 1))
-    end = np.minimum(1.0, _REACH / k)[:, None]
+    points, weights = nodes(np.linspace(0.0, 1.0, 32 + 1))
+    # The integral ends where its integrand has fallen to exp(-45).
+    end = np.minimum(1.0, 45.0 / k)[:, None]
     s = end * points
     # The exponent is (a - 1) log(1 - s) + x s, whose linear terms nearly cancel.
     integrand = np.exp((a - 1) * log1p_less(-s) - k[:, None] * s)
@@ -114,7 +108,8 @@ def _far(a: float, x: Array) -> Array:
 
 
 _FAR = 60.0
-_LARGEST_EXPONENT = 700.0
+LARGEST_EXPONENT = 700.0
+"""A double holds the exponential of this number."""
 
 
 def mean_digamma(a: float, r: float) -> float:
@@ -139,7 +134,7 @@ def gamma_upper[Real: (float, Array)](log_g: Real, a: float) -> Real:
     """`P[G_a > exp(log_g)]`."""
     return _first_above(
         log_g,
-        (_LARGEST_EXPONENT, lambda log_g: 0.0 * log_g),
+        (LARGEST_EXPONENT, lambda log_g: 0.0 * log_g),
         (-_FAR, lambda log_g: gammaincc(a, np.exp(log_g))),
         (-math.inf, lambda log_g: -np.expm1(np.minimum(a * log_g - gammaln(a + 1), 0.0))),
     )
@@ -149,7 +144,7 @@ def gamma_lower[Real: (float, Array)](log_g: Real, a: float) -> Real:
     """`P[G_a < exp(log_g)]`."""
     return _first_above(
         log_g,
-        (_LARGEST_EXPONENT, lambda log_g: 1.0 + 0.0 * log_g),
+        (LARGEST_EXPONENT, lambda log_g: 1.0 + 0.0 * log_g),
         (-_FAR, lambda log_g: regularized_lower(a, np.exp(log_g))),
         (-math.inf, lambda log_g: np.exp(np.minimum(a * log_g - gammaln(a + 1), 0.0))),
     )

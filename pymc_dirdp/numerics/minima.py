@@ -10,22 +10,8 @@ from pymc_dirdp.arrays import Array
 
 Product = Callable[[Array], Array]
 
-# A step is found when the residual of its equation has fallen to that share of the gradient; and solutions with random
-# signs when theirs has.
-_SHARE, _CLOSE = 0.05, 0.02
-# Conjugate gradients take so many steps at most. After more than a few a new preconditioner pays.
-_MOST_STEPS, _FEW_STEPS = 500, 100
-# Where the gradient is longer, the Gauss-Newton matrix takes the place of the second derivatives: steps are longer.
-_FAR = 10.0
-# Newton's method takes so many steps at most, and halves each so often.
-_MOST_MOVES, _MOST_HALVES = 500, 40
-# The number of dimensions that a preconditioner knows, and how many numbers it holds at most.
-_RANK, _MOST_NUMBERS = 100, 2 * 10**7
-# Vectors of signs with which diagonals are estimated. What is random here is the same each time.
-_PROBES, _SEED = 8, 1
-# Dimensions that a determinant is computed in at most.
-_MOST_DIMENSIONS = 500
-_TINY = float(np.finfo(np.float64).tiny)
+# Solutions are found when the residual has fallen to that share of the right-hand side.
+_CLOSE = 0.02
 
 
 def minimised(
@@ -59,17 +45,21 @@ def minimised(
     x = start
     value, gradient = objective(x)
     preconditioner = None
-    for _ in range(_MOST_MOVES):
+    for _ in range(500):
         length = float(np.linalg.norm(gradient))
         if length <= close:
             break
         if preconditioner is None:
             preconditioner = _Nystrom.of(curvature(x, True), len(x))
-        step, steps = _solved(curvature(x, length > _FAR), -gradient, preconditioner, _SHARE)
-        if steps > _FEW_STEPS:
+        # Where the gradient is longer, the Gauss-Newton matrix takes the place of the second derivatives: steps are
+        # longer. A step is found when the residual of its equation has fallen to that share of the gradient.
+        step, steps = _solved(curvature(x, length > 10.0), -gradient, preconditioner, 0.05)
+        # After more than a few steps a new preconditioner pays.
+        if steps > 100:
             preconditioner = None
         slope = float(gradient @ step)
-        for halves in range(_MOST_HALVES):
+        # Newton's method halves a step so often at most.
+        for halves in range(40):
             there = x + 0.5**halves * step
             found = objective(there)
             if found[0] <= value + 1e-4 * 0.5**halves * slope:
@@ -102,12 +92,13 @@ def inverse_diagonal(product: Product, n: int) -> Array:
     >>> inverse_diagonal(lambda v: v * [1.0, 2.0, 4.0], 3).round(3)
     array([1.  , 0.5 , 0.25])
     """
-    signs = np.random.default_rng(_SEED).choice(np.array([-1.0, 1.0]), (_PROBES, n))
+    # Vectors of signs. What is random here is the same each time.
+    signs = np.random.default_rng(1).choice(np.array([-1.0, 1.0]), (8, n))
     solved, _ = _solved(product, signs, _Nystrom.of(product, n), _CLOSE)
     return np.asarray((signs * solved).mean(axis=0))
 
 
-def log_determinant(product: Product, n: int) -> float:
+def log_determinant(product: Product, n: int, *, most: int = 500) -> float:
     """The logarithm of the determinant of a matrix, which is the identity plus a positive semidefinite one.
 
     Of more than 500 dimensions that many are taken, at random, and the logarithm is no larger than the truth.
@@ -117,13 +108,15 @@ def log_determinant(product: Product, n: int) -> float:
     product : callable
         It multiplies each row of an array of shape `(..., n)` by the matrix.
     n : int
+    most : int, default 500
+        Of more dimensions that many are taken.
 
     Examples
     --------
     >>> round(log_determinant(lambda v: v * [1.0, 2.0, 4.0], 3), 6) == round(float(np.log(8)), 6)
     True
     """
-    some = np.eye(n) if n <= _MOST_DIMENSIONS else _directions(n, _MOST_DIMENSIONS)
+    some = np.eye(n) if n <= most else _directions(n, most)
     return float(np.linalg.slogdet(some @ product(some).T)[1])
 
 
@@ -154,11 +147,12 @@ class _Nystrom:
 
     @classmethod
     def of(cls, product: Product, n: int) -> "_Nystrom":
-        rank = max(1, min(n, _RANK, _MOST_NUMBERS // n))
+        # The number of dimensions that a preconditioner knows, and how many numbers it holds at most.
+        rank = max(1, min(n, 100, 2 * 10**7 // n))
         probes = _directions(n, rank)
         images = product(probes) - probes
         values, turned = np.linalg.eigh(probes @ images.T)
-        positive = values > 1e-10 * max(values.max(), _TINY)
+        positive = values > 1e-10 * max(values.max(), float(np.finfo(np.float64).tiny))
         vectors, roots, _ = np.linalg.svd(
             (images.T @ turned[:, positive]) / np.sqrt(values[positive]), full_matrices=False
         )
@@ -172,7 +166,7 @@ class _Nystrom:
 
 def _directions(n: int, many: int) -> Array:
     """Orthonormal rows."""
-    return np.asarray(np.linalg.qr(np.random.default_rng(_SEED).normal(size=(n, many)))[0].T)
+    return np.asarray(np.linalg.qr(np.random.default_rng(1).normal(size=(n, many)))[0].T)
 
 
 def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: float) -> tuple[Array, int]:
@@ -187,7 +181,8 @@ def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: flo
     height = first = _dot(residual, scaled)
     steps = 0
     going = np.ones(first.shape, dtype=bool)
-    while steps < _MOST_STEPS and np.any(going):
+    # Conjugate gradients take so many steps at most.
+    while steps < 500 and np.any(going):
         image = product(direction)
         bend = _dot(direction, image)
         if steps == 0:

@@ -19,27 +19,25 @@ from pymc_dirdp.arrays import Array
 # `P_{n-1}(coth(u / 2))`, by Laplace's second integral (https://dlmf.nist.gov/14.12.E8).
 
 
-# A recurrence forgets where it started: so many steps are enough.
-_STEPS = 10_000
-
-
 def coth_excess(u: float) -> float:
     """`coth(u / 2) - 1` for positive u, without cancellation."""
     return 2 * math.exp(-u) / -math.expm1(-u)
 
 
-def legendre_excess(n: int, u: float) -> float:
+def legendre_excess(n: int, u: float, *, steps: int = 10_000) -> float:
     """`P_n(x) / P_{n-1}(x) - 1` at `x = coth(u / 2)`, for n of at least 1; from below where n is above 10,000.
 
     The ratio rises with n, by the inequality of Cauchy and Schwarz for Laplace's integral, and the recurrence is
     increasing. So it may start from `x`, the first ratio, at any n, and stays below the truth.
+
+    The recurrence forgets where it started, so that many `steps` are enough.
 
     Examples
     --------
     >>> legendre_excess(1, 2.0) == coth_excess(2.0)
     True
     """
-    first = max(1, n - _STEPS)
+    first = max(1, n - steps)
     return next(itertools.islice(_excesses(first, u), n - first, None))
 
 
@@ -68,8 +66,6 @@ def _excesses(first: int, u: float) -> Iterator[float]:
 
 # With 14 nodes on a panel whose nearest singularity is one panel length away the error is about 5.8**-28 = 4e-22.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)
-# The longest panel of a density, in standard deviations.
-_BULK_PANEL = 0.5
 
 
 def integrate(f: Callable[[Array], Array], breaks: Array) -> float:
@@ -118,14 +114,14 @@ def graded_breaks(gap: float, length: float) -> Array:
     return breaks
 
 
-def bulk_breaks(gap: float, length: float) -> Array:
+def bulk_breaks(gap: float, length: float, *, longest: float = 0.5) -> Array:
     """Breakpoints of `[0, length]` for a density in units of its standard deviation: panels of 1/2, graded towards 0.
 
     `gap` is the distance of the nearest singularity from 0, as in :func:`graded_breaks`.
     """
-    if length <= _BULK_PANEL:
+    if length <= longest:
         return graded_breaks(gap, length)
-    return np.concatenate([graded_breaks(gap, _BULK_PANEL), np.arange(2 * _BULK_PANEL, length, _BULK_PANEL), [length]])
+    return np.concatenate([graded_breaks(gap, longest), np.arange(2 * longest, length, longest), [length]])
 
 
 # Expectations over a count that has not been observed yet: Beta-binomial sums, exact or by quadrature.
@@ -134,11 +130,7 @@ def bulk_breaks(gap: float, length: float) -> Array:
 # before the draw is an expectation under this distribution, because it may not depend on the data (Theory, section 8).
 
 
-# Up to so many records every count is summed; for more, blocks of counts are replaced by Gauss rules.
-_EXACT = 256
 _BETA_BINOMIAL_NODES = 12
-# If there are more distinct priors, those that are near each other on a logarithmic scale are averaged.
-_DISTINCT = 64
 
 
 @dataclass(frozen=True)
@@ -162,7 +154,7 @@ class CountDistribution:
     row_totals: Array
 
 
-def count_distribution(prior: Array, n_records: int) -> CountDistribution:
+def count_distribution(prior: Array, n_records: int, *, most_distinct: int = 64) -> CountDistribution:
     """The prior predictive distribution of the cells of a table with `n_records` records in all.
 
     The sizes of the rows are data, so every row is assumed to hold an equal share (rounded). With more than 64
@@ -174,6 +166,8 @@ def count_distribution(prior: Array, n_records: int) -> CountDistribution:
         Positive.
     n_records : int
         Total number of records, at least 0.
+    most_distinct : int, default 64
+        If there are more distinct priors, those that are near each other on a logarithmic scale are averaged.
     """
     rows = prior.reshape(-1, prior.shape[-1])
     totals = rows.sum(axis=1)
@@ -182,8 +176,8 @@ def count_distribution(prior: Array, n_records: int) -> CountDistribution:
     # NumPy orders complex numbers by their real parts and then by the others: as it does rows, in a tenth of the time.
     pairs, multiplicity = np.unique(cells.view(np.complex128), return_counts=True)
     distinct = pairs.view(np.float64).reshape(-1, 2)
-    if len(distinct) > _DISTINCT:
-        distinct, multiplicity = _coarsened(distinct, multiplicity)
+    if len(distinct) > most_distinct:
+        distinct, multiplicity = _coarsened(distinct, multiplicity, most_distinct)
     parts = [
         (*_beta_binomial(size, float(a), float(b)), a, m) for (a, b), m in zip(distinct, multiplicity, strict=True)
     ]
@@ -196,9 +190,9 @@ def count_distribution(prior: Array, n_records: int) -> CountDistribution:
     )
 
 
-def _coarsened(cells: Array, multiplicity: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
+def _coarsened(cells: Array, multiplicity: NDArray[np.int64], most: int) -> tuple[Array, NDArray[np.int64]]:
     logs = np.log(cells[:, 0])
-    edges = np.linspace(logs[0], logs[-1], _DISTINCT + 1)[1:-1]
+    edges = np.linspace(logs[0], logs[-1], most + 1)[1:-1]
     group = np.searchsorted(edges, logs)
     members = [group == g for g in np.unique(group)]
     means = np.array([np.average(cells[member], axis=0, weights=multiplicity[member]) for member in members])
@@ -207,7 +201,7 @@ def _coarsened(cells: Array, multiplicity: NDArray[np.int64]) -> tuple[Array, ND
 
 @lru_cache(maxsize=256)
 def _beta_binomial(n: int, a: float, b: float) -> tuple[Array, Array]:
-    """Nodes and weights for `E f(x)` with `x ~ BetaBinomial(n, a, b)`, exact for `n` below `_EXACT`."""
+    """Nodes and weights for `E f(x)` with `x ~ BetaBinomial(n, a, b)`, exact for `n` below 256."""
     x, block = _summation_rule(n, a, b)
     log_mass = _log_gamma_ratio(x, a) + _log_gamma_ratio(n - x, b)
     weights = block * np.exp(log_mass - log_mass.max())
@@ -216,7 +210,8 @@ def _beta_binomial(n: int, a: float, b: float) -> tuple[Array, Array]:
 
 def _summation_rule(n: int, a: float, b: float) -> tuple[Array, Array]:
     """Nodes and weights that sum a smooth function over 0..n, in blocks graded towards both ends and the bulk."""
-    if n < _EXACT:
+    # Up to so many records every count is summed; for more, blocks of counts are replaced by Gauss rules.
+    if n < 256:
         return np.arange(n + 1.0), np.ones(n + 1)
     mean = n * a / (a + b)
     sd = np.sqrt(mean * b / (a + b) * (a + b + n) / (a + b + 1))

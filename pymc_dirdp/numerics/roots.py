@@ -66,10 +66,6 @@ def floor_to_digits(value: float, digits: int = 6) -> float:
 # Roots that end on the safe side.
 
 
-# This relative slack of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
-_SLACK = 2.0**-34
-
-
 def log_excess(loss: float, allowed: float) -> float:
     """`log(loss / allowed)`, which is at most 0 exactly where `loss <= allowed`, whatever rounding does.
 
@@ -122,9 +118,12 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
     return x
 
 
-def with_slack(x: float, excess: Callable[[float], float]) -> float:
-    """A little less than `x`, if the guarantee holds there too, so that rounding elsewhere does not break it."""
-    lower = x * (1 - _SLACK)
+def with_slack(x: float, excess: Callable[[float], float], *, slack: float = 2.0**-34) -> float:
+    """A little less than `x`, if the guarantee holds there too, so that rounding elsewhere does not break it.
+
+    The relative `slack` of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
+    """
+    lower = x * (1 - slack)
     return lower if excess(lower) <= 0 else x
 
 

@@ -17,11 +17,6 @@ from pymc_dirdp.mechanisms.base import Mechanism
 # :mod:`pymc_dirdp.planning.draw_error` has exact expectations and tighter tails.
 
 
-# P1's proof uses log(x - 1/2) < psi(x) and then drops (alpha - 1/2) / p, which must not be negative (ERRATA P1.1). Its
-# equation 22 rests on that.
-_LEAST_ALPHA = 0.5
-
-
 def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: float = 1.0) -> float:
     """Bound of `P[KL(p || q) > eta]` for any eta, from P1's proof of Theorem 2, with Lambert's W.
 
@@ -44,7 +39,9 @@ def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: 
     0.002
     """
     eta, beta, total_alpha = positive(eta=eta), positive(beta=beta), positive(total_alpha=total_alpha)
-    at_least(_LEAST_ALPHA, least_alpha=least_alpha)
+    # P1's proof uses log(x - 1/2) < psi(x) and then drops (alpha - 1/2) / p, which must not be negative (ERRATA P1.1).
+    # Its equation 22 rests on that.
+    at_least(0.5, least_alpha=least_alpha)
     # exp(1 + eta) overflows for a large eta, for which the bound at a smaller eta holds too.
     w = float(lambertw(math.exp(min(1 + eta, 700.0)) * beta / (beta + total_alpha)).real)
     return math.exp(-beta * (1 - 1 / w) * (w - 1)) if w > 1 else 1.0

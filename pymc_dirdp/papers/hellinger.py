@@ -22,12 +22,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.fast import dirichlet
 
-_SENSITIVITIES = ("smooth", "global")
-_ACCOUNTINGS = ("exact", "pure", "proved")
-# With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
-_MOST_SEARCHED = 1_200
-_PLANNED = 24
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -91,8 +85,8 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(_SENSITIVITIES, sensitivity=self.sensitivity)
-        one_of(_ACCOUNTINGS, accounting=self.accounting)
+        one_of(("smooth", "global"), sensitivity=self.sensitivity)
+        one_of(("exact", "pure", "proved"), accounting=self.accounting)
         object.__setattr__(self, "exponent", positive(exponent=self.exponent))
         object.__setattr__(self, "smoothness", positive(smoothness=self.smoothness))
         if self.contributed.records > 1:
@@ -159,7 +153,8 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
         if smoothness is None and sensitivity == "smooth":
             planned = mechanism(1.0, 1.0, accounting)
-            by = accounting if planned._distributions.candidates.size <= _MOST_SEARCHED else "proved"
+            # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
+            by = accounting if planned._distributions.candidates.size <= 1_200 else "proved"
             data = _predicted(planned.prior, planned.n_records)
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))
         return calibrated(1.0 if smoothness is None else smoothness, accounting)
@@ -275,7 +270,7 @@ def _distributions(
 def _predicted(prior: Array, n_records: int) -> Integers:
     """Data sets from the prior predictive distribution. The seed is fixed and harmless: there is no data here."""
     rng = np.random.default_rng(4)
-    return np.array([rng.multinomial(n_records, p) for p in dirichlet(prior, _PLANNED, rng)])
+    return np.array([rng.multinomial(n_records, p) for p in dirichlet(prior, 24, rng)])
 
 
 def _mean_distance(mechanism: HellingerMechanism, data: Integers) -> float:

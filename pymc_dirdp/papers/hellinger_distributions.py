@@ -18,13 +18,6 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess
 # Hellinger distance of Dirichlet distributions, to full precision also between neighbours of large data sets.
 
 
-_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-# For numbers from here on, six terms of Stirling's series are exact to rounding.
-_LARGE = 12.0
-# In floating point sqrt(1 - exp(-40)) is 1.
-_APART = 40.0
-
-
 def hellinger_distance(first: ArrayLike, second: ArrayLike) -> Array | float:
     """Hellinger distance of `Dirichlet(first)` and `Dirichlet(second)`, between 0 and 1.
 
@@ -84,14 +77,17 @@ def _bulk(a: Array, b: Array, mean: Array) -> Array:
     return bulk
 
 
-def _remainder(z: Array) -> Array:
-    """`log Gamma(z) - [(z - 1/2) log z - z + log(2 pi) / 2]`."""
-    large = np.maximum(z, _LARGE)
+def _remainder(z: Array, *, stirling: float = 12.0) -> Array:
+    """`log Gamma(z) - [(z - 1/2) log z - z + log(2 pi) / 2]`.
+
+    For numbers from `stirling` on, six terms of its series are exact to rounding.
+    """
+    large = np.maximum(z, stirling)
     w = 1 / large**2
     series = (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w * (1 / 1188 - w * 691 / 360360))))) / large
-    small = np.minimum(z, _LARGE)
-    direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + _HALF_LOG_2PI)
-    return np.where(z >= _LARGE, series, direct)
+    small = np.minimum(z, stirling)
+    direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + 0.5 * np.log(2 * np.pi))
+    return np.where(z >= stirling, series, direct)
 
 
 class AffinityRows:
@@ -133,7 +129,8 @@ class AffinityRows:
         near, far = rows, np.full_like(rows, end)
         while np.any(np.abs(far - near) > 1):
             middle = (near + far) // 2
-            inside = self._between(rows, middle) < _APART
+            # In floating point sqrt(1 - exp(-40)) is 1.
+            inside = self._between(rows, middle) < 40.0
             near, far = np.where(inside, middle, near), np.where(inside, far, middle)
         return far
 
@@ -223,10 +220,6 @@ def _two_cells(n_records: int) -> Integers:
 # All posteriors that some data set of n records has: what P4's mechanisms choose from.
 
 
-# So many vectors of counts, and so many counts in all, are still listed in memory.
-_MOST_LISTED, _MOST_COUNTS = 5_000_000, 20_000_000
-
-
 def number_of_tables(n_records: int, d: int) -> int:
     """How many vectors of `d` counts add up to `n_records`."""
     return math.comb(n_records + d - 1, d - 1)
@@ -262,7 +255,8 @@ class Candidates:
         self.prior = prior
         self.n_records = n_records
         self.size = number_of_tables(n_records, len(prior))
-        most = min(_MOST_LISTED, _MOST_COUNTS // len(prior))
+        # So many vectors of counts, and so many counts in all, are still listed in memory.
+        most = min(5_000_000, 20_000_000 // len(prior))
         if self.size > most:
             # Python refuses to print numbers of thousands of digits.
             many = str(self.size) if self.size < 10**15 else "more than 1e15"
@@ -328,15 +322,6 @@ class Candidates:
 # The exponential mechanism on posteriors, and its exact losses between all neighbouring data sets.
 
 
-# Every pair of neighbours is compared on every candidate. The first number is 2.6e8 numbers for two categories, some
-# seconds; the second is a minute. So many numbers are in memory at once.
-_MOST_COMPARED, _MOST_NUMBERS, _AT_ONCE = 16_000, 4_000_000_000, 20_000_000
-# A pair of neighbours that binds again after its own root was taken binds by rounding.
-_ROUNDING = 1e-13
-# Exponentials above exp(30) are better summed as logarithms.
-_STEEP = 30.0
-
-
 @final
 class HellingerDistributions:
     """For each data set x the distribution `P[r] ~ exp(-exponent * H(x, r) / S(x))` on all posteriors r.
@@ -371,8 +356,18 @@ class HellingerDistributions:
         distances = self.candidates.distances(counts)
         return _normalised(exponent / self.sensitivities(counts[None])[0] * distances), distances
 
-    def neighbours(self, exponent: float) -> Iterator[tuple[Integers, Integers, Array, Array]]:
+    def neighbours(
+        self,
+        exponent: float,
+        *,
+        most_compared: int = 16_000,
+        most_numbers: int = 4_000_000_000,
+        at_once: int = 20_000_000,
+    ) -> Iterator[tuple[Integers, Integers, Array, Array]]:
         """Each pair of neighbours once, a layer at a time: their indices and their logarithmic distributions.
+
+        Every pair is compared on every candidate. With `most_compared` candidates these are 2.6e8 numbers for two
+        categories, some seconds; `most_numbers` take a minute. So many as `at_once` are in memory together.
 
         Raises
         ------
@@ -380,12 +375,12 @@ class HellingerDistributions:
             If there are too many posteriors to hold each data set against each of them.
         """
         size = self.candidates.size
-        if size > _MOST_COMPARED:
+        if size > most_compared:
             raise UnattainableError(
-                f"The exact loss is found by comparing all pairs of {size} posteriors; at most {_MOST_COMPARED} are "
+                f"The exact loss is found by comparing all pairs of {size} posteriors; at most {most_compared} are "
                 'allowed. Use accounting="proved", which needs no comparison.'
             )
-        if self.candidates.number_of_neighbours * size > _MOST_NUMBERS:
+        if self.candidates.number_of_neighbours * size > most_numbers:
             raise UnattainableError(
                 f"The exact loss is found by comparing {self.candidates.number_of_neighbours} pairs of neighbours on "
                 f'{size} posteriors, which takes minutes or more. Use accounting="proved", which needs no comparison.'
@@ -395,7 +390,7 @@ class HellingerDistributions:
             now = np.array([self.log_distribution_at(i, exponent) for i in layer])
             start = layer.start - len(before)
             both = np.concatenate([before, now])
-            parts = math.ceil(len(first) * size / _AT_ONCE)
+            parts = math.ceil(len(first) * size / at_once)
             for some, others in zip(np.array_split(first, parts or 1), np.array_split(second, parts or 1), strict=True):
                 if len(some):
                     yield some, others, both[some - start], both[others - start]
@@ -442,7 +437,8 @@ class HellingerDistributions:
             exponent = largest_safe(lambda x: log_excess(loss(x), epsilon))
             reached, where = self.worst(exponent)
             while reached > epsilon and where in binding:
-                exponent *= 1 - _ROUNDING
+                # A pair of neighbours that binds again after its own root was taken binds by rounding.
+                exponent *= 1 - 1e-13
                 reached, where = self.worst(exponent)
             if reached <= epsilon:
                 return exponent
@@ -482,7 +478,8 @@ def _divergences(u: Array, v: Array, order: float) -> Array:
     if order == 1:
         return np.asarray(np.sum(np.exp(u) * gaps, axis=1))
     tilt = (order - 1) * gaps
-    if tilt.max() > _STEEP:
+    # Exponentials above exp(30) are better summed as logarithms.
+    if tilt.max() > 30.0:
         return np.asarray(logsumexp(u + tilt, axis=1)) / (order - 1)
     # The sum is near 1, so its difference from 1 is summed.
     return np.log1p(np.sum(np.exp(u) * np.expm1(tilt), axis=1)) / (order - 1)

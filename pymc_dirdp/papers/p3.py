@@ -21,16 +21,8 @@ from pymc_dirdp.papers.simplex_mechanism import SimplexDomain
 
 Complex = NDArray[np.complex128]
 
-# The integrand is a bell of width 1 / sqrt(k), and the error of the midpoint rule falls like exp(-2 nodes**2 / k).
-_NODES, _NODES_PER_WIDTH, _NODES_FAR_OUT = 256, 6, 500
 _LEAST_LEFT = 0.1
-# The contour ends where its integrand has fallen to exp(-50) = 2e-22 of its largest value.
-_NEGLIGIBLE = 50.0
-# So many terms of a series grow by less than a double holds: each is below `|z| / n` times the one before.
-_RESCALED = 8
-_NOTHING, _HUGE = -1e3, 40.0
-# From here on the first terms of Stirling's series are exact to the last digit.
-_LARGE = 1e3
+_HUGE = 40.0
 
 
 def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | None = None) -> float:
@@ -76,12 +68,14 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | Non
             f"Expected k (1 - n_protected gamma) >= {_LEAST_LEFT:g} for the numerical integration, got {k * left:g} "
             f"with gamma={gamma:g}. Lower gamma, or raise k."
         )
-    nodes = math.ceil(max(_NODES, _NODES_PER_WIDTH * math.sqrt(k), _NODES_FAR_OUT / (k * left)))
+    # The integrand is a bell of width 1 / sqrt(k), and the error of the midpoint rule falls like exp(-2 nodes**2 / k).
+    nodes = math.ceil(max(256, 6 * math.sqrt(k), 500 / (k * left)))
     t = np.pi * (np.arange(nodes) + 0.5) / nodes
     # The path is z = k (t / tan(t) + i t), of size k t / sin(t) and angle t.
     along, stretch = t / np.tan(t), np.log(t / np.sin(t))
     size = k * (along * left - stretch)
-    near = size > size.max() - _NEGLIGIBLE
+    # The contour ends where its integrand has fallen to exp(-50) = 2e-22 of its largest value.
+    near = size > size.max() - 50.0
     t, along, stretch = t[near], along[near], stretch[near]
     z: Complex = np.asarray(k * (along + 1j * t), dtype=np.complex128)
     slope = k * (1 / np.tan(t) - t / np.sin(t) ** 2 + 1j)
@@ -196,7 +190,8 @@ def _log_upper(a: float, z: Complex) -> Complex:
         n += 1
         term = term * ahead / (offset + n)
         total = total + term * np.where(right, 1.0, a / (a + n))
-        if n % _RESCALED == 0:
+        # So many terms of a series grow by less than a double holds: each is below `|z| / n` times the one before.
+        if n % 8 == 0:
             size = np.abs(total)
             term, total, log_size = term / size, total / size, log_size + np.log(size)
     # The powers and the factorial are nearly equal and huge, so what they have in common is left out.
@@ -207,12 +202,13 @@ def _log_upper(a: float, z: Complex) -> Complex:
     lower = np.exp(np.where(huge, 0, log_lower))
     # Where nothing is left above, the logarithm is as good as minus infinity.
     gone = ~huge & (lower == 1)
-    upper: Complex = np.where(gone, _NOTHING, log1p(-np.where(gone | huge, 0, lower)))
+    upper: Complex = np.where(gone, -1e3, log1p(-np.where(gone | huge, 0, lower)))
     return np.where(huge, log_lower + np.pi * 1j, upper)
 
 
 def _above_stirling(a: float) -> float:
     """`log Gamma(a + 1) - a log(a) + a`, without the digits that cancel for a large `a`."""
-    if a < _LARGE:
+    # From here on the first terms of Stirling's series are exact to the last digit.
+    if a < 1e3:
         return float(gammaln(a + 1)) - a * math.log(a) + a
     return math.log(2 * math.pi * a) / 2 + 1 / (12 * a) - 1 / (360 * a**3)

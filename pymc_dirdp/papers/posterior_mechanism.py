@@ -25,10 +25,6 @@ from pymc_dirdp.sampling.bits import Bits, Seed, generator
 # One of finitely many outcomes, drawn in integers from probabilities that are doubles.
 
 
-# A probability p becomes the weight p 2**100 + 2**50, rounded down.
-_ONE, _FLOOR = 100, 50
-
-
 def whole_weights(probabilities: Array) -> list[int]:
     """Probabilities as whole weights, each at least `2**50`.
 
@@ -42,8 +38,9 @@ def whole_weights(probabilities: Array) -> list[int]:
     probabilities : array, shape (size,)
         At least 0. They need not add up to 1 exactly.
     """
-    floor = 1 << _FLOOR
-    return [int(p) + floor for p in np.ldexp(probabilities, _ONE).tolist()]
+    # A probability p becomes the weight p 2**100 + 2**50, rounded down.
+    floor = 1 << 50
+    return [int(p) + floor for p in np.ldexp(probabilities, 100).tolist()]
 
 
 def drawn_from(probabilities: Array, bits: Bits) -> int:
@@ -53,12 +50,6 @@ def drawn_from(probabilities: Array, bits: Bits) -> int:
 
 
 # What mechanisms share that release the parameters of a whole posterior: counts of the public number of records.
-
-
-# Up to so many data sets are all tried as neighbours; of more, only the corners and the centre.
-_MOST_TRIED = 600
-# The exponential of the loss has to be a double.
-_LARGEST_LOSS = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,12 +243,14 @@ class WholePosterior(ReleasedCounts, TableMechanism):
         """The neighbours that are furthest apart at half of the largest loss seen on any."""
         tried = [(x, y, self.output_distributions(x, y)) for x, y in self._few_neighbours()]
         largest = max(distributions.pure_epsilon for *_, distributions in tried)
-        x, y, _ = max(tried, key=lambda one: one[2].delta(min(largest, _LARGEST_LOSS) / 2))
+        # The exponential of the loss has to be a double.
+        x, y, _ = max(tried, key=lambda one: one[2].delta(min(largest, 600.0) / 2))
         return x, y
 
     def _few_neighbours(self) -> Iterator[tuple[Array, Array]]:
         d, n = len(self.prior), self.n_records
-        if number_of_tables(n, d) <= _MOST_TRIED:
+        # Up to so many data sets are all tried as neighbours; of more, only the corners and the centre.
+        if number_of_tables(n, d) <= 600:
             data = all_counts(n, d)
         else:
             centre = np.full(d, n // d)

@@ -27,10 +27,6 @@ from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies, urn
 # The domain of P3's simplex mechanism.
 
 
-# The rounding error of one addition of probabilities.
-_ROUNDING = Fraction(1, 2**52)
-
-
 @final
 @dataclass(frozen=True)
 class SimplexDomain:
@@ -96,17 +92,11 @@ class SimplexDomain:
         sum of doubles, whose rounding is added.
         """
         m = self.n_protected
-        room = 1 - Fraction(self.etabar) - m * Fraction(self.eta) + m * _ROUNDING
+        room = 1 - Fraction(self.etabar) - m * Fraction(self.eta) + m * Fraction(1, 2**52)
         return round_up(Fraction(self.weight) * min(Fraction(self.b) / 2, room))
 
 
 # The simplex mechanism of P3: a Dirichlet draw around a vector of probabilities.
-
-
-# With a concentration above this the draw is more precise than a double of the input.
-_MOST = 1e12
-# Steps of the urn: more would take minutes.
-_MOST_STEPS = 10_000_000
 
 
 @final
@@ -169,10 +159,11 @@ class SimplexMechanism(DirichletDraws):
         def excess(k: float) -> float:
             return log_excess(*cls(k, domain).loss(guarantee))
 
+        # With a concentration above this the draw is more precise than a double of the input.
         k = largest_safe(
             excess,
-            least=1 / _MOST,
-            most=_MOST,
+            least=1 / 1e12,
+            most=1e12,
             tight=f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
             f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
             loose="The guarantee is so loose that every concentration keeps it.",
@@ -233,7 +224,8 @@ class SimplexMechanism(DirichletDraws):
         return positive_frequencies(counts[:, 0], steps)
 
     def _default_steps(self, n: int) -> int:
-        return min(max(math.ceil(100 * self.k), fewest_steps(n)), _MOST_STEPS)
+        # Steps of the urn: more would take minutes.
+        return min(max(math.ceil(100 * self.k), fewest_steps(n)), 10_000_000)
 
     @override
     def likelihoods_of_rows(

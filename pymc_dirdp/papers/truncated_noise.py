@@ -75,15 +75,6 @@ class TruncatedCell:
 # Noise on all cells but the last, integers between 0 and n, and the last cell by subtraction.
 
 
-_NOISES = ("geometric", "laplace")
-_TOTALS = ("fixed", "printed")
-# With more outcomes the distribution of a table is not listed; releases need no list.
-_MOST_LISTED = 5_000_000
-# With more outcomes an audit does not list the distribution of each alternative.
-_MOST_TABLES = 20_000
-# Simulated noise is looked at so many scales far.
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
@@ -142,8 +133,8 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "scale", round_scale_up(self.scale))
-        one_of(_NOISES, noise_kind=self.noise_kind)
-        one_of(_TOTALS, total=self.total)
+        one_of(("geometric", "laplace"), noise_kind=self.noise_kind)
+        one_of(("fixed", "printed"), total=self.total)
 
     @classmethod
     def for_guarantee(
@@ -193,7 +184,8 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self] | None:
-        if (self.n_records + 1) ** (len(self.prior) - 1) >= _MOST_TABLES:
+        # With more outcomes an audit does not list the distribution of each alternative.
+        if (self.n_records + 1) ** (len(self.prior) - 1) >= 20_000:
             return None
         return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
 
@@ -222,11 +214,15 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         return released
 
     @override
-    def _distribution(self, counts: Integers) -> tuple[Integers, Array]:
+    def _distribution(self, counts: Integers, *, most_listed: int = 5_000_000) -> tuple[Integers, Array]:
+        """All outcomes and their probabilities.
+
+        With more outcomes than `most_listed` they are not listed; releases need no list.
+        """
         cells, n = len(counts) - 1, self.n_records
-        if (n + 1) ** cells > _MOST_LISTED:
+        if (n + 1) ** cells > most_listed:
             raise UnattainableError(
-                f"{n} records in {cells + 1} categories have more than {_MOST_LISTED} noisy tables to sum over. "
+                f"{n} records in {cells + 1} categories have more than {most_listed} noisy tables to sum over. "
                 "Average over releases instead."
             )
         distributions = [np.exp(self._cell.log_pmf(np.arange(n + 1), count)) for count in counts[:-1].tolist()]

@@ -12,13 +12,6 @@ from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
-# One unit or so below the share: shares, added up in floating point, must not exceed the whole.
-_DOWN = 1 - 2**-50
-# The budget is solved for to this relative error; at most half as much of epsilon is left unused.
-_TIGHT = 2e-3
-# Sums of larger losses of several tables take minutes.
-_MOST_SHARED = 1e3
-
 
 def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> dict[str, float]:
     """The part of the budget that each table gets.
@@ -104,7 +97,8 @@ def allocate[M: Mechanism](
     releases = {name: 1 if name in once else draws for name in weights}
     if all(len(group) == 1 for group in groups) and set(releases.values()) == {1} and not before:
         return {name: calibrate(name, guarantee) for name in weights}
-    parts = {name: share * _DOWN / releases[name] for name, share in shares(weights, groups).items()}
+    # One unit or so below the share: shares, added up in floating point, must not exceed the whole.
+    parts = {name: share * (1 - 2**-50) / releases[name] for name, share in shares(weights, groups).items()}
     divergence = guarantee.as_divergence()
     if divergence is None:
         left = _left_by(before, guarantee)
@@ -134,15 +128,18 @@ def _largest_budget[M: Mechanism](
     groups: Sequence[tuple[str, ...]],
     draws: int,
     before: Sequence[tuple[PrivacyCurves, int]],
+    *,
+    most_shared: float = 1e3,
 ) -> dict[str, M] | None:
     """Mechanisms for the largest divergence, at the order of `start`, that keeps the guarantee.
 
-    None if all divergences keep it, so that a lower order reaches further.
+    None if all divergences keep it, so that a lower order reaches further. Sums of losses of several tables take
+    minutes above `most_shared`.
     """
-    if guarantee.budget > _MOST_SHARED:
+    if guarantee.budget > most_shared:
         raise UnattainableError(
             f"Tables cannot share {guarantee.budget_name}={guarantee.budget:g} and a delta: their losses are summed on "
-            f"a grid, up to {_MOST_SHARED:g}. No guarantee of this size protects anyone; ask for 10 at most."
+            f"a grid, up to {most_shared:g}. No guarantee of this size protects anyone; ask for 10 at most."
         )
 
     @lru_cache(maxsize=8)
@@ -162,4 +159,5 @@ def _largest_budget[M: Mechanism](
     safe, unsafe = bracket(excess, start=near, factor=4, least=1e-100, most=most)
     if safe == 0:
         raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
-    return mechanisms(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_TIGHT))
+    # The budget is solved for to this relative error; at most half as much of epsilon is left unused.
+    return mechanisms(safe_root(excess, safe=safe, unsafe=unsafe, rtol=2e-3))

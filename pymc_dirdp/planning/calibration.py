@@ -25,10 +25,6 @@ from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, is_binary_r
 # The settings of the Dirichlet mechanism at which a guarantee stops to hold, and the best of them.
 
 
-# If more is added, doubles no longer resolve what one record changes.
-_MOST_ADDED = 1e12
-
-
 class Boundary:
     """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`.
 
@@ -85,8 +81,11 @@ class Boundary:
         """The largest concentration that keeps the guarantee with this prior; the search starts at `near`."""
         return _outermost(lambda r: self.excess(r, s), start=near, rtol=rtol)
 
-    def least_s(self, r: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:
-        """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `near`."""
+    def least_s(self, r: float, *, near: float = 1.0, rtol: float = 2e-12, most: float = 1e12) -> float:
+        """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `near`.
+
+        With more than `most`, doubles no longer resolve what one record changes.
+        """
         if self.excess(r, 0.0) <= 0:
             return 0.0
         # In terms of 1 / s the guarantee holds up to the root, as it does in terms of r.
@@ -94,8 +93,8 @@ class Boundary:
             lambda inverse: self.excess(r, 1.0 / inverse),
             start=1 / near,
             rtol=rtol,
-            least=1 / _MOST_ADDED,
-            tight=f"The guarantee is so tight that no setting keeps it with s up to {_MOST_ADDED:g}; relax it.",
+            least=1 / most,
+            tight=f"The guarantee is so tight that no setting keeps it with s up to {most:g}; relax it.",
         )
 
 

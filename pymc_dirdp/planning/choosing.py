@@ -30,16 +30,8 @@ type Mechanisms = dict[str, TableMechanism]
 # The expected errors of all tables by these mechanisms; None if they are not known.
 type Judge = Callable[[Mechanisms], dict[str, float] | None]
 
-# The kind of mechanism that measures marginals of all tables, and its candidates by the marginals that are measured.
-_MARGINALS = "marginals"
-_MEASURED = {f"{_MARGINALS} ({measure})": measure for measure in MEASURES}
-
-# Candidates that are tried at most, each of which takes up to a second.
-_MOST_TRIED = 16
-# A table changes its kind only if it errs at most so many times as much where all tables have the other kind.
-_CLOSE = 1.5
-# Cells of a block at most to which joint noise is added without being asked for.
-_FEW_CELLS = 50
+# Candidates that measure marginals of all tables, by the marginals that are measured.
+_MEASURED = {f"marginals ({measure})": measure for measure in MEASURES}
 
 
 @final
@@ -292,7 +284,7 @@ class _Plans:
     def mechanisms(self, kinds: Mapping[str, str]) -> Mechanisms:
         """The mechanisms of these kinds that keep the guarantee together. All tables with joint noise share one."""
         in_network = all(facts.axes for facts in self._tables.values())
-        if in_network and (kind := next(iter(kinds.values()))) in (_MARGINALS, *_MEASURED):
+        if in_network and (kind := next(iter(kinds.values()))) in ("marginals", *_MEASURED):
             return self._of_marginals(kind)
         draws, weights = self._terms.draws, {name: facts.weight for name, facts in self._tables.items()}
         shares_noise = noises(joint=True, public_totals=self._terms.public_totals)
@@ -418,7 +410,7 @@ class _Plans:
                 for name, facts in self._tables.items()
                 if joint.suits(facts.prior.shape, facts.contribution)
                 # Those of more cells take long to read.
-                and facts.prior.size <= _FEW_CELLS * (number := _blocks(facts))
+                and facts.prior.size <= 50 * (number := _blocks(facts))
             }
             most = max((set(blocks) & set(group) for group in self._groups), key=len)
             # The joint noise of one block is that of "geometric".
@@ -487,14 +479,17 @@ class _Plans:
             for alike in self._alike():
                 for kind, plan in uniform.items():
                     now = uniform[best.kinds[alike[0]]]
-                    if plan.errors[alike[0]] <= _CLOSE * now.errors[alike[0]]:
+                    # A table changes its kind only if it errs at most so many times as much where all tables have the
+                    # other kind.
+                    if plan.errors[alike[0]] <= 1.5 * now.errors[alike[0]]:
                         best = self._better(best, best.kinds | dict.fromkeys(alike, kind))
             improved = best is not before
         return best
 
     def _better(self, best: _Candidate, kinds: dict[str, str]) -> _Candidate:
         """The plan with these kinds, if it is better and not too many were tried; else the best one so far."""
-        plan = self._try(kinds) if len(self._tried) < _MOST_TRIED else None
+        # Candidates that are tried at most, each of which takes up to a second.
+        plan = self._try(kinds) if len(self._tried) < 16 else None
         return best if plan is None or plan.error >= best.error else plan
 
     def choice(self, name: str) -> Choice:

@@ -170,11 +170,6 @@ class DrawError:
         return cls(p, positive(r=r) * n_records * p + np.asarray(alpha, dtype=np.float64))
 
 
-# The integrand ends below exp(-60) of its largest value, and the rule stops when two of them agree to this share.
-_NEGLIGIBLE, _AGREED = 60.0, 1e-11
-_LONGEST = 600.0
-
-
 def divergence_tail(p: Array, u: Array, eta: float) -> float:
     """`P[KL(p || y) > eta]` over `y ~ Dirichlet(u)`, for frequencies p and `eta > 0`.
 
@@ -208,7 +203,8 @@ def divergence_tail(p: Array, u: Array, eta: float) -> float:
     width = 1 / math.sqrt(curvature)
 
     def integral(step: float) -> float:
-        s = step * np.arange(math.ceil(min(math.acosh(1 + _NEGLIGIBLE / (eta * width)) + 3, _LONGEST) / step))
+        # The integrand ends below exp(-60) of its largest value.
+        s = step * np.arange(math.ceil(min(math.acosh(1 + 60.0 / (eta * width)) + 3, 600.0) / step))
         t = at + width * (np.cosh(s) - 1 + 1j * np.sinh(s))
         terms = loggamma(u - t[:, None] * p) - loggamma(u)
         logs = t * entropy + loggamma(total) - loggamma(total - t) + terms.sum(axis=1) - np.log(t)
@@ -216,7 +212,8 @@ def divergence_tail(p: Array, u: Array, eta: float) -> float:
         return float(values.sum() - values[0] / 2) * step / math.pi
 
     step, before, now = 0.125, math.inf, integral(0.25)
-    while abs(now - before) > _AGREED * abs(now) and step > 1e-3:
+    # The rule stops when two of them agree to this share.
+    while abs(now - before) > 1e-11 * abs(now) and step > 1e-3:
         before, now, step = now, integral(step), step / 2
     return min(1.0, max(1 + now if below else now, 0.0))
 
@@ -237,10 +234,6 @@ def _crossing(slope: Callable[[float], float], first: float, *, below: bool) -> 
 
 
 # How far the shares of a draw are from the true ones, and the smallest share that is detected.
-
-
-# At so many totals a row is looked at, where the records divide among several rows.
-_LEVELS = 400
 
 
 def draw_share_error(
@@ -291,21 +284,19 @@ def draw_share_error(
     return math.sqrt(float(np.mean(spread_of_draw + spread_of_share + between)))
 
 
-def _totals(sizes: Array, sharing: int) -> Array:
-    """Totals of rows that are as likely as one another, shape (levels, rows), where so many rows divide the records."""
+def _totals(sizes: Array, sharing: int, *, levels: int = 400) -> Array:
+    """Totals of rows that are as likely as one another, shape (levels, rows), where so many rows divide the records.
+
+    At so many totals as `levels` a row is looked at, where the records divide among several rows.
+    """
     if sharing == 1:
         return sizes[None]
-    level = (np.arange(_LEVELS)[:, None] + 0.5) / _LEVELS
+    level = (np.arange(levels)[:, None] + 0.5) / levels
     return np.asarray(sizes * -np.expm1(np.log1p(-level) / (sharing - 1)))
 
 
-# The probability of either mistake: to take an empty cell for one of this share, and the reverse.
-_MISTAKE = 0.05
-_HALVINGS = 50
-
-
 def smallest_share(
-    mechanism: Mechanism, shape: tuple[int, ...], n_records: float, *, totals: Sequence[int] = ()
+    mechanism: Mechanism, shape: tuple[int, ...], n_records: float, *, totals: Sequence[int] = (), mistake: float = 0.05
 ) -> float | None:
     """The least share of a row's records that is distinguished from an empty cell, with mistakes of 5 % either way.
 
@@ -323,6 +314,8 @@ def smallest_share(
         The number of records of the table; 0 gives None.
     totals : sequence of int, optional
         The public numbers of records of parts of the rows. The smallest part that has any decides.
+    mistake : float, default 0.05
+        The probability of either mistake: to take an empty cell for one of this share, and the reverse.
 
     Returns
     -------
@@ -341,17 +334,17 @@ def smallest_share(
     if not n > 0 or shape[-1] < 2:
         return None
     if mechanism.noise_sd is not None:
-        return min(1.0, -2.0 * float(ndtri(_MISTAKE)) * mechanism.noise_sd / n)
+        return min(1.0, -2.0 * float(ndtri(mistake)) * mechanism.noise_sd / n)
     drawn = mechanism.tempered
     if drawn is None:
         return None
     of_rows = np.broadcast_to(drawn.alpha.sum(axis=-1, keepdims=True), drawn.alpha.shape)
     of_cell, of_row = np.unique(np.stack([drawn.alpha.ravel(), of_rows.ravel()], axis=1), axis=0).T
     rest, weight = of_row - of_cell, drawn.r * n
-    looks_empty = betaincinv(of_cell, rest + weight, 1 - _MISTAKE)
+    looks_empty = betaincinv(of_cell, rest + weight, 1 - mistake)
     low, high = np.zeros(of_cell.shape), np.ones(of_cell.shape)
-    for _ in range(_HALVINGS):
+    for _ in range(50):
         share: Array = (low + high) / 2
-        seen = betainc(of_cell + weight * share, rest + weight * (1 - share), looks_empty) <= _MISTAKE
+        seen = betainc(of_cell + weight * share, rest + weight * (1 - share), looks_empty) <= mistake
         low, high = np.where(seen, low, share), np.where(seen, share, high)
     return float(high.max())

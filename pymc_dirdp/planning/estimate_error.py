@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,6 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.base import Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import RowsSeen
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
-
-# Simulated cells, and tables at least and at most.
-_CELLS, _FEWEST, _MOST = 2_000, 3, 1_000
-# More rows of one table than these are not looked at, and of a row with more cells than these a part.
-_MOST_ROWS, _MOST_CELLS = 16, 2_000
-# Points at which the weights of a cell are summed, and totals at which a row is looked at if its total is private.
-_POINTS, _TOTALS = 96, 9
-# A count lies within so many standard deviations of where its release says.
-_REACH = 12.0
-# More draws of a table are not simulated.
-_MOST_DRAWS = 1_000
-# Steps of the search for a tilt.
-_MOST_STEPS = 80
-# So many cells are summed at once, whose points fit into a cache.
-_AT_ONCE = 512
 
 
 @final
@@ -97,7 +82,8 @@ def estimate_error(
     if prior.shape[-1] == 1:
         # Every share is 1, before and after.
         return EstimateError(0.0, 0.0)
-    times = mechanism.output_kind.releases_for(min(draws, _MOST_DRAWS))
+    # More draws of a table are not simulated.
+    times = mechanism.output_kind.releases_for(min(draws, 1_000))
     return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, tuple(totals), times)
 
 
@@ -146,15 +132,18 @@ def _estimate_error(
     public: bool,
     totals: tuple[int, ...],
     draws: int,
+    *,
+    most_cells: int = 2_000,
 ) -> EstimateError | None:
+    """The same of what can be cached: of a row with more cells than `most_cells` a part is looked at."""
     table, part = np.frombuffer(prior).reshape(-1, shape[-1]), 1.0
     sizes, sharing = mechanism.public_sizes(shape, n_records, totals, public=public)
-    if shape[-1] > _MOST_CELLS:
+    if shape[-1] > most_cells:
         # Every so many cells, in the order of their priors, with their part of the records: what is lost of a share of
         # the records is the same, and the shares themselves are larger.
         order = np.argsort(table.sum(axis=0), kind="stable")
-        cells = np.sort(order[np.linspace(0, shape[-1] - 1, _MOST_CELLS).round().astype(np.intp)])
-        part = _MOST_CELLS / shape[-1]
+        cells = np.sort(order[np.linspace(0, shape[-1] - 1, most_cells).round().astype(np.intp)])
+        part = most_cells / shape[-1]
         mechanism, table = _of_cells(mechanism, shape, cells), table[:, cells]
         sizes = np.maximum(np.minimum(sizes, 1), np.round(part * sizes))
     rows = _Rows.simulated(table, sizes, sharing, public=public)
@@ -189,13 +178,19 @@ class _Rows:
     public: bool
 
     @classmethod
-    def simulated(cls, prior: Array, n_records: Array, sharing: int, *, public: bool) -> "_Rows":
-        """Rows of tables with this prior of shape (rows, d), and the records that each shares with others: (rows,)."""
+    def simulated(
+        cls, prior: Array, n_records: Array, sharing: int, *, public: bool, cells: int = 2_000, most: int = 1_000
+    ) -> "_Rows":
+        """Rows of tables with this prior of shape (rows, d), and the records that each shares with others: (rows,).
+
+        They have about so many `cells`, of 3 tables at least and `most` tables at most.
+        """
         # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
         rng = np.random.default_rng(20261121)
         n_rows, d = prior.shape
-        looked_at = np.unique(np.linspace(0, n_rows - 1, min(n_rows, _MOST_ROWS)).round().astype(np.intp))
-        tables = max(1, round(min(max(_CELLS / d, _FEWEST), _MOST) / len(looked_at)))
+        # More rows of one table than these are not looked at.
+        looked_at = np.unique(np.linspace(0, n_rows - 1, min(n_rows, 16)).round().astype(np.intp))
+        tables = max(1, round(min(max(cells / d, 3), most) / len(looked_at)))
         which = np.tile(looked_at, tables)
         shared = n_records[which].astype(np.int64)
         # The share of one row if all divisions of the records among rows are as likely as one another.
@@ -216,23 +211,25 @@ class _Rows:
         """The largest total that an estimate takes for possible, shape (m,); of no records it takes one for it."""
         return np.maximum(1.0, self.n_records if self.public else 2 * self.n_records)
 
-    def totals(self, seen: tuple[Array, float] | None) -> tuple[Array, Array]:
+    def totals(self, seen: tuple[Array, float] | None, *, n_totals: int = 9) -> tuple[Array, Array]:
         """Totals to look at, and the logarithms of their prior weights; shape (k, m).
 
         If the release says where they are, they are evenly spaced there; otherwise each stands for an equal share of
         the prior.
+
+        There are `n_totals` of them if the total of a row is private.
         """
         if (self.public and self.sharing == 1) or (seen is not None and seen[1] == 0):
             return self.sizes[None], np.zeros((1, len(self.counts)))
-        level = (np.arange(_TOTALS)[:, None] + 0.5) / _TOTALS
+        level = (np.arange(n_totals)[:, None] + 0.5) / n_totals
         # The quantiles of the share of one row; of a single one, of the number of records itself.
         prior = self.most * -np.expm1(np.log1p(-level) / max(self.sharing - 1, 1))
-        found = np.broadcast_to(prior, (_TOTALS, len(self.counts)))
+        found = np.broadcast_to(prior, (n_totals, len(self.counts)))
         weights = np.zeros(found.shape)
         if seen is not None:
             low, high = (np.clip(seen[0] + side * 3.5 * seen[1], 0, self.most) for side in (-1, 1))
             said = (high > low) & (high - low < self.most)
-            found = np.where(said, low + (high - low) * np.linspace(0, 1, _TOTALS)[:, None], found)
+            found = np.where(said, low + (high - low) * np.linspace(0, 1, n_totals)[:, None], found)
             thinner = max(self.sharing - 2, 0) * np.log1p(-np.minimum(found / self.most, 1 - 1e-9))
             weights = np.where(said, thinner, weights)
         # Each table with a total is as likely as the prior of the shares says.
@@ -273,7 +270,8 @@ class _Draws:
         size = (self._r * totals + self._alpha.sum(axis=-1))[:, None]
         parameters = self._mean * size
         middle = (parameters - self._alpha) / self._r
-        reach = _REACH * np.sqrt(np.maximum(parameters, 1.0) / self._draws) / self._r + 1
+        # A count lies within so many standard deviations of where its release says.
+        reach = 12.0 * np.sqrt(np.maximum(parameters, 1.0) / self._draws) / self._r + 1
         slopes = self._r * self._logs
         return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood, (self._alpha,), slopes)
 
@@ -302,6 +300,8 @@ class _Cells:
     log_weight: Callable[..., Array]
     known: tuple[Array, ...]
     slopes: Array
+    n_points: ClassVar[int] = 96
+    """Points at which the weights of a cell are summed."""
 
     @classmethod
     def between(
@@ -331,7 +331,7 @@ class _Cells:
         """
         first, kind = _distinct(self.low, self.high, *self.known)
         low, high, *known = (one.ravel()[first, None] for one in (self.low, self.high, *self.known))
-        level = np.linspace(0, 1, _POINTS + 1)
+        level = np.linspace(0, 1, self.n_points + 1)
         edges = np.floor(low + (high + 1 - low) * np.where(low == 0, level**3, level))
         length = np.diff(edges, axis=1)
         points = edges[:, :-1] + np.maximum(length - 1, 0) / 2
@@ -357,7 +357,7 @@ class _Cells:
         """The same for two cells, of which one takes what the other leaves: no sum of many, so it is summed."""
         first = np.maximum(self.low[:, 0], np.ceil(totals - self.high[:, 1]))
         last = np.maximum(np.minimum(self.high[:, 0], np.floor(totals - self.low[:, 1])), first)
-        level = np.linspace(0, 1, 4 * _POINTS + 1)[:, None]
+        level = np.linspace(0, 1, 4 * self.n_points + 1)[:, None]
         edges = np.floor(first + (last + 1 - first) * level**2 * (3 - 2 * level))
         length = np.diff(edges, axis=0)
         points = edges[:-1] + np.maximum(length - 1, 0) / 2
@@ -368,14 +368,17 @@ class _Cells:
         mean = (np.exp(logs - log_sum) * points).sum(axis=0)
         return np.stack([mean, np.maximum(totals - mean, 0)], axis=-1), log_sum
 
-    def _moments(self, tilt: Array) -> Array:
-        """Logarithms of sums over the points of every cell, means, and variances; shape (3, m, d)."""
+    def _moments(self, tilt: Array, *, at_once: int = 512) -> Array:
+        """Logarithms of sums over the points of every cell, means, and variances; shape (3, m, d).
+
+        Of `at_once` cells the points fit into a cache.
+        """
         kind, points, log_weights = self._points
         first, which = self._alike
         kinds, slopes = kind[first], (tilt[:, None] + self.slopes).ravel()[first]
         found = np.empty((3, len(first)))
-        for start in range(0, len(first), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
+        for start in range(0, len(first), at_once):
+            some = slice(start, start + at_once)
             x = points[kinds[some]]
             logs = log_weights[kinds[some]] + slopes[some, None] * x
             top = logs.max(axis=1)
@@ -389,7 +392,7 @@ class _Cells:
         """The tilt at which the means add up to the totals: Newton's method between bounds."""
         low, high, step = np.full(len(totals), -np.inf), np.full(len(totals), np.inf), np.full(len(totals), 1.0)
         tilt = np.zeros(len(totals))
-        for _ in range(_MOST_STEPS):
+        for _ in range(80):
             _, mean, variance = self._moments(tilt)
             excess, spread = mean.sum(axis=-1) - totals, variance.sum(axis=-1)
             done = np.abs(excess) <= 0.02 * np.sqrt(spread) + 1e-6

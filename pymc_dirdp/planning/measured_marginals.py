@@ -126,16 +126,6 @@ def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Marginal:
     return marginal
 
 
-# The noise is the least that keeps the guarantee, up to this share of it.
-_TIGHT = 1e-6
-# Where only the size of the noise matters.
-_ROUGH = 1e-2
-# A cell counts as visible from so many standard deviations of the noise.
-_VISIBLE = 4.0
-# The weights of two marginals differ by no more than this factor.
-_MOST_RATIO = 1e30
-
-
 @final
 @dataclass(frozen=True)
 class Protected:
@@ -189,6 +179,8 @@ def weights_of(
     noise_sd: float,
     n_records: int | None,
     target: str | None = None,
+    *,
+    most_ratio: float = 1e30,
 ) -> list[float]:
     """Relative precisions of the marginals: 1 over the variance of the noise.
 
@@ -209,9 +201,11 @@ def weights_of(
         The public number of records, or that to plan for; None gives all marginals the same weight.
     target : str, optional
         The axis of the class of a classifier.
+    most_ratio : float, default 1e30
+        The weights of two marginals differ by no more than this factor.
     """
     if weights is None:
-        visible = math.inf if noise_sd == 0 else (n_records or 0) / (_VISIBLE * noise_sd)
+        visible = math.inf if noise_sd == 0 else (n_records or 0) / (4.0 * noise_sd)
         seen = [min(marginal.cells, visible) for marginal in marginals]
         usual = [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
         return usual if target is None else _for_class(marginals, usual, target)
@@ -232,9 +226,9 @@ def weights_of(
             )
     by_marginal = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
     found = [by_marginal.get(frozenset(marginal.names), 1.0) for marginal in marginals]
-    if max(found) / _MOST_RATIO > min(found):
+    if max(found) / most_ratio > min(found):
         raise ArgumentError(
-            f"Expected weights within a factor of {_MOST_RATIO:g} of each other, where a marginal without one has 1. "
+            f"Expected weights within a factor of {most_ratio:g} of each other, where a marginal without one has 1. "
             "To leave a marginal out, list the others in measure."
         )
     return found
@@ -261,6 +255,7 @@ def chosen_noise(
     weights: Mapping[Any, float] | None,
     n_records: int | None,
     target: str | None = None,
+    rough: float = 1e-2,
 ) -> tuple[str, list[float]]:
     """The kind of noise, and its parameter for each marginal, with the least error that keep a guarantee together.
 
@@ -273,6 +268,8 @@ def chosen_noise(
     people : Protected
     noise : {"auto", "gaussian", "geometric"}
         `"auto"` takes the kind whose variances have the smaller geometric mean. It is decided by public numbers alone.
+    rough : float, default 1e-2
+        The relative error of the noise where only its size matters.
 
     Raises
     ------
@@ -283,20 +280,21 @@ def chosen_noise(
 
     def roughly(kind: str) -> tuple[list[float], list[float]]:
         """The weights, which depend on the size of the noise, and about the noise that they lead to."""
-        equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals), rtol=_ROUGH)
+        equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals), rtol=rough)
         sd = people.noise(marginals[0], kind, equal[0]).sd
         wanted = weights_of(marginals, weights, sd, n_records, target)
         # About where the sum of the squared losses is what it is with the same noise.
         near = math.sqrt(len(wanted) / math.fsum(weight / max(wanted) for weight in wanted)) / equal[0]
-        return wanted, _least_noise(guarantee, marginals, people, kind, wanted, rtol=_ROUGH, start=near, factor=1.5)
+        return wanted, _least_noise(guarantee, marginals, people, kind, wanted, rtol=rough, start=near, factor=1.5)
 
     # Under pure privacy there is no Gaussian noise.
     kinds = (noise,) if noise != "auto" else ("geometric",) if guarantee.is_pure else NOISES
     found = {kind: roughly(kind) for kind in kinds}
     best = min(found, key=lambda kind: _log_variance(marginals, people, kind, found[kind][1]))
     wanted, near = found[best]
+    # The noise is the least that keeps the guarantee, up to this share of it.
     return best, _least_noise(
-        guarantee, marginals, people, best, wanted, rtol=_TIGHT, start=1 / min(near), factor=1 + 2 * _ROUGH
+        guarantee, marginals, people, best, wanted, rtol=1e-6, start=1 / min(near), factor=1 + 2 * rough
     )
 
 
@@ -386,11 +384,6 @@ def by_table(
     return found
 
 
-# Shares are fitted to tables of this many cells, and no larger ones: the fit of such a table takes minutes.
-_MOST_CELLS = 10**5
-_OTHERWISE = "Or take mechanism='gaussian', which releases each table by itself."
-
-
 def measured(
     guarantee: Guarantee,
     tables: Mapping[str, tuple[Axes, Any]],
@@ -436,8 +429,10 @@ def measured(
     return by_table(marginals, noise, parameters, people, {name: prior for name, (_, prior) in tables.items()})
 
 
-def refuse_unlike_network(tables: Mapping[str, Axes]) -> None:
+def refuse_unlike_network(tables: Mapping[str, Axes], *, most_cells: int = 10**5) -> None:
     """Refuse tables that are not those of one network, or too large to be fitted.
+
+    Shares are fitted to tables of `most_cells` and no larger ones: the fit of such a table takes minutes.
 
     Raises
     ------
@@ -447,27 +442,28 @@ def refuse_unlike_network(tables: Mapping[str, Axes]) -> None:
         If a table is too large.
     """
     own: dict[str, str] = {}
+    otherwise = "Or take mechanism='gaussian', which releases each table by itself."
     for name, axes in tables.items():
         if len({axis for axis, _ in axes}) < len(axes):
             raise UnsupportedModelError(
                 f"Two axes of {name!r} have the same name, so its marginals are ambiguous. Give each axis its own "
-                f"dim. {_OTHERWISE}"
+                f"dim. {otherwise}"
             )
         cells = math.prod(length for _, length in axes)
-        if cells > _MOST_CELLS:
+        if cells > most_cells:
             raise ArgumentError(
-                f"The table {name!r} has {cells} cells, and shares are fitted to at most {_MOST_CELLS}. Give "
+                f"The table {name!r} has {cells} cells, and shares are fitted to at most {most_cells}. Give "
                 f"{axes[-1][0]!r} fewer parents, or variables fewer categories."
             )
         if (other := own.setdefault(axes[-1][0], name)) != name:
             raise UnsupportedModelError(
                 f"{other!r} and {name!r} both hold shares of {axes[-1][0]!r}, so they are not tables of the same "
-                f"records. Make them models of their own, or give their last axes different dims. {_OTHERWISE}"
+                f"records. Make them models of their own, or give their last axes different dims. {otherwise}"
             )
     try:
         TopologicalSorter({axes[-1][0]: {name for name, _ in axes[:-1]} for axes in tables.values()}).prepare()
     except CycleError as error:
         cycle = " -> ".join(reversed(error.args[1]))
         raise UnsupportedModelError(
-            f"The tables depend on each other in a circle: {cycle}. Take one of these axes out. {_OTHERWISE}"
+            f"The tables depend on each other in a circle: {cycle}. Take one of these axes out. {otherwise}"
         ) from None

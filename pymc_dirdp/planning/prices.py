@@ -26,18 +26,6 @@ from pymc_dirdp.planning.options import DrawPlanning, TableOptions, TablePlannin
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.signatures import user_facing
 
-# What the errors are of, by `of` and by what a draw is for.
-_MEASURES = {
-    ("draw", "posterior"): "the private posterior from the posterior",
-    ("draw", "estimate"): "one draw from the frequencies",
-}
-_OF_ESTIMATES = "the estimate from the shares"
-# A guarantee with a larger budget is not private.
-_LEAST_BUDGET, _LARGEST_BUDGET = 1e-9, 1e6
-_MOST_RECORDS = 2**40
-# The expected error of simulated noise is known to about a per cent, that of Dirichlet draws to nine digits.
-_RTOL, _ROUGH_RTOL = 1e-6, 1e-4
-
 
 @overload
 def calibrate(
@@ -221,12 +209,14 @@ def least_guarantee(
         reached = error(like.with_budget(amount))
         return math.log(reached / kl) if reached > 0 else -math.inf
 
+    # A guarantee with a larger budget is not private.
+    # The expected error of simulated noise is known to about a per cent, that of Dirichlet draws to nine digits.
     amount = last_safe(
         excess,
         factor=0.5,
-        least=_LEAST_BUDGET,
-        most=_LARGEST_BUDGET,
-        rtol=_RTOL if of == "draw" else _ROUGH_RTOL,
+        least=1e-9,
+        most=1e6,
+        rtol=1e-6 if of == "draw" else 1e-4,
         tight=f"An expected KL of {kl:g} nats is out of reach with mechanism={chosen.mechanism!r} and "
         f"n_records={n_records}, whatever {name} is. Raise kl or n_records, or take another mechanism or objective.",
         loose=f"An expected KL of {kl:g} nats needs next to no information: every {name} reaches it.",
@@ -281,7 +271,7 @@ def least_records(
     while (reached := error(high)) > kl:
         high *= 2
         # Whether a guarantee is attainable at all does not depend on the number of records.
-        if high > _MOST_RECORDS or math.isinf(reached):
+        if high > 2**40 or math.isinf(reached):
             raise UnattainableError(
                 f"An expected KL of {kl:g} nats is out of reach at {guarantee} with "
                 f"mechanism={chosen.mechanism!r}, for any number of records. Raise kl or loosen the guarantee."
@@ -379,7 +369,12 @@ def privacy_utility(
     for mechanism in mechanisms:
         error = _expected_kl(prior, n_records, of, replace(chosen, mechanism=mechanism))
         columns[str(mechanism)] = tuple(map(error, grid))
-    return Frontier(grid, columns, _MEASURES.get((of, chosen.objective), _OF_ESTIMATES), int(n_records))
+    # What the errors are of, by `of` and by what a draw is for.
+    measures = {
+        ("draw", "posterior"): "the private posterior from the posterior",
+        ("draw", "estimate"): "one draw from the frequencies",
+    }
+    return Frontier(grid, columns, measures.get((of, chosen.objective), "the estimate from the shares"), int(n_records))
 
 
 def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions) -> Callable[[Guarantee], float]:

@@ -36,9 +36,6 @@ from pymc_dirdp.signatures import user_facing
 # The private posterior beside the one without privacy. From a diagnosis, so **confidential**.
 
 
-_LABELS = {"non_private": "posterior", "private": "private posterior"}
-
-
 @user_facing
 def plot_posteriors(
     diagnosis: xr.DataTree, *, var_name: str | None = None, axes: ArrayLike | None = None
@@ -72,7 +69,8 @@ def plot_posteriors(
     import arviz_plots as azp
 
     name = _checked(diagnosis, var_name)
-    values = {label: _values(diagnosis, key, name) for key, label in _LABELS.items()}
+    labels = {"non_private": "posterior", "private": "private posterior"}
+    values = {label: _values(diagnosis, key, name) for key, label in labels.items()}
     first = values["posterior"]
     shape = first.shape[2:]
     grid = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object)
@@ -96,7 +94,7 @@ def plot_posteriors(
     # This leaves room for the legend above the curves.
     first.set_ylim(0, 1.6 * first.get_ylim()[1])
     first.legend(
-        first.lines[:3], [*_LABELS.values(), "released draw"], frameon=False, fontsize="small", loc="upper left"
+        first.lines[:3], [*labels.values(), "released draw"], frameon=False, fontsize="small", loc="upper left"
     )
     return grid
 
@@ -153,9 +151,6 @@ def _released(diagnosis: xr.DataTree, name: str) -> Array:
 # What a release says, beside what it would say to somebody who took it for the data; and whether that is true.
 
 
-_MOST_CELLS = 40
-
-
 @user_facing
 def plot_analysis(
     release: xr.DataTree,
@@ -208,8 +203,8 @@ def plot_analysis(
     seen = found.tables[name]
     alpha = seen.prior if prior is None else np.asarray(prior, dtype=np.float64)
     draw = stored.tree.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
-    if draw.size > _MOST_CELLS:
-        raise ArgumentError(f"{name!r} has {draw.size} cells; at most {_MOST_CELLS} can be read in one picture.")
+    if draw.size > 40:
+        raise ArgumentError(f"{name!r} has {draw.size} cells; at most 40 can be read in one picture.")
     aware = found.distributions.estimate([level])[name]
     released, naive = _naive_reading(release, name, alpha, aware)
     intervals = {
@@ -284,9 +279,6 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
 # A released draw, with the error that was to be expected of it before any data were read.
 
 
-_DRAW_MOST_CELLS = 60
-
-
 @user_facing
 def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
     """Each category of the first draw, with an a priori band for the frequency in the data. Public.
@@ -340,8 +332,8 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     if not n_records >= 1:
         raise ArgumentError("No a priori band without n_records, the size to plan for: pass it to sample().")
     prior = table["prior"].values
-    if prior.size > _DRAW_MOST_CELLS:
-        raise ArgumentError(f"{name!r} has {prior.size} cells; at most {_DRAW_MOST_CELLS} can be read in one picture.")
+    if prior.size > 60:
+        raise ArgumentError(f"{name!r} has {prior.size} cells; at most 60 can be read in one picture.")
     errors = _errors(mechanism, prior, int(n_records))
     low, high = np.quantile(errors, [(1 - open_unit_interval(prob=prob)) / 2, (1 + prob) / 2], axis=0)
     draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)

@@ -156,18 +156,6 @@ def _of_pair(order: float, u: Array, v: Array) -> float:
 # The mechanisms that can keep one guarantee, from the most accurate to the least.
 
 
-_LABELS = {
-    "kl_posterior": "expected KL, private posterior from posterior (nats)",
-    "kl_draw": "expected KL, private draw from frequencies (nats)",
-    "kl_estimate": "expected KL, release from frequencies (nats)",
-    "l_inf": "expected largest error of a frequency",
-    "hellinger": "expected Hellinger distance of frequencies",
-}
-# The marker and the colour of each family. The markers alone tell them apart in a grey print.
-_LOOKS = dict(zip(("Dirichlet", "Gaussian", "Geometric"), zip(MARKERS, COLOURS, strict=True), strict=False))
-_OTHERS = (MARKERS[-1], COLOURS[-1])
-
-
 @user_facing
 def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: Axes | None = None) -> Axes:
     """A point for each mechanism on a logarithmic axis, the most accurate at the top.
@@ -193,13 +181,23 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     ... )
     >>> ax = plot_comparison(found, column="kl_draw")
     """
-    one_of(_LABELS, column=column)
+    labels = {
+        "kl_posterior": "expected KL, private posterior from posterior (nats)",
+        "kl_draw": "expected KL, private draw from frequencies (nats)",
+        "kl_estimate": "expected KL, release from frequencies (nats)",
+        "l_inf": "expected largest error of a frequency",
+        "hellinger": "expected Hellinger distance of frequencies",
+    }
+    one_of(labels, column=column)
     scores = sorted(comparison.scores, key=lambda score: getattr(score, column))
     ax = axes_or_new(ax, figsize=(7.5, 1.2 + 0.27 * len(scores)))
     values = [getattr(score, column) for score in scores]
     names = []
+    others = (MARKERS[-1], COLOURS[-1])
+    # The marker and the colour of each family. The markers alone tell them apart in a grey print.
+    looks = dict(zip(("Dirichlet", "Gaussian", "Geometric"), zip(MARKERS, COLOURS, strict=True), strict=False))
     for place, (score, value) in enumerate(zip(scores, values, strict=True)):
-        marker, colour = _LOOKS.get(score.mechanism.split(",")[0], _OTHERS)
+        marker, colour = looks.get(score.mechanism.split(",")[0], others)
         if math.isfinite(value):
             ax.hlines(place, values[0] / 1.5, value, color="0.85", linewidth=1, zorder=1)
             ax.plot(value, place, marker, color=colour, markersize=6)
@@ -217,7 +215,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
             color="0.3",
         )
     labelled_rows(ax, names)
-    ax.set(xscale="log", xlabel=_LABELS[column], title=f"{comparison.guarantee}, {comparison.adjacency}")
+    ax.set(xscale="log", xlabel=labels[column], title=f"{comparison.guarantee}, {comparison.adjacency}")
     return tidy(ax)
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import final, override
+from typing import ClassVar, final, override
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,12 +113,6 @@ def _renyi(u: float, order: float) -> float:
 # of one person make at most as many steps (see the proof page of `ZeroSumGeometricMechanism`).
 
 
-# More steps than this are taken several at a time.
-_MOST_STEPS = 64
-# Blocks are convolved exactly as long as their loss takes so many values.
-_MOST_VALUES = 2_000
-
-
 @final
 @dataclass(frozen=True)
 class ErasedResponse(PrivacyCurves):
@@ -165,6 +159,8 @@ class ErasedResponse(PrivacyCurves):
     steps: int = 1
     blocks: int = 1
     largest: float = math.inf
+    most_steps: ClassVar[int] = 64
+    """More steps than this are taken several at a time."""
 
     @property
     @override
@@ -232,7 +228,7 @@ class ErasedResponse(PrivacyCurves):
         truth = min(self.truth * (1 + 1e-14), 1.0)
         if self.steps == 1:
             return np.array([1]), np.array([truth])
-        number = min(self.steps, _MOST_STEPS)
+        number = min(self.steps, self.most_steps)
         size, larger = divmod(self.steps, number)
         return _chained(self.u, truth, [size + 1] * larger + [size] * (number - larger))
 
@@ -253,9 +249,14 @@ class ErasedResponse(PrivacyCurves):
         return np.nextafter(positive * self.u, math.inf), distribution[most * self.blocks + 1 :] + 1e-300
 
 
-def erased_responses(u: float, truth: float, steps: int, blocks: int, largest: float) -> PrivacyCurves:
-    """The curves of several blocks; a composition where their loss takes too many values to be listed."""
-    if blocks == 1 or blocks * steps <= _MOST_VALUES:
+def erased_responses(
+    u: float, truth: float, steps: int, blocks: int, largest: float, *, most_values: int = 2_000
+) -> PrivacyCurves:
+    """The curves of several blocks; a composition where their loss takes too many values to be listed.
+
+    Blocks are convolved exactly as long as their loss takes `most_values`.
+    """
+    if blocks == 1 or blocks * steps <= most_values:
         return ErasedResponse(u, truth, steps, blocks, largest)
     return Composition(((ErasedResponse(u, truth, steps), blocks),))
 

@@ -15,13 +15,12 @@ from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.divergences import hockey_sticks
 
-# This covers the rounding of an exponential of at most 745 and of what is done with it, relative; and this is added to
-# it for every point of a grid, each of which is computed from the one after it.
-_SLACK, _SLACK_OF_POINT = 1e-12, 1e-15
+# This covers the rounding of an exponential of at most 745 and of what is done with it, relative.
+_SLACK = 1e-12
 # Above a point exp(-50) of the sum is left out, and its bound added.
 _REACH = 100.0
-# Masses below exp(-745) are 0 in doubles; what all of them weigh together is far below this.
-_UNDERFLOW, _UNDERFLOWN = 745.0, 1e-305
+# Masses below exp(-745) are 0 in doubles.
+_UNDERFLOW = 745.0
 
 
 @final
@@ -126,11 +125,13 @@ def deltas(variance: float, cells: int, records: int, epsilons: Array, *, closes
         return bounds
     t = _Thresholds.of(variance, cells, records, near)
     closeness, slope = _closeness(variance, cells), records / variance
-    rounding = _SLACK + _SLACK_OF_POINT * len(near)
+    # This is added for every point of a grid, each of which is computed from the one after it.
+    rounding = _SLACK + 1e-15 * len(near)
     if closeness <= closest:
         found = _of_one_variable(v, slope, t) * (1 + closeness)
     elif cells <= 4096:
-        found = t.excess(slope, *_convolved(variance, cells)) + _UNDERFLOWN
+        # What all masses weigh together that are 0 in doubles is far below 1e-305.
+        found = t.excess(slope, *_convolved(variance, cells)) + 1e-305
         rounding += cells * math.sqrt(2 * _UNDERFLOW * v) * 1e-15
     else:
         found = converted(cells * records**2 / (2 * variance), near)

@@ -286,10 +286,6 @@ class TruncatedCDP(Guarantee):
         return self.omega
 
 
-# No noise that a double holds keeps a divergence below its square.
-_LEAST_ROOT = 1e-50
-
-
 def _delta(*, delta: object) -> float:
     """A probability above 0, because the guarantee without a delta is another one."""
     if isinstance(delta, int | float) and delta == 0:
@@ -369,11 +365,13 @@ class ApproxDP(Guarantee):
             return RenyiDP(order=order, epsilon=curves.renyi(order))
         log = -math.log(self.delta)
         root = self.epsilon / (math.sqrt(log + self.epsilon) + math.sqrt(log))
+        # No noise that a double holds keeps a divergence below its square.
+        least_root = 1e-50
         if root == 0:
-            return RenyiDP(order=1.0, epsilon=max(self.delta, _LEAST_ROOT) ** 2)
+            return RenyiDP(order=1.0, epsilon=max(self.delta, least_root) ** 2)
         # Where epsilon is smaller still, delta is about the deviation of the loss. Parts of the budget are shared out,
         # so it is far above the least double.
-        root = max(root, self.delta, _LEAST_ROOT)
+        root = max(root, self.delta, least_root)
         order = 1 + math.sqrt(log) / root
         return RenyiDP(order=order, epsilon=order * root**2)
 

@@ -21,12 +21,8 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
 
-# This slack covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
-_SLACK = 1e-10
 # At most this share of a tilted distribution lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
-# The rounding error of a transform of length n is below `_ROUNDING * log2(n)` relative, in the l2 norm.
-_ROUNDING = 1e-15
 
 
 @final
@@ -55,7 +51,7 @@ class LossDistribution:
         return self.step * np.arange(-n, n + 1, dtype=np.float64)
 
 
-def discretised(step: float, forward: Array, backward: Array) -> LossDistribution:
+def discretised(step: float, forward: Array, backward: Array, *, slack: float = 1e-10) -> LossDistribution:
     """The least discrete loss on a grid of this step whose hockey-stick curve lies nowhere below the given one.
 
     Parameters
@@ -63,13 +59,15 @@ def discretised(step: float, forward: Array, backward: Array) -> LossDistributio
     forward, backward : array, shape (n,)
         Hockey-stick divergences of the first distribution from the second and of the second from the first, at epsilon
         `0, step, ..., step * (n - 1)`. Convex and falling in `exp(epsilon)`.
+    slack : float, default 1e-10
+        Covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
 
     References
     ----------
     Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Connect the dots, https://doi.org/10.56553/popets-2022-0122.
     """
-    above, infinite = _positive_masses(step, forward * (1 + _SLACK))
-    below, _ = _positive_masses(step, backward * (1 + _SLACK))
+    above, infinite = _positive_masses(step, forward * (1 + slack))
+    below, _ = _positive_masses(step, backward * (1 + slack))
     # A loss of -l has exp(-l) times the probability that the other distribution gives to it.
     below = below * np.exp(-step * np.arange(1, len(backward)))
     rest = 1.0 - math.fsum([infinite, *above, *below])
@@ -189,7 +187,8 @@ class ComposedLoss:
         circles = scipy.fft.irfft(spectra, n=size, axis=1)
         index = np.arange(low, low + size)
         losses = self.step * index.astype(np.float64)
-        errors = _OUTSIDE + _ROUNDING * math.log2(size + 1) * norms * math.sqrt(size)
+        # The rounding error of a transform of length n is below `1e-15 * log2(n)` relative, in the l2 norm.
+        errors = _OUTSIDE + 1e-15 * math.log2(size + 1) * norms * math.sqrt(size)
         return losses, np.maximum(circles[:, index % size], 0.0), errors
 
     def _window(self, tilt: float, spread: float) -> tuple[int, int]:

@@ -37,8 +37,8 @@ from pymc_dirdp.privacy.people import Contribution, adjacency_named
 
 # From this prior parameter on the worst place of several records is one cell, whatever `r` is.
 _ALWAYS_TOGETHER = 0.5
-# Up to so many records all ways to spread them are tried, for divergences (77 ways) and for deltas (11 ways).
-_MOST_SPREAD, _MOST_COMPOSED = 12, 6
+# Up to so many records all ways to spread them are tried, for divergences (77 ways).
+_MOST_SPREAD = 12
 
 
 def records_in_cells(
@@ -159,7 +159,8 @@ class SpreadRecords(PrivacyCurves):
     @override
     def _delta(self, epsilon: float) -> float:
         worst = self._together._delta(epsilon)
-        if self.records > _MOST_COMPOSED:
+        # Up to so many records all ways to spread them are tried, 11 ways for 6 records.
+        if self.records > 6:
             return max(worst, min([self._converted(epsilon), *(pair._delta(epsilon) for pair in self._weaker)]))
         for spread, divergences in self._spread:
             # A way that cannot be the worst need not be composed.

@@ -27,8 +27,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.grammar import Text, at, digest, guarantee_facts, guarantee_of, version_of
 
-# A model has no more tables than this, and a text must not take for ever.
-_MOST = 1000
 # So that a model with their labels is not planned as if they were public.
 _UNPAID: WeakValueDictionary[int, "Bins"] = WeakValueDictionary()
 # The identities of those that a release has covered.
@@ -439,7 +437,8 @@ def with_choices(choices: Sequence[PrivateChoice], curves: PrivacyCurves) -> Pri
 
 def choices_of(facts: Any) -> tuple[PrivateChoice, ...]:
     """The choices that a plan says; errors of all kinds if it says none."""
-    if not isinstance(facts, list) or not 0 < len(facts) <= _MOST or not all(isinstance(one, dict) for one in facts):
+    # A model has no more tables than this, and a text must not take for ever.
+    if not isinstance(facts, list) or not 0 < len(facts) <= 1000 or not all(isinstance(one, dict) for one in facts):
         raise ArgumentError("Expected a list of what was chosen before.")
     kinds: dict[str, type[PrivateChoice]] = {f"pymc_dirdp {kind.called}": kind for kind in (Bins, Structure)}
     found = []

@@ -26,8 +26,6 @@ from pymc_dirdp.sampling.exact import grid_share
 if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
 
-# The curves that the view of a release shows, each with its arguments.
-_CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
 _A_PRIORI = (
     "n_records",
     "effective_records",
@@ -99,8 +97,10 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, source: str) -> x
 def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
     relation = adjacency_named(chosen.adjacency)
     pure = curves.pure_epsilon
+    # The curves that the view of a release shows, each with its arguments.
+    shown = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
     return xr.Dataset(
-        {name: (at, np.array(_curve_at(curves, name, at))) for name, at in _CURVES.items()},
+        {name: (at, np.array(_curve_at(curves, name, at))) for name, at in shown.items()},
         coords=_POINTS,
         attrs={
             "guarantee": type(chosen.guarantee).__name__,

@@ -15,10 +15,6 @@ from pymc_dirdp.models.table import is_path_name, is_variable_name
 from pymc_dirdp.models.without_data import inside, public_deterministics
 from pymc_dirdp.releases.view import LEFT_OUT
 
-# A formula may hold this many single numbers and entries, however small its tables are, and so many for each cell. A
-# list of people that is written one by one is longer.
-_SHORT, _FOR_EACH_CELL = 12, 3
-
 
 def with_deterministics(tree: xr.DataTree, model: pm.Model, *, size_is_public: bool) -> xr.DataTree:
     """Put the Deterministics of a model that follow from draws beside these, by `pm.compute_deterministics`.
@@ -82,7 +78,9 @@ def _could_hold_data(formula: Node, drawn: Sequence[Node], draws: xr.Dataset, *,
     if not size_is_public and any(number not in (-1, 0, 1) for number in numbers):
         return True
     widest = max((len(step.inputs) for step in steps), default=0)
-    return max(entries + len(numbers), widest) > max(_SHORT, _FOR_EACH_CELL * cells)
+    # A formula may hold this many single numbers and entries, however small its tables are, and so many for each cell.
+    # A list of people that is written one by one is longer.
+    return max(entries + len(numbers), widest) > max(12, 3 * cells)
 
 
 def _dims(variables: Sequence[Node], model: pm.Model) -> list[str]:

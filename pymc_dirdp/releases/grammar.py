@@ -27,23 +27,8 @@ from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, ReleaseE
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
 _FORMAT = "pymc_dirdp "
-# Where the classes of texts are; they are imported once a text of theirs is read.
-_HOMES = {
-    "bandit": "pymc_dirdp.bandits.view:Transcript",
-    "bins": "pymc_dirdp.releases.choices:Bins",
-    "plan": "pymc_dirdp.releases.plan_types:Plan",
-    "release": "pymc_dirdp.releases.text:Release",
-    "structure": "pymc_dirdp.releases.choices:Structure",
-}
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _SORTED = json.JSONEncoder(sort_keys=True, allow_nan=False)
-_CONTAINERS = (Mapping, list, np.ndarray)
-# So many rows of an array are written at a time.
-_ROWS = 2**15
-# A version of a package in Python, and no other text.
-_A_VERSION = re.compile(r"\d[\w.+!-]{0,39}", re.ASCII)
-_LONGEST = 500
-_NOTHING = "it has unknown fields, or values that contradict one another"
 
 
 class Text(abc.ABC):
@@ -121,10 +106,10 @@ def at(place: str) -> Iterator[None]:
     except KeyError as error:
         raise _MisreadError(f"{shown(error.args[0])} is missing", place) from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        raise _MisreadError(_NOTHING, place) from None
+        raise _MisreadError("it has unknown fields, or values that contradict one another", place) from None
 
 
-def understood(content: bytes, *kinds: type[Text], most_nodes: float = math.inf) -> Text:
+def understood(content: bytes, *kinds: type[Text], most_nodes: float = math.inf, longest_problem: int = 500) -> Text:
     """What a text says, whatever its author.
 
     Parameters
@@ -135,6 +120,8 @@ def understood(content: bytes, *kinds: type[Text], most_nodes: float = math.inf)
     most_nodes : float, optional
         The most values, lists and objects that a text may hold. They are counted before any of them is built, because
         an empty list takes twenty times as much memory as its text.
+    longest_problem : int, default 500
+        The longest problem that an error repeats.
 
     Raises
     ------
@@ -175,7 +162,7 @@ def understood(content: bytes, *kinds: type[Text], most_nodes: float = math.inf)
     except _MisreadError as error:
         inside = f" in {', '.join(error.places[1:])}" if error.places[1:] else ""
         # A value that an error repeats may be as long as somebody has made it.
-        problem = error.problem if len(error.problem) <= _LONGEST else f"{error.problem[:_LONGEST]}..."
+        problem = error.problem if len(error.problem) <= longest_problem else f"{error.problem[:longest_problem]}..."
         what = f"The {called} {'are' if called.endswith('s') else 'is'} damaged{inside}"
         raise ReleaseError(f"{what}: {problem}. Ask its publisher for the text again.") from None
     found.refuse_unkept()
@@ -197,7 +184,15 @@ def refuse_unreadable(text: Text) -> None:
 
 
 def _kind(called: str) -> type[Text]:
-    module, _, name = _HOMES[called].partition(":")
+    # Where the classes of texts are; they are imported once a text of theirs is read.
+    homes = {
+        "bandit": "pymc_dirdp.bandits.view:Transcript",
+        "bins": "pymc_dirdp.releases.choices:Bins",
+        "plan": "pymc_dirdp.releases.plan_types:Plan",
+        "release": "pymc_dirdp.releases.text:Release",
+        "structure": "pymc_dirdp.releases.choices:Structure",
+    }
+    module, _, name = homes[called].partition(":")
     found: type[Text] = getattr(import_module(module), name)
     return found
 
@@ -241,7 +236,8 @@ def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
 
 def version_of(value: Any) -> str:
     """The version of the library that a text states; free text, which could hold anything, is refused."""
-    if not isinstance(value, str) or not _A_VERSION.fullmatch(value):
+    # A version of a package in Python, and no other text.
+    if not isinstance(value, str) or not re.fullmatch(r"\d[\w.+!-]{0,39}", value, re.ASCII):
         raise ArgumentError("the version of the library is none.")
     return value
 
@@ -331,7 +327,9 @@ def _pieces(value: Any, indent: str | None) -> Iterator[str]:
         yield f"{end}}}"
     elif isinstance(value, np.ndarray) and value.ndim == 2:
         yield from (f"[{start}", *_rows(value, comma), f"{end}]")
-    elif isinstance(value, np.ndarray | list) and any(issubclass(kind, _CONTAINERS) for kind in set(map(type, value))):
+    elif isinstance(value, np.ndarray | list) and any(
+        issubclass(kind, (Mapping, list, np.ndarray)) for kind in set(map(type, value))
+    ):
         if _is_table(value):
             # All rows at once: a call for each of a million rows takes long.
             yield from (f"[{start}", encode.encode(value)[1:-1].replace("], [", f"]{comma}["), f"{end}]")
@@ -349,10 +347,10 @@ def _is_table(rows: Any) -> bool:
     return all(type(row) is list for row in rows) and {type(one) for row in rows for one in row} <= {int, float}
 
 
-def _rows(values: NDArray[Any], comma: str) -> Iterator[str]:
+def _rows(values: NDArray[Any], comma: str, *, at_once: int = 2**15) -> Iterator[str]:
     """The rows of an array of integers or doubles, some of them at a time."""
-    for start in range(0, len(values), _ROWS):
-        part = np.ascontiguousarray(values[start : start + _ROWS])
+    for start in range(0, len(values), at_once):
+        part = np.ascontiguousarray(values[start : start + at_once])
         # By their bits, because 0 and -0 are equal. Most tables have few different numbers.
         bits, place = different(part.view(np.int64))
         texts = _JSON.encode(bits.view(part.dtype).tolist())[1:-1].split(", ")

@@ -16,10 +16,6 @@ from pymc_dirdp.releases.opened import computable, opened
 
 __all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]
 
-# Losses with a probability below this one count as infinite.
-_CUT = 1e-20
-_MOST_POINTS = 2**20
-
 
 def as_mechanism(release: Any) -> PrivacyCurves:
     """The privacy curves of a release, computed from its numbers.
@@ -112,11 +108,12 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
     return first
 
 
-def _points(mechanism: PrivacyCurves, step: float) -> int:
+def _points(mechanism: PrivacyCurves, step: float, *, most: int = 2**20) -> int:
     top = step
-    while mechanism.delta(top) > _CUT and top < _MOST_POINTS * step:
+    # Losses with a probability below this one count as infinite.
+    while mechanism.delta(top) > 1e-20 and top < most * step:
         top *= 1.3
-    return min(math.ceil(top / step), _MOST_POINTS) + 2
+    return min(math.ceil(top / step), most) + 2
 
 
 def to_opendp(mechanism: TableMechanism) -> Any:

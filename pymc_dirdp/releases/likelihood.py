@@ -30,9 +30,6 @@ from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-# Shares add up to 1 within this tolerance.
-_ROUNDING = 1e-6
-
 
 class Likelihood(Protocol):
     """What an operation computes."""
@@ -222,7 +219,8 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
         proper, words = (p >= 0) & (p <= 1), "0 <= p <= 1"
     else:
         log_shares = pt.log(p)
-        proper, words = (p >= 0) & pt.isclose(p.sum(axis=-1, keepdims=True), 1.0, 0.0, _ROUNDING), "p >= 0, sum(p) = 1"
+        # Shares add up to 1 within this tolerance.
+        proper, words = (p >= 0) & pt.isclose(p.sum(axis=-1, keepdims=True), 1.0, 0.0, 1e-6), "p >= 0, sum(p) = 1"
     value, _ = logp.make_node(log_shares).outputs
     return check_parameters(value, proper, msg=words)
 

@@ -45,10 +45,6 @@ from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
 from pymc_dirdp.releases.plan import planned
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
-_NOBODY = "nobody"
-# Those of one evaluation of the likelihood of joint noise, which takes some 20 ms then, so that NUTS takes minutes.
-_MOST_MULTIPLICATIONS = 6e7
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -201,7 +197,7 @@ def layout_of(one: Outcomes, found: ModelRead) -> Layout:
     outcomes, rows, public = tuple(map(str, one.labels)), tuple(map(str, one.rows)), found.said.records_are_public
     if one.kind == "counts":
         # A table has two cells at least.
-        labels = outcomes if len(outcomes) > 1 else (*outcomes, _NOBODY)
+        labels = outcomes if len(outcomes) > 1 else (*outcomes, "nobody")
         return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
     if len(rows) == 1:
         return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=public)
@@ -299,20 +295,18 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     return min(plans, key=lambda one: math.hypot(*(part.mechanism.noise_sd or 0.0 for part in one.parts)))
 
 
-def has_likelihood(part: PlannedTable) -> bool:
-    """Whether the likelihood of its noise is known: of single cells, or of a row that shares a noise with others."""
+def has_likelihood(part: PlannedTable, *, most_multiplications: float = 6e7) -> bool:
+    """Whether the likelihood of its noise is known: of single cells, or of a row that shares a noise with others.
+
+    An evaluation of the likelihood of joint noise with `most_multiplications` takes some 20 ms, so that NUTS takes
+    minutes.
+    """
     mechanism, noise = part.mechanism, part.mechanism.shared_noise
     if mechanism.cell_noise is not None or noise is None:
         return mechanism.cell_noise is not None
     if len(part.table.shape) > 1 or part.n_records is None or noise.reaches is None:
         return False
-    return sum(map(multiplications, noise.cells, noise.reaches)) <= _MOST_MULTIPLICATIONS
-
-
-# Noise of a probability of exp of minus this, beside that of none, is left out of sums over counts.
-_UNLIKELY = 45.0
-# Numbers of people from 0 on are all summed over if they are fewer than this.
-_FEW = 300
+    return sum(map(multiplications, noise.cells, noise.reaches)) <= most_multiplications
 
 
 @final
@@ -367,8 +361,11 @@ def _rows_term(log_weights: Any, shape: tuple[int, int], totals: tuple[int, ...]
     return _Term(value if totals is not None else value - pt.exp(log_weights).sum(), publish, (noisy, noise))
 
 
-def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model) -> _Term:
-    """The log-probability of noisy observations, each of them a number of people."""
+def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model, *, unlikely: float = 45.0) -> _Term:
+    """The log-probability of noisy observations, each of them a number of people.
+
+    Noise of a probability of `exp(-unlikely)` beside that of none is left out of the sums.
+    """
     assert found.value is not None
     log_p, value, size = found.log_p, found.value, len(found.labels)
     grid, logs = (
@@ -383,9 +380,10 @@ def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model) -> _Term:
     def publish(noise: CellNoise | None, published: Array) -> None:
         assert noise is not None
         noisy = np.asarray(published, dtype=np.float64).ravel()[:size]
-        reach = _UNLIKELY / noise.slope if not noise.is_normal else math.sqrt(_UNLIKELY / noise.slope)
+        reach = unlikely / noise.slope if not noise.is_normal else math.sqrt(unlikely / noise.slope)
         low, high = np.maximum(np.floor(noisy - reach), 0), np.ceil(np.maximum(noisy, 0) + reach)
-        low[low < _FEW] = 0
+        # Numbers of people from 0 on are all summed over if they are fewer than this.
+        low[low < 300] = 0
         counts = low + np.arange(int((high - low).max()) + 1, dtype=np.float64)[:, None]
         chances = np.where(counts <= high, noise.log_noise(noisy - counts), -np.inf)
         possible = np.any([np.isfinite(one) for one in at_points(counts)], axis=0) & np.isfinite(chances)

@@ -42,8 +42,6 @@ from pymc_dirdp.signatures import user_facing
 
 type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
-# Releases that were opened last: the verbs of an analysis all open the same one.
-_MOST_CACHED = 8
 _CACHE: "OrderedDict[str, tuple[Release, xr.DataTree]]" = OrderedDict()
 _LOCK = Lock()
 
@@ -362,7 +360,8 @@ def _cached_view(release: Release) -> xr.DataTree:
         return tree
     with _LOCK:
         _CACHE[release.text] = release, tree
-        while len(_CACHE) > _MOST_CACHED:
+        # Releases that were opened last: the verbs of an analysis all open the same one.
+        while len(_CACHE) > 8:
             _CACHE.popitem(last=False)
     return tree
 
@@ -401,14 +400,6 @@ def computable() -> Iterator[None]:
             "The release is damaged: no curve can be computed from its numbers, some of which are far too large or too "
             "small."
         ) from error
-
-
-_MOST_BYTES = 2**26  # A release of a million cells has some 50 MB.
-# Texts have 10 to 20 bytes for each value; those of small integers have fewer.
-_BYTES_PER_NODE = 8
-_GZIP, _PACKED = ".gz", b"\x1f\x8b"
-# The first bytes of files of netCDF, which earlier versions of this library wrote and which xarray writes.
-_NETCDF = (b"\x89HDF", b"CDF")
 
 
 @user_facing
@@ -455,7 +446,7 @@ def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
     if not isinstance(release, Text):
         from_text(text)
     file, content = file_path(path=path), text.encode()
-    if file.suffix == _GZIP:
+    if file.suffix == ".gz":
         # Without a time, so that the same release is the same file.
         content = gzip.compress(content, mtime=0)
     aside = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
@@ -468,7 +459,7 @@ def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
 
 
 @user_facing
-def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
+def load(path: str | os.PathLike[str], *, most_bytes: int = 2**26) -> Any:
     """What :func:`save` wrote. Nothing in the file is believed.
 
     Parameters
@@ -510,13 +501,15 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
     file = file_path(path=path)
     most = integer(1, most_bytes=most_bytes)
     content = _read(file, most)
-    if content.startswith(_NETCDF):
+    # The first bytes of files of netCDF, which earlier versions of this library wrote and which xarray writes.
+    if content.startswith((b"\x89HDF", b"CDF")):
         raise ReleaseError(
             f"Open {file} by xarray.open_datatree: it is a netCDF file, as to_netcdf writes it. dirdp.load reads the "
             "text that dirdp.save writes."
         )
     try:
-        found = understood(content, most_nodes=most // _BYTES_PER_NODE)
+        # Texts have 10 to 20 bytes for each value; those of small integers have fewer.
+        found = understood(content, most_nodes=most // 8)
     except ReleaseError as error:
         raise ReleaseError(f"{file}: {error}") from None
     if not isinstance(found, Release):
@@ -529,7 +522,8 @@ def _read(file: Path, most: int) -> bytes:
     """The bytes of a file, unpacked; no more of them are read than may be."""
     try:
         with file.open("rb") as opened:
-            packed = opened.read(len(_PACKED)) == _PACKED
+            # The first bytes of a file of gzip.
+            packed = opened.read(2) == b"\x1f\x8b"
             opened.seek(0)
             content = bytes((gzip.GzipFile(fileobj=opened) if packed else opened).read(most + 1))
     except (gzip.BadGzipFile, EOFError, zlib.error):

@@ -185,9 +185,6 @@ def with_options[F: Callable[..., Any]](function: F) -> F:
     return function
 
 
-# With a smaller r, several draws leave less than a tenth of the records in each.
-_FEW = 0.1
-
 _Sizes = Mapping[str, int | None]
 _Mechanisms = dict[str, TableMechanism]
 
@@ -403,7 +400,8 @@ def _judge(facts: Mapping[str, TableFacts], reading: Reading, target: str | None
 
 
 def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
-    few = {name: drawn.r for name, one in chosen.items() if (drawn := one.tempered) is not None and drawn.r < _FEW}
+    # With a smaller r, several draws leave less than a tenth of the records in each.
+    few = {name: drawn.r for name, one in chosen.items() if (drawn := one.tempered) is not None and drawn.r < 0.1}
     if draws > 1 and few:
         name, r = min(few.items(), key=itemgetter(1))
         warn(

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
     from pymc_dirdp.releases.report import Report
 
-# The tables that the one line of a plan names.
-_SHOWN = 3
-
 
 def records_name(observed: str) -> str:
     """The name under which a private model counts the records of an observed variable."""
@@ -143,8 +140,9 @@ class Plan(Text):
     after: tuple[PrivateChoice, ...] = ()
 
     def __repr__(self) -> str:
-        several = len(self.parts) > _SHOWN
-        shown = [f"{part.table.name!r} by {part.mechanism.kind}" for part in self.parts[: _SHOWN - several]]
+        # The tables that the one line of a plan names.
+        several = len(self.parts) > 3
+        shown = [f"{part.table.name!r} by {part.mechanism.kind}" for part in self.parts[: 3 - several]]
         more = [f"{len(self.parts) - len(shown)} more tables"] if several else []
         return f"Plan({', '.join([str(self.guarantee), *shown, *more])})"
 

@@ -26,18 +26,6 @@ Codes = NDArray[np.int64]
 # Standard deviations of the effects on a logit of a variable alone, with one parent, with two, and with more. Real
 # tables look so: categories differ much, parents say less, and their interactions less again.
 _SCALES = (2.0, 0.5, 0.2, 0.1)
-# Features are recorded because they tell the class, so one parent says twice as much where a class is predicted.
-_OF_CLASS = (2.0, 1.0, 0.2, 0.1)
-# Models that are simulated, and records by which the predictions of each are judged.
-_MODELS, _JUDGED = 2, 20_000
-# Where there are more records, so many are simulated, and their counts are multiplied.
-_MOST_SIMULATED = 500_000
-_SEED = 20261122
-# So many cells are fitted in a second or two; more of them would make plans slow, and nothing is simulated then.
-_MOST_FITTED = 2_000
-# Networks that are simulated for the errors of a fit at most, and cells that they have together unless one has more.
-_NETWORKS, _FITTED = 16, 800
-_FIT_SEED = 20261123
 
 
 @final
@@ -80,7 +68,14 @@ class SimulatedNetwork:
 
 
 def judge_of(
-    axes: Mapping[str, Axes], priors: Mapping[str, Array], n_records: int, *, public: bool, target: str | None = None
+    axes: Mapping[str, Axes],
+    priors: Mapping[str, Array],
+    n_records: int,
+    *,
+    public: bool,
+    target: str | None = None,
+    models: int = 2,
+    seed: int = 20261122,
 ) -> Callable[[Mechanisms], dict[str, float] | None]:
     """How much worse the next record, or its class, is predicted from a release than by the truth.
 
@@ -100,6 +95,10 @@ def judge_of(
         Whether it is known when a record is predicted.
     target : str, optional
         The axis of the class, if that alone is predicted, given all other variables.
+    models : int, default 2
+        Networks that are simulated.
+    seed : int, default 20261122
+        Of all that is random here.
 
     Returns
     -------
@@ -107,12 +106,13 @@ def judge_of(
         From the mechanisms of all tables to the expected loss of each in nats a record, at least 0; None where
         nothing is estimated from a mechanism.
     """
-    rng = np.random.default_rng(_SEED)
-    scales = _SCALES if target is None else _OF_CLASS
-    made = [simulated_network(axes, n_records, rng, scales) for _ in range(_MODELS)]
+    rng = np.random.default_rng(seed)
+    # Features are recorded because they tell the class, so one parent says twice as much where a class is predicted.
+    scales = _SCALES if target is None else (2.0, 1.0, 0.2, 0.1)
+    made = [simulated_network(axes, n_records, rng, scales) for _ in range(models)]
 
     def judge(mechanisms: Mechanisms) -> dict[str, float] | None:
-        noise = np.random.default_rng(_SEED)
+        noise = np.random.default_rng(seed)
         errors = dict.fromkeys(axes, 0.0)
         for one in made:
             fitted = fitted_shares(_published(axes, mechanisms, one, noise), float(n_records) if public else None)
@@ -124,7 +124,7 @@ def judge_of(
                     return None
                 fitted[name] = estimate
             for name, error in one.lost(fitted, target).items():
-                errors[name] += error / _MODELS
+                errors[name] += error / models
         return {name: max(error, 0.0) for name, error in errors.items()}
 
     return judge
@@ -162,8 +162,10 @@ def simulated_network(
     parents: dict[str, Any] = {axis: {p for p, _ in axes[own[axis]][:-1]} if axis in own else () for axis in lengths}
     codes: dict[str, Codes] = {}
     shares: dict[str, Array] = {}
-    taken = min(n_records, _MOST_SIMULATED)
-    many = taken + _JUDGED
+    # Where there are more records, so many are simulated, and their counts are multiplied.
+    taken = min(n_records, 500_000)
+    # Records by which predictions are judged.
+    many = taken + 20_000
     for axis in TopologicalSorter(parents).static_order():
         if axis not in own:
             codes[axis] = rng.integers(lengths[axis], size=many)
@@ -191,7 +193,12 @@ def _shares(shape: tuple[int, ...], rng: np.random.Generator, by_order: Sequence
 
 
 def fit_errors(
-    tables: Mapping[str, Table], mechanisms: Mapping[str, TableMechanism], n_records: int, *, public: bool
+    tables: Mapping[str, Table],
+    mechanisms: Mapping[str, TableMechanism],
+    n_records: int,
+    *,
+    public: bool,
+    most_cells: int = 2_000,
 ) -> dict[str, EstimateError]:
     """The expected error of each table that is fitted to marginals, over made-up networks of the same shape.
 
@@ -208,6 +215,8 @@ def fit_errors(
         The public number of records, or that to plan for.
     public : bool
         Whether the number of records is known to the fit.
+    most_cells : int, default 2_000
+        With more cells nothing is simulated. So many are fitted in a second or two.
 
     Returns
     -------
@@ -220,9 +229,10 @@ def fit_errors(
     cells = sum(math.prod(length for _, length in axes) for _, axes, _ in chosen)
     # Two tables of the same variable are no network; a text may say that there are two.
     apart = len({axes[-1][0] for _, axes, _ in chosen}) == len(chosen)
-    if not chosen or n_records == 0 or cells > _MOST_FITTED or not apart:
+    if not chosen or n_records == 0 or cells > most_cells or not apart:
         return {}
-    errors = _simulated(chosen, n_records, public, min(_NETWORKS, max(1, _FITTED // cells)))
+    # At most 16 networks are simulated, of 800 cells together unless one has more.
+    errors = _simulated(chosen, n_records, public, min(16, max(1, 800 // cells)))
     return {name: error for (name, *_), error in zip(chosen, errors, strict=True)}
 
 
@@ -232,7 +242,7 @@ def _simulated(
 ) -> tuple[EstimateError, ...]:
     axes = {name: own for name, own, _ in tables}
     # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
-    rng = np.random.default_rng(_FIT_SEED)
+    rng = np.random.default_rng(20261123)
     kl, squares = np.zeros(len(tables)), np.zeros(len(tables))
     for _ in range(networks):
         made = simulated_network(axes, n_records, rng)

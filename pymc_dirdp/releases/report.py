@@ -31,15 +31,6 @@ from pymc_dirdp.releases.wording import taken_for_granted, totals_in_words
 
 type Lines = tuple[tuple[str, str], ...]
 
-# Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.
-_CLEARLY = 1.25
-# A title names so many tables.
-_NAMED = 4
-# The columns of a terminal.
-_TITLE = 80
-# The intervals of the picture, the cells that it has at most, and those of all tables, whose inference takes a second.
-_LEVEL, _DOTS, _QUICK = 0.95, 16, 200
-
 
 @dataclass(frozen=True, repr=False)
 class Report(Labelled):
@@ -102,8 +93,9 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     if not full:
         guarantee = f", {_short(stored.plan.guarantee)}" if verification.follows else ""
         advice = tuple((_label(names), text) for text, names in better)
+        # The columns of a terminal.
         return Report(
-            clipped(f"{title}{guarantee}", _TITLE, lines=1 + (not guarantee)),
+            clipped(f"{title}{guarantee}", 80, lines=1 + (not guarantee)),
             summary(stored, verification, utility, advice),
             release if verification.follows and not isinstance(release, Plan) else None,
         )
@@ -120,19 +112,22 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
 
 
-def _picture(release: xr.DataTree) -> str:
-    """What is inferred from a release, the prior and the release, if its first table fits and none takes long."""
+def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, most_cells: int = 200) -> str:
+    """What is inferred from a release, the prior and the release, if its first table fits and none takes long.
+
+    The picture has at most `most_dots` cells; inference of `most_cells` in all tables takes a second.
+    """
     stored = opened(release)
     (name, table), *_ = stored.tables.items()
     sizes = [one.prior.size for one in stored.tables.values()]
-    if sizes[0] > _DOTS or sum(sizes) > _QUICK:
+    if sizes[0] > most_dots or sum(sizes) > most_cells:
         return ""
     try:
-        found = inferences(release, {}, {}, None, jointly=True).distributions.estimate([_LEVEL])[name]
+        found = inferences(release, {}, {}, None, jointly=True).distributions.estimate([level])[name]
     except DirdpError:
         return ""  # Nothing is inferred without a prior of a private number of records, for example.
     total = table.prior.sum(axis=-1, keepdims=True)
-    tails = np.array([(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]).reshape(2, *[1] * table.prior.ndim)
+    tails = np.array([(1 - level) / 2, (1 + level) / 2]).reshape(2, *[1] * table.prior.ndim)
     before = betaincinv(table.prior, total - table.prior, tails).reshape(2, -1).T
     # A Beta shows the probability of success; that of failure is its mirror image.
     shown = slice(None, None, 2 if table.family == "beta" else 1)
@@ -141,7 +136,7 @@ def _picture(release: xr.DataTree) -> str:
     means, ends = found.share_means.ravel()[shown], found.share_intervals[0].reshape(-1, 2)[shown]
     rows = list(zip(labels, means.tolist(), ends.tolist(), before[shown].tolist(), drawn.values.ravel(), strict=True))
     return dots(
-        rows, f"{name}: means and {_LEVEL:.0%} intervals given the release; grey, the prior's; ticks, the release"
+        rows, f"{name}: means and {level:.0%} intervals given the release; grey, the prior's; ticks, the release"
     )
 
 
@@ -156,9 +151,10 @@ def _short(guarantee: Guarantee) -> str:
     )
 
 
-def _names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMED} more tables" if len(names) > _NAMED + 1 else ""
-    return ", ".join(names[:_NAMED] if more else names) + more
+def _names(names: tuple[str, ...], *, most: int = 4) -> str:
+    """The names of tables in a title, `most` of them."""
+    more = f" and {len(names) - most} more tables" if len(names) > most + 1 else ""
+    return ", ".join(names[:most] if more else names) + more
 
 
 def _alike(lines: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -339,7 +335,8 @@ def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     with np.errstate(all="ignore"):
         better = noise_instead(plan.guarantee, facts, terms, {name: one.mechanism for name, one in open_to_it.items()})
     for name, (kind, times) in better.items():
-        if times > _CLEARLY:
+        # Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.
+        if times > 1.25:
             yield (
                 name,
                 f"mechanism='auto': a {times:.2g} times smaller expected KL ({kind} noise)",

@@ -20,6 +20,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.display import clipped, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
+from pymc_dirdp.numerics.gamma import LARGEST_EXPONENT
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.numerics.roots import floor_to_digits as down
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
@@ -35,26 +36,10 @@ from pymc_dirdp.signatures import user_facing
 
 DELTA = 1e-6
 """A guarantee without a delta is also given as an epsilon at this one."""
-# Factors of delta at which the curve is asked for the best bound on odds.
-_PARTS = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
-# The delta of a ledger, so many times, is the probability that its odds leave out.
-_TIMES = 10
-# A statement of a ledger names so many releases.
-_NAMED = 8
 _NOT_PROTECTED = (
     "what is true of the people as a whole, and what it suggests about each of them",
     "what is published elsewhere about the same people: the losses add up",
 )
-# A double holds the exponential of this number.
-_LARGEST_EXPONENT = 700.0
-# What is missing to 100 % is seen in three digits from here on.
-_VISIBLE = 1e-3
-# A probability of any noise below this one is called none: the logarithm of its complement has no more digits.
-_NO_NOISE = 1e-12
-# Signs that begin something in Markdown, or in a page made of it, as an underscore within a word does not; and what
-# browsers and GitHub turn into a link.
-_MARKED = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
-_LINKED = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
 
 type Lines = tuple[tuple[str, str], ...]
 
@@ -198,29 +183,33 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
     return Statement("Privacy", paragraph, (*_guarantee(stored), *shared), entry)
 
 
-def _of_ledger(ledger: Ledger) -> Statement:
+def _of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> Statement:
+    """The statement of a ledger.
+
+    Its odds leave out a probability of `times` its delta, and it names `most_named` releases.
+    """
     entries, guarantee, relation = ledger.entries(), ledger.guarantee, adjacency_named(ledger.adjacency)
     if not entries:
         raise ArgumentError("This ledger holds nothing yet: sample(..., ledger=ledger) records what is released.")
     unit, released = ledger.unit or "record", [entry for entry in entries if not entry.reserved]
     approximate = guarantee
     if guarantee.stated_delta is None:
-        approximate = convert(guarantee, ApproxDP, delta=DELTA / _TIMES)
+        approximate = convert(guarantee, ApproxDP, delta=DELTA / times)
     epsilon, delta = approximate.budget, approximate.stated_delta or 0.0
-    curves, probability = Bounded(epsilon, delta), min(1.0, up(_TIMES * delta))
+    curves, probability = Bounded(epsilon, delta), min(1.0, up(times * delta))
     secret, alone = secret_of(unit, relation), ", of whom each record is another" * (unit == "record")
     public = f"the number of records is {'public' if relation.records_are_public else 'private'}"
     used = {entry.uses for entry in entries}
     open_ones = [entry.what for entry in entries if entry.reserved and entry.number not in used]
     listed = [f"{entry.what} ({entry.guarantee}, {entry.recorded[:10]})" for entry in released]
-    more = [f"and {len(listed) - _NAMED} more"] if len(listed) > _NAMED + 1 else []
+    more = [f"and {len(listed) - most_named} more"] if len(listed) > most_named + 1 else []
     how = added_up(ledger.composition_rule or "", guarantee)
     assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.terms.assumptions)
     lines = (
         ("guarantee", f"{guarantee}, of all of this together: {how}"),
         ("protected", f"every {who(unit)}{alone}; adjacency {relation.name}: {public}"),
         ("odds of the truth", f"times {_odds(curves, probability)}, about {secret}"),
-        ("published", "; ".join([*(listed[:_NAMED] if more else listed), *more]) or "nothing yet"),
+        ("published", "; ".join([*(listed[:most_named] if more else listed), *more]) or "nothing yet"),
         *([("reserved", f"{'; '.join(dict.fromkeys(open_ones))}, which the guarantee covers")] if open_ones else []),
         ("not protected", "; ".join(_NOT_PROTECTED)),
         ("assumed", "; ".join([*assumed, "each release was drawn as it says, once"])),
@@ -241,7 +230,12 @@ def _of_ledger(ledger: Ledger) -> Statement:
 
 def odds_factor(curves: PrivacyCurves, delta: float) -> float:
     """The logarithm of the factor by which odds of the truth rise at most, but with probability `delta`; from above."""
-    at = [(part * delta, float(curves.epsilon(part * delta))) for part in _PARTS if part * delta > 0]
+    # Factors of delta at which the curve is asked for the best bound on odds.
+    at = [
+        (part * delta, float(curves.epsilon(part * delta)))
+        for part in (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
+        if part * delta > 0
+    ]
     return min([curves.pure_epsilon, *(epsilon - math.log1p(-b / delta) for b, epsilon in at)])
 
 
@@ -259,25 +253,29 @@ def _paragraph(published: str, secret: str, curves: PrivacyCurves, delta: float,
 
 def _chance(log_odds: float) -> str:
     """The probability that has these odds."""
-    if log_odds > _LARGEST_EXPONENT:
+    if log_odds > LARGEST_EXPONENT:
         return f"1 - exp(-{up(log_odds * (1 + 1e-12), 4):.4g})"
     return _probability(1 / (1 + math.exp(-log_odds)), 1 / (1 + math.exp(log_odds)))
 
 
 def _probability(probability: float, rest: float) -> str:
     """A probability from above, given what is missing to 1: it is not rounded to 100 % where it is less."""
-    if rest >= _VISIBLE:
+    # What is missing to 100 % is seen in three digits from here on.
+    if rest >= 1e-3:
         return f"{up(100 * probability, 3):.3g} %"
     return f"1 - {down(rest, 2):.2g}"
 
 
-def _randomness(stored: Opened) -> str:
-    """What is random in a release, and how likely it is that its noisy counts are the counts."""
+def _randomness(stored: Opened, *, least: float = 1e-12) -> str:
+    """What is random in a release, and how likely it is that its noisy counts are the counts.
+
+    Noise with a probability below `least` is called none: the logarithm of its complement has no more digits.
+    """
     logs = [log for table in stored.tables.values() if (log := table.mechanism.log_no_noise) is not None]
     if not logs or len(logs) < len(stored.tables):
         return "The numbers are random on purpose."
-    if -math.fsum(map(math.expm1, logs)) < _NO_NOISE:
-        return f"All noise is 0 but for a probability below {_NO_NOISE:g}: the numbers rest on the counts themselves."
+    if -math.fsum(map(math.expm1, logs)) < least:
+        return f"All noise is 0 but for a probability below {least:g}: the numbers rest on the counts themselves."
     # All of them are the counts at most as often as those of one table.
     same = _probability(math.exp(min(logs)), -math.expm1(min(logs)))
     return (
@@ -288,7 +286,7 @@ def _randomness(stored: Opened) -> str:
 
 def _odds(curves: PrivacyCurves, delta: float) -> str:
     log_factor = odds_factor(curves, delta)
-    short = log_factor < _LARGEST_EXPONENT
+    short = log_factor < LARGEST_EXPONENT
     factor = f"{up(math.exp(log_factor), 3):.3g}" if short else f"exp({up(log_factor, 4):.4g})"
     bounded = curves.pure_epsilon <= log_factor
     return f"{factor} at most" + f", except with a probability of at most {up(delta):g}" * (not bounded)
@@ -413,8 +411,12 @@ def _columns(
 
 def _markdown(text: str) -> str:
     """A text that Markdown shows as it is, also in a cell of a table."""
-    safe = _MARKED.sub(r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _LINKED.sub(lambda found: f"&#{ord(found.group(0))};", safe)
+    # Signs that begin something in Markdown, or in a page made of it, as an underscore within a word does not; and what
+    # browsers and GitHub turn into a link.
+    marked = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
+    safe = marked.sub(r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    linked = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
+    return linked.sub(lambda found: f"&#{ord(found.group(0))};", safe)
 
 
 def _html(text: str) -> str:

@@ -14,13 +14,6 @@ from pymc_dirdp.releases.wording import NEXT
 
 type Lines = tuple[tuple[str, str], ...]
 
-# What fits beside the labels of a terminal of 80 columns.
-_LABEL, _TEXT = 9, 67
-# Shares of a table in one line; others are looked up in the release.
-_MOST_SHARES = 6
-# A bounded loss has no best order, and orders above this one say the same as delta 0.
-_ORDER, _LARGEST_ORDER = 10.0, 256.0
-
 
 def summary(
     stored: Opened, verification: Verification, utility: xr.Dataset, better: Lines
@@ -50,7 +43,8 @@ def summary(
 
 def _fitted(label: str, text: str) -> tuple[str, str]:
     lines = 2 if label in ("protects", "problem", "mechanism") else 1
-    return clipped(label, _LABEL), clipped(text, _TEXT, lines=lines)
+    # What fits beside the labels of a terminal of 80 columns.
+    return clipped(label, 9), clipped(text, 67, lines=lines)
 
 
 def _more(number: int, what: str) -> str:
@@ -67,7 +61,8 @@ def _shares(stored: Opened) -> Lines:
         return ()
     more = f"; {_more(len(others), 'more table')}" * bool(others)
     shares = posterior[name].mean([dim for dim in ("chain", "draw") if dim in posterior[name].dims])
-    if shares.ndim > 1 or shares.size > _MOST_SHARES:
+    # Shares of a table in one line; others are looked up in the release.
+    if shares.ndim > 1 or shares.size > 6:
         return ((name, f"shape {shares.shape}, see release['posterior'][{name!r}]{more}"),)
     labels = [""] * shares.size if not shares.ndim else [str(label) for label in shares[shares.dims[0]].values]
     parts = (f"{label} {value:.3f}".strip() for label, value in zip(labels, shares.values.reshape(-1), strict=True))
@@ -115,7 +110,8 @@ def _divergences(stored: Opened, delta: float) -> Lines:
     if not 1 < order < math.inf:
         # As it is printed: an order next to 1 would be 1 there.
         best = float(f"{float(stored.curves.best_order(delta)):.3g}")
-        order = best if 1 < best < _LARGEST_ORDER else _ORDER
+        # A bounded loss has no best order, and orders above this one say the same as delta 0.
+        order = best if 1 < best < 256.0 else 10.0
     renyi, rho = float(stored.curves.renyi(order)), float(stored.curves.rho(order))
     parts = [
         *([f"RDP: {up(renyi, 3):.3g} at order {order:g}"] * math.isfinite(renyi)),

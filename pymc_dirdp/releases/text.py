@@ -26,9 +26,6 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
 
 _SEED = "seed"
-_AN_IDENTITY = re.compile(r"[0-9a-f]{32}", re.ASCII)
-# No release has more shares in all its draws; a few characters of a text say how many draws there are.
-_MOST_SHARES = 10**8
 
 
 @final
@@ -126,15 +123,18 @@ def identity(random_seed: object, output: Mapping[str, Output]) -> str:
 
 
 def _identity_of(value: Any) -> str:
-    if not _AN_IDENTITY.fullmatch(line_of(value)):
+    if not re.fullmatch(r"[0-9a-f]{32}", line_of(value), re.ASCII):
         raise ArgumentError("its identity is not 32 hexadecimal digits.")
     return str(value)
 
 
-def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> Output:
-    """The output of a table, with the shapes that its arrays have to have."""
+def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int, *, most_shares: int = 10**8) -> Output:
+    """The output of a table, with the shapes that its arrays have to have.
+
+    No release has more shares in all its draws; a few characters of a text say how many draws there are.
+    """
     name = part.table.name
-    if draws * math.prod(part.table.shape) > _MOST_SHARES:
-        raise ArgumentError(f"it has more than {_MOST_SHARES} shares in all its draws.")
+    if draws * math.prod(part.table.shape) > most_shares:
+        raise ArgumentError(f"it has more than {most_shares} shares in all its draws.")
     with at(f"the output of {shown(name)}"):
         return part.mechanism.read_output(facts[name], name, draws=draws, of_success=part.table.family == "beta")

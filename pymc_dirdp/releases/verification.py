@@ -21,11 +21,8 @@ from pymc_dirdp.releases.view import LEFT_OUT
 from pymc_dirdp.releases.wording import taken_for_granted
 from pymc_dirdp.signatures import user_facing
 
-# The digits of the guarantee that follows.
-_DIGITS = 4
 # Other versions of SciPy round differently; this is for the comparison of a view alone.
 _ROUNDING = 1e-7
-SEEDED = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
 
 
 @final
@@ -194,8 +191,9 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
     if stored.release is not None:
         beside = ", ".join(map(shown, _computed_beside(tree, stored.tree)))
         but = f", but for {beside}, which the text does not hold" if beside else ""
+        seeded = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
         checks = [
-            _check("randomness", SEEDED if stored.reproducible else None, "No seed was used."),
+            _check("randomness", seeded if stored.reproducible else None, "No seed was used."),
             *checks,
             _check("output", stored.release.problem, "Each output can come from its mechanism."),
             _check("view", _other_view(stored.tree, tree), f"The tree is the one that follows from its text{but}."),
@@ -231,7 +229,7 @@ def _believable(recomputed: Guarantee | None, checks: list[Check]) -> Guarantee 
 def tightest_guarantee(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
     """The least guarantee of the stated kind that the curves keep, rounded up to a few digits."""
     with suppress(ArgumentError):
-        return stated.with_budget(up(stated.least_budget(curves), _DIGITS))
+        return stated.with_budget(up(stated.least_budget(curves), 4))
     return None  # Nothing can be guaranteed at an infinite budget, and for most kinds nothing at 0.
 
 

@@ -36,9 +36,6 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.wording import ESTIMATE
 
-# Counts that are looked at one by one where a likelihood follows no smooth curve.
-_MOST_LOOKED_AT = 10**7
-
 
 def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:
     """The numbers of records that the draws take for as likely as one another; None where the number is public."""
@@ -182,7 +179,8 @@ def _distribution(part: PlannedTable, prior: Array, published: Array, most: int)
     mechanism, seen = part.mechanism, published.ravel()
     rows = mechanism.row_likelihoods(published)
     smooth = all(row.smooth for row in rows)
-    if not smooth and most * seen.size > _MOST_LOOKED_AT:
+    # Counts that are looked at one by one where a likelihood follows no smooth curve.
+    if not smooth and most * seen.size > 10**7:
         raise ArgumentError(
             f"No posterior can be drawn given the noisy counts of {part.table.name!r}: {most} records in {seen.size} "
             "cells are too many to evaluate one by one. Set smooth_noise = True in the class of the noise of "

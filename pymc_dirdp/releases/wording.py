@@ -26,13 +26,6 @@ from pymc_dirdp.sampling.bits import Seed
 if TYPE_CHECKING:
     from pymc_dirdp.releases.plan_types import Plan
 
-# Counts of fewer labels often descend by chance: three labels once in six.
-_FEWEST_RANKED = 4
-
-# Above it a guarantee is a formality, by common advice: the odds of the truth may rise 20,000-fold.
-_LARGE_EPSILON = 10.0
-# A good table has so many records for each of its cells at least.
-_RECORDS_A_CELL = 5
 
 # How often a model was released in this process without a ledger, by its public facts.
 _released_before: dict[int, int] = {}
@@ -58,7 +51,7 @@ def warn_if_seeded(what: str, *, random_seed: Seed) -> None:
     )
 
 
-def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
+def warn_if_weak(guarantee: Guarantee, n_records: int | None, *, large_epsilon: float = 10.0) -> None:
     """Warn the user of a guarantee that hardly protects anyone, by public numbers.
 
     Parameters
@@ -66,6 +59,8 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
     guarantee : Guarantee
     n_records : int or None
         The public number of records of the largest table, or the size to plan for.
+    large_epsilon : float, default 10.0
+        Above `large_epsilon` a guarantee is a formality, by common advice: the odds of the truth may rise 20,000-fold.
     """
     epsilon, delta = guarantee.budget, guarantee.stated_delta
     if delta is None:
@@ -78,9 +73,9 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
             f"delta={delta:g} is not below one over the number of records: publishing one random record would satisfy "
             f"it. Choose delta well below 1/N, such as {better:g}."
         )
-    if epsilon > _LARGE_EPSILON:
+    if epsilon > large_epsilon:
         problems.append(
-            f"epsilon={epsilon:g} is above {_LARGE_EPSILON:g}: one release can make anyone nearly certain "
+            f"epsilon={epsilon:g} is above {large_epsilon:g}: one release can make anyone nearly certain "
             "about a person's record. Common choices are 0.1 to 3."
         )
     if problems:
@@ -89,7 +84,7 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
 
 def warn_if_few(tables: Mapping[str, Table], sizes: Mapping[str, int | None], reading: Reading) -> None:
     """Warn the user of tables with more cells than a fifth of their records, where that number is public."""
-    few = [name for name, table in tables.items() if table.prior.size > (sizes[name] or 0) / _RECORDS_A_CELL]
+    few = [name for name, table in tables.items() if table.prior.size > (sizes[name] or 0) / 5]
     few = [name for name in few if tables[name].n_categories > 1 and sizes[name]]
     if few and reading.sizes_are_public:
         cells, size = tables[few[0]].prior.size, sizes[few[0]]
@@ -124,7 +119,8 @@ def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> N
         cells = counts[table.name]
         for axis, dim in enumerate(table.dims or ()):
             labels = None if dim is None else table.coords[dim]
-            if labels is None or len(labels) < _FEWEST_RANKED or _in_order_of_their_own(labels):
+            # Counts of fewer labels often descend by chance: three labels once in six.
+            if labels is None or len(labels) < 4 or _in_order_of_their_own(labels):
                 continue
             along = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
             if np.all(np.diff(along) < 0):
@@ -164,10 +160,6 @@ NEXT = {
 }
 """What to do next, in Python and on a command line."""
 
-# Parallel composition without a loss across groups needs this assumption, which the model cannot show.
-_FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
-_FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
-
 
 def secret_of(label: str, relation: Adjacency) -> str:
     """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
@@ -193,7 +185,10 @@ def totals_in_words(totals: Sequence[int]) -> str:
 def assumed(reading: Reading) -> tuple[str, ...]:
     """The assumptions that no model shows: what the user calls public and, under replace-one, whose rows are whose."""
     owns = any("own" in contribution.axes for _, contribution in reading.contributions)
-    fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns} if reading.relation.records_are_public else {}
+    # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
+    of_groups = "the size of each group of disjoint is public, and a replaced person stays in the group"
+    of_rows = "whose row is whose is public, and a replaced person's records stay in the person's own row"
+    fixed = {of_groups: len(reading.groups) > 1, of_rows: owns} if reading.relation.records_are_public else {}
     named = [f"anybody may know the number of trials or records of {name!r}" for name in reading.stated.public_n]
     named += [f"anybody may know the data {name!r} in a prior" for name in reading.stated.public_prior]
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)

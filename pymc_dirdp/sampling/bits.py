@@ -14,10 +14,13 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer
 
 # The sources of random bits without a seed, by sampler.
-_SYSTEM, _AES = "operating system", "AES-128-CTR keyed by the operating system"
-_PCG64 = "PCG64 seeded by the operating system (its state can be recovered from output)"
-_AES_CLASS = "AESCounter"
-SOURCES = {"exact": (_SYSTEM,), "fast": (_AES, _PCG64)}
+SOURCES = {
+    "exact": ("operating system",),
+    "fast": (
+        "AES-128-CTR keyed by the operating system",
+        "PCG64 seeded by the operating system (its state can be recovered from output)",
+    ),
+}
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
@@ -75,14 +78,14 @@ def children(rng: np.random.Generator, n: int) -> list[np.random.Generator]:
     False
     """
     keys: list[list[int]] = rng.integers(2**64, size=(n, 4), dtype=np.uint64).tolist()
-    if type(rng.bit_generator).__name__ == _AES_CLASS:
+    if type(rng.bit_generator).__name__ == "AESCounter":
         return [_aes(a << 64 | b, c << 64 | d) for a, b, c, d in keys]
     return [np.random.default_rng(key) for key in keys]
 
 
 def _aes(key: int, counter: int) -> np.random.Generator:
     # This generator takes a key of at most 128 bits, so the start of the counter is secret as well.
-    return np.random.Generator(getattr(importlib.import_module("randomgen"), _AES_CLASS)(key=key, counter=counter))
+    return np.random.Generator(importlib.import_module("randomgen").AESCounter(key=key, counter=counter))
 
 
 def randomness(random_seed: Seed, *, sampler: str) -> str:
@@ -104,8 +107,9 @@ def randomness(random_seed: Seed, *, sampler: str) -> str:
     if random_seed is not None:
         return "seed"
     if sampler == "exact":
-        return _SYSTEM
-    return _AES if _has_aes() else _PCG64
+        return SOURCES["exact"][0]
+    aes, pcg64 = SOURCES["fast"]
+    return aes if _has_aes() else pcg64
 
 
 @cache
@@ -118,8 +122,6 @@ type _Shifts = NDArray[np.uint32] | NDArray[np.uint64]
 
 # The bits of a word. A test makes it smaller, and enumerates all words.
 _LENGTH = 64
-# The system is asked for 64 kB at a time.
-_BLOCK = 2**13
 
 # The powers of two that are 64-bit integers: so many of them as are not above a number are its length in bits.
 _POWERS = 2 ** np.arange(63, dtype=np.int64)
@@ -225,7 +227,8 @@ class Bits:
             self._spent, self._forks = self._words.size, _forks
         left = self._words[self._spent :]
         if left.size < least:
-            size = 8 * max(_BLOCK, least - left.size)
+            # The system is asked for 64 kB at a time.
+            size = 8 * max(2**13, least - left.size)
             raw = os.urandom(size) if self._rng is None else self._rng.bytes(size)
             left = np.concatenate([left, np.frombuffer(raw, dtype=np.uint64)])
             left.flags.writeable = False

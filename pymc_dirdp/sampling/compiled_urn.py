@@ -27,16 +27,20 @@ from pymc_dirdp.sampling.discrete_noise import compiled
 
 MOST_STEPS = 2**29
 """Atoms, steps and categories of an urn are no more than this: numbers are compared byte by byte in 64 bits."""
-# So many words are asked for at a time, or more if they do not suffice for an urn.
-_WORDS = 2**16
-# Urns are divided into so many parts for each core.
-_PARTS = 4
 # The bits of a word of the source, and of a digit of a weight. A test makes it smaller, and enumerates all words.
 _WIDTH = 8
 
 
 def urns_in_jumps(
-    rows: Integers, weights: list[int], digits: int, *, draws: int, steps: int, bits: Bits, counts: Integers
+    rows: Integers,
+    weights: list[int],
+    digits: int,
+    *,
+    draws: int,
+    steps: int,
+    bits: Bits,
+    counts: Integers,
+    words: int = 2**16,
 ) -> None:
     """Counts of the urns of some rows, in place; each urn adds up to `steps`.
 
@@ -54,6 +58,8 @@ def urns_in_jumps(
         Bits of the operating system are not used: urns are divided among the cores then, and each part has its own.
     counts : array of int, shape (rows * draws, d)
         The draws of a row one after the other.
+    words : int, default 2**16
+        So many are asked for at a time, or more if they do not suffice for an urn.
     """
     whole = np.array([min(weight >> digits, MOST_STEPS) for weight in weights], dtype=np.int64)
     size = -(-digits // 8)
@@ -62,7 +68,7 @@ def urns_in_jumps(
 
     def work(start: int, bits: Bits) -> None:
         part = counts[start : start + together]
-        done, ahead = 0, _WORDS
+        done, ahead = 0, words
         while done < len(part):
             source = bits.ahead(ahead)[:ahead].view(np.uint8)
             before = done
@@ -70,11 +76,12 @@ def urns_in_jumps(
             bits.spend(-(-used // 8))
             # An urn for which bytes do not suffice starts again from its own first byte, with more behind. Other bytes
             # would favour those that take few.
-            ahead = _WORDS if done > before else 2 * ahead
+            ahead = words if done > before else 2 * ahead
 
     # Whether threads are used is public, and so is what each of them does.
     cores = (os.cpu_count() or 1) if bits.of_the_system else 1
-    together = -(-len(counts) // (cores * _PARTS if cores > 1 else 1))
+    # Urns are divided into so many parts for each core.
+    together = -(-len(counts) // (cores * 4 if cores > 1 else 1))
     with ThreadPoolExecutor(cores) as threads:
         each = [threads.submit(work, i, Bits() if cores > 1 else bits) for i in range(0, len(counts), together)]
     for one in each:

@@ -17,9 +17,6 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import Bits, Words
 
-# Rounding to 41 digits changes a number by at most 2**-40 of it, and leaves numerators that fit into compiled code.
-_DIGITS = 41
-
 
 def dyadic_above(value: float | Fraction) -> Fraction:
     """The least number with at most 41 binary digits that is not below `value`.
@@ -54,7 +51,8 @@ def dyadic_above(value: float | Fraction) -> Fraction:
     # 2**(exponent - 1) < exact < 2**(exponent + 1).
     exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
     exponent -= exact < Fraction(2) ** exponent
-    step = Fraction(2) ** (exponent + 1 - _DIGITS)
+    # Rounding to 41 digits changes a number by at most 2**-40 of it, and leaves numerators that fit into compiled code.
+    step = Fraction(2) ** (exponent + 1 - 41)
     used = math.ceil(exact / step) * step
     return exact if isinstance(value, float) and used >= 2**1024 else used
 
@@ -278,9 +276,6 @@ def compiled_draws() -> Callable[..., tuple[int, int, int]]:
 Uniform = Callable[[int], int]
 Draw = Callable[[Uniform], int]
 
-# Up to so many cells Python is as fast as importing a compiler, which takes a second or two.
-_CELLS_IN_PYTHON = 300_000
-
 
 def discrete_laplace(scale: Fraction, shape: tuple[int, ...], bits: Bits) -> NDArray[np.object_]:
     """Integers with `P[x]` proportional to `exp(-|x| / scale)`: two-sided geometric noise.
@@ -413,10 +408,16 @@ def _ratio(**named: Fraction) -> tuple[int, int]:
     return value.numerator, value.denominator
 
 
-def _drawn(draw: Draw, numbers: tuple[int, int, int, int], shape: tuple[int, ...], bits: Bits) -> NDArray[np.object_]:
+def _drawn(
+    draw: Draw, numbers: tuple[int, int, int, int], shape: tuple[int, ...], bits: Bits, *, in_python: int = 300_000
+) -> NDArray[np.object_]:
+    """Draws of this shape.
+
+    Up to so many cells as `in_python`, Python is as fast as importing a compiler, which takes a second or two.
+    """
     size = math.prod(shape)
     noise = np.empty(size, dtype=object)
-    if size <= _CELLS_IN_PYTHON:
+    if size <= in_python:
         noise[:] = [draw(bits.uniform) for _ in range(size)]
     else:
         fill(noise, numbers, draw, bits)

@@ -15,13 +15,11 @@ from pymc_dirdp.sampling.bits import _POWERS, Bits
 from pymc_dirdp.sampling.compiled_urn import MOST_STEPS, urns_in_jumps
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 
-# So many steps are drawn at once, in urns that hold so many records together. Their arrays take a few megabytes.
-_AT_ONCE, _IN_MEMORY = 2**16, 2**20
+# So many steps are drawn at once. Their arrays take a few megabytes.
+_AT_ONCE = 2**16
 # Points among the weights are compared by so many leading bits, and by all others only where these do not decide. Sums
 # of numbers below this power of two are 64-bit integers.
 _LEADING = 62
-# Urns of more steps than this together are drawn in jumps, which are compiled.
-_WORTH = 2**24
 
 
 def urn(
@@ -74,12 +72,17 @@ def urn(
     return _urn(weights.tolist(), which.reshape(table.shape), digits, steps, draws, bits)
 
 
-def _urn(weights: list[int], which: Integers, digits: int, steps: int, draws: int, bits: Bits) -> Integers:
-    """The same with different weights, and the place of that of each cell among them."""
+def _urn(
+    weights: list[int], which: Integers, digits: int, steps: int, draws: int, bits: Bits, *, worth: int = 2**24
+) -> Integers:
+    """The same with different weights, and the place of that of each cell among them.
+
+    Urns of `worth` steps or more together are drawn in jumps, which are compiled.
+    """
     n_rows, d = which.shape
     # An urn for each draw of each row, the draws of a row one after the other.
     counts, jumps = np.zeros((n_rows, draws, d), dtype=np.int64), np.zeros(n_rows, dtype=np.bool_)
-    if steps * n_rows * draws >= _WORTH and max(steps, d) <= MOST_STEPS:
+    if steps * n_rows * draws >= worth and max(steps, d) <= MOST_STEPS:
         whole = np.array([min(weight >> digits, MOST_STEPS) for weight in weights], dtype=np.int64)
         jumps = whole[which].sum(axis=1) <= steps
         drawn = counts if jumps.all() else counts[jumps]
@@ -87,7 +90,7 @@ def _urn(weights: list[int], which: Integers, digits: int, steps: int, draws: in
         counts[jumps] = drawn
     slow = np.flatnonzero(~jumps)
     walked = np.zeros((len(slow) * draws, d), dtype=np.int64)
-    side_by_side = max(1, min(_AT_ONCE, _IN_MEMORY // max(steps, d)))
+    side_by_side = max(1, min(_AT_ONCE, 2**20 // max(steps, d)))
     for start in range(0, len(walked), side_by_side):
         part = walked[start : start + side_by_side]
         row = np.arange(start, start + len(part)) // draws

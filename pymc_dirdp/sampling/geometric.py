@@ -27,8 +27,8 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import Uniform, discrete_laplace, geometric
 
-# Decimal numbers start with so many digits, and uniform numbers with so many bits; each attempt doubles them.
-_DIGITS, _BITS = 30, 64
+# Decimal numbers start with so many digits; each attempt doubles them.
+_DIGITS = 30
 
 
 def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.object_]:
@@ -152,7 +152,7 @@ def _accepted(total: int, mode: int, scale: Fraction, cells: int, bits: Bits) ->
     return decimal_coin(share, len(str(len(factors))), bits)
 
 
-def decimal_coin(share: Callable[[int], tuple[Decimal, Decimal]], digits: int, bits: Bits) -> bool:
+def decimal_coin(share: Callable[[int], tuple[Decimal, Decimal]], digits: int, bits: Bits, *, word: int = 64) -> bool:
     """True with a probability that is known to any number of digits, exactly.
 
     Parameters
@@ -164,8 +164,10 @@ def decimal_coin(share: Callable[[int], tuple[Decimal, Decimal]], digits: int, b
         So many more digits than usual to start with.
     bits : Bits
         The source of randomness.
+    word : int, default 64
+        Bits of the uniform number to start with; each attempt adds as many.
     """
-    digits, number, length = _DIGITS + digits, bits.uniform(2**_BITS), _BITS
+    digits, number, length = _DIGITS + digits, bits.uniform(2**word), word
     while True:
         with localcontext(_context(digits)):
             about, error = share(digits)
@@ -174,7 +176,7 @@ def decimal_coin(share: Callable[[int], tuple[Decimal, Decimal]], digits: int, b
                 return True
             if number >= most * 2**length:
                 return False
-        digits, number, length = 2 * digits, number << _BITS | bits.uniform(2**_BITS), length + _BITS
+        digits, number, length = 2 * digits, number << word | bits.uniform(2**word), length + word
 
 
 def _mode(scale: Fraction, cells: int) -> int:

@@ -298,8 +298,8 @@ def test_many_different_epsilons_are_rounded_up(monkeypatch):
     """Oracle: the composition without the rounding. It is never above, and 0.1 % of each epsilon below."""
     limit = ApproxDP(epsilon=50, delta=0.01)
     exact = float(spent(limit, *different(40), adaptive=False)["optimal composition"][0].spent)
-    monkeypatch.setattr(budget, "_DIFFERENT", 39)
-    monkeypatch.setattr(budget, "_RATIO", 1.01)
+    monkeypatch.setitem(budget._worst.__kwdefaults__, "most_different", 39)
+    monkeypatch.setitem(budget._rounded_up.__kwdefaults__, "ratio", 1.01)
     rounded = float(spent(limit, *different(40), adaptive=False)["optimal composition"][0].spent)
     assert exact < rounded < 1.02 * exact
 

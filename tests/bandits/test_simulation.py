@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.bandits import simulation
 from pymc_dirdp.bandits.batch_release import BatchNoise
 from pymc_dirdp.bandits.beliefs import Grid, best_probabilities
 from pymc_dirdp.bandits.design import Design
@@ -145,7 +144,7 @@ def test_the_first_pulls_of_many_are_hypergeometric():
 
 
 def test_the_first_pulls_of_very_many_are_hypergeometric(monkeypatch):
-    monkeypatch.setattr(simulation, "_MOST", 4)
+    monkeypatch.setitem(_some_of.__kwdefaults__, "most", 4)
     test_the_first_pulls_of_many_are_hypergeometric()
 
 

@@ -54,13 +54,14 @@ def row(kind, d, n, epsilon):
     mechanisms = {"Dirichlet": dirichlet} | {
         name: noise.for_guarantee(target, prior=prior) for name, noise in exact.items()
     }
-    chosen_with = module._CELLS, module._MOST
-    module._CELLS, module._MOST = CELLS, TABLES
+    defaults = module._Rows.simulated.__func__.__kwdefaults__
+    chosen_with = dict(defaults)
+    defaults.update(cells=CELLS, most=TABLES)
     module._estimate_error.cache_clear()
     try:
         scores = {name: module.estimate_error(each, prior, n).kl for name, each in mechanisms.items()}
     finally:
-        module._CELLS, module._MOST = chosen_with
+        defaults.update(chosen_with)
         module._estimate_error.cache_clear()
     scores["auto"] = scores["Dirichlet" if choices["p"].best == "dirichlet" else choices["p"].best]
     others = read_as_shares(prior, n, dirichlet, mechanisms["geometric"])

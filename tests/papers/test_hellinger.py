@@ -17,6 +17,7 @@ from printed_p4 import p4_local_distance, p4_local_loss
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.papers import p4_lap_mech
 from pymc_dirdp.papers.hellinger import HellingerMechanism, _distributions
+from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 
 ONE = PureDP(epsilon=1.0)
@@ -294,7 +295,7 @@ def test_neighbours_in_parts_are_the_same_pairs(monkeypatch):
     whole = [mechanism.epsilon(1e-6), mechanism.renyi(3.0), mechanism.pure_epsilon]
     pairs = sum(len(first) for first, _ in mechanism._distributions.candidates.neighbours)
     assert pairs == mechanism._distributions.candidates.number_of_neighbours == 35 * 6
-    monkeypatch.setattr("pymc_dirdp.papers.hellinger_distributions._AT_ONCE", 200)
+    monkeypatch.setitem(HellingerDistributions.neighbours.__kwdefaults__, "at_once", 200)
     _distributions.cache_clear()
     again = HellingerMechanism([1, 2, 0.5, 1], 5, 0.4)
     assert [again.epsilon(1e-6), again.renyi(3.0), again.pure_epsilon] == pytest.approx(whole, rel=1e-12)

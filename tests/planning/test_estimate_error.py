@@ -198,7 +198,7 @@ def test_a_part_of_many_cells_has_the_error_of_all(kind, prior, monkeypatch):
     mechanism = calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=prior, n_records=20_000, mechanism=kind)
     found = {}
     for most in (800, 10**6):
-        monkeypatch.setattr(module, "_MOST_CELLS", most)
+        monkeypatch.setitem(module._estimate_error.__wrapped__.__kwdefaults__, "most_cells", most)
         module._estimate_error.cache_clear()
         found[most] = estimate_error(mechanism, prior, 20_000)
     part, whole = found.values()

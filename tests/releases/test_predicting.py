@@ -276,6 +276,6 @@ def test_nothing_is_said_of_large_networks_no_records_and_a_private_number(monke
     private = dirdp.sample(fit_planned(1.0, adjacency="add-remove")[1], model)
     assert "of the fit" not in str(dirdp.report(private, full=True))
     assert "of the fit" in str(dirdp.report(fit_planned(1.0, adjacency="add-remove", n_records=RECORDS)[1], full=True))
-    monkeypatch.setattr(predicting, "_MOST_FITTED", 5)
+    monkeypatch.setitem(predicting.fit_errors.__kwdefaults__, "most_cells", 5)
     assert errors_in(plan) == {}
     assert "of the fit" not in str(dirdp.report(dirdp.sample(plan, model), full=True))

@@ -286,7 +286,7 @@ def test_an_urn_that_runs_out_of_bytes_is_drawn_again_from_its_first_byte(monkey
 
     # Words are whole, so bytes that are left of one are not used: only the first urns take the same.
     for words in (1, 16):
-        monkeypatch.setattr(compiled_urn, "_WORDS", words)
+        monkeypatch.setitem(compiled_urn.urns_in_jumps.__kwdefaults__, "words", words)
         taken.clear()
         other = drawn(weights, 2, 300, 10, Noted(6))
         np.testing.assert_array_equal(one[0, 0], other[0, 0])
@@ -298,7 +298,7 @@ def test_large_work_goes_in_jumps_and_rows_that_do_not_fit_walk(monkeypatch):
     """Rows with more atoms than steps, or of any size, beside others; the walk and the jumps draw the same."""
     jumped, jump = [], exact.urns_in_jumps
     monkeypatch.setattr(exact, "urns_in_jumps", lambda rows, *a, **k: jumped.append(len(rows)) or jump(rows, *a, **k))
-    monkeypatch.setattr(exact, "_WORTH", 1)
+    monkeypatch.setitem(exact._urn.__kwdefaults__, "worth", 1)
     rows = [(2, 3), (1, 2**80), (7, 1), (400, 100)]
     counts = exact.urn(rows, 1, steps=100, draws=2000, bits=Bits(2))
     assert jumped == [2]
@@ -309,7 +309,7 @@ def test_large_work_goes_in_jumps_and_rows_that_do_not_fit_walk(monkeypatch):
             expected = 100 * a / (a + b)
             sd = betabinom.std(100, a / 2, b / 2)
             assert abs(counts[:, i, 0].mean() - expected) < 5 * sd / math.sqrt(2000)
-    monkeypatch.setattr(exact, "_WORTH", 10**9)
+    monkeypatch.setitem(exact._urn.__kwdefaults__, "worth", 10**9)
     assert exact.urn(rows, 1, steps=100, draws=20, bits=Bits(2)).shape == (20, 4, 2)
     assert jumped == [2]
 

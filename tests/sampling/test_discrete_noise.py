@@ -366,7 +366,7 @@ def test_compiled_and_python_make_the_same_noise_from_the_same_words(kind, param
     given = SAMPLERS[kind], parameter, (3, 1000)
     bits = Bits(4)
     plain = given[0](*given[1:], bits)
-    monkeypatch.setattr(discrete_noise, "_CELLS_IN_PYTHON", 0)
+    monkeypatch.setitem(discrete_noise._drawn.__kwdefaults__, "in_python", 0)
     other = Bits(4)
     fast = given[0](*given[1:], other)
     assert np.array_equal(plain, fast)
@@ -382,7 +382,7 @@ def test_a_draw_that_meets_the_end_of_its_words_starts_again_from_its_first_one(
         def ahead(self, least=1):
             return super().ahead(least)[:least]
 
-    monkeypatch.setattr(discrete_noise, "_CELLS_IN_PYTHON", 0)
+    monkeypatch.setitem(discrete_noise._drawn.__kwdefaults__, "in_python", 0)
     for sampler, parameter in [(discrete_laplace, Fraction(9, 2)), (discrete_gaussian, Fraction(40, 3))]:
         assert np.array_equal(sampler(parameter, (200,), Scarce(1)), sampler(parameter, (200,), Bits(1)))
 
@@ -391,7 +391,7 @@ def test_numbers_that_pass_the_limit_of_compiled_code_are_drawn_in_python(monkey
     """With a limit so low that most draws pass it at one place or another."""
     noise = {}
     for limit in (2**62, 2**12):
-        monkeypatch.setattr(discrete_noise, "_CELLS_IN_PYTHON", 0)
+        monkeypatch.setitem(discrete_noise._drawn.__kwdefaults__, "in_python", 0)
         monkeypatch.setattr(compiled_noise, "_LIMIT", limit)
         # Not compiled: the compiled code has the limit inside.
         monkeypatch.setattr(compiled_noise, "compiled_draws", lambda: compiled_noise._draws)
