@@ -100,8 +100,8 @@ class Sums:
         order = np.argsort(-room, axis=1, kind="stable") + self.d * np.arange(rows)[:, None]
         self._order = order.ravel()
         self._table: Array | None = None
-        # Of which numbers are drawn.
-        self._source: Sums = self
+        # All numbers, where so many are drawn that it pays to list them.
+        self._every: Sums | None = None
         self._first: Integers = lists.lows.reshape(rows, self.d).sum(axis=1)
         self._means = np.rint(lists.means.reshape(rows, self.d).sum(axis=1)).astype(np.int64)
         self._spans: Integers = (lists.highs - lists.lows).reshape(rows, self.d).sum(axis=1)
@@ -434,18 +434,18 @@ class Sums:
     def propose(self, row: Integers, rng: np.random.Generator, *, at_a_time: int = 2**18) -> Integers:
         """Numbers of some rows from their own distributions, whatever they add up to, shape (draws, d)."""
         lists, drawn = self.lists, np.empty((len(row), self.d), dtype=np.int64)
-        if self._source.lists is lists and not lists.are_whole:
+        if self._every is None and not lists.are_whole:
             numbers = int((lists.highs - lists.lows + 1).sum())
             if numbers <= min(drawn.size, self._most_listed):
                 # To list all costs less than to weigh those that are drawn.
                 assert self._log_weight is not None
                 listed = every_number(self._log_weight, lists.lows, lists.highs, lists.tilts, self._most_listed)
-                self._source = Sums(listed, self.rows)
+                self._every = Sums(listed, self.rows)
         # One number after the other, whose lists are near one another in memory.
-        step = max(1, at_a_time // len(row))
+        step, source = max(1, at_a_time // len(row)), self._every or self
         for first in range(0, self.d, step):
             cells = self.d * row + np.arange(first, min(first + step, self.d))[:, None]
-            drawn[:, first : first + step] = self._source._proposed(cells.ravel(), rng).reshape(cells.shape).T
+            drawn[:, first : first + step] = source._proposed(cells.ravel(), rng).reshape(cells.shape).T
         return drawn
 
     def _log_pmf(self, x: Integers, cell: Integers) -> Array:
