@@ -139,12 +139,8 @@ class Group:
         """Whether all totals are known wherever the first band is."""
         return not self._nodes and (self.most - self.least + 1) * self.size <= 2**13
 
-    def _band(
-        self, tilt: float, sums: tuple[float, float] = _ANY, little_work: float = 5e6
-    ) -> tuple[Sums, int, Array, float]:
-        """The sum at a tilt, and where and how well it is known: logarithms of the sums of products from a number on.
-
-        It is asked for between two numbers.
+    def _band(self, tilt: float, sums: tuple[float, float] = _ANY, little_work: float = 5e6) -> "_Band":
+        """The sum at a tilt. It is asked for between two numbers.
 
         Convolutions of few numbers are as deep as these are listed. Each number of a node is itself a sum, and takes
         more time than it is worth if it is improbable.
@@ -164,13 +160,11 @@ class Group:
         low = int(band.low[0])
         first = max(int(max(self.least, sums[0])) - low, 0)
         end = max(int(min(self.most, sums[1])) - low + 1, 0)
-        logs, known = band.log_sums(float(np.exp(-depth)))[0, first:end], np.empty(0, dtype=np.intp)
-        known = np.flatnonzero(logs > -np.inf)
-        if not len(known):
-            return band, low, np.empty(0), depth
-        return band, low + first + int(known[0]), logs[known[0] : known[-1] + 1], depth
+        deepest = max(depth, 27.0)
+        logs = band.log_sums(float(np.exp(-deepest)))[0, first:end]
+        return _Band(band, low + first, logs, depth, deepest)
 
-    def _add(self, band: Sums, low: int, logs: Array, depth: float) -> None:
+    def _add(self, made: "_Band", low: int, logs: Array) -> None:
         """Keep a band, and for every total the one that knows it best."""
         high = low + len(logs) - 1
         if not self.bands:
@@ -182,13 +176,13 @@ class Group:
         self._owner = np.pad(self._owner, (before, after))
         self.low, self.high = first, last
         here = slice(low - first, high - first + 1)
-        probability = logs - band.lists.log_totals.sum() + band.lists.tilts[0] * np.arange(low, high + 1)
+        probability = made.probabilities(low, logs)
         better = probability > self._depth[here]
         self._logs[here] = np.where(better, logs, self._logs[here])
         self._depth[here] = np.where(better, probability, self._depth[here])
         self._owner[here] = np.where(better, len(self.bands), self._owner[here])
-        self.bands.append(band)
-        self._depths.append(depth)
+        self.bands.append(made.sums)
+        self._depths.append(made.depth)
 
     def start_at_mode(self, slope: Callable[[float], float]) -> int:
         """Make the first band where the sum and a weight of it together are largest, about, and return that number.
@@ -218,12 +212,13 @@ class Group:
             return
         if total is not None:
             tilt = self._tilt_for(total, tilt)
-        band, low, logs, depth = self._band(tilt)
+        made = self._band(tilt)
+        low, logs = made.known(made.depth)
         if len(logs):
-            self._add(band, low, logs, depth)
+            self._add(made, low, logs)
             return
         # At this tilt no total is possible: it is shifted towards those that are.
-        self.start(total=int(np.clip(band.lists.means.sum(), self.least, self.most)))
+        self.start(total=int(np.clip(made.sums.lists.means.sum(), self.least, self.most)))
 
     def _tilt_for(self, total: int, tilt: float) -> float:
         """The tilt at which the sum is `total` on average, to half of its deviation."""
@@ -263,13 +258,22 @@ class Group:
         deviation = max(float(np.sqrt(last.lists.variances.sum())), 1e-3)
         step = side * 1.2 * np.sqrt(self._depths[number]) / deviation
         tilt, near, far = float(last.lists.tilts[0]) + step, -side * np.inf, side * np.inf
+        # Where counts of 0 are far more probable than all others no tilt leads from one total to the next: what is
+        # improbable at one has to do.
+        improbable: list[tuple[float, _Band]] = []
         for _ in range(80):
-            band, low, logs, depth = self._band(tilt, sums)
-            first, end = low, low + len(logs) - 1
-            if len(logs) and first <= edge + 1 and end >= edge - 1 and (end > edge if side > 0 else first < edge):
-                self._add(band, low, logs, depth)
+            made = self._band(tilt, sums)
+            depths = [depth for depth in (made.depth, 13.0, 18.0, made.deepest) if depth >= made.depth]
+            reaching = next((depth for depth in depths if _reaches(edge, side, *made.known(depth))), None)
+            if reaching == made.depth:
+                self._add(made, *made.known(made.depth))
                 return
-            if len(logs) and (end <= edge if side > 0 else first >= edge):
+            if reaching is not None:
+                improbable.append((reaching, made))
+            if len(improbable) == 6:
+                break
+            low, logs = made.known(made.depth)
+            if len(logs) and (low + len(logs) - 1 <= edge if side > 0 else low >= edge):
                 near = tilt
             else:
                 far = tilt
@@ -278,6 +282,10 @@ class Group:
                 break
             tilt = (near + far) / 2 if bounded else near + step if np.isfinite(near) else far - step
             step *= 1 if bounded else 2
+        if improbable:
+            depth, made = min(improbable, key=lambda found: found[0])
+            self._add(made, *made.known(depth))
+            return
         # No table has such a total, or none that doubles can tell from impossible: one is passed over.
         more = (int(side < 0), int(side > 0))
         self._logs = np.pad(self._logs, more, constant_values=-np.inf)
@@ -343,6 +351,49 @@ class Group:
             mine = owner == number
             counts[mine] = self.bands[number].draw(totals[mine][:, None], rng)[:, 0]
         return counts
+
+
+def _reaches(edge: int, side: int, low: int, logs: Array) -> bool:
+    """Whether numbers from `low` on lie beside the last one that is known, and beyond."""
+    high = low + len(logs) - 1
+    beyond = high > edge if side > 0 else low < edge
+    return bool(len(logs)) and low <= edge + 1 and high >= edge - 1 and beyond
+
+
+@dataclass(frozen=True, eq=False)
+class _Band:
+    """A sum at a tilt, and logarithms of the sums of products of weights from a number on.
+
+    Attributes
+    ----------
+    sums : Sums
+    low : int
+    logs : array
+        -inf where rounding is all that is known.
+    depth : float
+        Probabilities are known well that are not below the largest by more than a factor of exp(depth).
+    deepest : float
+        They are known to some digits that are not below it by more than that.
+    """
+
+    sums: Sums
+    low: int
+    logs: Array
+    depth: float
+    deepest: float
+
+    def probabilities(self, low: int, logs: Array) -> Array:
+        """Logarithms of the probabilities of some of the numbers, from one on."""
+        lists = self.sums.lists
+        return np.asarray(logs - lists.log_totals.sum() + lists.tilts[0] * np.arange(low, low + len(logs)))
+
+    def known(self, depth: float) -> tuple[int, Array]:
+        """From the first to the last number of such a depth; there may be less probable ones between them."""
+        least = np.log(self.sums.pmf.max()) - depth
+        inside = np.flatnonzero(self.probabilities(self.low, self.logs) > least)
+        if not len(inside):
+            return self.low, np.empty(0)
+        return self.low + int(inside[0]), self.logs[inside[0] : inside[-1] + 1]
 
 
 def added(parts: list[Spread]) -> Spread:
