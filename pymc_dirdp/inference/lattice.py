@@ -374,7 +374,10 @@ class Sums:
             assert log_weight is not None
             return log_weight(x, cells[cell])
 
-        return type(self)(self.lists.take(cells), self.rows, of_some, self._most_listed)
+        found = type(self)(self.lists.take(cells), self.rows, of_some, self._most_listed)
+        # Draws rely on it, and the last bits of a variance may differ.
+        found._order = np.arange(len(cells))
+        return found
 
     def draw(self, totals: Integers, rng: np.random.Generator) -> Integers:
         """One draw of all numbers for each sum of each row, shape `(draws, rows, d)`.
@@ -384,56 +387,26 @@ class Sums:
         totals : array of int, shape (draws, rows)
         rng : numpy.random.Generator
         """
-        row = np.tile(np.arange(self.rows), len(totals))
-        return self._draw(row, totals.ravel().astype(np.int64), rng).reshape(*totals.shape, self.d)
-
-    def _draw(self, row: Integers, totals: Integers, rng: np.random.Generator, *, of_a_point: int = 8) -> Integers:
-        """The numbers of some rows, given the sum of each, shape (draws, d).
-
-        The narrow half is proposed, or its sum comes first, whichever takes less. To find the distribution of that sum
-        takes as long as to propose `of_a_point` numbers for each point of the lists.
-        """
-        if self.d == 1:
-            return totals[:, None]
-        order = self._order.reshape(self.rows, self.d) - self.d * np.arange(self.rows)[:, None]
-        wide, narrow = self._halves()
-        counts = np.empty((len(totals), narrow.d), dtype=np.int64)
-        waiting, tried = np.arange(len(totals)), 0
-        ready = of_a_point * len(narrow.lists.x)
-        proposing = self.rows > 1 or ready + narrow.length * len(np.unique(totals)) > narrow.d * len(totals)
-        while len(waiting) and proposing and tried < 2**14 + 256 * len(totals):
-            # The first accepted one of several proposals counts; a few more than are needed spare rounds.
-            repeats = 1 + 256 // len(waiting)
-            which = np.repeat(waiting, repeats)
-            proposed = narrow.propose(row[which], rng)
-            share = wide.at(row[which], totals[which] - proposed.sum(axis=1)) / wide.largest[row[which]]
-            if (share > 1).any():
-                # The largest probability was none: all draws start again.
-                wide.largest *= share.max()
-                waiting = np.arange(len(totals))
-                continue
-            took = (rng.random(len(which)) < share).reshape(-1, repeats)
-            tried = tried + len(which)
-            settled = took.any(axis=1)
-            pick = np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)
-            counts[waiting[settled]] = proposed[pick]
-            waiting = waiting[~settled]
-            # Those that wait longest have the rarest sums.
-            tries = len(which) / (took.sum() + 1)
-            proposing = bool(tries * len(waiting) * narrow.d < ready + len(waiting) * narrow.length)
-        if len(waiting):
-            sums = _drawn_sums(wide, narrow, row[waiting], totals[waiting], rng)
-            counts[waiting] = narrow._draw(row[waiting], sums, rng)
-        del narrow  # which has as many points as all that is still to be drawn
-        rest = wide._draw(row, totals - counts.sum(axis=1), rng)
-        found = np.empty((len(totals), self.d), dtype=np.int64)
-        np.put_along_axis(found, order[row, : wide.d], rest, axis=1)
-        np.put_along_axis(found, order[row, wide.d :], counts, axis=1)
+        row, found = np.tile(np.arange(self.rows), len(totals)), np.empty((*totals.shape, self.d), dtype=np.int64)
+        drawn = self._draw(row, totals.ravel().astype(np.int64), rng).reshape(self.d, *totals.shape)
+        for number, order in enumerate(self._order.reshape(self.rows, self.d) % self.d):
+            found[:, number, order] = drawn[..., number].T
         return found
 
-    def propose(self, row: Integers, rng: np.random.Generator, *, at_a_time: int = 2**18) -> Integers:
-        """Numbers of some rows from their own distributions, whatever they add up to, shape (draws, d)."""
-        lists, drawn = self.lists, np.empty((len(row), self.d), dtype=np.int64)
+    def _draw(self, row: Integers, totals: Integers, rng: np.random.Generator) -> Integers:
+        """The numbers of some rows, given the sum of each, from the widest on, shape (d, draws)."""
+        drawn, wide, rest = np.empty((self.d, len(totals)), dtype=np.int64), self, totals
+        while wide.d > 1:
+            end = wide.d
+            wide, narrow = wide._halves()
+            drawn[wide.d : end] = _narrow_half(wide, narrow, row, rest, rng)
+            rest = rest - drawn[wide.d : end].sum(axis=0)
+        drawn[0] = rest
+        return drawn
+
+    def propose(self, row: Integers, rng: np.random.Generator, *, at_a_time: int = 2**16) -> Integers:
+        """Numbers of some rows from their own distributions, whatever they add up to, shape (d, draws)."""
+        lists, drawn = self.lists, np.empty((self.d, len(row)), dtype=np.int64)
         if self._every is None and not lists.are_whole:
             numbers = int((lists.highs - lists.lows + 1).sum())
             if numbers <= min(drawn.size, self._most_listed):
@@ -441,11 +414,12 @@ class Sums:
                 assert self._log_weight is not None
                 listed = every_number(self._log_weight, lists.lows, lists.highs, lists.tilts, self._most_listed)
                 self._every = Sums(listed, self.rows)
-        # One number after the other, whose lists are near one another in memory.
+        # Some numbers after the others, whose lists are near one another in memory.
         step, source = max(1, at_a_time // len(row)), self._every or self
+        cells = np.arange(self.d)[:, None] + (self.d * row if self.rows > 1 else 0)
         for first in range(0, self.d, step):
-            cells = self.d * row + np.arange(first, min(first + step, self.d))[:, None]
-            drawn[:, first : first + step] = source._proposed(cells.ravel(), rng).reshape(cells.shape).T
+            some = slice(first, min(first + step, self.d))
+            drawn[some] = source._proposed(cells[some], drawn[some].shape, rng)
         return drawn
 
     def _log_pmf(self, x: Integers, cell: Integers) -> Array:
@@ -471,42 +445,97 @@ class Sums:
         return *lists.blocks, lists.log_pmf.reshape(-1, 12).max(axis=1) + 0.25
 
     @cached_property
-    def _cumulative(self) -> tuple[Array, Integers]:
-        """Of the bounds of all blocks, those of one list behind the other: each rises by 1; and where each begins."""
+    def _guide(self) -> tuple[Array, Integers, Integers, Integers]:
+        """Cumulative bounds of the blocks of each list, up to 1, and where to look among them for a level.
+
+        The levels of a list are cut into twice as many slots as it has blocks. Returned are how many slots each list
+        has, where they begin, and the first block that reaches each.
+        """
         cell, _, length, bound = self._blocks
         starts = np.searchsorted(cell, np.arange(self.lists.size + 1))
         weights = np.exp(bound) * length
-        sums, whole = np.cumsum(weights), np.add.reduceat(weights, starts[:-1])
-        before = sums[starts[:-1]] - weights[starts[:-1]]
-        return np.minimum((sums - before[cell]) / whole[cell], 1.0) + cell, starts
+        sums = np.cumsum(weights)
+        cumulative = sums - (sums[starts[:-1]] - weights[starts[:-1]])[cell]
+        cumulative /= cumulative[starts[1:] - 1][cell]
+        slots = 2 * np.diff(starts)
+        first = np.cumsum(slots + 1) - (slots + 1)
+        passed = np.bincount(first[cell] + np.ceil(cumulative * slots[cell]).astype(np.int64))
+        return cumulative, slots, first, np.cumsum(passed)
 
-    def _proposed(self, cell: Integers, rng: np.random.Generator) -> Integers:
-        """A number of each of some lists, from its own distribution.
+    def _block_at(self, cell: Integers, level: Array) -> Integers:
+        """The block of some lists where their cumulative bounds pass some levels, in the shape of these."""
+        cumulative, slots, starts, reaching = self._guide
+        block: Integers = reaching[starts[cell] + (level * slots[cell]).astype(np.int64)]
+        flat, levels = block.ravel(), level.ravel()
+        low = np.flatnonzero(cumulative[flat] <= levels)
+        while len(low):
+            flat[low] += 1
+            low = low[cumulative[flat[low]] <= levels[low]]
+        return flat.reshape(level.shape)
+
+    def _proposed(self, cell: Integers, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
+        """Numbers of some lists, each from its own distribution; cells are broadcast.
 
         A block by its bound, and a number in it, which is accepted with the share of the bound that it has.
         """
-        drawn, waiting = np.empty(len(cell), dtype=np.int64), np.arange(len(cell))
         _, first, length, bound = self._blocks
-        cumulative, starts = self._cumulative
+        if self.lists.are_whole:
+            found: Integers = first[self._block_at(cell, rng.random(shape))]
+            return found
+        cell = np.broadcast_to(cell, shape).ravel()
+        drawn, waiting = np.empty(len(cell), dtype=np.int64), np.arange(len(cell))
         while len(waiting):
             at = cell[waiting]
-            block = np.searchsorted(cumulative, at + rng.random(len(at)), side="right")
-            block = np.minimum(block, starts[at + 1] - 1)
-            if self.lists.are_whole:
-                return first[block]
+            block = self._block_at(at, rng.random(len(at)))
             x = first[block] + (rng.random(len(at)) * length[block]).astype(np.int64)
             excess = self._log_pmf(x, at) - bound[block]
             if (excess > 0).any():
                 # The bound of a block was too low: all draws from that list start again with a higher one.
                 np.maximum.at(bound, block, bound[block] + excess + 0.25)
-                del self._cumulative
-                cumulative, starts = self._cumulative
+                del self._guide
                 waiting = np.flatnonzero(np.isin(cell, at[excess > 0]) | np.isin(np.arange(len(cell)), waiting))
                 continue
             took = np.log1p(-rng.random(len(at))) <= excess
             drawn[waiting[took]] = x[took]
             waiting = waiting[~took]
-        return drawn
+        return drawn.reshape(shape)
+
+
+def _narrow_half(
+    wide: Sums, narrow: Sums, row: Integers, totals: Integers, rng: np.random.Generator, *, few_tries: int = 4
+) -> Integers:
+    """The numbers of the narrow half of some rows, given the sum of each and the wide half, shape (d, draws).
+
+    They are proposed. Where of `few_tries` none is accepted on average, their sum may come first: to find its
+    distribution takes as long as to propose 8 numbers for each point of the lists, and then one for each sum.
+    """
+    counts = np.empty((narrow.d, len(totals)), dtype=np.int64)
+    waiting, tried, proposing = np.arange(len(totals)), 0, True
+    while len(waiting) and proposing and tried < 2**14 + 256 * len(totals):
+        # The first accepted one of several proposals counts; a few more than are needed spare rounds.
+        repeats = 1 + 256 // len(waiting)
+        which = np.repeat(waiting, repeats)
+        proposed = narrow.propose(row[which], rng)
+        share = wide.at(row[which], totals[which] - proposed.sum(axis=0)) / wide.largest[row[which]]
+        if (share > 1).any():
+            # The largest probability was none: all draws start again.
+            wide.largest *= share.max()
+            waiting = np.arange(len(totals))
+            continue
+        took = (rng.random(len(which)) < share).reshape(-1, repeats)
+        tried = tried + len(which)
+        settled = took.any(axis=1)
+        pick = np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)
+        counts[:, waiting[settled]] = proposed[:, pick]
+        waiting = waiting[~settled]
+        # Those that wait longest have the rarest sums.
+        tries = len(which) / (took.sum() + 1)
+        sums_first = 8 * len(narrow.lists.x) + len(waiting) * narrow.length
+        proposing = bool(tries < few_tries or tries * len(waiting) * narrow.d < sums_first)
+    if len(waiting):
+        sums = _drawn_sums(wide, narrow, row[waiting], totals[waiting], rng)
+        counts[:, waiting] = narrow._draw(row[waiting], sums, rng)
+    return counts
 
 
 def _drawn_sums(wide: Sums, narrow: Sums, row: Integers, totals: Integers, rng: np.random.Generator) -> Integers:

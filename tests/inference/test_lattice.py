@@ -385,7 +385,7 @@ def test_proposals_from_blocks_are_those_of_the_numbers():
     for lists in (nodes, whole):
         sample = Sums(lists, 1, log_weight).propose(np.zeros(100_000, dtype=np.int64), np.random.default_rng(4))
         for cell in range(3):
-            cdf, x = np.cumsum(whole.pmf(cell)), sample[:, cell]
+            cdf, x = np.cumsum(whole.pmf(cell)), sample[cell]
             edges = whole.lows[cell] + np.unique(np.searchsorted(cdf, np.arange(1, 50) / 50))
             mass = np.diff(np.concatenate([[0.0], cdf[edges - whole.lows[cell]], [1.0]]))
             right, wider = (
