@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.inference.numbers import (
+    NODES,
     Lists,
     LogWeight,
     TooManyNumbersError,
@@ -442,7 +443,7 @@ class Sums:
             return lists.cell, lists.x.astype(np.int64), np.broadcast_to(np.int64(1), lists.cell.shape), lists.log_pmf
         assert lists.blocks is not None
         # Within a block a weight may be larger than at the nodes, and by how much is found out by draws.
-        return *lists.blocks, lists.log_pmf.reshape(-1, 12).max(axis=1) + 0.25
+        return *lists.blocks, lists.log_pmf.reshape(-1, NODES).max(axis=1) + 0.25
 
     @cached_property
     def _guide(self) -> tuple[Array, Integers, Integers, Integers]:

@@ -5,7 +5,7 @@ among millions follow a smooth curve with few kinks: they are cut into blocks, e
 and halved until its halves give the same sum. Either way there are points with masses, of which all sums are made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import final
@@ -22,6 +22,8 @@ Room = Callable[[Integers, Integers], tuple[Array, Array]]
 
 # What is a factor of exp(-50) below the largest weight is left out.
 CUT = 50.0
+# Those of the Gauss rule of a block of 2^k numbers. In blocks of so many every number is a node.
+NODES = 16
 
 
 class ImpossibleError(ArgumentError):
@@ -56,7 +58,7 @@ class Lists:
     rule : array, shape (points,), optional
         How many numbers each point stands for; by default every number from `lows` to `highs` is a point.
     blocks : tuple of array, optional
-        Cells, first numbers and lengths of blocks of 12 points each, if points are the nodes of their Gauss rules.
+        Cells, first numbers and lengths of blocks of `NODES` points each, if points are the nodes of their Gauss rules.
 
     Attributes
     ----------
@@ -161,6 +163,8 @@ class Lists:
 
     def take(self, cells: Integers) -> "Lists":
         """Some of the distributions, in their order."""
+        if np.array_equal(cells, np.arange(self.size)):
+            return self
         points, rule, blocks = self.points(cells), self.rule, self.blocks
         if blocks is not None:
             edges = np.searchsorted(blocks[0], np.arange(self.size + 1))
@@ -194,36 +198,85 @@ class Lists:
                 np.broadcast_to(np.int64(1), self.cell.shape),
                 self.masses,
             )
-        return *self.blocks, self.masses.reshape(-1, 12).sum(axis=1)
+        return *self.blocks, self.masses.reshape(-1, NODES).sum(axis=1)
+
+    def _at_nodes(self, piece: Integers) -> Array:
+        """The probabilities at the nodes of some blocks, shape (blocks, NODES)."""
+        assert self.rule is not None
+        rule = self.rule.reshape(-1, NODES)[piece]
+        found: Array = self.masses.reshape(-1, NODES)[piece] / np.where(rule > 0, rule, np.inf)
+        return found
 
     def densities(self, x: Array, piece: Integers) -> Array:
         """The probabilities of numbers, each in a block: within one they follow a polynomial."""
-        if self.blocks is None or self.rule is None:
+        if self.blocks is None:
             return self.masses[piece]
         _, start, length = self.blocks
-        known = (self.masses / np.where(self.rule > 0, self.rule, np.inf)).reshape(-1, 12)[piece]
-        few = length[piece] <= 12
-        place = np.where(few, np.rint(x - start[piece]), 0).astype(np.int64)
-        found = np.take_along_axis(known, np.minimum(place, 11)[:, None], axis=1)[:, 0]
-        long = np.flatnonzero(~few)
-        # Barycentric interpolation between Gauss nodes.
-        distances = x[long, None] - self.x.reshape(-1, 12)[piece[long]]
-        weights = np.stack([_barycentric(int(size)) for size in np.unique(length[piece[long]])] or [np.ones(12)])
-        weights = weights[np.unique(length[piece[long]], return_inverse=True)[1]]
-        near = np.abs(distances) < 1e-9
-        weights = np.where(near.any(axis=1)[:, None], near, weights / np.where(near, 1.0, distances))
-        found[long] = (weights * known[long]).sum(axis=1) / weights.sum(axis=1)
+        found, known = np.empty(len(x)), self._at_nodes(piece)
+        for size in np.unique(length[piece]).tolist():
+            some = np.flatnonzero(length[piece] == size)
+            weights = interpolation(block_rule(size)[0], x[some] - start[piece[some]])
+            found[some] = np.einsum("ij,ij->i", weights, known[some])
         return np.maximum(found, 0.0)
+
+    def first_of(self, piece: Integers, many: Integers) -> Array:
+        """The probability of so many of the first numbers of each of some blocks."""
+        if self.blocks is None:
+            return np.where(many > 0, self.masses[piece], 0.0)
+        found = np.empty(len(piece))
+        for some, ends, sums in self._sums_within(piece):
+            found[some] = np.einsum("ij,ij->i", interpolation(ends, many[some].astype(np.float64)), sums)
+        return np.maximum(found, 0.0)
+
+    def reaching(self, piece: Integers, mass: Array) -> tuple[Integers, Integers]:
+        """Between which of its numbers each of some blocks, summed from its first one on, has some mass."""
+        first, last = np.zeros(len(piece), dtype=np.int64), np.zeros(len(piece), dtype=np.int64)
+        for some, ends, sums in self._sums_within(piece) if self.blocks is not None else ():
+            place = np.clip((sums < mass[some, None]).sum(axis=1), 1, len(ends) - 1)
+            # What is rounded may take it to the next.
+            first[some], last[some] = ends[np.maximum(place - 2, 0)], ends[np.minimum(place + 1, len(ends) - 1)]
+        return first, np.maximum(last - 1, first)
+
+    def _sums_within(self, piece: Integers) -> Iterator[tuple[Integers, Array, Array]]:
+        """For blocks of each length, by number, those of their numbers of which sums are known, and all sums."""
+        assert self.blocks is not None
+        length, known = self.blocks[2][piece], self._at_nodes(piece)
+        for size in np.unique(length).tolist():
+            some = np.flatnonzero(length == size)
+            ends, sums = _sums_within(size)
+            yield some, ends, known[some] @ sums
+
+
+def interpolation(nodes: Array, places: Array) -> Array:
+    """What the values of a polynomial at some nodes have to be weighted by to be those at places, shape (places, nodes).
+
+    Barycentric interpolation.
+    """
+    apart = nodes[:, None] - nodes
+    np.fill_diagonal(apart, 1.0)
+    # Over the length, as their products leave the doubles.
+    of_nodes, distances = 1 / (apart / (nodes[-1] - nodes[0] + 1)).prod(axis=1), places[:, None] - nodes
+    near = np.abs(distances) < 1e-9
+    distances[near] = 1.0
+    weights = of_nodes / distances
+    at_nodes = near.any(axis=1)
+    weights[at_nodes] = near[at_nodes]
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
 
 
 @cache
-def _barycentric(length: int) -> Array:
-    """The weights of barycentric interpolation between the nodes of a block."""
-    nodes = twelve(length)[0] / length
-    distances = nodes[:, None] - nodes
-    np.fill_diagonal(distances, 1.0)
-    found: Array = 1 / distances.prod(axis=1)
-    return np.asarray(found / np.abs(found).max())
+def _sums_within(length: int) -> tuple[Array, Array]:
+    """Of a block the sums of the first k numbers, a polynomial in k, at NODES + 1 of these: k, and factors of nodes."""
+    few = np.arange(NODES // 2 + 1)
+    # As near to the ends as the points of Chebyshev are, but for integers.
+    below = np.maximum(few, np.rint((1 - np.cos(np.pi * few / NODES)) * length / 2)).astype(np.int64)
+    ends = np.concatenate([below, length - below[-2::-1]])
+    sums = np.zeros((NODES, len(ends)))
+    for place, end in enumerate(ends.tolist()[1:], start=1):
+        offsets, rule = _block_rule(end, NODES)
+        sums[:, place] = rule @ interpolation(block_rule(length)[0], offsets)
+    return ends.astype(np.float64), sums
 
 
 @final
@@ -353,7 +406,7 @@ class Numbers:
     ) -> Lists:
         """Blocks of 2^k numbers with a Gauss rule each, halved until the halves give the same sum, and numbers between.
 
-        Those of eight numbers are listed, and those that reach beyond the last number are halved, too.
+        Those of `NODES` numbers are listed, and those that reach beyond the last number are halved, too.
         """
 
         def weighed(blocks: _Blocks) -> tuple[Array, Array]:
@@ -361,7 +414,7 @@ class Numbers:
             tilted = blocks.logs + tilts[blocks.cell] * blocks.x - top[blocks.cell]
             return (blocks.rule * np.exp(np.minimum(tilted, 700.0))).sum(axis=0), tilted.max(axis=0)
 
-        size = 2 ** np.floor(np.log2(np.maximum((highs - lows + 1) / 4, 8))).astype(np.int64)
+        size = 2 ** np.floor(np.log2(np.maximum((highs - lows + 1) / 4, NODES))).astype(np.int64)
         many = (highs - lows) // size + 1
         cell = np.repeat(np.arange(self.size), many)
         start = lows[cell] + (np.arange(len(cell)) - (np.cumsum(many) - many)[cell]) * size[cell]
@@ -370,10 +423,10 @@ class Numbers:
         while len(blocks.cell):
             mass, largest_of = weighed(blocks)
             beyond = blocks.start + blocks.length - 1 > highs[blocks.cell]
-            matters, whole = (largest_of > -cut) | beyond, blocks.length == 8
+            matters, whole = (largest_of > -cut) | beyond, blocks.length == NODES
             accepted.append(blocks.take(matters & whole & (largest_of > -cut)))
             wide = blocks.take(matters & ~whole)
-            refuse_too_many(24.0 * len(wide.cell), most=3 * self.most_listed)
+            refuse_too_many(2.0 * NODES * len(wide.cell), most=3 * self.most_listed)
             halves = self._blocks(
                 np.repeat(wide.cell, 2),
                 np.stack([wide.start, wide.start + wide.length // 2], axis=1).ravel(),
@@ -382,9 +435,9 @@ class Numbers:
             )
             before, after = mass[matters & ~whole], weighed(halves)[0].reshape(-1, 2).sum(axis=1)
             # Weights are rounded where their logarithms are large: no rule can do better than that.
-            noise = 1e-14 + 2e-16 * np.abs(wide.logs).max(axis=0, where=np.isfinite(wide.logs), initial=1.0)
+            noise = 1e-14 + 1e-15 * np.abs(wide.logs).max(axis=0, where=np.isfinite(wide.logs), initial=1.0)
             right = np.abs(after - before) <= noise * np.maximum(total[wide.cell], before)
-            right &= _between_nodes(wide, halves, tilts, top) <= 1e-11 + noise
+            right &= _between_nodes(wide, halves, tilts, top) <= 2e-10 + noise
             right &= ~beyond[matters & ~whole] & (wide.length <= longest[wide.cell])
             accepted.append(wide.take(right))
             blocks = halves.take(np.repeat(~right, 2) & (halves.start <= highs[halves.cell]))
@@ -399,12 +452,12 @@ class Numbers:
         found = found.take(np.lexsort((found.start, found.cell)))
         x, rule, logs = (values.T.ravel() for values in (found.x, found.rule, found.logs))
         places = found.cell, found.start, found.length
-        return Lists(lows, highs, np.repeat(found.cell, 12), x, logs, tilts, rule, places)
+        return Lists(lows, highs, np.repeat(found.cell, NODES), x, logs, tilts, rule, places)
 
     def _blocks(self, cell: Integers, start: Integers, length: Integers, highs: Integers) -> "_Blocks":
         """Blocks with their nodes; a rule is 0 beyond the last number."""
         distinct, which = np.unique(length, return_inverse=True)
-        rules = np.reshape([twelve(int(size)) for size in distinct], (-1, 2, 12))[which]
+        rules = np.reshape([block_rule(size) for size in distinct.tolist()], (-1, 2, NODES))[which]
         x = np.minimum(start + rules[:, 0].T, highs[cell])
         rule = np.where(start + rules[:, 0].T > highs[cell], 0.0, rules[:, 1].T)
         logs = self._weights(x, np.broadcast_to(cell, x.shape)) if len(cell) else x
@@ -445,7 +498,7 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Blocks of numbers, and the twelve nodes of each, shape (12, blocks), with their rules and weights."""
+    """Blocks of numbers, and the nodes of each, shape (NODES, blocks), with their rules and weights."""
 
     cell: Integers
     start: Integers
@@ -471,21 +524,16 @@ def _between_nodes(wide: _Blocks, halves: _Blocks, tilts: Array, top: Array) -> 
     for length in np.unique(wide.length).tolist():
         some = np.flatnonzero(wide.length == length)
         both = (2 * some[:, None] + np.arange(2)).ravel()
-        wanted = exact[:, both].reshape(12, len(some), 2).transpose(2, 0, 1).reshape(24, len(some))
+        wanted = exact[:, both].reshape(NODES, len(some), 2).transpose(2, 0, 1).reshape(2 * NODES, len(some))
         off[some] = np.abs(_at_halves(length) @ weights[:, some] - wanted).max(axis=0)
     return off
 
 
 @cache
 def _at_halves(length: int) -> Array:
-    """What the values at the nodes of a block say of the values at those of its halves, shape (24, 12)."""
-    nodes, half = twelve(length)[0], twelve(length // 2)[0]
-    distances = np.concatenate([half, length // 2 + half])[:, None] - nodes
-    near = np.abs(distances) < 1e-9
-    weights = np.where(
-        near.any(axis=1)[:, None], near.astype(np.float64), _barycentric(length) / np.where(near, 1.0, distances)
-    )
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    """What the values at the nodes of a block say of those at the nodes of its halves, shape (2 NODES, NODES)."""
+    half = block_rule(length // 2)[0]
+    return interpolation(block_rule(length)[0], np.concatenate([half, length // 2 + half]))
 
 
 def _with_room(lows: Integers, highs: Integers, room: Room | None) -> tuple[Integers, Integers]:
@@ -511,14 +559,13 @@ def every_number(log_weight: LogWeight, lows: Integers, highs: Integers, tilts: 
 
 
 @cache
-def twelve(length: int) -> tuple[Array, Array]:
-    """The nodes and the weights of a block, always 12 of either."""
-    offsets, weights = _block_rule(length)
-    return np.pad(offsets, (0, 12 - len(offsets)), mode="edge"), np.pad(weights, (0, 12 - len(weights)))
+def block_rule(length: int) -> tuple[Array, Array]:
+    """The nodes and the weights of a block of at least `NODES` numbers."""
+    return _block_rule(length, NODES)
 
 
 # Points of each round of a search.
-_PART = np.arange(33)[:, None] / 32
+_PART = np.arange(17)[:, None] / 16
 
 
 def largest(weight: Callable[[Integers], Array], least: Integers, most: Integers) -> tuple[Integers, Array]:

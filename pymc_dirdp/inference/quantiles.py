@@ -10,7 +10,7 @@ from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expi
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import InternalError
-from pymc_dirdp.inference.numbers import Lists, twelve
+from pymc_dirdp.inference.numbers import NODES, Lists, block_rule
 
 # A distribution function, its density, and the slope of that.
 type _Values = tuple[Array, Array, Array]
@@ -79,7 +79,7 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
     d = counts[0].size
     cell, level = np.tile(np.arange(d), len(levels)), np.repeat(levels, d) * (1 - 1e-14)
     # That of a mixture lies between those of its parts.
-    lows, highs = zip(*(_piece_of(of, cell, level) for of in counts), strict=True)
+    lows, highs = zip(*(_bracket(of, cell, level) for of in counts), strict=True)
     low: Integers = np.stack(lows).min(axis=0)
     high: Integers = np.stack(highs).max(axis=0)
     active = np.flatnonzero(low < high)
@@ -95,15 +95,18 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
     return quantiles
 
 
-def _piece_of(counts: Lists, cell: Integers, level: Array) -> tuple[Integers, Integers]:
-    """The first and the last number of the pieces in which quantiles of some distributions are."""
+def _bracket(counts: Lists, cell: Integers, level: Array) -> tuple[Integers, Integers]:
+    """The first and the last number between which quantiles of some distributions are."""
     of, start, length, mass = counts.pieces
     cumulative, first = np.cumsum(mass), np.searchsorted(of, np.arange(counts.size + 1))
     before = (cumulative - mass)[first[:-1]]
     piece = np.clip(np.searchsorted(cumulative, before[cell] + level), first[cell], first[cell + 1] - 1)
+    within = counts.reaching(piece, level - (cumulative - mass)[piece] + before[cell])
     # What is rounded in a sum over all distributions may take it to the next.
-    low, high = np.maximum(piece - 1, first[cell]), np.minimum(piece + 1, first[cell + 1] - 1)
-    return start[low], start[high] + length[high] - 1
+    low, high = (start[piece] + end for end in within)
+    low = np.where(within[0] == 0, start[np.maximum(piece - 1, first[cell])], low)
+    after = np.minimum(piece + 1, first[cell + 1] - 1)
+    return low, np.where(within[1] == length[piece] - 1, start[after] + length[after] - 1, high)
 
 
 def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
@@ -118,20 +121,7 @@ def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
     whole = room == length[piece]
     found: Array = cumulative[piece + whole] - cumulative[first[cell]]
     some = np.flatnonzero(~whole & (room > 0))
-    piece, room, size, at = piece[some], room[some], length[piece[some]], start[piece[some]]
-    while (size > 8).any():
-        # What the first half of a block has by its rule, if all of it counts.
-        size = np.where(size > 8, size // 2, size)
-        taken = np.flatnonzero(room >= size)
-        distinct, which = np.unique(size[taken], return_inverse=True)
-        rules = np.reshape([twelve(int(half)) for half in distinct], (-1, 2, 12))[which]
-        densities = counts.densities((at[taken, None] + rules[:, 0]).ravel(), np.repeat(piece[taken], 12))
-        found[some[taken]] += (rules[:, 1] * densities.reshape(-1, 12)).sum(axis=1)
-        at[taken] += size[taken]
-        room[taken] -= size[taken]
-    inside = np.arange(8)
-    last = counts.densities((at[:, None] + inside).astype(np.float64).ravel(), np.repeat(piece, 8)).reshape(-1, 8)
-    found[some] += (last * (inside < room[:, None])).sum(axis=1)
+    found[some] += counts.first_of(piece[some], room[some])
     return found
 
 
@@ -207,10 +197,10 @@ def _points(
     while len(piece):
         last = first + size - 1
         records = unit[cell[piece]] * np.maximum(np.minimum(first, total[cell[piece]] - last), 0)
-        long = (size > 8) & (size * unit[cell[piece]] > 4 * np.sqrt(records + 9))
+        long = (size > NODES) & (size * unit[cell[piece]] > 4 * np.sqrt(records + 9))
         for length_of in np.unique(size[~long]).tolist():
             some = np.flatnonzero(~long & (size == length_of))
-            offsets, rule = twelve(int(length_of))
+            offsets, rule = block_rule(length_of)
             x = (first[some, None] + offsets).ravel()
             of = np.repeat(piece[some], len(offsets))
             masses = np.tile(rule, len(some)) * counts.densities(x, of)

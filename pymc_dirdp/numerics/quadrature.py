@@ -228,13 +228,13 @@ def _summation_rule(n: int, a: float, b: float) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=1024)
-def _block_rule(length: int) -> tuple[Array, Array]:
+def _block_rule(length: int, most: int = _BETA_BINOMIAL_NODES) -> tuple[Array, Array]:
     """Gauss rule for a sum over 0..length-1, from the Jacobi matrix of the Gram polynomials (Golub and Welsch)."""
-    if length <= _BETA_BINOMIAL_NODES:
+    if length <= most:
         return np.arange(float(length)), np.ones(length)
-    k = np.arange(1.0, _BETA_BINOMIAL_NODES)
+    k = np.arange(1.0, most)
     off_diagonal = k / 2 * np.sqrt((float(length) ** 2 - k**2) / (4 * k**2 - 1))
-    nodes, vectors = eigh_tridiagonal(np.full(_BETA_BINOMIAL_NODES, (length - 1) / 2), off_diagonal)
+    nodes, vectors = eigh_tridiagonal(np.full(most, (length - 1) / 2), off_diagonal)
     return nodes, length * vectors[0] ** 2
 
 
