@@ -41,7 +41,7 @@ class Draws:
 
 def draw_shares(counts: Integers, alpha: Array, rng: np.random.Generator) -> Array:
     """One draw of the shares for each row of counts: `Dirichlet(alpha + counts)`, shape of `counts`."""
-    shares: Array = dirichlet(alpha + counts, 1, rng)[0]
+    shares: Array = dirichlet(alpha + counts, 1, rng, overwrite=True)[0]
     return shares
 
 

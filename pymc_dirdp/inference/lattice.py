@@ -180,11 +180,11 @@ class Sums:
         lists, frequencies = self.lists, self.length // 2 + 1
         logs, largest = np.zeros((self.rows, frequencies)), np.full((self.rows, frequencies), -np.inf)
         parts: list[Complex] = []
-        order = self._order.reshape(self.rows, self.d)
+        order, above = self._order.reshape(self.rows, self.d), lists.above
         for columns in self._columns():
             chosen = order[:, columns].ravel()
             folded, points = np.zeros((len(chosen), self.length)), lists.points(chosen)
-            folded[np.repeat(np.arange(len(chosen)), lists.widths[chosen]), lists.above[points].astype(np.int64)] = (
+            folded[np.repeat(np.arange(len(chosen)), lists.widths[chosen]), above[points].astype(np.int64)] = (
                 lists.masses[points]
             )
             part = scipy.fft.rfft(folded)[:, :frequencies].reshape(self.rows, -1, frequencies)
@@ -199,7 +199,8 @@ class Sums:
     def _waves(self, fresh: int = 32) -> Complex | None:
         """The same by adding up the waves of one frequency after the other; None where that takes longer."""
         lists, step = self.lists, -2j * np.pi / self.length
-        turn, current = np.exp(step * lists.above), lists.masses.astype(np.complex128)
+        above = lists.above
+        turn, current = np.exp(step * above), lists.masses.astype(np.complex128)
         columns: list[Complex] = []
         numbers = 0.0 if lists.are_whole else float((lists.highs - lists.lows + 1).sum())
         # About what lists of all numbers and their transforms take.
@@ -211,7 +212,7 @@ class Sums:
                 return None
             if frequency % fresh == 0:
                 # A power of a complex number loses digits.
-                current = (lists.masses * np.exp(step * frequency * lists.above)).astype(np.complex128)
+                current = (lists.masses * np.exp(step * frequency * above)).astype(np.complex128)
             columns.append(np.add.reduceat(current, lists.starts[:-1])[self._order].reshape(self.rows, self.d))
             current *= turn
             size = np.log(np.maximum(np.abs(columns[-1]), 1e-300))
@@ -307,7 +308,7 @@ class Sums:
         of_sums = transformed * turned
         found = np.empty((len(known), len(self.lists.masses)))
         after: Complex = np.ones((self.rows, 1, frequencies), dtype=np.complex128)
-        order, lists = self._order.reshape(self.rows, self.d), self.lists
+        order, lists, above = self._order.reshape(self.rows, self.d), self.lists, self.lists.above
         ones = np.ones((self.rows, 1, frequencies))
         products = np.cumprod(np.concatenate([ones, self._lists[:, :-1]], axis=1), axis=1)
         for columns in reversed(list(self._columns())):
@@ -321,9 +322,9 @@ class Sums:
             for k, of_sum in enumerate(of_sums):
                 spectrum = (of_sum[:, None] * others).reshape(len(chosen), frequencies)
                 if self._is_few_waves:
-                    values = self._added_up(spectrum, number, lists.above[points])
+                    values = self._added_up(spectrum, number, above[points])
                 else:
-                    values = self._inverse(spectrum)[number, lists.above[points].astype(np.int64)]
+                    values = self._inverse(spectrum)[number, above[points].astype(np.int64)]
                 # What is below the rounding of the sum is not known to be positive.
                 rounding = 1e-15 * np.abs(spectrum).sum(axis=1) / self.length
                 found[k, points] = np.where(np.abs(values) > rounding[number], values, 0.0)
@@ -388,8 +389,9 @@ class Sums:
         totals : array of int, shape (draws, rows)
         rng : numpy.random.Generator
         """
-        row, found = np.tile(np.arange(self.rows), len(totals)), np.empty((*totals.shape, self.d), dtype=np.int64)
+        row = np.tile(np.arange(self.rows), len(totals))
         drawn = self._draw(row, totals.ravel().astype(np.int64), rng).reshape(self.d, *totals.shape)
+        found = np.empty((*totals.shape, self.d), dtype=np.int64)
         for number, order in enumerate(self._order.reshape(self.rows, self.d) % self.d):
             found[:, number, order] = drawn[..., number].T
         return found
@@ -400,8 +402,9 @@ class Sums:
         while wide.d > 1:
             end = wide.d
             wide, narrow = wide._halves()
-            drawn[wide.d : end] = _narrow_half(wide, narrow, row, rest, rng)
-            rest = rest - drawn[wide.d : end].sum(axis=0)
+            counts = drawn[wide.d : end]
+            _draw_narrow_half(wide, narrow, row, rest, rng, counts)
+            rest = rest - counts.sum(axis=0)
         drawn[0] = rest
         return drawn
 
@@ -436,32 +439,30 @@ class Sums:
         return np.where(inside, logs - lists.log_totals[cell], -np.inf)
 
     @cached_property
-    def _blocks(self) -> tuple[Integers, Integers, Integers, Array]:
-        """Cells, first numbers and lengths of blocks, and what the logarithm of no probability in them is above."""
-        lists = self.lists
-        if lists.are_whole:
-            return lists.cell, lists.x.astype(np.int64), np.broadcast_to(np.int64(1), lists.cell.shape), lists.log_pmf
-        assert lists.blocks is not None
+    def _bounds(self) -> Array:
+        """What the logarithm of no probability in a block is above."""
         # Within a block a weight may be larger than at the nodes, and by how much is found out by draws.
-        return *lists.blocks, lists.log_pmf.reshape(-1, NODES).max(axis=1) + 0.25
+        return self.lists.log_pmf.reshape(-1, NODES).max(axis=1) + 0.25
 
     @cached_property
     def _guide(self) -> tuple[Array, Integers, Integers, Integers]:
-        """Cumulative bounds of the blocks of each list, up to 1, and where to look among them for a level.
+        """Cumulative probabilities of each list, or bounds of its blocks, up to 1, and where to look for a level.
 
-        The levels of a list are cut into twice as many slots as it has blocks. Returned are how many slots each list
-        has, where they begin, and the first block that reaches each.
+        The levels of a list are cut into twice as many slots as it has numbers or blocks. Returned are how many slots
+        each has, where they begin, and the first number or block that reaches each.
         """
-        cell, _, length, bound = self._blocks
-        starts = np.searchsorted(cell, np.arange(self.lists.size + 1))
-        weights = np.exp(bound) * length
-        sums = np.cumsum(weights)
-        cumulative = sums - (sums[starts[:-1]] - weights[starts[:-1]])[cell]
+        lists, blocks = self.lists, self.lists.blocks
+        cell, weights = lists.cell, lists.masses
+        if blocks is not None:
+            cell, weights = blocks[0], np.exp(self._bounds) * blocks[2]
+        starts = np.searchsorted(cell, np.arange(lists.size + 1))
+        cumulative = np.cumsum(weights)
+        cumulative -= (cumulative[starts[:-1]] - weights[starts[:-1]])[cell]
         cumulative /= cumulative[starts[1:] - 1][cell]
         slots = 2 * np.diff(starts)
         first = np.cumsum(slots + 1) - (slots + 1)
         passed = np.bincount(first[cell] + np.ceil(cumulative * slots[cell]).astype(np.int64))
-        return cumulative, slots, first, np.cumsum(passed)
+        return cumulative, slots, first, np.cumsum(passed, out=passed)
 
     def _block_at(self, cell: Integers, level: Array) -> Integers:
         """The block of some lists where their cumulative bounds pass some levels, in the shape of these."""
@@ -479,10 +480,10 @@ class Sums:
 
         A block by its bound, and a number in it, which is accepted with the share of the bound that it has.
         """
-        _, first, length, bound = self._blocks
-        if self.lists.are_whole:
-            found: Integers = first[self._block_at(cell, rng.random(shape))]
-            return found
+        lists = self.lists
+        if lists.blocks is None:
+            return self._block_at(cell, rng.random(shape)) + (lists.lows - lists.starts[:-1])[cell]
+        (_, first, length), bound = lists.blocks, self._bounds
         cell = np.broadcast_to(cell, shape).ravel()
         drawn, waiting = np.empty(len(cell), dtype=np.int64), np.arange(len(cell))
         while len(waiting):
@@ -502,20 +503,27 @@ class Sums:
         return drawn.reshape(shape)
 
 
-def _narrow_half(
-    wide: Sums, narrow: Sums, row: Integers, totals: Integers, rng: np.random.Generator, *, few_tries: int = 4
-) -> Integers:
-    """The numbers of the narrow half of some rows, given the sum of each and the wide half, shape (d, draws).
+def _draw_narrow_half(
+    wide: Sums,
+    narrow: Sums,
+    row: Integers,
+    totals: Integers,
+    rng: np.random.Generator,
+    counts: Integers,
+    *,
+    few_tries: int = 4,
+    at_a_time: int = 2**21,
+) -> None:
+    """The numbers of the narrow half of some rows, given the sum of each and the wide half, in place, shape (d, draws).
 
     They are proposed. Where of `few_tries` none is accepted on average, their sum may come first: to find its
     distribution takes as long as to propose 8 numbers for each point of the lists, and then one for each sum.
     """
-    counts = np.empty((narrow.d, len(totals)), dtype=np.int64)
     waiting, tried, proposing = np.arange(len(totals)), 0, True
     while len(waiting) and proposing and tried < 2**14 + 256 * len(totals):
         # The first accepted one of several proposals counts; a few more than are needed spare rounds.
-        repeats = 1 + 256 // len(waiting)
-        which = np.repeat(waiting, repeats)
+        repeats, some = 1 + 256 // len(waiting), waiting[: 1 + at_a_time // narrow.d]
+        which = np.repeat(some, repeats)
         proposed = narrow.propose(row[which], rng)
         share = wide.at(row[which], totals[which] - proposed.sum(axis=0)) / wide.largest[row[which]]
         if (share > 1).any():
@@ -527,8 +535,8 @@ def _narrow_half(
         tried = tried + len(which)
         settled = took.any(axis=1)
         pick = np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)
-        counts[:, waiting[settled]] = proposed[:, pick]
-        waiting = waiting[~settled]
+        counts[:, some[settled]] = proposed[:, pick]
+        waiting = np.concatenate([waiting[len(some) :], some[~settled]])
         # Those that wait longest have the rarest sums.
         tries = len(which) / (took.sum() + 1)
         sums_first = 8 * len(narrow.lists.x) + len(waiting) * narrow.length
@@ -536,7 +544,6 @@ def _narrow_half(
     if len(waiting):
         sums = _drawn_sums(wide, narrow, row[waiting], totals[waiting], rng)
         counts[:, waiting] = narrow._draw(row[waiting], sums, rng)
-    return counts
 
 
 def _drawn_sums(wide: Sums, narrow: Sums, row: Integers, totals: Integers, rng: np.random.Generator) -> Integers:

@@ -89,23 +89,41 @@ class Lists:
         self.rule, self.blocks = rule, blocks
         self.tilts = np.broadcast_to(np.asarray(tilts, dtype=np.float64), (self.size,))
         self.starts = np.searchsorted(cell, np.arange(self.size + 1))
-        # From the lowest number on, whose distances are exact where numbers have more digits than doubles.
-        self.above: Array = np.asarray(x - lows[cell], dtype=np.float64)
-        tilted = logs + self.tilts[cell] * x
-        self._peak = np.maximum.reduceat(tilted, self.starts[:-1])
+        masses = self._tilted
+        self._peak = np.maximum.reduceat(masses, self.starts[:-1])
         if np.isneginf(self._peak).any():
             raise impossible()
         refuse_lost_digits(np.maximum.reduceat(logs, self.starts[:-1]))
-        masses = np.exp(tilted - self._peak[cell])
+        masses -= self._peak[cell]
+        np.exp(masses, out=masses)
         if rule is not None:
             masses *= rule
         total = np.add.reduceat(masses, self.starts[:-1])
         self.log_totals: Array = self._peak + np.log(total)
-        self.masses: Array = masses / total[cell]
-        mean = np.add.reduceat(self.masses * self.above, self.starts[:-1])
+        masses /= total[cell]
+        self.masses: Array = masses
+        above = self.above
+        mean = np.add.reduceat(masses * above, self.starts[:-1])
         self.means: Array = np.asarray(lows + mean, dtype=np.float64)
-        self.variances: Array = np.add.reduceat(self.masses * (self.above - mean[cell]) ** 2, self.starts[:-1])
-        self._tilted = tilted
+        above -= mean[cell]
+        above *= above
+        above *= masses
+        self.variances: Array = np.add.reduceat(above, self.starts[:-1])
+
+    # There may be millions of points: what follows from others is not stored.
+
+    @property
+    def _tilted(self) -> Array:
+        """Logarithms of the tilted weights."""
+        found = self.tilts[self.cell]
+        found *= self.x
+        found += self.logs
+        return found
+
+    @property
+    def above(self) -> Array:
+        """How far each point is from the lowest: exact where numbers have more digits than doubles."""
+        return np.asarray(self.x - self.lows[self.cell], dtype=np.float64)
 
     @classmethod
     def whole(cls, lows: Integers, widths: Integers, logs: Array, tilts: float | Array = 0.0) -> "Lists":
@@ -329,7 +347,7 @@ class Numbers:
         return every_number(self._weights, lows, highs, tilts, self.most_listed)
 
     def _weights(self, x: Array, cell: Integers) -> Array:
-        logs = np.broadcast_to(self.log_weight(x, cell), x.shape)
+        logs = weights(self.log_weight, x, cell)
         refuse_no_weights(logs)
         return logs
 
@@ -350,6 +368,10 @@ class Numbers:
         if (outside | ((last - first < points // 8) & (found.widths > points))).any():
             found = self._rough = self._searched(tilts, points)
         return found
+
+    def forget_rough(self) -> None:
+        """Let the few points of each go, which take as much memory as a list does."""
+        self._rough = None
 
     def _searched(self, tilts: Array, points: int) -> Lists:
         lows, highs, _, top = self._windows(tilts, 1.6 * CUT, self.least, self.most)
@@ -473,9 +495,7 @@ class Numbers:
         cells = np.arange(self.size)
 
         def weight(x: Integers) -> Array:
-            logs = self.log_weight(x.astype(np.float64), np.broadcast_to(cells, x.shape))
-            refuse_no_weights(np.asarray(logs))
-            return np.asarray(logs + tilts * x)
+            return self._weights(x.astype(np.float64), np.broadcast_to(cells, x.shape)) + tilts * x
 
         best, top = largest(weight, least, most)
         refuse_lost_digits(top)
@@ -555,7 +575,16 @@ def every_number(log_weight: LogWeight, lows: Integers, highs: Integers, tilts: 
     refuse_too_many(float(widths.sum()), most=most)
     cell = np.repeat(np.arange(len(lows)), widths)
     x = (np.arange(len(cell)) - (np.cumsum(widths) - widths - lows)[cell]).astype(np.float64)
-    return Lists(lows, highs, cell, x, log_weight(x, cell), tilts)
+    return Lists(lows, highs, cell, x, weights(log_weight, x, cell), tilts)
+
+
+def weights(log_weight: LogWeight, x: Array, cell: Integers, *, at_a_time: int = 2**16) -> Array:
+    """The logarithms of weights, of so many at a time, for that takes less memory."""
+    logs, step = np.empty(x.shape), max(1, at_a_time * x.shape[-1] // max(x.size, 1))
+    for first in range(0, x.shape[-1], step):
+        some = (..., slice(first, first + step))
+        logs[some] = log_weight(x[some], cell[some])
+    return logs
 
 
 @cache

@@ -439,7 +439,9 @@ class KnownTotals:
         reach, means = reaches(rough, rows, of_others=True), rough.means.reshape(rows, d)
         middle = self.totals[:, None] - (means.sum(axis=1, keepdims=True) - means)
         near = (np.floor(middle - 1.5 * reach).ravel(), np.ceil(middle + 1.5 * reach).ravel())
-        return self._numbers.at(self._tilts, longest=others / 2, room=lambda lows, highs: near)
+        found = self._numbers.at(self._tilts, longest=others / 2, room=lambda lows, highs: near)
+        self._numbers.forget_rough()
+        return found
 
     @cached_property
     def _sums(self) -> list[tuple[Integers, Sums]]:
@@ -542,16 +544,27 @@ class KnownTotals:
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Independent draws of the counts, shape `(draws, rows, d)`."""
-        counts = np.empty((draws, *self.shape), dtype=np.int64)
         if self.shape[1] == 2:
             numbers, lists = self._pairs
             row = np.tile(np.arange(len(self.posteriors)), draws)
             first = Sums(lists, lists.size, numbers.log_weight).propose(2 * row, rng).reshape(draws, -1)
             counts = np.stack([first, self.totals - first], axis=-1)
         else:
-            for rows, sums in self._sums:
-                counts[:, rows] = sums.draw(np.tile(self.totals[rows], (draws, 1)), rng)
+            parts = [(rows, sums.draw(np.tile(self.totals[rows], (draws, 1)), rng)) for rows, sums in self._sums]
+            counts = in_their_rows(parts)
         for place, posterior in enumerate(self.posteriors):
-            records = round(posterior.unit * posterior.total)
-            counts[:, place] = divided(counts[:, place], posterior.unit, posterior.alpha, records, rng)
+            if posterior.unit > 1:
+                records = round(posterior.unit * posterior.total)
+                counts[:, place] = divided(counts[:, place], posterior.unit, posterior.alpha, records, rng)
         return counts
+
+
+def in_their_rows(parts: Sequence[tuple[Integers, Integers]]) -> Integers:
+    """Draws of counts, shape `(draws, rows, d)`, of parts that have some of the rows each, by number."""
+    if len(parts) == 1 and np.array_equal(parts[0][0], np.arange(len(parts[0][0]))):
+        # There may be tens of millions of counts.
+        return parts[0][1]
+    found = np.empty((len(parts[0][1]), sum(len(rows) for rows, _ in parts), parts[0][1].shape[2]), dtype=np.int64)
+    for rows, counts in parts:
+        found[:, rows] = counts
+    return found

@@ -39,7 +39,7 @@ from pymc_dirdp.inference.observed_table import (
     prior_of,
     row_prior_of,
 )
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, divided, summable
+from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, divided, in_their_rows, summable
 from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
@@ -373,12 +373,9 @@ class TablePosterior:
 
     def counts(self, draws: int, rng: np.random.Generator) -> Integers:
         """Independent draws of the counts, shape `(draws, *shape)`."""
-        counts = np.empty((draws, *self._in_rows), dtype=np.int64)
-        if self._known:
-            counts[:, self._known[0]] = self._known[1].draw(draws, rng)
-        for rows, tree in self._others:
-            counts[:, rows] = tree.counts(draws, rng)
-        return counts.reshape(draws, *self.prior.shape)
+        parts = [(self._known[0], self._known[1].draw(draws, rng))] if self._known else []
+        parts += [(rows, tree.counts(draws, rng)) for rows, tree in self._others]
+        return in_their_rows(parts).reshape(draws, *self.prior.shape)
 
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""

@@ -93,7 +93,8 @@ class DirichletDraws(CurvesOf, Mechanism):
     @staticmethod
     def _cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:
         """The logarithm of the factor of each cell with parameter u: of a density, or of a probability of the urn."""
-        return _terms(u, _seen(output, steps), steps)
+        seen = _seen(output, steps)
+        return _terms(u, seen, steps) - _of_output(seen, steps)
 
     @classmethod
     def _row_likelihood(cls, alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
@@ -101,8 +102,10 @@ class DirichletDraws(CurvesOf, Mechanism):
         if steps is None and (np.any(output <= 0) or not add_up_to_1(output)):
             raise ArgumentError("Expected a draw of positive shares that add up to 1. A sampler returns nothing else.")
         seen, total = _seen(output, steps), alpha.sum()
+        # Of the output alone: it is asked for once, and the rest for millions of counts.
+        known = _of_output(seen, steps)
         return RowLikelihood(
-            lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps),
+            lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps) - known[cells],
             lambda totals: cls._row_terms(r * totals + total, steps),
             smooth=True,
         )
@@ -128,8 +131,13 @@ def _seen(output: ArrayLike, steps: int | None) -> Array:
 
 def _terms(u: Array, seen: Array, steps: int | None) -> Array:
     if steps is None:
-        return np.asarray((u - 1) * seen - gammaln(u))
-    return np.asarray(gammaln(u + seen) - gammaln(u) - gammaln(seen + 1.0))
+        return np.asarray(u * seen - gammaln(u))
+    return np.asarray(gammaln(u + seen) - gammaln(u))
+
+
+def _of_output(seen: Array, steps: int | None) -> Array:
+    """What the logarithm of the factor of each cell is less, whatever its parameter."""
+    return seen if steps is None else np.asarray(gammaln(seen + 1.0))
 
 
 @user_facing

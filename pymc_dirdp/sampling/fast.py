@@ -16,7 +16,7 @@ _BLOCK = 2**14
 _Fill = Callable[[Array, Array, np.random.Generator], None]
 
 
-def dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Array:
+def dirichlet(concentration: Array, draws: int, rng: np.random.Generator, *, overwrite: bool = False) -> Array:
     """Draws from `Dirichlet(concentration)`, row by row, none of whose components is 0 or NaN.
 
     It serves simulation, draws from public numbers, and the curator's own posterior. The last bits of its draws depend
@@ -30,6 +30,8 @@ def dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Arr
         Number of independent draws.
     rng : numpy.random.Generator
         From :func:`pymc_dirdp.sampling.bits.generator`.
+    overwrite : bool, default False
+        Whether one draw may take the place of the parameters, where these are many.
 
     Returns
     -------
@@ -42,7 +44,7 @@ def dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Arr
     Every component is drawn as `log G_a = log G_{a+1} + log(U) / a`, whatever its parameter, and every row is
     normalised by log-sum-exp: no branch depends on the parameters.
     """
-    return _normalised(concentration.copy(), draws, rng)
+    return _normalised(concentration if overwrite else concentration.copy(), draws, rng)
 
 
 def _normalised(concentration: Array, draws: int, rng: np.random.Generator) -> Array:
