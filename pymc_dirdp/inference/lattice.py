@@ -17,7 +17,7 @@ Where numbers are few they are convolved: nothing is subtracted, and errors are 
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import override
+from typing import final, override
 
 import numpy as np
 import scipy  # which loads scipy.fft where it is used, and not before
@@ -101,8 +101,8 @@ class Sums:
         order = np.argsort(-room, axis=1, kind="stable") + self.d * np.arange(rows)[:, None]
         self._order = order.ravel()
         self._table: Array | None = None
-        # All numbers, where so many are drawn that it pays to list them.
-        self._every: Sums | None = None
+        # Of all numbers, where so many are drawn that it pays to list them.
+        self._every: Guide | None = None
         self._first: Integers = lists.lows.reshape(rows, self.d).sum(axis=1)
         self._means = np.rint(lists.means.reshape(rows, self.d).sum(axis=1)).astype(np.int64)
         self._spans: Integers = (lists.highs - lists.lows).reshape(rows, self.d).sum(axis=1)
@@ -131,12 +131,14 @@ class Sums:
         """
         waves = self._waves()
         if waves is None and not self.lists.are_whole:
-            assert self._log_weight is not None
-            self.lists = every_number(
-                self._log_weight, self.lists.lows, self.lists.highs, self.lists.tilts, self._most_listed
-            )
+            self.lists = self._of_every_number()
             del self.length
         return self._transformed() if waves is None else waves
+
+    def _of_every_number(self) -> Lists:
+        assert self._log_weight is not None
+        lists = self.lists
+        return every_number(self._log_weight, lists.lows, lists.highs, lists.tilts, self._most_listed)
 
     @property
     def _is_few_waves(self) -> bool:
@@ -410,20 +412,20 @@ class Sums:
 
     def propose(self, row: Integers, rng: np.random.Generator, *, at_a_time: int = 2**16) -> Integers:
         """Numbers of some rows from their own distributions, whatever they add up to, shape (d, draws)."""
-        lists, drawn = self.lists, np.empty((self.d, len(row)), dtype=np.int64)
-        if self._every is None and not lists.are_whole:
-            numbers = int((lists.highs - lists.lows + 1).sum())
-            if numbers <= min(drawn.size, self._most_listed):
-                # To list all costs less than to weigh those that are drawn.
-                assert self._log_weight is not None
-                listed = every_number(self._log_weight, lists.lows, lists.highs, lists.tilts, self._most_listed)
-                self._every = Sums(listed, self.rows)
+        lists, numbers = self.lists, int((self.lists.highs - self.lists.lows + 1).sum())
+        if self._every is None and (lists.are_whole or numbers <= min(4 * self.d * len(row), self._most_listed)):
+            # To list all costs less than to weigh those that are drawn.
+            cell, masses = (lists if lists.are_whole else self._of_every_number()).by_cell
+            self._every = Guide(cell, masses, lists.lows)
         # Some numbers after the others, whose lists are near one another in memory.
-        step, source = max(1, at_a_time // len(row)), self._every or self
-        cells = np.arange(self.d)[:, None] + (self.d * row if self.rows > 1 else 0)
+        drawn = np.empty((self.d, len(row)), dtype=np.int64)
+        cells, step = np.arange(self.d)[:, None] + (self.d * row if self.rows > 1 else 0), max(1, at_a_time // len(row))
         for first in range(0, self.d, step):
             some = slice(first, min(first + step, self.d))
-            drawn[some] = source._proposed(cells[some], drawn[some].shape, rng)
+            if self._every is not None:
+                drawn[some] = self._every.at(cells[some], rng.random(drawn[some].shape))
+            else:
+                drawn[some] = self._in_blocks(np.broadcast_to(cells[some], drawn[some].shape), rng)
         return drawn
 
     def _log_pmf(self, x: Integers, cell: Integers) -> Array:
@@ -445,50 +447,22 @@ class Sums:
         return self.lists.log_pmf.reshape(-1, NODES).max(axis=1) + 0.25
 
     @cached_property
-    def _guide(self) -> tuple[Array, Integers, Integers, Integers]:
-        """Cumulative probabilities of each list, or bounds of its blocks, up to 1, and where to look for a level.
+    def _guide(self) -> "Guide":
+        assert self.lists.blocks is not None
+        cell, _, length = self.lists.blocks
+        return Guide(cell, np.exp(self._bounds) * length, np.searchsorted(cell, np.arange(self.lists.size)))
 
-        The levels of a list are cut into twice as many slots as it has numbers or blocks. Returned are how many slots
-        each has, where they begin, and the first number or block that reaches each.
-        """
-        lists, blocks = self.lists, self.lists.blocks
-        cell, weights = lists.cell, lists.masses
-        if blocks is not None:
-            cell, weights = blocks[0], np.exp(self._bounds) * blocks[2]
-        starts = np.searchsorted(cell, np.arange(lists.size + 1))
-        cumulative = np.cumsum(weights)
-        cumulative -= (cumulative[starts[:-1]] - weights[starts[:-1]])[cell]
-        cumulative /= cumulative[starts[1:] - 1][cell]
-        slots = 2 * np.diff(starts)
-        first = np.cumsum(slots + 1) - (slots + 1)
-        passed = np.bincount(first[cell] + np.ceil(cumulative * slots[cell]).astype(np.int64))
-        return cumulative, slots, first, np.cumsum(passed, out=passed)
-
-    def _block_at(self, cell: Integers, level: Array) -> Integers:
-        """The block of some lists where their cumulative bounds pass some levels, in the shape of these."""
-        cumulative, slots, starts, reaching = self._guide
-        block: Integers = reaching[starts[cell] + (level * slots[cell]).astype(np.int64)]
-        flat, levels = block.ravel(), level.ravel()
-        low = np.flatnonzero(cumulative[flat] <= levels)
-        while len(low):
-            flat[low] += 1
-            low = low[cumulative[flat[low]] <= levels[low]]
-        return flat.reshape(level.shape)
-
-    def _proposed(self, cell: Integers, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
-        """Numbers of some lists, each from its own distribution; cells are broadcast.
+    def _in_blocks(self, cells: Integers, rng: np.random.Generator) -> Integers:
+        """Numbers of some lists, each from its own distribution.
 
         A block by its bound, and a number in it, which is accepted with the share of the bound that it has.
         """
-        lists = self.lists
-        if lists.blocks is None:
-            return self._block_at(cell, rng.random(shape)) + (lists.lows - lists.starts[:-1])[cell]
-        (_, first, length), bound = lists.blocks, self._bounds
-        cell = np.broadcast_to(cell, shape).ravel()
+        assert self.lists.blocks is not None
+        (_, first, length), bound, cell = self.lists.blocks, self._bounds, cells.ravel()
         drawn, waiting = np.empty(len(cell), dtype=np.int64), np.arange(len(cell))
         while len(waiting):
             at = cell[waiting]
-            block = self._block_at(at, rng.random(len(at)))
+            block = self._guide.at(at, rng.random(len(at)))
             x = first[block] + (rng.random(len(at)) * length[block]).astype(np.int64)
             excess = self._log_pmf(x, at) - bound[block]
             if (excess > 0).any():
@@ -500,7 +474,47 @@ class Sums:
             took = np.log1p(-rng.random(len(at))) <= excess
             drawn[waiting[took]] = x[took]
             waiting = waiting[~took]
-        return drawn.reshape(shape)
+        return drawn.reshape(cells.shape)
+
+
+@final
+class Guide:
+    """Where in some lists levels of their distribution functions are.
+
+    The levels of a list are cut into as many slots as it has entries, and it is known which entry is the first that
+    reaches each slot: few others have to be looked at.
+
+    Parameters
+    ----------
+    cell : array of int, shape (entries,)
+        The list of each entry, in order.
+    weights : array, shape (entries,)
+        They need not add up to 1.
+    first : array of int, shape (size,)
+        What the first entry of each list stands for; others follow.
+    """
+
+    def __init__(self, cell: Integers, weights: Array, first: Integers) -> None:
+        starts = np.searchsorted(cell, np.arange(len(first) + 1))
+        cumulative = np.cumsum(weights)
+        cumulative -= (cumulative[starts[:-1]] - weights[starts[:-1]])[cell]
+        cumulative /= cumulative[starts[1:] - 1][cell]
+        slots = np.diff(starts)
+        self._slots, self._begins, self._first = slots, np.cumsum(slots + 1) - (slots + 1), first - starts[:-1]
+        place = np.ceil(cumulative * slots[cell]).astype(np.int64)
+        place += self._begins[cell]
+        passed = np.bincount(place)
+        self._cumulative, self._reaching = cumulative, np.cumsum(passed, out=passed)
+
+    def at(self, cell: Integers, level: Array) -> Integers:
+        """The entries at levels below 1, in the shape of these; the lists are broadcast."""
+        entry = self._reaching[self._begins[cell] + (level * self._slots[cell]).astype(np.int64)]
+        flat, levels = entry.ravel(), level.ravel()
+        low = np.flatnonzero(self._cumulative[flat] <= levels)
+        while len(low):
+            flat[low] += 1
+            low = low[self._cumulative[flat[low]] <= levels[low]]
+        return np.asarray(flat.reshape(level.shape) + self._first[cell], dtype=np.int64)
 
 
 def _draw_narrow_half(
@@ -512,7 +526,7 @@ def _draw_narrow_half(
     counts: Integers,
     *,
     few_tries: int = 4,
-    at_a_time: int = 2**21,
+    at_a_time: int = 2**20,
 ) -> None:
     """The numbers of the narrow half of some rows, given the sum of each and the wide half, in place, shape (d, draws).
 

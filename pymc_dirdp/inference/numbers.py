@@ -66,7 +66,6 @@ class Lists:
         What the points add to sums over all numbers: their probabilities times the rule.
     log_totals : array, shape (size,)
         Logarithms of the sums of the tilted weights.
-    means, variances : array, shape (size,)
 
     Raises
     ------
@@ -102,15 +101,27 @@ class Lists:
         self.log_totals: Array = self._peak + np.log(total)
         masses /= total[cell]
         self.masses: Array = masses
-        above = self.above
-        mean = np.add.reduceat(masses * above, self.starts[:-1])
-        self.means: Array = np.asarray(lows + mean, dtype=np.float64)
-        above -= mean[cell]
-        above *= above
-        above *= masses
-        self.variances: Array = np.add.reduceat(above, self.starts[:-1])
 
     # There may be millions of points: what follows from others is not stored.
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        above = self.above
+        mean = np.add.reduceat(self.masses * above, self.starts[:-1])
+        above -= mean[self.cell]
+        above *= above
+        above *= self.masses
+        return np.asarray(self.lows + mean, dtype=np.float64), np.add.reduceat(above, self.starts[:-1])
+
+    @property
+    def means(self) -> Array:
+        """The mean of each, shape (size,)."""
+        return self._moments[0]
+
+    @property
+    def variances(self) -> Array:
+        """The variance of each, shape (size,)."""
+        return self._moments[1]
 
     @property
     def _tilted(self) -> Array:
@@ -131,6 +142,11 @@ class Lists:
         cell = np.repeat(np.arange(len(lows)), widths)
         x = lows[cell] + (np.arange(len(cell)) - (np.cumsum(widths) - widths)[cell])
         return cls(lows, lows + widths - 1, cell, x.astype(np.float64), logs, tilts)
+
+    @property
+    def by_cell(self) -> tuple[Integers, Array]:
+        """The distribution of each point, and its mass."""
+        return self.cell, self.masses
 
     @property
     def widths(self) -> Integers:
@@ -266,7 +282,7 @@ class Lists:
 
 
 def interpolation(nodes: Array, places: Array) -> Array:
-    """What the values of a polynomial at some nodes have to be weighted by to be those at places, shape (places, nodes).
+    """What the values of a polynomial at some nodes are weighted by to be those at places, shape (places, nodes).
 
     Barycentric interpolation.
     """
@@ -276,7 +292,7 @@ def interpolation(nodes: Array, places: Array) -> Array:
     of_nodes, distances = 1 / (apart / (nodes[-1] - nodes[0] + 1)).prod(axis=1), places[:, None] - nodes
     near = np.abs(distances) < 1e-9
     distances[near] = 1.0
-    weights = of_nodes / distances
+    weights: Array = of_nodes / distances
     at_nodes = near.any(axis=1)
     weights[at_nodes] = near[at_nodes]
     weights /= weights.sum(axis=1, keepdims=True)
@@ -431,59 +447,50 @@ class Numbers:
         Those of `NODES` numbers are listed, and those that reach beyond the last number are halved, too.
         """
 
-        def weighed(blocks: _Blocks) -> tuple[Array, Array]:
-            """The sums of blocks over the largest weight of their distribution, and their largest weights."""
-            tilted = blocks.logs + tilts[blocks.cell] * blocks.x - top[blocks.cell]
-            return (blocks.rule * np.exp(np.minimum(tilted, 700.0))).sum(axis=0), tilted.max(axis=0)
+        def blocks_at(cell: Integers, start: Integers, length: Integers) -> _Blocks:
+            rules = np.reshape([block_rule(size) for size in lengths], (-1, 2, NODES))
+            which = np.searchsorted(lengths, length)
+            x = start[:, None] + rules[which, 0]
+            rule, last = rules[which, 1], highs[cell][:, None]
+            rule[x > last] = 0.0
+            np.minimum(x, last, out=x)
+            logs = self._weights(x.ravel(), np.repeat(cell, NODES)).reshape(x.shape)
+            weights = tilts[cell][:, None] * x
+            weights += logs
+            weights -= top[cell][:, None]
+            np.exp(np.minimum(weights, 700.0, out=weights), out=weights)
+            return _Blocks(cell, start, length, x, rule, logs, weights)
 
         size = 2 ** np.floor(np.log2(np.maximum((highs - lows + 1) / 4, NODES))).astype(np.int64)
+        lengths = (2 ** np.arange(int(np.log2(NODES)), int(size.max()).bit_length())).tolist()
         many = (highs - lows) // size + 1
         cell = np.repeat(np.arange(self.size), many)
         start = lows[cell] + (np.arange(len(cell)) - (np.cumsum(many) - many)[cell]) * size[cell]
-        blocks, accepted = self._blocks(cell, start, size[cell], highs), []
-        total = np.maximum(np.bincount(cell, weighed(blocks)[0], self.size), 1.0)
+        blocks, accepted = blocks_at(cell, start, size[cell]), []
+        total = np.maximum(np.bincount(cell, blocks.sums, self.size), 1.0)
         while len(blocks.cell):
-            mass, largest_of = weighed(blocks)
+            large = blocks.weights.max(axis=1) > np.exp(-cut)
             beyond = blocks.start + blocks.length - 1 > highs[blocks.cell]
-            matters, whole = (largest_of > -cut) | beyond, blocks.length == NODES
-            accepted.append(blocks.take(matters & whole & (largest_of > -cut)))
-            wide = blocks.take(matters & ~whole)
+            whole = blocks.length == NODES
+            accepted.append(blocks.take(large & whole))
+            divided = (large | beyond) & ~whole
+            wide = blocks.take(divided)
             refuse_too_many(2.0 * NODES * len(wide.cell), most=3 * self.most_listed)
-            halves = self._blocks(
-                np.repeat(wide.cell, 2),
-                np.stack([wide.start, wide.start + wide.length // 2], axis=1).ravel(),
-                np.repeat(wide.length // 2, 2),
-                highs,
-            )
-            before, after = mass[matters & ~whole], weighed(halves)[0].reshape(-1, 2).sum(axis=1)
+            starts = np.stack([wide.start, wide.start + wide.length // 2], axis=1)
+            halves = blocks_at(np.repeat(wide.cell, 2), starts.ravel(), np.repeat(wide.length // 2, 2))
+            before, after = wide.sums, halves.sums.reshape(-1, 2).sum(axis=1)
             # Weights are rounded where their logarithms are large: no rule can do better than that.
-            noise = 1e-14 + 1e-15 * np.abs(wide.logs).max(axis=0, where=np.isfinite(wide.logs), initial=1.0)
+            noise = 1e-14 + 1e-15 * np.abs(wide.logs).max(axis=1, where=np.isfinite(wide.logs), initial=1.0)
             right = np.abs(after - before) <= noise * np.maximum(total[wide.cell], before)
-            right &= _between_nodes(wide, halves, tilts, top) <= 2e-10 + noise
-            right &= ~beyond[matters & ~whole] & (wide.length <= longest[wide.cell])
+            right &= _between_nodes(wide, halves) <= 2e-10 + noise
+            right &= ~beyond[divided] & (wide.length <= longest[wide.cell])
             accepted.append(wide.take(right))
             blocks = halves.take(np.repeat(~right, 2) & (halves.start <= highs[halves.cell]))
-        found = _Blocks(
-            *(
-                np.concatenate(parts, axis=-1)
-                for parts in zip(
-                    *([getattr(part, field.name) for field in fields(part)] for part in accepted), strict=True
-                )
-            )
-        )
+        found = _Blocks(*(np.concatenate([getattr(part, of.name) for part in accepted]) for of in fields(_Blocks)))
         found = found.take(np.lexsort((found.start, found.cell)))
-        x, rule, logs = (values.T.ravel() for values in (found.x, found.rule, found.logs))
+        x, rule, logs = (values.ravel() for values in (found.x, found.rule, found.logs))
         places = found.cell, found.start, found.length
         return Lists(lows, highs, np.repeat(found.cell, NODES), x, logs, tilts, rule, places)
-
-    def _blocks(self, cell: Integers, start: Integers, length: Integers, highs: Integers) -> "_Blocks":
-        """Blocks with their nodes; a rule is 0 beyond the last number."""
-        distinct, which = np.unique(length, return_inverse=True)
-        rules = np.reshape([block_rule(size) for size in distinct.tolist()], (-1, 2, NODES))[which]
-        x = np.minimum(start + rules[:, 0].T, highs[cell])
-        rule = np.where(start + rules[:, 0].T > highs[cell], 0.0, rules[:, 1].T)
-        logs = self._weights(x, np.broadcast_to(cell, x.shape)) if len(cell) else x
-        return _Blocks(cell, start, length, x, rule, logs)
 
     def _windows(
         self, tilts: Array, cut: float, least: Integers, most: Integers
@@ -518,7 +525,10 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Blocks of numbers, and the nodes of each, shape (NODES, blocks), with their rules and weights."""
+    """Blocks of numbers, and the nodes of each, shape (blocks, NODES), with their rules and weights.
+
+    A rule is 0 beyond the last number. Weights are tilted, and over the largest of their distribution.
+    """
 
     cell: Integers
     start: Integers
@@ -526,26 +536,23 @@ class _Blocks:
     x: Array
     rule: Array
     logs: Array
+    weights: Array
+
+    @property
+    def sums(self) -> Array:
+        """The sum of the weights of each block."""
+        return np.asarray(np.einsum("ij,ij->i", self.rule, self.weights))
 
     def take(self, some: Integers | NDArray[np.bool_]) -> "_Blocks":
-        return _Blocks(*(getattr(self, field.name)[..., some] for field in fields(self)))
+        return _Blocks(*(getattr(self, field.name)[some] for field in fields(self)))
 
 
-def _between_nodes(wide: _Blocks, halves: _Blocks, tilts: Array, top: Array) -> Array:
-    """How far polynomials through the nodes of blocks are from the weights at the nodes of their halves.
-
-    Over the largest weight of the distribution, the largest for each block.
-    """
-    weights, exact = (
-        np.exp(np.minimum(blocks.logs + tilts[blocks.cell] * blocks.x - top[blocks.cell], 700.0))
-        for blocks in (wide, halves)
-    )
-    off = np.zeros(len(wide.cell))
+def _between_nodes(wide: _Blocks, halves: _Blocks) -> Array:
+    """How far polynomials through the nodes of blocks are from the weights at the nodes of their halves, at most."""
+    off, exact = np.empty(len(wide.cell)), halves.weights.reshape(-1, 2 * NODES)
     for length in np.unique(wide.length).tolist():
         some = np.flatnonzero(wide.length == length)
-        both = (2 * some[:, None] + np.arange(2)).ravel()
-        wanted = exact[:, both].reshape(NODES, len(some), 2).transpose(2, 0, 1).reshape(2 * NODES, len(some))
-        off[some] = np.abs(_at_halves(length) @ weights[:, some] - wanted).max(axis=0)
+        off[some] = np.abs(wide.weights[some] @ _at_halves(length).T - exact[some]).max(axis=1)
     return off
 
 
@@ -574,7 +581,8 @@ def every_number(log_weight: LogWeight, lows: Integers, highs: Integers, tilts: 
     widths = highs - lows + 1
     refuse_too_many(float(widths.sum()), most=most)
     cell = np.repeat(np.arange(len(lows)), widths)
-    x = (np.arange(len(cell)) - (np.cumsum(widths) - widths - lows)[cell]).astype(np.float64)
+    x = np.arange(len(cell), dtype=np.float64)
+    x -= (np.cumsum(widths) - widths - lows)[cell]
     return Lists(lows, highs, cell, x, weights(log_weight, x, cell), tilts)
 
 
