@@ -406,6 +406,7 @@ class Sums:
             wide, narrow = wide._halves()
             counts = drawn[wide.d : end]
             _draw_narrow_half(wide, narrow, row, rest, rng, counts)
+            del narrow  # which takes as much memory as all that are still to be drawn
             rest = rest - counts.sum(axis=0)
         drawn[0] = rest
         return drawn
