@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 from scipy.stats import chisquare, nbinom
 
-from pymc_dirdp.inference.lattice import Convolved, Sums
+from pymc_dirdp.inference.lattice import Convolved, Sums, reaches
 from pymc_dirdp.inference.numbers import Lists, Numbers
 from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
 
@@ -444,3 +444,12 @@ def test_draws_are_reproducible_and_shares_are_on_the_simplex():
 @pytest.mark.parametrize("total", [0, 1])
 def test_small_totals_are_drawn(total):
     assert np.all(draw(row("geometric", total=total), 50, np.random.default_rng(5)).counts.sum(axis=1) == total)
+
+
+def test_a_rare_number_far_away_is_within_reach():
+    """A probability of 1e-10 in a hundred thousand deviations matters, and no bound on an exponent may hide it."""
+    logs = np.full(10**5 + 1, -np.inf)
+    logs[[0, 1, -1]] = 0.0, 0.0, np.log(1e-10)
+    few = Lists.whole(np.array([0, 0]), np.array([len(logs), 2]), np.concatenate([logs, [0.0, 0.0]]))
+    assert np.all(reaches(few, 1) >= 99_998)
+    assert np.all(reaches(few, 1, of_others=True) >= [[0.5, 99_998]])
