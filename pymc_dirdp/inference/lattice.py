@@ -64,7 +64,7 @@ def reaches(lists: Lists, rows: int, *, of_others: bool = False) -> Array:
     best = summed((lists.highs - lists.lows).astype(np.float64))
     scale = np.maximum(np.sqrt(lists.variances.reshape(rows, d).sum(axis=1)), 1e-9)
     above = (lists.x - lists.means[lists.cell]) / scale[lists.cell // d]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         # Numbers far beyond all that matters would hide what the others say.
         sides = [np.where(lists.masses > 1e-30, np.exp(sign * above / 4), 0.0) for sign in (-1, 1)]
         for strength in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
@@ -74,7 +74,7 @@ def reaches(lists: Lists, rows: int, *, of_others: bool = False) -> Array:
                 found.append((summed(np.log(grown)) + 45) * scale[:, None] / strength)
                 # That of the next strength; where it leaves the doubles the bound is none.
                 side *= side
-            best = np.minimum(best, np.maximum(*found))
+            best = np.fmin(best, np.maximum(*found))
     return np.where(deviations > 0, np.ceil(best) + 3, 3.0)
 
 
