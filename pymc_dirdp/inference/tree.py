@@ -134,11 +134,6 @@ class Group:
         cells = self._at(tilt, CUT)
         return float(cells.means.sum()), float(cells.variances.sum())
 
-    @property
-    def _is_small(self) -> bool:
-        """Whether all totals are known wherever the first band is."""
-        return not self._nodes and (self.most - self.least + 1) * self.size <= 2**13
-
     def _band(self, tilt: float, sums: tuple[float, float] = _ANY, little_work: float = 5e6) -> "_Band":
         """The sum at a tilt. It is asked for between two numbers.
 
@@ -146,7 +141,7 @@ class Group:
         more time than it is worth if it is improbable.
         """
         # What is listed of the children, and how deep their sum is then known.
-        cut, depth = (700.0, 600.0) if self._is_small else (CUT, 20.0) if self._nodes else (150.0, 100.0)
+        cut, depth = (CUT, 20.0) if self._nodes else (150.0, 100.0)
         cells = self._at(tilt, CUT, sums)
         deep = cells
         if cut > CUT and cells.are_whole and Convolved.work(cells) <= little_work:
@@ -199,7 +194,7 @@ class Group:
             bend = (slope(mean + 0.5) - slope(mean - 0.5)) * variance - 1
             step = float(np.clip(-off / min(bend, -0.05), -4, 4))
             new = tilt + step if low < tilt + step < high else (low + high) / 2
-            if self._is_small or step**2 * variance <= 0.1 or not np.isfinite(new) or new in (low, high):
+            if step**2 * variance <= 0.1 or not np.isfinite(new) or new in (low, high):
                 break
             tilt = new
         middle = int(np.clip(round(mean), self.least, self.most))
