@@ -16,7 +16,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Output, RowLikelihood, RowsSeen
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
-from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
 
 
@@ -133,6 +133,10 @@ class Mechanism(PrivacyCurves):
     def checked_sampler(self, sampler: str | None) -> str:
         """The name, if this mechanism can be drawn so; None takes the default."""
         return SAMPLERS[0] if sampler is None else one_of(SAMPLERS, sampler=sampler)
+
+    def _source(self, sampler: str, random_seed: Seed) -> Bits | np.random.Generator:
+        """What is drawn from: bits by the exact sampler, and a generator by the fast one."""
+        return Bits(random_seed) if self.checked_sampler(sampler) == "exact" else generator(random_seed)
 
     def checked_steps(self, steps: int | None, sampler: str) -> int | None:
         """The steps of an urn that somebody chose, if this sampler is one."""
@@ -260,15 +264,6 @@ class Mechanism(PrivacyCurves):
         return None
 
     @property
-    def free_variance(self) -> float | None:
-        """The variance of the noise in one cell where nothing is known of its sum; None as for `noise_sd`.
-
-        Noise that adds up to 0 has the distribution of such noise given its sum, so the likelihood of noisy counts with
-        a known total is that of independent cells with this variance, up to the shape of the distribution.
-        """
-        return None if self.noise_sd is None else self.noise_sd**2
-
-    @property
     def tempered(self) -> "Tempered | None":
         """The parameters of a draw that is itself the release; None if draws come from something released before."""
         return None
@@ -328,15 +323,11 @@ class Mechanism(PrivacyCurves):
         """The noise on each cell, where the output is the counts with a noise that is Laplace or normal; or None."""
         return None
 
-    @property
-    def alike_alone(self) -> Any:
-        """Noise of the same size on this table alone: itself, where no other table shares it."""
-        return self
-
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
         """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""
         return None
 
+    @abc.abstractmethod
     def likelihoods_of_rows(
         self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
     ) -> list[RowLikelihood]:
@@ -358,8 +349,3 @@ class Mechanism(PrivacyCurves):
         ArgumentError
             If the likelihood is no product, or the mechanism cannot have put this out.
         """
-        raise ArgumentError(
-            f"The distribution of a {type(self).__name__} with so many categories is no product over cells, so nothing "
-            "is inferred from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
-            "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
-        )

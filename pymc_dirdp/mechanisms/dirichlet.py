@@ -291,7 +291,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         -------
         concentration : array, shape of `alpha`
         """
-        return self._parameters(self._checked(counts))
+        return self._parameters(self.check(counts))
 
     @override
     def _parameters(self, secret: Array) -> Array:
@@ -304,7 +304,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def _least_parameter(self) -> float:
         return float(self.alpha.min())
 
-    def _checked(self, counts: ArrayLike) -> Array:
+    @override
+    def check(self, counts: ArrayLike) -> Array:
         return checked_counts(counts, self.alpha.shape, self.min_count, self.n_records)
 
     def sample(
@@ -344,7 +345,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        return self._draws(self._checked(counts), draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+        return self._draws(self.check(counts), draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
@@ -383,10 +384,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return self.default_steps(n_records) if sampler == "exact" else None
 
     @override
-    def check(self, counts: ArrayLike) -> None:
-        self._checked(counts)
-
-    @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
     ) -> Draws:
@@ -418,14 +415,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return parameters
 
     @override
-    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        u = self.r * np.asarray(counts, dtype=np.float64) + self.alpha
-        return self._cell_terms(u, output, steps)
-
-    @override
-    def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
-        u = self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1)
-        return self._row_terms(u, steps)
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        u = self._parameters(np.array(counts, dtype=np.float64))
+        rows = self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
+        return np.asarray(rows.sum(axis=tuple(range(rows.ndim - self.alpha.ndim + 1, rows.ndim))))
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:

@@ -17,9 +17,8 @@ from pymc_dirdp.checks import MOST_RECORDS, integer, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise, Whole, round_scale_up
+from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise, Whole, noisy_counts, round_scale_up
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts, records_between
-from pymc_dirdp.mechanisms.noisy_marginals import noisy_counts
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood, JointLikelihoods, NoisyTable, Output, RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.balls import Ball, JointBalls
@@ -29,7 +28,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.geometric import fast_joint_noise, joint_noise
 from pymc_dirdp.signatures import user_facing
 
@@ -316,11 +315,6 @@ class JointTableMechanism(NoisyCounts):
         blocks = self.contributed.blocks(self.shape)
         return [(self.prior.size // blocks, self.contributed.records)] * blocks
 
-    @property
-    @override
-    def cells_together(self) -> int:
-        return self.prior.size
-
     @override
     def noise_at(self, parameter: float) -> JointNoise:
         if not self.suits(self.prior.shape, self.contributed):
@@ -391,10 +385,8 @@ class JointTableMechanism(NoisyCounts):
             raise ArgumentError("Expected all tables of one joint noise, and no others.")
         tables = [self, *others]
         whole = self._noise_of([block for table in tables for block in table.own_blocks], self.scale)
-        cells = np.concatenate([table._checked(x).ravel() for table, x in zip(tables, counts, strict=True)])
-        is_exact = self.checked_sampler(sampler) == "exact"
-        shape = cells.shape
-        noise = whole.exact(shape, Bits(random_seed)) if is_exact else whole.fast(shape, generator(random_seed))
+        cells = np.concatenate([table.check(x).ravel() for table, x in zip(tables, counts, strict=True)])
+        noise = whole.draw(cells.shape, self._source(sampler, random_seed))
         parts = np.split(noisy_counts(cells, noise), np.cumsum([table.prior.size for table in tables])[:-1])
         return [
             NoisyTable({table.publishes: part.reshape(table.shape)}) for table, part in zip(tables, parts, strict=True)
@@ -405,7 +397,6 @@ class JointTableMechanism(NoisyCounts):
         _refuse_product()
 
     @cached_property
-    @override
     def alike_alone(self) -> NoisyCounts:
         """Noise of this table alone with the same standard deviation."""
         kind = ZeroSumGeometricMechanism if self.needs_public_totals else GeometricMechanism

@@ -9,7 +9,7 @@ import abc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, final, override
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,7 @@ type Measured = tuple[tuple[int, ...], Array, float]
 type Axes = tuple[tuple[str, Any], ...]
 
 
+@dataclass(frozen=True, eq=False)
 class Output(abc.ABC):
     """What one mechanism published of one table.
 
@@ -70,8 +71,7 @@ class Output(abc.ABC):
         for name, values in found.items():
             if values.shape != shapes[name] or not np.all(np.isfinite(values)):
                 raise ArgumentError(f"{name!r} of {table!r} is not one number for each cell.")
-        made: Any = cls
-        return cast(Self, made(found, **more))
+        return cls(found, **more)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -87,10 +87,6 @@ class Output(abc.ABC):
     @abc.abstractmethod
     def values(self) -> Array:
         """Independent outputs as the likelihood takes them, shape `(k, ...)`: one noisy table, or all draws."""
-
-    @abc.abstractmethod
-    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        """The arrays that a tree shows beside the draws, each with its dims, out of those of the table."""
 
     def problems(
         self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
@@ -114,10 +110,6 @@ class Output(abc.ABC):
     def shares(self) -> Array | None:
         """The draws of the shares, shape `(k, ..., d)`; None where draws have to be made given the output."""
         return None
-
-    def measured(self, mechanism: "TableMechanism") -> list[Measured]:
-        """The noisy counts of marginals of the table that are published; none where draws are."""
-        return []
 
     @abc.abstractmethod
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
@@ -146,7 +138,6 @@ class Draws(Output):
         Whether they are those of success.
     """
 
-    published: Mapping[str, Array]
     of_success: bool = False
 
     may_repeat = False
@@ -164,10 +155,6 @@ class Draws(Output):
     @override
     def values(self) -> Array:
         return np.stack([self._array, 1 - self._array], axis=-1) if self.of_success else self._array
-
-    @override
-    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        return {}
 
     @override
     def problems(
@@ -221,11 +208,6 @@ class _Noisy(Output):
                 yield "the noisy counts give a block of rows a negative number of records"
 
     @override
-    def measured(self, mechanism: "TableMechanism") -> list[Measured]:
-        each = zip(mechanism.published_axes.items(), mechanism.free_variances, strict=True)
-        return [(axes, self.published[name], variance) for (name, axes), variance in each if variance is not None]
-
-    @override
     def as_counts(self, records: Array) -> Array:
         return np.asarray(np.maximum(self.values[0], 0))
 
@@ -241,17 +223,11 @@ class NoisyTable(_Noisy):
         One array, in the shape of the table.
     """
 
-    published: Mapping[str, Array]
-
     @property
     @override
     def values(self) -> Array:
         (table,) = self.published.values()
         return np.asarray(table[None])
-
-    @override
-    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        return {name: (list(dims), values) for name, values in self.published.items()}
 
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
@@ -267,21 +243,12 @@ class Marginals(_Noisy):
     ----------
     published : mapping of str to array
         The marginals, each in the shape of the axes that it keeps.
-    axes : mapping of str to tuple of int
-        The axes that each marginal keeps, by the same names.
     """
-
-    published: Mapping[str, Array]
-    axes: Mapping[str, tuple[int, ...]]
 
     @property
     @override
     def values(self) -> Array:
-        return np.concatenate([self.published[name].ravel() for name in self.axes])[None]
-
-    @override
-    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        return {name: ([dims[axis] for axis in axes], self.published[name]) for name, axes in self.axes.items()}
+        return np.concatenate([noisy.ravel() for noisy in self.published.values()])[None]
 
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:

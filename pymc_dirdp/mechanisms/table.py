@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
-from pymc_dirdp.mechanisms.outputs import DRAWS, NoisyTable, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import DRAWS, Measured, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
@@ -97,7 +97,7 @@ class TableMechanism(Mechanism):
     publishes: ClassVar[str]
     """The name of what is published. Where several tables are, their names start so."""
     formula: ClassVar[str]
-    """The distribution of a draw, as a formula for the report; braces hold fields."""
+    """The distribution of a draw, as a formula for the report."""
 
     @property
     @abc.abstractmethod
@@ -142,34 +142,21 @@ class TableMechanism(Mechanism):
             If an array has another shape than belongs to this mechanism, or a number is not finite.
         """
         shapes = {name: tuple(self.shape[axis] for axis in axes) for name, axes in self.published_axes.items()}
-        return NoisyTable.read(facts, shapes, table)
+        return self.output_kind.read(facts, shapes, table)
 
-    @property
-    def free_variances(self) -> tuple[float | None, ...]:
-        """The `free_variance` of each table that is published."""
-        return (self.free_variance,)
+    def measured(self, output: Output) -> list[Measured]:
+        """The noisy counts of marginals of the table in an output; none where that is none of noisy counts."""
+        return []
 
     def totals_by_marginal(self, output: Array) -> list[list[float]]:
         """The numbers of records of the :meth:`published_totals`, for each table that is published."""
         return [[total for _, total in self.published_totals(output)]]
 
     @property
-    def formula_in_words(self) -> str:
-        """The distribution of a draw in words, for the report."""
-        return self.formula.format(**vars(self))
-
-    @property
-    def published_in_words(self) -> str:
-        """What is published, as words."""
-        return self.publishes.replace("_", " ")
-
-    @property
     def draws_in_words(self) -> str:
         """What the draws of a release are, and what they are not."""
-        return (
-            f"the draws are from the posterior given the {self.published_in_words}, so their means and intervals "
-            "are right"
-        )
+        published = self.publishes.replace("_", " ")
+        return f"the draws are from the posterior given the {published}, so their means and intervals are right"
 
     @classmethod
     def refuse_private_totals(cls, *, public: bool) -> None:
@@ -233,24 +220,13 @@ class TableMechanism(Mechanism):
         return sizes, sharing
 
     @abc.abstractmethod
-    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        """The factor of each cell in the likelihood of an output, as a logarithm. Shapes broadcast.
-
-        Given the table, a release is a product over its cells and rows: this, and :meth:`row_log_likelihood`.
-        """
-
-    def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
-        """The factor of each row's total number of records in the likelihood, as a logarithm. Shape of `totals`."""
-        return np.zeros(np.shape(totals))
-
-    @abc.abstractmethod
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
-        """The same factors as functions of the counts of each row, for one output: one for each row, in order.
+        """The factors of one output's likelihood as functions of the counts of each row: one for each row, in order.
 
         Parameters
         ----------
         output : array, shape `shape`
-            One release.
+            One release. Where the noise is the same in all cells, some rows of it, in any shape.
         steps : int, optional
             Of the urn that drew it.
 
@@ -286,16 +262,9 @@ class TableMechanism(Mechanism):
                 )
         return self.row_likelihoods(output, steps=steps)
 
-    @override
-    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        table = np.asarray(counts, dtype=np.float64)
-        cells = self.cell_log_likelihood(output, table, steps=steps).sum(axis=-1)
-        rows = cells + self.row_log_likelihood(table.sum(axis=-1), steps=steps)
-        return np.asarray(rows.sum(axis=tuple(range(rows.ndim - len(self.shape) + 1, rows.ndim))))
-
     @abc.abstractmethod
-    def check(self, counts: ArrayLike) -> None:
-        """Raise every error that depends on the counts, before anything is drawn."""
+    def check(self, counts: ArrayLike) -> NDArray[Any]:
+        """The counts as an array, or an error, which does not show them: every one that depends on the counts."""
 
     @abc.abstractmethod
     def draw(

@@ -227,7 +227,7 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
 
 def _distribution(table: ReleasedTable) -> str:
     mechanism = table.mechanism
-    return f"{type(mechanism).__name__}: {mechanism.formula_in_words}"
+    return f"{type(mechanism).__name__}: {mechanism.formula}"
 
 
 def _tables(stored: Opened) -> Lines:
