@@ -94,8 +94,6 @@ class Mechanism(PrivacyCurves):
     """The kind of output that it publishes."""
     min_count: float | None = None
     """What every cell is guaranteed to hold; None if the guarantee does not rest on that."""
-    calibrated_by: ClassVar[str] = ""
-    """The function that calibrates it, where `for_guarantee` does not."""
 
     @property
     def shared_noise(self) -> Any:
@@ -140,15 +138,22 @@ class Mechanism(PrivacyCurves):
 
     def checked_steps(self, steps: int | None, sampler: str) -> int | None:
         """The steps of an urn that somebody chose, if this sampler is one."""
-        if steps is not None:
+        if steps is None:
+            return None
+        if not self._is_urn(sampler):
             raise ArgumentError(
                 "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
             )
-        return None
+        return integer(1, steps=steps)
 
     def outputs_to_audit(self, sampler: str) -> int:
         """How many outputs an audit draws of each data set by default."""
-        return 100_000
+        # An urn takes a thousand times as long as another sampler.
+        return 10_000 if self._is_urn(sampler) else 100_000
+
+    def _is_urn(self, sampler: str) -> bool:
+        """Whether a sampler draws from a Pólya urn."""
+        return False
 
     def arithmetic(self, sampler: str) -> str:
         """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
@@ -213,6 +218,7 @@ class Mechanism(PrivacyCurves):
             ratio = self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
         return np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
 
+    @abc.abstractmethod
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
         """The distributions of the output at two data sets.
 
@@ -223,9 +229,6 @@ class Mechanism(PrivacyCurves):
         ArgumentError
             If the distributions are not known, or not for such data sets.
         """
-        raise ArgumentError(
-            f"The distribution of a {type(self).__name__} is not known here. Use audit, which draws from it."
-        )
 
     def stronger(self, factor: float) -> "tuple[str, Self] | None":
         """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""

@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final, override
@@ -17,13 +17,13 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import dirichlet_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood, add_up_to_1
-from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, smallest_two, worst_neighbours
+from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
-from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.signatures import user_facing
@@ -39,15 +39,8 @@ class DirichletDraws(CurvesOf, Mechanism):
     """
 
     @override
-    def checked_steps(self, steps: int | None, sampler: str) -> int | None:
-        if steps is None or sampler != "exact":
-            return super().checked_steps(steps, sampler)
-        return integer(1, steps=steps)
-
-    @override
-    def outputs_to_audit(self, sampler: str) -> int:
-        # An urn takes a thousand times as long as another sampler.
-        return 10_000 if sampler == "exact" else super().outputs_to_audit(sampler)
+    def _is_urn(self, sampler: str) -> bool:
+        return sampler == "exact"
 
     @abc.abstractmethod
     def concentration(self, counts: ArrayLike) -> Array:
@@ -68,14 +61,11 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     def _draws(self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed) -> Array:
         """Draws for a secret that has been checked and is an array of its own, which is overwritten."""
-        draws = integer(1, draws=draws)
-        if steps is not None:
-            integer(1, steps=steps)
-        if self.checked_sampler(sampler) == "exact":
-            return self._urn_draws(secret, draws, steps, Bits(random_seed))
-        if steps is not None:
-            raise ArgumentError("steps is for sampler='exact'.")
-        return fast_dirichlet(self._parameters(secret), draws, generator(random_seed), least=self._least_parameter)
+        draws, steps = integer(1, draws=draws), self.checked_steps(steps, self.checked_sampler(sampler))
+        source = self._source(sampler, random_seed)
+        if isinstance(source, Bits):
+            return self._urn_draws(secret, draws, steps, source)
+        return fast_dirichlet(self._parameters(secret), draws, source, least=self._least_parameter)
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
@@ -130,6 +120,40 @@ def _terms(u: Array, seen: Array, steps: int | None) -> Array:
     if steps is None:
         return np.asarray((u - 1) * seen - gammaln(u))
     return np.asarray(gammaln(u + seen) - gammaln(u) - gammaln(seen + 1.0))
+
+
+def blocks(alpha: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> NDArray[np.intp]:
+    """The cells of each block of one person's records, for the person whose records show most: blocks x cells.
+
+    Along an axis "own" a person has one entry, and the one is taken whose blocks weigh most in all; `weigh` takes the
+    two smallest priors of a block.
+    """
+
+    def weight(person: NDArray[np.intp]) -> float:
+        return math.fsum(weigh(*np.partition(alpha.flat[cells], 1)[:2].tolist()) for cells in person)
+
+    worst: NDArray[np.intp] = max(contribution.by_person(np.arange(alpha.size).reshape(alpha.shape)), key=weight)
+    return worst
+
+
+def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
+    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
+    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
+    # A block holds whole rows.
+    for row in cells.reshape(-1, d):
+        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
+        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
+            return i, j
+    return a, b
+
+
+def fill_row(base: Array, cell: int, d: int, *, group: int = 1_000_000) -> None:
+    """Put many records into another cell of the row of this cell, beside which a record that joins shows most.
+
+    The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
+    """
+    row, column = divmod(cell, d)
+    base.flat[row * d + (column + 1) % d] += group
 
 
 @user_facing
@@ -206,7 +230,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     kind: ClassVar[str] = "dirichlet"
     output_kind: ClassVar[type[Output]] = Draws
     publishes: ClassVar[str] = DRAWS
-    calibrated_by: ClassVar[str] = "dirdp.calibrate()"
     formula: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
     facts: ClassVar[tuple[Fact, ...]] = (
         Fact("alpha", "alpha", "table"),

@@ -240,7 +240,7 @@ class MarginalsMechanism(NoisyMarginals):
 
     @classmethod
     @override
-    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> NoReturn:
+    def for_guarantee(cls, guarantee: Guarantee, **facts: Any) -> NoReturn:
         raise ArgumentError(
             "mechanism='marginals' divides one guarantee among marginals of all tables of a model, so it is planned "
             "for models alone: dirdp.plan(guarantee, model, mechanism='marginals')."

@@ -422,14 +422,9 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         UnattainableError
             If noise of this distribution keeps no guarantee of this kind.
         """
-        facts: dict[str, Any] = {
-            "prior": prior,
-            "adjacency": adjacency,
-            "postprocess": postprocess,
-            "contribution": contribution,
-        }
+        people: dict[str, Any] = {"adjacency": adjacency, "contribution": contribution, "postprocess": postprocess}
         guarantee = Guarantee.checked(guarantee=guarantee)
-        return cls.from_facts(facts | {"parameter": 1.0}).calibrated(guarantee)
+        return cls.from_facts({"prior": prior, "parameter": 1.0, **people}).calibrated(guarantee)
 
     def calibrated(self, guarantee: Guarantee) -> Self:
         """The same mechanism with the least noise that keeps a guarantee."""

@@ -9,7 +9,7 @@ import abc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final, override
+from typing import TYPE_CHECKING, Any, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,8 +41,6 @@ class Output(abc.ABC):
     """
 
     published: Mapping[str, Array]
-    may_repeat: ClassVar[bool] = True
-    """Whether two independent outputs may be equal by chance, as two tables of integers may."""
 
     @classmethod
     def releases_for(cls, draws: int) -> int:
@@ -111,13 +109,9 @@ class Output(abc.ABC):
         """The draws of the shares, shape `(k, ..., d)`; None where draws have to be made given the output."""
         return None
 
-    @abc.abstractmethod
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         """The values as data, with the names and labels of their axes: those of cells, or of the shares of draws."""
-
-    @abc.abstractmethod
-    def as_counts(self, records: Array) -> Array:
-        """The counts that a reader would see who takes the output for data of so many records in each row."""
+        return self.values[0], cells
 
     def row_likelihoods(self, mechanism: "TableMechanism", steps: int | None) -> "list[list[RowLikelihood]]":
         """For each row, the likelihoods of all outputs, which are independent given the counts."""
@@ -139,8 +133,6 @@ class Draws(Output):
     """
 
     of_success: bool = False
-
-    may_repeat = False
 
     @classmethod
     @override
@@ -176,11 +168,6 @@ class Draws(Output):
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         return self._array[None], (("release_chain", None), ("release_draw", None), *shares)
 
-    @override
-    def as_counts(self, records: Array) -> Array:
-        middle = self.values.mean(axis=0)
-        return np.asarray(records * middle / np.maximum(middle.sum(axis=-1, keepdims=True), 1e-300))
-
     @property
     @override
     def of_beta(self) -> Output:
@@ -207,10 +194,6 @@ class _Noisy(Output):
             if min(found) < -rounding:
                 yield "the noisy counts give a block of rows a negative number of records"
 
-    @override
-    def as_counts(self, records: Array) -> Array:
-        return np.asarray(np.maximum(self.values[0], 0))
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -228,10 +211,6 @@ class NoisyTable(_Noisy):
     def values(self) -> Array:
         (table,) = self.published.values()
         return np.asarray(table[None])
-
-    @override
-    def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
-        return self.values[0], cells
 
 
 @final

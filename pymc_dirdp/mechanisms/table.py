@@ -1,9 +1,7 @@
 """Mechanisms for tables of counts: how they are planned, checked, drawn and read back."""
 
 import abc
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
@@ -18,29 +16,6 @@ from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
 
 
-def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:
-    """The cells of each block of one person's records, for the person whose records show most.
-
-    Along an axis "own" a person has one entry, and the one is taken whose blocks weigh most in all; `weigh` takes the
-    two smallest priors of a block.
-    """
-    axes = contribution.fitted(prior.shape).axes
-    positions = np.arange(prior.size).reshape(prior.shape)
-
-    def along(kind: str) -> Iterator[tuple[int, ...]]:
-        return product(*(range(n) for axis, n in zip(axes, prior.shape[:-1], strict=True) if axis == kind))
-
-    def block(own: tuple[int, ...], each: tuple[int, ...]) -> NDArray[np.intp]:
-        of = {"own": iter(own), "each": iter(each)}
-        index = tuple(next(of[axis]) if axis in of else slice(None) for axis in axes)
-        return positions[index].ravel()
-
-    def weight(person: list[NDArray[np.intp]]) -> float:
-        return math.fsum(weigh(*np.partition(prior.flat[cells], 1)[:2].tolist()) for cells in person)
-
-    return max(([block(own, each) for each in along("each")] for own in along("own")), key=weight)
-
-
 def worst_neighbours(
     base: Array, moves: Sequence[tuple[int, int]], records: int, adjacency: str
 ) -> tuple[Array, Array]:
@@ -51,26 +26,6 @@ def worst_neighbours(
         if adjacency_named(adjacency).records_are_public:
             y.flat[b] += records
     return x, y
-
-
-def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
-    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
-    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
-    # A block holds whole rows.
-    for row in cells.reshape(-1, d):
-        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
-        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
-            return i, j
-    return a, b
-
-
-def fill_row(base: Array, cell: int, d: int, *, group: int = 1_000_000) -> None:
-    """Put many records into another cell of the row of this cell, beside which a record that joins shows most.
-
-    The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
-    """
-    row, column = divmod(cell, d)
-    base.flat[row * d + (column + 1) % d] += group
 
 
 class TableMechanism(Mechanism):
@@ -331,7 +286,7 @@ class TableMechanism(Mechanism):
         contribution: Contribution | int = 1,
     ) -> Self:
         """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
-        raise ArgumentError(f"{cls.__name__} is calibrated for a number of records: use {cls.calibrated_by}.")
+        raise ArgumentError(f"{cls.__name__} is calibrated for a number of records: use dirdp.calibrate().")
 
     @classmethod
     def sharing(
@@ -349,20 +304,6 @@ class TableMechanism(Mechanism):
             What one person can change.
         """
         raise ArgumentError(f"Tables by {cls.__name__} share no noise.")
-
-    @classmethod
-    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
-        """The mechanism that a plan takes for a table: that of `for_guarantee`, or an error in the words of a plan.
-
-        Parameters
-        ----------
-        guarantee : Guarantee
-        n_records : int or None
-            The number of records: public where the mechanism `needs_public_totals`, or that to plan for.
-        **facts
-            `prior`, `adjacency` and `contribution`.
-        """
-        return cls.for_guarantee(guarantee, **facts)
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

@@ -100,15 +100,6 @@ def test_a_share_of_success_lies_between_0_and_1(share, fine):
     np.testing.assert_array_equal(of_both.of_beta.values[..., 0], of_both.values[..., 0])
 
 
-def test_what_takes_noisy_counts_for_data_sees_no_negative_ones():
-    noisy = NoisyTable({"noisy_counts": np.array([3.0, -2.0])})
-    np.testing.assert_array_equal(noisy.as_counts(np.array([5.0])), [3, 0])
-    drawn = Draws({DRAWS: np.array([[0.25, 0.75], [0.75, 0.25]])})
-    np.testing.assert_array_equal(drawn.as_counts(np.array([10.0])), [5, 5])
-    assert noisy.may_repeat
-    assert not drawn.may_repeat
-
-
 def test_rows_of_an_urn_have_the_factors_of_the_whole_table():
     mechanism = DirichletMechanism([[0.7, 1.0, 3.0], [2.0, 0.5, 0.1]], 0.4)
     x = np.array([[3.0, 0.0, 5.0], [1.0, 2.0, 0.0]])
