@@ -2,8 +2,6 @@
 
 import abc
 import dataclasses
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, final
 
@@ -13,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Output, RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.noise import Noise
+from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Output, RowLikelihood
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
@@ -155,17 +154,6 @@ class Mechanism(PrivacyCurves):
         """Whether a sampler draws from a Pólya urn."""
         return False
 
-    def arithmetic(self, sampler: str) -> str:
-        """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
-        # What is proved about a draw, by sampler.
-        proved = {
-            "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the "
-            "counts",
-            "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and "
-            "nothing is proved of the last bits of this draw",
-        }
-        return proved.get(sampler, "")
-
     @property
     @abc.abstractmethod
     def in_short(self) -> str:
@@ -233,25 +221,6 @@ class Mechanism(PrivacyCurves):
     def stronger(self, factor: float) -> "tuple[str, Self] | None":
         """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""
         return None
-
-    def public_sizes(
-        self, shape: Sequence[int], n_records: int, totals: Sequence[int] = (), *, public: bool
-    ) -> tuple[Array, int]:
-        """What is known in advance of the sizes of rows: records for each row, and how many rows divide them.
-
-        Parameters
-        ----------
-        shape : sequence of int
-            Of the table of counts.
-        n_records : int
-            In the whole table.
-        totals : sequence of int, optional
-            The public numbers of records of parts of the rows.
-        public : bool
-            Whether `n_records` is public.
-        """
-        rows = math.prod(shape[:-1])
-        return np.full(rows, float(n_records)), rows
 
     @property
     def log_no_noise(self) -> float | None:
@@ -326,8 +295,9 @@ class Mechanism(PrivacyCurves):
         """The noise on each cell, where the output is the counts with a noise that is Laplace or normal; or None."""
         return None
 
-    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
-        """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""
+    @property
+    def row_noise(self) -> Noise | None:
+        """The noise of one row as those see it who estimate, or nearly that; None if it is unknown or takes long."""
         return None
 
     @abc.abstractmethod

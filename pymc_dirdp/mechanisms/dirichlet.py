@@ -48,7 +48,7 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     @abc.abstractmethod
     def _parameters(self, secret: Array) -> Array:
-        """The same for a secret that has been checked, in its place: a new array costs as much as the sum."""
+        """The same for a secret that has been checked."""
 
     @property
     def _least_parameter(self) -> float:
@@ -60,7 +60,7 @@ class DirichletDraws(CurvesOf, Mechanism):
         """Draws of the urn; None takes the default number of steps."""
 
     def _draws(self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed) -> Array:
-        """Draws for a secret that has been checked and is an array of its own, which is overwritten."""
+        """Draws for a secret that has been checked."""
         draws, steps = integer(1, draws=draws), self.checked_steps(steps, self.checked_sampler(sampler))
         source = self._source(sampler, random_seed)
         if isinstance(source, Bits):
@@ -318,9 +318,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def _parameters(self, secret: Array) -> Array:
-        secret *= self.r
-        secret += self.alpha
-        return secret
+        return np.asarray(self.r * secret + self.alpha)
 
     @property
     @override
@@ -434,12 +432,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        parameters: Array = self.r * data + self.alpha
-        return parameters
+        return self._parameters(data.astype(np.float64))
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        u = self._parameters(np.array(counts, dtype=np.float64))
+        u = self._parameters(np.asarray(counts, dtype=np.float64))
         rows = self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
         return np.asarray(rows.sum(axis=tuple(range(rows.ndim - self.alpha.ndim + 1, rows.ndim))))
 

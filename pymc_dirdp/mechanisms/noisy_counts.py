@@ -19,7 +19,7 @@ from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, pos
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
-from pymc_dirdp.mechanisms.outputs import CellNoise, Measured, NoisyTable, Output, RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.outputs import CellNoise, Measured, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.privacy.composition import Composition
@@ -485,15 +485,10 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
     def _joined(self, noisy: list[Array]) -> Array:
         return noisy[0]
 
+    @property
     @override
-    def rows_seen(self, counts: Array, rng: np.random.Generator, *, far: float = 12.0) -> RowsSeen | None:
-        noise = self.noise.of_row(counts.shape[-1])
-        z = counts + noise.fast(counts.shape, rng)
-        reach, totals = far * self.noise_sd + 1, z.sum(axis=-1)
-        # Noise that adds up to 0 in each row tells its total.
-        public = np.array_equal(totals, counts.sum(axis=-1))
-        total_sd = 0.0 if public else self.noise_sd * math.sqrt(z.shape[-1]) + 1
-        return RowsSeen(z - reach, z + reach, lambda x, z: self.noise.log_pmf(z - x), (z,), totals, total_sd)
+    def row_noise(self) -> Noise | None:
+        return self.noise
 
     @property
     @override

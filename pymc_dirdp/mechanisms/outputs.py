@@ -7,9 +7,9 @@ factor for each cell, and one for the row's total.
 
 import abc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, final, override
+from typing import Any, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +18,6 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.balls import Ball
-
-if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.table import TableMechanism
 
 DRAWS = "draws"
 """The name of draws of the shares in a text."""
@@ -86,24 +83,6 @@ class Output(abc.ABC):
     def values(self) -> Array:
         """Independent outputs as the likelihood takes them, shape `(k, ...)`: one noisy table, or all draws."""
 
-    def problems(
-        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
-    ) -> Iterator[str]:
-        """What of the output its mechanism cannot have published, in sentences.
-
-        Parameters
-        ----------
-        mechanism : TableMechanism
-        sampler : {"exact", "fast"}
-        n_records : int or None
-            The public or planned number of records.
-        totals : sequence of int
-            The public numbers of records of blocks of rows, if any.
-        """
-        steps = mechanism.steps(sampler, n_records)
-        if sampler == "exact" and not all(mechanism.is_on_grid(one, steps) for one in self.values):
-            yield "a number is not on the grid of the exact sampler"
-
     @property
     def shares(self) -> Array | None:
         """The draws of the shares, shape `(k, ..., d)`; None where draws have to be made given the output."""
@@ -112,11 +91,6 @@ class Output(abc.ABC):
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         """The values as data, with the names and labels of their axes: those of cells, or of the shares of draws."""
         return self.values[0], cells
-
-    def row_likelihoods(self, mechanism: "TableMechanism", steps: int | None) -> "list[list[RowLikelihood]]":
-        """For each row, the likelihoods of all outputs, which are independent given the counts."""
-        each = [mechanism.row_likelihoods(output, steps=steps) for output in self.values]
-        return [list(row) for row in zip(*each, strict=True)]
 
 
 @final
@@ -148,17 +122,6 @@ class Draws(Output):
     def values(self) -> Array:
         return np.stack([self._array, 1 - self._array], axis=-1) if self.of_success else self._array
 
-    @override
-    def problems(
-        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
-    ) -> Iterator[str]:
-        shares = self.shares
-        if not np.all(shares > 0):
-            yield "a share of a draw is not between 0 and 1"
-        elif not np.all(add_up_to_1(shares)):
-            yield "the shares of a draw do not add up to 1"
-        yield from super().problems(mechanism, sampler, n_records, totals)
-
     @property
     @override
     def shares(self) -> Array:
@@ -174,30 +137,9 @@ class Draws(Output):
         return Draws({DRAWS: self._array[..., 0]}, of_success=True)
 
 
-class _Noisy(Output):
-    """Noisy counts, from which draws have to be made."""
-
-    @override
-    def problems(
-        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
-    ) -> Iterator[str]:
-        yield from super().problems(mechanism, sampler, n_records, totals)
-        if not mechanism.needs_public_totals:
-            return
-        # Noisy counts that are no whole doubles are rounded by this share of their size.
-        rounded = [2.0**-50 * float(np.abs(table).sum()) for table in self.published.values()]
-        for rounding, found in zip(rounded, mechanism.totals_by_marginal(self.values[0]), strict=True):
-            if abs(math.fsum(found) - (n_records or 0)) > rounding:
-                yield "the noisy counts do not add up to the number of records"
-            if len(totals) == len(found) and np.any(np.abs(np.subtract(totals, found)) > rounding):
-                yield "the noisy counts do not add up to the public numbers of records of the rows"
-            if min(found) < -rounding:
-                yield "the noisy counts give a block of rows a negative number of records"
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class NoisyTable(_Noisy):
+class NoisyTable(Output):
     """One noisy table, given which draws are made.
 
     Attributes
@@ -215,7 +157,7 @@ class NoisyTable(_Noisy):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Marginals(_Noisy):
+class Marginals(Output):
     """Noisy marginals of a table, to which shares are fitted.
 
     Attributes
@@ -364,31 +306,3 @@ class JointLikelihoods:
         tails = np.append(np.logaddexp.accumulate(self.log_weights[::-1])[::-1], -np.inf)
         firsts = [np.searchsorted(block.limits, norm) for block, norm in zip(self.blocks, norms, strict=True)]
         return np.asarray(tails[np.max(firsts, axis=0)])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class RowsSeen:
-    """What simulated outputs say of the counts of m rows, each in a table of its own: for planning.
-
-    Attributes
-    ----------
-    low, high : array, shape (m, d)
-        Between these the counts lie, for all that is not negligible.
-    log_likelihood : callable
-        `log_likelihood(counts, *of_cells)`: the logarithm of the factor of each cell. All arrays broadcast against each
-        other, elementwise.
-    of_cells : tuple of array
-        What was seen of each cell; they broadcast to shape (m, d).
-    totals : array, shape (m,)
-        What is said of the numbers of records.
-    total_sd : float
-        How exactly; 0 if they are known.
-    """
-
-    low: Array
-    high: Array
-    log_likelihood: Callable[..., Array]
-    of_cells: tuple[NDArray[Any], ...]
-    totals: Array
-    total_sd: float

@@ -1,7 +1,8 @@
 """Mechanisms for tables of counts: how they are planned, checked, drawn and read back."""
 
 import abc
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
-from pymc_dirdp.mechanisms.outputs import DRAWS, Measured, NoisyTable, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import Measured, NoisyTable, Output, RowLikelihood, add_up_to_1
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
@@ -71,11 +72,6 @@ class TableMechanism(Mechanism):
         Empty without marginals.
         """
         return ()
-
-    @classmethod
-    def reserved_names(cls) -> set[str]:
-        """The names of the variables that a release has of it beside the shares."""
-        return {fact.name for fact in cls.facts if fact.is_variable} | {cls.publishes} - {DRAWS}
 
     def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
         """The output of which a text says these facts.
@@ -161,11 +157,24 @@ class TableMechanism(Mechanism):
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)
 
-    @override
     def public_sizes(
         self, shape: Sequence[int], n_records: int, totals: Sequence[int] = (), *, public: bool
     ) -> tuple[Array, int]:
-        sizes, sharing = super().public_sizes(shape, n_records, public=public)
+        """What is known in advance of the sizes of rows: records for each row, and how many rows divide them.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Of the table of counts.
+        n_records : int
+            In the whole table.
+        totals : sequence of int, optional
+            The public numbers of records of parts of the rows.
+        public : bool
+            Whether `n_records` is public.
+        """
+        sharing = math.prod(shape[:-1])
+        sizes = np.full(sharing, float(n_records))
         if totals:
             parts = self.contributed.rows_by_entry(shape)
             sharing, sizes[parts] = parts.shape[1], np.array(totals, dtype=np.float64)[:, None]
@@ -266,6 +275,40 @@ class TableMechanism(Mechanism):
         likely as another; so they are computed from the output alone.
         """
         raise ArgumentError(f"The output of a {type(self).__name__} does not say how many records there are.")
+
+    def problems(
+        self, output: Output, sampler: str, n_records: int | None, totals: Sequence[int] = ()
+    ) -> Iterator[str]:
+        """What of an output this mechanism cannot have published, in sentences.
+
+        Parameters
+        ----------
+        output : Output
+        sampler : {"exact", "fast"}
+        n_records : int or None
+            The public or planned number of records.
+        totals : sequence of int
+            The public numbers of records of blocks of rows, if any.
+        """
+        if (shares := output.shares) is not None:
+            if not np.all(shares > 0):
+                yield "a share of a draw is not between 0 and 1"
+            elif not np.all(add_up_to_1(shares)):
+                yield "the shares of a draw do not add up to 1"
+        steps = self.steps(sampler, n_records)
+        if sampler == "exact" and not all(self.is_on_grid(one, steps) for one in output.values):
+            yield "a number is not on the grid of the exact sampler"
+        if not self.needs_public_totals:
+            return
+        # Noisy counts that are no whole doubles are rounded by this share of their size.
+        rounded = [2.0**-50 * float(np.abs(table).sum()) for table in output.published.values()]
+        for rounding, found in zip(rounded, self.totals_by_marginal(output.values[0]), strict=True):
+            if abs(math.fsum(found) - (n_records or 0)) > rounding:
+                yield "the noisy counts do not add up to the number of records"
+            if len(totals) == len(found) and np.any(np.abs(np.subtract(totals, found)) > rounding):
+                yield "the noisy counts do not add up to the public numbers of records of the rows"
+            if min(found) < -rounding:
+                yield "the noisy counts give a block of rows a negative number of records"
 
     @abc.abstractmethod
     def is_on_grid(self, output: Array, steps: int | None) -> bool:

@@ -246,12 +246,11 @@ class SimplexMechanism(DirichletDraws):
     @override
     def concentration(self, counts: ArrayLike) -> Array:
         """The parameters `k * p` for a vector of probabilities, in the place of counts. **Secret**, as `p` is."""
-        return self._parameters(np.array(counts, dtype=np.float64))
+        return self._parameters(np.asarray(counts, dtype=np.float64))
 
     @override
     def _parameters(self, secret: Array) -> Array:
-        secret *= self.k
-        return secret
+        return self.k * secret
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
