@@ -81,28 +81,22 @@ class DirichletDraws(CurvesOf, Mechanism):
         return dirichlet_distributions(self.concentration(x), self.concentration(y), cells)
 
     @staticmethod
-    def _cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:
-        """The logarithm of the factor of each cell with parameter u: of a density, or of a probability of the urn."""
-        return _terms(u, _seen(output, steps), steps)
+    def _log_likelihood_of_rows(u: Array, output: ArrayLike, steps: int | None) -> Array:
+        """Logarithm of the likelihood of each row with parameters u: of a density, or of a probability of the urn."""
+        cells = _terms(u, _seen(output, steps), steps).sum(axis=-1)
+        return np.asarray(cells + _row_terms(u.sum(axis=-1), steps))
 
-    @classmethod
-    def _row_likelihood(cls, alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
+    @staticmethod
+    def _row_likelihood(alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
         """One row of an output as a function of its counts, with parameters `r * counts + alpha`. Shapes (d,)."""
         if steps is None and (np.any(output <= 0) or not add_up_to_1(output)):
             raise ArgumentError("Expected a draw of positive shares that add up to 1. A sampler returns nothing else.")
         seen, total = _seen(output, steps), alpha.sum()
         return RowLikelihood(
             lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps),
-            lambda totals: cls._row_terms(r * totals + total, steps),
+            lambda totals: _row_terms(r * totals + total, steps),
             smooth=True,
         )
-
-    @staticmethod
-    def _row_terms(total: Array, steps: int | None) -> Array:
-        """The logarithm of the factor of each row whose parameters add up to `total`."""
-        if steps is None:
-            return np.asarray(gammaln(total))
-        return np.asarray(gammaln(total) - gammaln(total + steps) + gammaln(steps + 1.0))
 
 
 def _log_beta(u: Array) -> float:
@@ -114,6 +108,13 @@ def _seen(output: ArrayLike, steps: int | None) -> Array:
     """What the likelihood depends on: logarithms of the components, or the counts of the urn."""
     y = np.asarray(output, dtype=np.float64)
     return np.log(np.maximum(y, _TINY)) if steps is None else urn_counts(y, steps).astype(np.float64)
+
+
+def _row_terms(total: Array, steps: int | None) -> Array:
+    """The logarithm of the factor of each row whose parameters add up to `total`."""
+    if steps is None:
+        return np.asarray(gammaln(total))
+    return np.asarray(gammaln(total) - gammaln(total + steps) + gammaln(steps + 1.0))
 
 
 def _terms(u: Array, seen: Array, steps: int | None) -> Array:
@@ -436,8 +437,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        u = self._parameters(np.asarray(counts, dtype=np.float64))
-        rows = self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
+        rows = self._log_likelihood_of_rows(self._parameters(np.asarray(counts, dtype=np.float64)), output, steps)
         return np.asarray(rows.sum(axis=tuple(range(rows.ndim - self.alpha.ndim + 1, rows.ndim))))
 
     @override

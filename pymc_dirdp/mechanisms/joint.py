@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, integer, within
+from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
@@ -91,9 +91,7 @@ class JointNoise(Noise):
             )
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "records", tuple(integer(1, records=m) for m in records))
-        used = round_scale_up(self.scale)
-        within(LEAST, MOST, scale=used)
-        object.__setattr__(self, "scale", used)
+        object.__setattr__(self, "scale", round_scale_up(self.scale, least=LEAST, most=MOST))
 
     @property
     @override
@@ -415,7 +413,7 @@ class JointTableMechanism(NoisyCounts):
         blocks of more than two cells with noise above 150, or more than 50 cells.
         """
         reaches, cells = self.noise.reaches, self.noise.cells[0]
-        known = reaches is not None and (cells == 2 or (cells < 51 and reaches[0] < 151))
+        known = reaches is not None and (cells <= 2 or (cells <= 50 and reaches[0] <= 150))
         return self.alike_alone.noise if known else None
 
     @override

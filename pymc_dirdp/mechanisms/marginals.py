@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, Self, final, override
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
@@ -141,11 +140,6 @@ class MarginalsMechanism(NoisyMarginals):
 
     @property
     @override
-    def tells_rows(self) -> bool:
-        return any(len(axes) > 1 for axes in self.marginals)
-
-    @property
-    @override
     def rests_on_totals(self) -> bool:
         return any(map(self._is_fixed, self.marginals))
 
@@ -176,18 +170,6 @@ class MarginalsMechanism(NoisyMarginals):
     @override
     def published_axes(self) -> dict[str, tuple[int, ...]]:
         return {f"{self.publishes}_{'_'.join(map(str, marginal))}": marginal for marginal in self.marginals}
-
-    @override
-    def _split(self, output: Array) -> list[Array]:
-        parts = np.split(output, np.cumsum([marginal.size for marginal in self.noisy_marginals])[:-1], axis=-1)
-        pairs = zip(self.noisy_marginals, parts, strict=True)
-        return [part.reshape(*part.shape[:-1], *marginal.shape) for marginal, part in pairs]
-
-    @override
-    def _joined(self, noisy: list[Array]) -> Array:
-        pairs = zip(self.noisy_marginals, noisy, strict=True)
-        flat = [part.reshape(*part.shape[: part.ndim - len(marginal.shape)], -1) for marginal, part in pairs]
-        return np.concatenate(flat, axis=-1)
 
     @override
     def totals_by_marginal(self, output: Array) -> list[list[float]]:

@@ -211,13 +211,17 @@ class NoisyMarginals(CurvesOf, TableMechanism):
     def noisy_marginals(self) -> tuple[NoisyMarginal, ...]:
         """What is published."""
 
-    @abc.abstractmethod
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of an output: all noisy counts side by side, or those of a table as they are."""
+        return (sum(part.size for part in self.noisy_marginals),)
+
     def _split(self, output: Array) -> list[Array]:
         """The noisy counts of each marginal in an output; leading axes stay."""
-
-    @abc.abstractmethod
-    def _joined(self, noisy: list[Array]) -> Array:
-        """The output that consists of them."""
+        lead = output.shape[: output.ndim - len(self.output_shape)]
+        ends = np.cumsum([part.size for part in self.noisy_marginals])
+        parts = zip(np.split(output.reshape(*lead, -1), ends[:-1], axis=-1), self.noisy_marginals, strict=True)
+        return [noisy.reshape(*lead, *part.shape) for noisy, part in parts]
 
     @property
     @override
@@ -287,7 +291,8 @@ class NoisyMarginals(CurvesOf, TableMechanism):
             source = self._source(sampler, rng)
             return np.concatenate([marginal.noisy(of_marginal, (size,), source) for size in sizes])
 
-        return self._joined(list(map(drawn, self.noisy_marginals, self.marginals_of(np.asarray(counts)))))
+        noisy = map(drawn, self.noisy_marginals, self.marginals_of(np.asarray(counts)))
+        return np.concatenate([part.reshape(n, -1) for part in noisy], axis=-1).reshape(n, *self.output_shape)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
@@ -477,13 +482,10 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         # A table is its own only marginal.
         return (NoisyMarginal(tuple(range(self.prior.ndim)), self.shape, self.noise, self.separate_axes),)
 
+    @property
     @override
-    def _split(self, output: Array) -> list[Array]:
-        return [output]
-
-    @override
-    def _joined(self, noisy: list[Array]) -> Array:
-        return noisy[0]
+    def output_shape(self) -> tuple[int, ...]:
+        return self.shape
 
     @property
     @override

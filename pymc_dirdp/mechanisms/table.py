@@ -263,11 +263,6 @@ class TableMechanism(Mechanism):
         """Public number of steps of the urn that draws; None without one."""
         return None
 
-    @property
-    def tells_rows(self) -> bool:
-        """Whether an output tells rows apart, so that a variable may be seen to depend on its parents."""
-        return True
-
     def possible_records(self, output: Array) -> range:
         """The numbers of records with which this output is possible, for all that is not negligible.
 

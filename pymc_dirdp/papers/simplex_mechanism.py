@@ -305,8 +305,7 @@ class SimplexMechanism(DirichletDraws):
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         """The likelihood of a vector of probabilities, in the place of counts."""
-        u = self.concentration(counts)
-        return self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
+        return self._log_likelihood_of_rows(self.concentration(counts), output, steps)
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:
