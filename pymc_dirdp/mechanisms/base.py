@@ -16,7 +16,6 @@ from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Ou
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
-from pymc_dirdp.sampling.fast import dirichlet
 
 
 @final
@@ -30,7 +29,7 @@ class Fact:
         Its name in the release.
     field : str
         The field or property of the mechanism.
-    kind : {"table", "scalar", "number", "whole", "text", "list"}
+    kind : {"table", "scalar", "attribute", "list"}
         A variable with the axes of the table, a variable without axes, or an attribute; a list is written as JSON.
     given : bool, default True
         Whether the class takes it as an argument; otherwise it follows from the others, and is compared
@@ -252,19 +251,6 @@ class Mechanism(PrivacyCurves):
             If the mechanism does not lead to a posterior of counts.
         """
         raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
-
-    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """A private draw of the shares of each of many made-up tables, in their shape: for planning.
-
-        Where a draw is not the release, it is the frequencies of the released counts.
-
-        Parameters
-        ----------
-        data : array of int, shape ``(simulations, ...)``
-        rng : numpy.random.Generator
-        """
-        draw: Array = dirichlet(self.posterior_parameters(data, rng), 1, rng)[0]
-        return draw
 
     # What it tells anyone who reads an output of it; by default that this is not possible here.
 

@@ -50,22 +50,19 @@ class DirichletDraws(CurvesOf, Mechanism):
     def _parameters(self, secret: Array) -> Array:
         """The same for a secret that has been checked."""
 
-    @property
-    def _least_parameter(self) -> float:
-        """A public number that no parameter is below."""
-        return 0.0
-
     @abc.abstractmethod
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
         """Draws of the urn; None takes the default number of steps."""
 
-    def _draws(self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed) -> Array:
-        """Draws for a secret that has been checked."""
+    def _draws(
+        self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed, least: float = 0.0
+    ) -> Array:
+        """Draws for a secret that has been checked; `least` is a public number that no parameter is below."""
         draws, steps = integer(1, draws=draws), self.checked_steps(steps, self.checked_sampler(sampler))
         source = self._source(sampler, random_seed)
         if isinstance(source, Bits):
             return self._urn_draws(secret, draws, steps, source)
-        return fast_dirichlet(self._parameters(secret), draws, source, least=self._least_parameter)
+        return fast_dirichlet(self._parameters(secret), draws, source, least=least)
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
@@ -235,8 +232,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     facts: ClassVar[tuple[Fact, ...]] = (
         Fact("alpha", "alpha", "table"),
         Fact("r", "r", "scalar"),
-        Fact("min_count", "min_count", "number"),
-        Fact("public_records", "n_records", "whole", optional=True),
+        Fact("min_count", "min_count", "attribute"),
+        Fact("public_records", "n_records", "attribute", optional=True),
     )
 
     def __post_init__(self) -> None:
@@ -321,11 +318,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def _parameters(self, secret: Array) -> Array:
         return np.asarray(self.r * secret + self.alpha)
 
-    @property
-    @override
-    def _least_parameter(self) -> float:
-        return float(self.alpha.min())
-
     @override
     def check(self, counts: ArrayLike) -> Array:
         return checked_counts(counts, self.alpha.shape, self.min_count, self.n_records)
@@ -367,7 +359,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        return self._draws(self.check(counts), draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+        secret, least = self.check(counts), float(self.alpha.min())
+        return self._draws(secret, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed, least=least)
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:

@@ -83,7 +83,7 @@ class MarginalsMechanism(NoisyMarginals):
     """The kinds that it takes."""
     facts = (
         Fact("prior", "prior", "table"),
-        Fact("noise", "noise", "text"),
+        Fact("noise", "noise", "attribute"),
         Fact("marginals", "marginals", "list"),
         Fact("noise_parameters", "parameters", "list"),
         Fact("noise_sds", "noise_sds", "list", given=False),
@@ -150,11 +150,6 @@ class MarginalsMechanism(NoisyMarginals):
     def noise_sds(self) -> tuple[float, ...]:
         """The standard deviation of the noise in one cell of each marginal."""
         return tuple(marginal.noise.sd for marginal in self.noisy_marginals)
-
-    @property
-    @override
-    def marginals_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
-        return tuple(zip(self.marginals, self.noise_sds, strict=True))
 
     @property
     @override

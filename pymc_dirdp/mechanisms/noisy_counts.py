@@ -163,10 +163,6 @@ class ReleasedCounts(TableMechanism):
         parameters = self.postprocessed(np.asarray(released, dtype=np.float64)) + self.prior
         return dirichlet(parameters, integer(1, draws=draws), generator(random_seed))
 
-    @override
-    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        return frequencies(self.posterior_parameters(data, rng) - self.prior)
-
     def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Frequencies from the released counts, without the prior: shape of `prior`, rows add up to 1.
 

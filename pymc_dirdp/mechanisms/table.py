@@ -65,14 +65,6 @@ class TableMechanism(Mechanism):
         """The tables that are published, by name, and which axes of the table each of them keeps."""
         return {self.publishes: tuple(range(len(self.shape)))}
 
-    @property
-    def marginals_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
-        """The axes that each published marginal keeps, and the standard deviation of its noise.
-
-        Empty without marginals.
-        """
-        return ()
-
     def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
         """The output of which a text says these facts.
 
