@@ -140,15 +140,10 @@ class JointNoise(Noise):
         return known + 1
 
     @property
-    def sds(self) -> tuple[float, ...]:
-        """The standard deviation in one cell of each block."""
-        return tuple(map(math.sqrt, self.balls.variances))
-
-    @property
     @override
     def sd(self) -> float:
         """That in one cell of the first block."""
-        return self.sds[0]
+        return math.sqrt(self.balls.variances[0])
 
     @property
     @override
@@ -292,7 +287,6 @@ class JointTableMechanism(NoisyCounts):
         "Dirichlet(x + prior), averaged over all counts x"
     )
     facts = (*NoisyCounts.facts, Fact("beside", "beside", "list", optional=True))  # type: ignore[assignment]
-    is_joint: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.beside is not None:

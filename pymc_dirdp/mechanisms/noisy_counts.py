@@ -371,8 +371,6 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
     )
     noise_type: ClassVar[type[Noise]]
     """The class of its noise."""
-    is_joint: ClassVar[bool] = False
-    """Whether one noise is for all rows, and other tables may share it."""
 
     _: KW_ONLY
     postprocess: str = "clip-and-smooth"

@@ -56,7 +56,7 @@ def noises(*, public_totals: bool = False, joint: bool = False) -> dict[str, typ
     return {
         kind: mechanism
         for kind, mechanism in found.items()
-        if issubclass(mechanism, NoisyCounts) and mechanism.is_joint == joint
+        if issubclass(mechanism, NoisyCounts) and issubclass(mechanism, JointTableMechanism) == joint
     }
 
 

@@ -222,7 +222,7 @@ def test_the_likelihood_is_a_mixture_over_the_radius(name):
         )
         assert np.logaddexp.reduce(seen.log_weights[possible]) == pytest.approx(found[i], abs=1e-10)
     squares = [np.exp(found) @ part[:, 0] ** 2 for part in z]
-    np.testing.assert_allclose(noise.sds, np.sqrt(squares), rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(noise.balls.variances), np.sqrt(squares), rtol=1e-6)
     if noise.zero_sum:
         assert noise.log_probability(np.eye(len(output))[0]) == -math.inf
 
