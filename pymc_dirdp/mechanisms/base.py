@@ -189,7 +189,6 @@ class Mechanism(PrivacyCurves):
             One number for each of the leading axes. It is confidential where the counts are.
         """
 
-    @abc.abstractmethod
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
         """Logarithm of the likelihood of x over that of y, the most powerful statistic. Shape of the leading axes.
 
@@ -202,8 +201,10 @@ class Mechanism(PrivacyCurves):
         floor : float
             Half a step of the grid, added to probabilities that a sampler on a grid may round to 0.
         """
+        with np.errstate(invalid="ignore"):
+            ratio = self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
+        return np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
 
-    @abc.abstractmethod
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
         """The distributions of the output at two data sets.
 
@@ -214,6 +215,9 @@ class Mechanism(PrivacyCurves):
         ArgumentError
             If the distributions are not known, or not for such data sets.
         """
+        raise ArgumentError(
+            f"The distribution of a {type(self).__name__} is not known here. Use audit, which draws from it."
+        )
 
     def stronger(self, factor: float) -> "tuple[str, Self] | None":
         """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""
@@ -284,7 +288,6 @@ class Mechanism(PrivacyCurves):
         """The noise of one row as those see it who estimate, or nearly that; None if it is unknown or takes long."""
         return None
 
-    @abc.abstractmethod
     def likelihoods_of_rows(
         self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
     ) -> list[RowLikelihood]:
@@ -306,3 +309,8 @@ class Mechanism(PrivacyCurves):
         ArgumentError
             If the likelihood is no product, or the mechanism cannot have put this out.
         """
+        raise ArgumentError(
+            f"The likelihood of a {type(self).__name__} is not known as a product over cells, so nothing is inferred "
+            "from its outputs here. Release with GeometricMechanism; or weigh each possible data set by its prior "
+            "times exp(mechanism.log_likelihood(output, counts)) yourself."
+        )

@@ -211,10 +211,7 @@ class WholePosterior(ReleasedCounts):
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
         # What claims to be a mechanism may have output that no machine integer holds.
-        listed = np.clip(outputs, -1, self.n_records + 1)
-        with np.errstate(invalid="ignore"):
-            ratio = self.log_likelihood(listed, x) - self.log_likelihood(listed, y)
-        return np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
+        return super().log_likelihood_ratio(np.clip(outputs, -1, self.n_records + 1), x, y)
 
     @override
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
