@@ -1,7 +1,6 @@
 """Distributions of outputs at two data sets, in finitely many cells: what audits need of them."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from scipy.special import betaln, logsumexp
@@ -11,13 +10,6 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-
-
-def cut(log_density: Callable[[Array], Array], edges: Array) -> Array:
-    """Logarithms of the probabilities between the edges, by Gauss quadrature in each cell. Shape (m - 1,)."""
-    half = np.diff(edges) / 2
-    z = edges[:-1, None] + half[:, None] * (1 + _NODES)
-    return np.asarray(logsumexp(log_density(z), b=_WEIGHTS, axis=1) + np.log(half))
 
 
 def dirichlet_distributions(
@@ -54,8 +46,13 @@ def _beta_distributions(u: tuple[float, float], v: tuple[float, float], cells: i
     """The logit of a Beta variable under two distributions. Cells are narrow around both centres and widen outwards."""
     edges = np.union1d(_logit_edges(*u, u, v, cells // 2), _logit_edges(*v, u, v, cells // 2))
 
+    half = np.diff(edges) / 2
+    z = edges[:-1, None] + half[:, None] * (1 + _NODES)
+
     def distribution(a: float, b: float) -> Array:
-        return cut(lambda z: a * z - (a + b) * np.logaddexp(0, z) - float(betaln(a, b)), edges)
+        # Gauss quadrature of the density in each cell.
+        log_density = a * z - (a + b) * np.logaddexp(0, z) - float(betaln(a, b))
+        return np.asarray(logsumexp(log_density, b=_WEIGHTS, axis=1) + np.log(half))
 
     return FiniteDistributions(distribution(*u), distribution(*v))
 

@@ -2,8 +2,6 @@
 
 import abc
 import dataclasses
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, final
 
@@ -13,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Output, RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.noise import Noise
+from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Output, RowLikelihood
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
-from pymc_dirdp.sampling.bits import Seed
-from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.sampling.bits import Bits, Seed, generator
 
 
 @final
@@ -31,7 +29,7 @@ class Fact:
         Its name in the release.
     field : str
         The field or property of the mechanism.
-    kind : {"table", "scalar", "number", "whole", "text", "list"}
+    kind : {"table", "scalar", "attribute", "list"}
         A variable with the axes of the table, a variable without axes, or an attribute; a list is written as JSON.
     given : bool, default True
         Whether the class takes it as an argument; otherwise it follows from the others, and is compared
@@ -94,8 +92,6 @@ class Mechanism(PrivacyCurves):
     """The kind of output that it publishes."""
     min_count: float | None = None
     """What every cell is guaranteed to hold; None if the guarantee does not rest on that."""
-    calibrated_by: ClassVar[str] = ""
-    """The function that calibrates it, where `for_guarantee` does not."""
 
     @property
     def shared_noise(self) -> Any:
@@ -134,28 +130,28 @@ class Mechanism(PrivacyCurves):
         """The name, if this mechanism can be drawn so; None takes the default."""
         return SAMPLERS[0] if sampler is None else one_of(SAMPLERS, sampler=sampler)
 
+    def _source(self, sampler: str, random_seed: Seed) -> Bits | np.random.Generator:
+        """What is drawn from: bits by the exact sampler, and a generator by the fast one."""
+        return Bits(random_seed) if self.checked_sampler(sampler) == "exact" else generator(random_seed)
+
     def checked_steps(self, steps: int | None, sampler: str) -> int | None:
         """The steps of an urn that somebody chose, if this sampler is one."""
-        if steps is not None:
+        if steps is None:
+            return None
+        if not self._is_urn(sampler):
             raise ArgumentError(
                 "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
             )
-        return None
+        return integer(1, steps=steps)
 
     def outputs_to_audit(self, sampler: str) -> int:
         """How many outputs an audit draws of each data set by default."""
-        return 100_000
+        # An urn takes a thousand times as long as another sampler.
+        return 10_000 if self._is_urn(sampler) else 100_000
 
-    def arithmetic(self, sampler: str) -> str:
-        """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
-        # What is proved about a draw, by sampler.
-        proved = {
-            "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the "
-            "counts",
-            "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and "
-            "nothing is proved of the last bits of this draw",
-        }
-        return proved.get(sampler, "")
+    def _is_urn(self, sampler: str) -> bool:
+        """Whether a sampler draws from a Pólya urn."""
+        return False
 
     @property
     @abc.abstractmethod
@@ -227,25 +223,6 @@ class Mechanism(PrivacyCurves):
         """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""
         return None
 
-    def public_sizes(
-        self, shape: Sequence[int], n_records: int, totals: Sequence[int] = (), *, public: bool
-    ) -> tuple[Array, int]:
-        """What is known in advance of the sizes of rows: records for each row, and how many rows divide them.
-
-        Parameters
-        ----------
-        shape : sequence of int
-            Of the table of counts.
-        n_records : int
-            In the whole table.
-        totals : sequence of int, optional
-            The public numbers of records of parts of the rows.
-        public : bool
-            Whether `n_records` is public.
-        """
-        rows = math.prod(shape[:-1])
-        return np.full(rows, float(n_records)), rows
-
     @property
     def log_no_noise(self) -> float | None:
         """The logarithm of the probability that all its noise is 0; None if it adds none to integers."""
@@ -258,15 +235,6 @@ class Mechanism(PrivacyCurves):
         None unless every cell has noise of the same distribution.
         """
         return None
-
-    @property
-    def free_variance(self) -> float | None:
-        """The variance of the noise in one cell where nothing is known of its sum; None as for `noise_sd`.
-
-        Noise that adds up to 0 has the distribution of such noise given its sum, so the likelihood of noisy counts with
-        a known total is that of independent cells with this variance, up to the shape of the distribution.
-        """
-        return None if self.noise_sd is None else self.noise_sd**2
 
     @property
     def tempered(self) -> "Tempered | None":
@@ -287,19 +255,6 @@ class Mechanism(PrivacyCurves):
             If the mechanism does not lead to a posterior of counts.
         """
         raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
-
-    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """A private draw of the shares of each of many made-up tables, in their shape: for planning.
-
-        Where a draw is not the release, it is the frequencies of the released counts.
-
-        Parameters
-        ----------
-        data : array of int, shape ``(simulations, ...)``
-        rng : numpy.random.Generator
-        """
-        draw: Array = dirichlet(self.posterior_parameters(data, rng), 1, rng)[0]
-        return draw
 
     # What it tells anyone who reads an output of it; by default that this is not possible here.
 
@@ -329,12 +284,8 @@ class Mechanism(PrivacyCurves):
         return None
 
     @property
-    def alike_alone(self) -> Any:
-        """Noise of the same size on this table alone: itself, where no other table shares it."""
-        return self
-
-    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
-        """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""
+    def row_noise(self) -> Noise | None:
+        """The noise of one row as those see it who estimate, or nearly that; None if it is unknown or takes long."""
         return None
 
     def likelihoods_of_rows(
@@ -359,7 +310,7 @@ class Mechanism(PrivacyCurves):
             If the likelihood is no product, or the mechanism cannot have put this out.
         """
         raise ArgumentError(
-            f"The distribution of a {type(self).__name__} with so many categories is no product over cells, so nothing "
-            "is inferred from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
-            "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
+            f"The likelihood of a {type(self).__name__} is not known as a product over cells, so nothing is inferred "
+            "from its outputs here. Release with GeometricMechanism; or weigh each possible data set by its prior "
+            "times exp(mechanism.log_likelihood(output, counts)) yourself."
         )

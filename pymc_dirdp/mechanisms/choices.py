@@ -34,11 +34,22 @@ from pymc_dirdp.signatures import user_facing
 
 type Pair = tuple[int, int]
 
+_LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
+
 
 class ChoiceMechanism(CurvesOf):
     """A dataclass of public numbers and words that are all that is known of a choice, besides what was chosen."""
 
+    scale: float
     adjacency: str
+    contribution: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
+        scale = positive(scale=self.scale)
+        within(_LEAST_SCALE, _LARGEST_SCALE, scale=scale)
+        object.__setattr__(self, "scale", float(dyadic_above(scale)))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -133,8 +144,7 @@ class TreeMechanism(ChoiceMechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(integer(1, length=length) for length in self.lengths))
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
-        object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
+        super().__post_init__()
         one_of(NOISES, noise=self.noise)
         # Every pair of variables is counted and is a candidate, and every choice is one more loss to compose.
         if len(self.lengths) > 200:
@@ -149,9 +159,6 @@ class TreeMechanism(ChoiceMechanism):
                 f"Two of the variables have {cells} cells together, and a table of at most 1000000 is fitted. "
                 "Merge categories, or leave a variable out."
             )
-        scale = positive(scale=self.scale)
-        within(_LEAST_SCALE, _LARGEST_SCALE, scale=scale)
-        object.__setattr__(self, "scale", float(dyadic_above(scale)))
         # What is used is what the mechanism of a marginal makes of it: a scale is rounded up.
         object.__setattr__(self, "parameter", self.marginals[0].parameter)
 
@@ -257,9 +264,6 @@ class TreeMechanism(ChoiceMechanism):
         return distance - math.floor(min(float(mean) + among, float(MOST_RECORDS)))
 
 
-_LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
-
-
 @user_facing
 @final
 @dataclass(frozen=True)
@@ -322,11 +326,7 @@ class QuantilesMechanism(ChoiceMechanism):
                 f"Expected at most 1000 bins and 100000 candidates, got n_bins={self.n_bins} and "
                 f"{self.n_candidates} candidates. Take a coarser grid."
             )
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
-        object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
-        scale = positive(scale=self.scale)
-        within(_LEAST_SCALE, _LARGEST_SCALE, scale=scale)
-        object.__setattr__(self, "scale", float(dyadic_above(scale)))
+        super().__post_init__()
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, *, n_bins: int, n_candidates: int, **people: Any) -> Self:

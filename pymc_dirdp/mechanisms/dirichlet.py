@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final, override
@@ -17,13 +17,13 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import dirichlet_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood, add_up_to_1
-from pymc_dirdp.mechanisms.table import TableMechanism, blocks, fill_row, smallest_two, worst_neighbours
+from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
-from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.signatures import user_facing
@@ -39,15 +39,8 @@ class DirichletDraws(CurvesOf, Mechanism):
     """
 
     @override
-    def checked_steps(self, steps: int | None, sampler: str) -> int | None:
-        if steps is None or sampler != "exact":
-            return super().checked_steps(steps, sampler)
-        return integer(1, steps=steps)
-
-    @override
-    def outputs_to_audit(self, sampler: str) -> int:
-        # An urn takes a thousand times as long as another sampler.
-        return 10_000 if sampler == "exact" else super().outputs_to_audit(sampler)
+    def _is_urn(self, sampler: str) -> bool:
+        return sampler == "exact"
 
     @abc.abstractmethod
     def concentration(self, counts: ArrayLike) -> Array:
@@ -55,27 +48,21 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     @abc.abstractmethod
     def _parameters(self, secret: Array) -> Array:
-        """The same for a secret that has been checked, in its place: a new array costs as much as the sum."""
-
-    @property
-    def _least_parameter(self) -> float:
-        """A public number that no parameter is below."""
-        return 0.0
+        """The same for a secret that has been checked."""
 
     @abc.abstractmethod
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
         """Draws of the urn; None takes the default number of steps."""
 
-    def _draws(self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed) -> Array:
-        """Draws for a secret that has been checked and is an array of its own, which is overwritten."""
-        draws = integer(1, draws=draws)
-        if steps is not None:
-            integer(1, steps=steps)
-        if self.checked_sampler(sampler) == "exact":
-            return self._urn_draws(secret, draws, steps, Bits(random_seed))
-        if steps is not None:
-            raise ArgumentError("steps is for sampler='exact'.")
-        return fast_dirichlet(self._parameters(secret), draws, generator(random_seed), least=self._least_parameter)
+    def _draws(
+        self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed, least: float = 0.0
+    ) -> Array:
+        """Draws for a secret that has been checked; `least` is a public number that no parameter is below."""
+        draws, steps = integer(1, draws=draws), self.checked_steps(steps, self.checked_sampler(sampler))
+        source = self._source(sampler, random_seed)
+        if isinstance(source, Bits):
+            return self._urn_draws(secret, draws, steps, source)
+        return fast_dirichlet(self._parameters(secret), draws, source, least=least)
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
@@ -91,13 +78,14 @@ class DirichletDraws(CurvesOf, Mechanism):
         return dirichlet_distributions(self.concentration(x), self.concentration(y), cells)
 
     @staticmethod
-    def _cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:
-        """The logarithm of the factor of each cell with parameter u: of a density, or of a probability of the urn."""
+    def _log_likelihood_of_rows(u: Array, output: ArrayLike, steps: int | None) -> Array:
+        """Logarithm of the likelihood of each row with parameters u: of a density, or of a probability of the urn."""
         seen = _seen(output, steps)
-        return _terms(u, seen, steps) - _of_output(seen, steps)
+        cells = (_terms(u, seen, steps) - _of_output(seen, steps)).sum(axis=-1)
+        return np.asarray(cells + _row_terms(u.sum(axis=-1), steps))
 
-    @classmethod
-    def _row_likelihood(cls, alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
+    @staticmethod
+    def _row_likelihood(alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
         """One row of an output as a function of its counts, with parameters `r * counts + alpha`. Shapes (d,)."""
         if steps is None and (np.any(output <= 0) or not add_up_to_1(output)):
             raise ArgumentError("Expected a draw of positive shares that add up to 1. A sampler returns nothing else.")
@@ -106,16 +94,9 @@ class DirichletDraws(CurvesOf, Mechanism):
         known = _of_output(seen, steps)
         return RowLikelihood(
             lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps) - known[cells],
-            lambda totals: cls._row_terms(r * totals + total, steps),
+            lambda totals: _row_terms(r * totals + total, steps),
             smooth=True,
         )
-
-    @staticmethod
-    def _row_terms(total: Array, steps: int | None) -> Array:
-        """The logarithm of the factor of each row whose parameters add up to `total`."""
-        if steps is None:
-            return np.asarray(gammaln(total))
-        return np.asarray(gammaln(total) - gammaln(total + steps) + gammaln(steps + 1.0))
 
 
 def _log_beta(u: Array) -> float:
@@ -129,6 +110,13 @@ def _seen(output: ArrayLike, steps: int | None) -> Array:
     return np.log(np.maximum(y, _TINY)) if steps is None else urn_counts(y, steps).astype(np.float64)
 
 
+def _row_terms(total: Array, steps: int | None) -> Array:
+    """The logarithm of the factor of each row whose parameters add up to `total`."""
+    if steps is None:
+        return np.asarray(gammaln(total))
+    return np.asarray(gammaln(total) - gammaln(total + steps) + gammaln(steps + 1.0))
+
+
 def _terms(u: Array, seen: Array, steps: int | None) -> Array:
     if steps is None:
         return np.asarray(u * seen - gammaln(u))
@@ -138,6 +126,40 @@ def _terms(u: Array, seen: Array, steps: int | None) -> Array:
 def _of_output(seen: Array, steps: int | None) -> Array:
     """What the logarithm of the factor of each cell is less, whatever its parameter."""
     return seen if steps is None else np.asarray(gammaln(seen + 1.0))
+
+
+def blocks(alpha: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> NDArray[np.intp]:
+    """The cells of each block of one person's records, for the person whose records show most: blocks x cells.
+
+    Along an axis "own" a person has one entry, and the one is taken whose blocks weigh most in all; `weigh` takes the
+    two smallest priors of a block.
+    """
+
+    def weight(person: NDArray[np.intp]) -> float:
+        return math.fsum(weigh(*np.partition(alpha.flat[cells], 1)[:2].tolist()) for cells in person)
+
+    worst: NDArray[np.intp] = max(contribution.by_person(np.arange(alpha.size).reshape(alpha.shape)), key=weight)
+    return worst
+
+
+def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
+    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
+    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
+    # A block holds whole rows.
+    for row in cells.reshape(-1, d):
+        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
+        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
+            return i, j
+    return a, b
+
+
+def fill_row(base: Array, cell: int, d: int, *, group: int = 1_000_000) -> None:
+    """Put many records into another cell of the row of this cell, beside which a record that joins shows most.
+
+    The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
+    """
+    row, column = divmod(cell, d)
+    base.flat[row * d + (column + 1) % d] += group
 
 
 @user_facing
@@ -214,13 +236,12 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     kind: ClassVar[str] = "dirichlet"
     output_kind: ClassVar[type[Output]] = Draws
     publishes: ClassVar[str] = DRAWS
-    calibrated_by: ClassVar[str] = "dirdp.calibrate()"
     formula: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
     facts: ClassVar[tuple[Fact, ...]] = (
         Fact("alpha", "alpha", "table"),
         Fact("r", "r", "scalar"),
-        Fact("min_count", "min_count", "number"),
-        Fact("public_records", "n_records", "whole", optional=True),
+        Fact("min_count", "min_count", "attribute"),
+        Fact("public_records", "n_records", "attribute", optional=True),
     )
 
     def __post_init__(self) -> None:
@@ -299,20 +320,14 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         -------
         concentration : array, shape of `alpha`
         """
-        return self._parameters(self._checked(counts))
+        return self._parameters(self.check(counts))
 
     @override
     def _parameters(self, secret: Array) -> Array:
-        secret *= self.r
-        secret += self.alpha
-        return secret
+        return np.asarray(self.r * secret + self.alpha)
 
-    @property
     @override
-    def _least_parameter(self) -> float:
-        return float(self.alpha.min())
-
-    def _checked(self, counts: ArrayLike) -> Array:
+    def check(self, counts: ArrayLike) -> Array:
         return checked_counts(counts, self.alpha.shape, self.min_count, self.n_records)
 
     def sample(
@@ -352,7 +367,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        return self._draws(self._checked(counts), draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+        secret, least = self.check(counts), float(self.alpha.min())
+        return self._draws(secret, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed, least=least)
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
@@ -391,10 +407,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return self.default_steps(n_records) if sampler == "exact" else None
 
     @override
-    def check(self, counts: ArrayLike) -> None:
-        self._checked(counts)
-
-    @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
     ) -> Draws:
@@ -422,18 +434,12 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        parameters: Array = self.r * data + self.alpha
-        return parameters
+        return self._parameters(data.astype(np.float64))
 
     @override
-    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        u = self.r * np.asarray(counts, dtype=np.float64) + self.alpha
-        return self._cell_terms(u, output, steps)
-
-    @override
-    def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
-        u = self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1)
-        return self._row_terms(u, steps)
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        rows = self._log_likelihood_of_rows(self._parameters(np.asarray(counts, dtype=np.float64)), output, steps)
+        return np.asarray(rows.sum(axis=tuple(range(rows.ndim - self.alpha.ndim + 1, rows.ndim))))
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:

@@ -286,11 +286,12 @@ class ZeroSumGeometricMechanism(NoisyCounts):
     needs_public_totals: ClassVar[bool] = True
     instead: ClassVar[str] = "GeometricMechanism"
 
-    @override
-    def noise_at(self, parameter: float) -> ZeroSumGeometric:
-        return ZeroSumGeometric(parameter, self.block_cells)
-
     @property
     @override
-    def cells_together(self) -> int:
-        return self.block_cells
+    def separate_axes(self) -> tuple[int, ...]:
+        return self.contributed.fixed_axes
+
+    @override
+    def noise_at(self, parameter: float) -> ZeroSumGeometric:
+        cells = self.prior.size // math.prod(self.prior.shape[axis] for axis in self.separate_axes)
+        return ZeroSumGeometric(parameter, cells)

@@ -2,26 +2,23 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, Self, final, override
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive_array
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
 from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
-from pymc_dirdp.mechanisms.noise import Noise
-from pymc_dirdp.mechanisms.noisy_marginals import NoisyMarginal, NoisyMarginals
-from pymc_dirdp.mechanisms.outputs import Marginals, Output
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
+from pymc_dirdp.mechanisms.noisy_counts import NoisyMarginals
+from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
-from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
 NOISES = ("gaussian", "geometric")
@@ -75,13 +72,9 @@ class MarginalsMechanism(NoisyMarginals):
     {'noisy_counts_1': (3,), 'noisy_counts_0_1': (2, 3)}
     """
 
-    prior: Array
     marginals: tuple[tuple[int, ...], ...]
     parameters: tuple[float, ...]
     noise: str = "gaussian"
-    _: KW_ONLY
-    adjacency: str = "replace-one"
-    contribution: Contribution | int = 1
 
     kind = "marginals"
     formula = "shares fitted to the noisy counts of marginals of all tables"
@@ -90,24 +83,20 @@ class MarginalsMechanism(NoisyMarginals):
     """The kinds that it takes."""
     facts = (
         Fact("prior", "prior", "table"),
-        Fact("noise", "noise", "text"),
+        Fact("noise", "noise", "attribute"),
         Fact("marginals", "marginals", "list"),
         Fact("noise_parameters", "parameters", "list"),
         Fact("noise_sds", "noise_sds", "list", given=False),
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", positive_array(prior=self.prior))
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
-        self._refuse_private_totals()
+        super().__post_init__()
         one_of(self.noises, noise=self.noise)
-        adds = Contribution.of(self.contribution).fitted(self.prior.shape)
-        if self.needs_public_totals and set(adds.axes) - {"any"}:
+        if self.needs_public_totals and set(self.contributed.axes) - {"any"}:
             raise ArgumentError(
                 "Expected a contribution of records that may lie anywhere in the table, because a marginal adds up "
                 "rows. Use MarginalsMechanism, whose noise is independent in each cell."
             )
-        object.__setattr__(self, "contribution", adds)
         object.__setattr__(self, "marginals", self._checked_marginals())
         if len(self.parameters) != len(self.marginals):
             raise ArgumentError(
@@ -140,23 +129,14 @@ class MarginalsMechanism(NoisyMarginals):
     @cached_property
     @override
     def noisy_marginals(self) -> tuple[NoisyMarginal, ...]:
-        marginals = []
-        for axes, parameter in zip(self.marginals, self.parameters, strict=True):
-            shape, cells = tuple(self.shape[axis] for axis in axes), self._cells(axes)
-            together = cells if self.needs_public_totals else 1
-            marginals.append(NoisyMarginal(axes, shape, self.noise_of(self.noise, parameter, cells), together))
-        return tuple(marginals)
-
-    @override
-    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> PrivacyCurves:
-        return marginal_curves(
-            noise, self._cells(axes), *self.contributed.in_marginal(self.shape, axes), adjacency=self.adjacency
+        return tuple(
+            NoisyMarginal(
+                axes,
+                tuple(self.shape[axis] for axis in axes),
+                self.noise_of(self.noise, parameter, self._cells(axes)),
+            )
+            for axes, parameter in zip(self.marginals, self.parameters, strict=True)
         )
-
-    @property
-    @override
-    def tells_rows(self) -> bool:
-        return any(len(axes) > 1 for axes in self.marginals)
 
     @property
     @override
@@ -170,11 +150,6 @@ class MarginalsMechanism(NoisyMarginals):
     def noise_sds(self) -> tuple[float, ...]:
         """The standard deviation of the noise in one cell of each marginal."""
         return tuple(marginal.noise.sd for marginal in self.noisy_marginals)
-
-    @property
-    @override
-    def marginals_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
-        return tuple(zip(self.marginals, self.noise_sds, strict=True))
 
     @property
     @override
@@ -192,29 +167,12 @@ class MarginalsMechanism(NoisyMarginals):
         return {f"{self.publishes}_{'_'.join(map(str, marginal))}": marginal for marginal in self.marginals}
 
     @override
-    def _split(self, output: Array) -> list[Array]:
-        parts = np.split(output, np.cumsum([marginal.size for marginal in self.noisy_marginals])[:-1], axis=-1)
-        pairs = zip(self.noisy_marginals, parts, strict=True)
-        return [part.reshape(*part.shape[:-1], *marginal.shape) for marginal, part in pairs]
-
-    @override
-    def _joined(self, noisy: list[Array]) -> Array:
-        pairs = zip(self.noisy_marginals, noisy, strict=True)
-        flat = [part.reshape(*part.shape[: part.ndim - len(marginal.shape)], -1) for marginal, part in pairs]
-        return np.concatenate(flat, axis=-1)
-
-    @property
-    @override
-    def free_variances(self) -> tuple[float | None, ...]:
-        return tuple(marginal.noise.free_variance for marginal in self.noisy_marginals)
-
-    @override
     def totals_by_marginal(self, output: Array) -> list[list[float]]:
         return [[float(part.sum())] for part in self._split(output)]
 
     @override
-    def _checked(self, counts: ArrayLike) -> Array:
-        table = super()._checked(counts)
+    def check(self, counts: ArrayLike) -> Array:
+        table = super().check(counts)
         # Sums over rows are exact below this.
         if sum(map(int, table.ravel().tolist())) > MOST_RECORDS:
             raise DataError("The counts add up to more than 2**53 records.")
@@ -224,24 +182,14 @@ class MarginalsMechanism(NoisyMarginals):
         """The noisy counts of each marginal by the name that a release gives them; arguments as for noisy tables."""
         # A generator moves on, so no two marginals share their noise.
         rng = None if random_seed is None else generator(random_seed)
-        table, is_exact = self._checked(counts), self.checked_sampler(sampler) == "exact"
-        parts = zip(self.published_axes, self.noisy_marginals, self.marginals_of(table), strict=True)
-        return {
-            name: marginal.noisy(of_marginal, (), Bits(rng) if is_exact else generator(rng))
-            for name, marginal, of_marginal in parts
-        }
+        parts = zip(self.published_axes, self.noisy_marginals, self.marginals_of(self.check(counts)), strict=True)
+        return {name: part.noisy(counts, (), self._source(sampler, rng)) for name, part, counts in parts}
 
     @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
     ) -> Marginals:
-        return Marginals(self.release(counts, sampler=sampler, random_seed=random_seed), self.published_axes)
-
-    @override
-    def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
-        axes = self.published_axes
-        shapes = {name: tuple(self.shape[axis] for axis in own) for name, own in axes.items()}
-        return Marginals.read(facts, shapes, table, axes=axes)
+        return Marginals(self.release(counts, sampler=sampler, random_seed=random_seed))
 
     @property
     @override
@@ -257,10 +205,6 @@ class MarginalsMechanism(NoisyMarginals):
         return "the same mechanism with less noise", replace(self, parameters=less)
 
     @override
-    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        self.refuse_inference()
-
-    @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> NoReturn:
         self.refuse_inference()
 
@@ -273,7 +217,7 @@ class MarginalsMechanism(NoisyMarginals):
 
     @classmethod
     @override
-    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> NoReturn:
+    def for_guarantee(cls, guarantee: Guarantee, **facts: Any) -> NoReturn:
         raise ArgumentError(
             "mechanism='marginals' divides one guarantee among marginals of all tables of a model, so it is planned "
             "for models alone: dirdp.plan(guarantee, model, mechanism='marginals')."
@@ -320,11 +264,3 @@ class ZeroSumMarginalsMechanism(MarginalsMechanism):
     @override
     def noise_of(cls, kind: str, parameter: float, cells: int) -> Noise:
         return ZeroSumGeometric(parameter, cells)
-
-
-def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> PrivacyCurves:
-    """The curves of a marginal of so many cells, to which a person adds records in each of some blocks of cells."""
-    if blocks == cells:
-        # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.
-        records, blocks = records * blocks, 1
-    return noise.curves(blocks, records, round(adjacency_named(adjacency).delta_1))

@@ -85,6 +85,10 @@ class Noise(abc.ABC):
     def exact(self, shape: tuple[int, ...], bits: Bits) -> Whole:
         """Noise as Python's integers, with exactly the distribution that the curves are about."""
 
+    def draw(self, shape: tuple[int, ...], source: np.random.Generator | Bits) -> Whole:
+        """Noise in floating point from a generator, or exact from bits."""
+        return self.fast(shape, source) if isinstance(source, np.random.Generator) else self.exact(shape, source)
+
     def curves(self, blocks: int, records: int, changes: int) -> PrivacyCurves:
         """The privacy curves of noisy counts; equal ones are equal objects.
 
@@ -143,6 +147,92 @@ class Noise(abc.ABC):
     def cell_distributions(self, shift: int) -> FiniteDistributions:
         """Those of one cell whose counts differ by so much."""
         return _listed(self, shift)
+
+
+@final
+@dataclass(frozen=True)
+class NoisyMarginal:
+    """The counts of a marginal and what is added to them.
+
+    Attributes
+    ----------
+    axes : tuple of int
+        Those of the table that it keeps.
+    shape : tuple of int
+    noise : Noise
+    first : tuple of int
+        The axes whose entries have lists of noise of their own; without any, one list is for all cells.
+    """
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    noise: Noise
+    first: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def together(self) -> int:
+        """How many cells a list of noise is for."""
+        return self.size // math.prod(self.shape[axis] for axis in self.first)
+
+    def lists(self, table: NDArray[Any]) -> NDArray[Any]:
+        """The cells that share noise side by side: shape `(..., *shape)` to `(..., lists, cells of a list)`."""
+        lead = table.ndim - len(self.shape)
+        turned = np.moveaxis(table, [lead + axis for axis in self.first], range(lead, lead + len(self.first)))
+        return turned.reshape(*table.shape[:lead], -1, self.together)
+
+    def noise_for(self, lead: tuple[int, ...], source: np.random.Generator | Bits) -> Whole:
+        """Independent noise of shape `(*lead, *shape)`: in floating point from a generator, or exact from bits."""
+        drawn = self.noise.draw((*lead, self.size // self.together, self.together), source)
+        order = [*self.first, *(axis for axis in range(len(self.shape)) if axis not in self.first)]
+        turned = drawn.reshape(*lead, *(self.shape[axis] for axis in order))
+        return np.moveaxis(
+            turned, range(len(lead), len(lead) + len(self.first)), [len(lead) + axis for axis in self.first]
+        )
+
+    def noisy(self, counts: Array, lead: tuple[int, ...], source: np.random.Generator | Bits) -> Array:
+        """Independent noisy counts, shape `(*lead, *shape)`."""
+        return noisy_counts(counts, self.noise_for(lead, source))
+
+    def log_likelihood(self, output: Array, counts: Array) -> Array:
+        """Logarithm of the probability of noisy counts, shape of the leading axes."""
+        return np.asarray(self.noise.log_probability(self.lists(output - counts)).sum(axis=-1))
+
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array) -> Array:
+        """The same at one data set less that at another."""
+        if self.noise.cell_noise is None:
+            lists = (self.lists(outputs - counts) for counts in (x, y))
+            return np.asarray(self.noise.log_ratio(*lists).sum(axis=-1))
+        # Cells that do not change cancel exactly.
+        changed = x != y
+        seen = outputs[..., changed]
+        return self.noise.log_ratio(seen - x[changed], seen - y[changed])
+
+
+def noisy_counts(counts: Array, noise: Whole, *, largest: float = 2.0**1000) -> Array:
+    """Counts plus noise, clipped to the `largest`, which leaves room for sums of a table.
+
+    Noise in Python's integers is added without rounding, and the sum is rounded to a double once.
+    """
+    if noise.dtype.kind == "f":
+        return np.clip(counts + noise, -largest, largest)
+    try:
+        extra = noise.astype(np.int64)
+    except OverflowError:
+        extra = None
+    # Counts are up to 2**53, so these sums are 64-bit numbers.
+    if extra is not None and extra.min(initial=0) > -(2**62) and extra.max(initial=0) < 2**62:
+        return (counts.astype(np.int64) + extra).astype(np.float64)
+    most, whole = int(largest), np.broadcast_to(counts, noise.shape)
+    sums = [
+        max(-most, min(int(count) + z, most))
+        for count, z in zip(whole.ravel().tolist(), noise.ravel().tolist(), strict=True)
+    ]
+    return np.array([float(value) for value in sums]).reshape(noise.shape)
 
 
 @final

@@ -1,4 +1,7 @@
-"""Counts with noise: one mechanism for noise of any distribution, and how noisy counts are treated as the data."""
+"""Counts with noise: one mechanism for noise of any distribution, and how noisy counts are treated as the data.
+
+Marginals of a table are published, each with a noise; a table is its own only marginal.
+"""
 
 import abc
 import dataclasses
@@ -12,14 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive_array
+from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.mechanisms.base import Fact, Mechanism
-from pymc_dirdp.mechanisms.noise import Noise, Whole
-from pymc_dirdp.mechanisms.noisy_marginals import NoisyMarginal, NoisyMarginals
-from pymc_dirdp.mechanisms.outputs import CellNoise, NoisyTable, Output, RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
+from pymc_dirdp.mechanisms.outputs import CellNoise, Measured, NoisyTable, Output, RowLikelihood
+from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.numerics.roots import log_excess
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
@@ -68,10 +74,7 @@ def _projected(noisy: Array) -> Array:
     return np.maximum(noisy - np.take_along_axis(thresholds, n_positive - 1, axis=-1), 0.0)
 
 
-Table = NDArray[Any]
-
-
-class ReleasedCounts(Mechanism):
+class ReleasedCounts(TableMechanism):
     """Release counts z once, and draw from `Dirichlet(prior + z)` as often as anybody likes.
 
     Attributes
@@ -80,20 +83,13 @@ class ReleasedCounts(Mechanism):
         The model's own prior; it says the shape of the table.
     """
 
-    output_kind: ClassVar[type[Output]] = NoisyTable
     prior: Array
 
     @abc.abstractmethod
-    def _checked(self, counts: ArrayLike) -> Table:
-        """The counts as an array, or an error that does not show them."""
+    def _released(self, counts: NDArray[Any], source: np.random.Generator | Bits) -> NDArray[Any]:
+        """What is released of counts that have been checked: in floating point from a generator, or exact from bits."""
 
-    @abc.abstractmethod
-    def _fast_release(self, counts: Table, rng: np.random.Generator) -> Table: ...
-
-    @abc.abstractmethod
-    def _exact_release(self, counts: Table, bits: Bits) -> Table: ...
-
-    def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Table:
+    def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> NDArray[Any]:
         """The counts that are released: what the guarantee is about. Shape of `prior`; noisy ones may be negative.
 
         Parameters
@@ -111,10 +107,15 @@ class ReleasedCounts(Mechanism):
         -----
         The running time of exact noise depends on the noise, and not on the counts.
         """
-        table = self._checked(counts)
-        if self.checked_sampler(sampler) == "exact":
-            return self._exact_release(table, Bits(random_seed))
-        return self._fast_release(table, generator(random_seed))
+        return self._released(self.check(counts), self._source(sampler, random_seed))
+
+    @override
+    def draw(
+        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+    ) -> NoisyTable:
+        # The guarantee is about the released counts, so they are published; any number of draws follows from them.
+        released = self.release(counts, sampler=sampler, random_seed=random_seed)
+        return NoisyTable({self.publishes: np.asarray(released, dtype=np.float64)})
 
     def postprocessed(self, released: Array) -> Array:
         """Released counts made nonnegative, where they need it. Shape (..., *prior.shape)."""
@@ -162,10 +163,6 @@ class ReleasedCounts(Mechanism):
         parameters = self.postprocessed(np.asarray(released, dtype=np.float64)) + self.prior
         return dirichlet(parameters, integer(1, draws=draws), generator(random_seed))
 
-    @override
-    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        return frequencies(self.posterior_parameters(data, rng) - self.prior)
-
     def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Frequencies from the released counts, without the prior: shape of `prior`, rows add up to 1.
 
@@ -175,7 +172,176 @@ class ReleasedCounts(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyCounts(NoisyMarginals, ReleasedCounts):
+class NoisyMarginals(CurvesOf, TableMechanism):
+    """Release marginals of a table of counts, each plus a noise. The losses of several add up.
+
+    A subclass is a frozen dataclass, which says what is measured, and with which noise.
+
+    Parameters
+    ----------
+    prior : array_like, shape (..., d)
+        The model's own prior, positive; it says the shape of the table.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one person can change.
+    contribution : int or Contribution, default 1
+        What one person adds to the table.
+    """
+
+    publishes: ClassVar[str] = "noisy_counts"
+    instead: ClassVar[str] = ""
+    """The mechanism for private numbers of records, where this one needs public ones."""
+    prior: Array
+    _: KW_ONLY
+    adjacency: str = "replace-one"
+    contribution: Contribution | int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", positive_array(prior=self.prior))
+        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.prior.shape))
+        if self.needs_public_totals:
+            adjacency_named(self.adjacency).refuse_private_records(self.instead)
+
+    @property
+    @abc.abstractmethod
+    def noisy_marginals(self) -> tuple[NoisyMarginal, ...]:
+        """What is published."""
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of an output: all noisy counts side by side, or those of a table as they are."""
+        return (sum(part.size for part in self.noisy_marginals),)
+
+    def _split(self, output: Array) -> list[Array]:
+        """The noisy counts of each marginal in an output; leading axes stay."""
+        lead = output.shape[: output.ndim - len(self.output_shape)]
+        ends = np.cumsum([part.size for part in self.noisy_marginals])
+        parts = zip(np.split(output.reshape(*lead, -1), ends[:-1], axis=-1), self.noisy_marginals, strict=True)
+        return [noisy.reshape(*lead, *part.shape) for noisy, part in parts]
+
+    @property
+    @override
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.prior.shape)
+
+    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> PrivacyCurves:
+        """Those of a marginal of these axes."""
+        cells = math.prod(self.shape[axis] for axis in axes)
+        people = self.contributed.in_marginal(self.shape, axes)
+        return marginal_curves(noise, cells, *people, adjacency=self.adjacency)
+
+    @cached_property
+    @override
+    def _curves(self) -> PrivacyCurves:
+        losing = [
+            self._curves_of(marginal.axes, marginal.noise)
+            for marginal in self.noisy_marginals
+            if not self._is_fixed(marginal.axes)
+        ]
+        if len(losing) < 2:
+            return losing[0] if losing else NoLoss()
+        return Composition(tuple((curves, 1) for curves in losing))
+
+    def _is_fixed(self, axes: tuple[int, ...]) -> bool:
+        return self.contributed.fixes_marginal(axes, self.adjacency)
+
+    def marginals_of(self, counts: NDArray[Any]) -> list[NDArray[Any]]:
+        """The counts of each marginal; leading axes stay."""
+        lead = counts.ndim - self.prior.ndim
+        every = range(self.prior.ndim)
+        others = [
+            tuple(lead + axis for axis in every if axis not in marginal.axes) for marginal in self.noisy_marginals
+        ]
+        return [counts.sum(axis=axes) if axes else counts for axes in others]
+
+    @property
+    @override
+    def log_no_noise(self) -> float:
+        nothing = [(marginal, np.zeros(marginal.shape)) for marginal in self.noisy_marginals]
+        return math.fsum(min(float(marginal.log_likelihood(zeros, zeros)), 0.0) for marginal, zeros in nothing)
+
+    @override
+    def check(self, counts: ArrayLike) -> Array:
+        return checked_counts(counts, self.shape)
+
+    @override
+    def measured(self, output: Output) -> list[Measured]:
+        parts = zip(self.published_axes, self.noisy_marginals, strict=True)
+        return [(part.axes, output.published[name], part.noise.free_variance) for name, part in parts]
+
+    @override
+    def releases(
+        self,
+        counts: Array,
+        n: int,
+        *,
+        sampler: str = "fast",
+        random_seed: Seed = None,
+        steps: int | None = None,
+        at_once: int = 20_000,
+    ) -> Array:
+        rng = generator(random_seed)
+        sizes = [min(at_once, n - start) for start in range(0, n, at_once)]
+
+        def drawn(marginal: NoisyMarginal, of_marginal: Array) -> Array:
+            source = self._source(sampler, rng)
+            return np.concatenate([marginal.noisy(of_marginal, (size,), source) for size in sizes])
+
+        noisy = map(drawn, self.noisy_marginals, self.marginals_of(np.asarray(counts)))
+        return np.concatenate([part.reshape(n, -1) for part in noisy], axis=-1).reshape(n, *self.output_shape)
+
+    @override
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        outputs, data = (np.asarray(numbers, dtype=np.float64) for numbers in (output, counts))
+        parts = zip(self.noisy_marginals, self._split(outputs), self.marginals_of(data), strict=True)
+        return np.asarray(sum(marginal.log_likelihood(seen, of_marginal) for marginal, seen, of_marginal in parts))
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        both = (self.marginals_of(np.asarray(counts, dtype=np.float64)) for counts in (x, y))
+        parts = zip(self.noisy_marginals, self._split(outputs), *both, strict=True)
+        return np.asarray(sum(marginal.log_likelihood_ratio(*seen) for marginal, *seen in parts))
+
+    @override
+    def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
+        shifts = self.marginals_of(np.asarray(x, dtype=np.float64) - y)
+        return product_of(
+            [
+                marginal.noise.distributions(marginal.lists(shift))
+                for marginal, shift in zip(self.noisy_marginals, shifts, strict=True)
+                if np.any(shift) or len(shifts) == 1
+            ]
+        )
+
+    @override
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        return bool(np.array_equal(output, np.floor(output)))
+
+    @override
+    def worst_pair(self) -> tuple[Array, Array]:
+        # Noise is the same in all cells. The two cells of a block lie apart along every axis where they may, so a
+        # record that moves from one to the other changes every marginal. All of a person's records move in the same
+        # way, which adds up.
+        kinds = (*self.contributed.axes, "any")
+        ends = [n if kind == "each" else 1 for kind, n in zip(kinds, self.shape, strict=True)]
+        moves = []
+        for first in np.ndindex(*ends):
+            along = zip(kinds, self.shape, first, strict=True)
+            last = [min(n - 1, 1) if kind == "any" else place for kind, n, place in along]
+            moves.append((int(np.ravel_multi_index(first, self.shape)), int(np.ravel_multi_index(last, self.shape))))
+        return worst_neighbours(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
+
+
+def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> PrivacyCurves:
+    """The curves of a marginal of so many cells, to which a person adds records in each of some blocks of cells."""
+    if blocks == cells:
+        # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.
+        records, blocks = records * blocks, 1
+    return noise.curves(blocks, records, round(adjacency_named(adjacency).delta_1))
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts(ReleasedCounts, NoisyMarginals):
     """Release counts plus noise; everything else is post-processing of it.
 
     A subclass is a frozen dataclass, whose one field more is the parameter of the noise. It says the class of the
@@ -205,24 +371,16 @@ class NoisyCounts(NoisyMarginals, ReleasedCounts):
     )
     noise_type: ClassVar[type[Noise]]
     """The class of its noise."""
-    is_joint: ClassVar[bool] = False
-    """Whether one noise is for all rows, and other tables may share it."""
 
-    prior: Array
     _: KW_ONLY
-    adjacency: str = "replace-one"
     postprocess: str = "clip-and-smooth"
-    contribution: Contribution | int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", positive_array(prior=self.prior))
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        super().__post_init__()
         one_of(POSTPROCESSES, postprocess=self.postprocess)
-        object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.prior.shape))
         # What is used is what the noise makes of it: a scale is rounded up.
         name = self._parameter_name()
         object.__setattr__(self, name, getattr(self.noise_at(self.parameter), name))
-        self._refuse_private_totals()
 
     def noise_at(self, parameter: float) -> Noise:
         """The noise with this parameter."""
@@ -263,14 +421,9 @@ class NoisyCounts(NoisyMarginals, ReleasedCounts):
         UnattainableError
             If noise of this distribution keeps no guarantee of this kind.
         """
-        facts: dict[str, Any] = {
-            "prior": prior,
-            "adjacency": adjacency,
-            "postprocess": postprocess,
-            "contribution": contribution,
-        }
+        people: dict[str, Any] = {"adjacency": adjacency, "contribution": contribution, "postprocess": postprocess}
         guarantee = Guarantee.checked(guarantee=guarantee)
-        return cls.from_facts(facts | {"parameter": 1.0}).calibrated(guarantee)
+        return cls.from_facts({"prior": prior, "parameter": 1.0, **people}).calibrated(guarantee)
 
     def calibrated(self, guarantee: Guarantee) -> Self:
         """The same mechanism with the least noise that keeps a guarantee."""
@@ -281,7 +434,7 @@ class NoisyCounts(NoisyMarginals, ReleasedCounts):
                 "or use GeometricMechanism, which keeps every kind of guarantee."
             )
 
-        (axes,) = self.marginals
+        axes = tuple(range(self.prior.ndim))
 
         def excess(parameter: float) -> float:
             return log_excess(*self._curves_of(axes, self.noise_at(parameter)).loss(guarantee))
@@ -299,11 +452,6 @@ class NoisyCounts(NoisyMarginals, ReleasedCounts):
         return self.noise.sd
 
     @property
-    @override
-    def free_variance(self) -> float:
-        return self.noise.free_variance
-
-    @property
     def parameter(self) -> float:
         """What calibration solves for and the class takes after `prior`: sigma, or the scale."""
         return getattr(self, self._parameter_name())  # type: ignore[no-any-return]
@@ -318,48 +466,25 @@ class NoisyCounts(NoisyMarginals, ReleasedCounts):
         return cls(**{cls._parameter_name() if name == "parameter" else name: value for name, value in facts.items()})
 
     @property
-    def block_cells(self) -> int:
-        """The number of cells in each entry of the axes along which a person's records do not move."""
-        return self.prior.size // math.prod([int(self.prior.shape[axis]) for axis in self.contributed.fixed_axes])
-
-    @property
-    def cells_together(self) -> int:
-        """How many cells a list of noise is for; 1 for noise that is independent in each cell."""
-        return 1
-
-    @property
-    def marginals(self) -> tuple[tuple[int, ...]]:
-        """The axes of the marginals that are published: the table is its own only one."""
-        return (tuple(range(self.prior.ndim)),)
+    def separate_axes(self) -> tuple[int, ...]:
+        """The axes whose entries have lists of noise of their own."""
+        return ()
 
     @cached_property
     @override
     def noisy_marginals(self) -> tuple[NoisyMarginal]:
-        together = self.cells_together
-        first = self.contributed.fixed_axes if together > 1 else ()
-        return (NoisyMarginal(self.marginals[0], self.shape, self.noise, together, first),)
+        # A table is its own only marginal.
+        return (NoisyMarginal(tuple(range(self.prior.ndim)), self.shape, self.noise, self.separate_axes),)
 
+    @property
     @override
-    def _split(self, output: Array) -> list[Array]:
-        return [output]
+    def output_shape(self) -> tuple[int, ...]:
+        return self.shape
 
+    @property
     @override
-    def _joined(self, noisy: list[Array]) -> Array:
-        return noisy[0]
-
-    def noise_for(self, shape: tuple[int, ...], source: np.random.Generator | Bits) -> Whole:
-        """Independent noise of tables, shape `(..., *prior.shape)`: in floating point from a generator, or exact."""
-        return self.noisy_marginals[0].noise_for(shape[: len(shape) - self.prior.ndim], source)
-
-    @override
-    def rows_seen(self, counts: Array, rng: np.random.Generator, *, far: float = 12.0) -> RowsSeen | None:
-        noise = self.noise.of_row(counts.shape[-1])
-        z = counts + noise.fast(counts.shape, rng)
-        reach, totals = far * self.noise_sd + 1, z.sum(axis=-1)
-        # Noise that adds up to 0 in each row tells its total.
-        public = np.array_equal(totals, counts.sum(axis=-1))
-        total_sd = 0.0 if public else self.noise_sd * math.sqrt(z.shape[-1]) + 1
-        return RowsSeen(z - reach, z + reach, lambda x, z: self.noise.log_pmf(z - x), (z,), totals, total_sd)
+    def row_noise(self) -> Noise | None:
+        return self.noise
 
     @property
     @override
@@ -376,28 +501,13 @@ class NoisyCounts(NoisyMarginals, ReleasedCounts):
         return f"{self.noise.name} noise of standard deviation {self.noise_sd:.4g}"
 
     @override
-    def _fast_release(self, counts: Array, rng: np.random.Generator) -> Array:
-        return self.noisy_marginals[0].noisy(counts, (), rng)
-
-    @override
-    def _exact_release(self, counts: Array, bits: Bits) -> Array:
-        return self.noisy_marginals[0].noisy(counts, (), bits)
-
-    @override
-    def draw(
-        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
-    ) -> NoisyTable:
-        # The guarantee is about the noisy counts, so they are published; any number of draws follows from them.
-        noisy = self.release(counts, sampler=sampler, random_seed=random_seed)
-        return NoisyTable({self.publishes: np.asarray(noisy, dtype=np.float64)})
+    def _released(self, counts: Array, source: np.random.Generator | Bits) -> Array:
+        return self.noisy_marginals[0].noisy(counts, (), source)
 
     @override
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        return self.postprocessed(np.asarray(data + self.noise_for(data.shape, rng), dtype=np.float64)) + self.prior
-
-    @override
-    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        return self.noise.log_pmf(np.asarray(output, dtype=np.float64) - np.asarray(counts, dtype=np.float64))
+        noise = self.noisy_marginals[0].noise_for(data.shape[: data.ndim - self.prior.ndim], rng)
+        return self.postprocessed(np.asarray(data + noise, dtype=np.float64)) + self.prior
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
@@ -409,7 +519,7 @@ class NoisyCounts(NoisyMarginals, ReleasedCounts):
                 self.noise.smooth_noise,
             )
 
-        return [of(z) for z in output.reshape(-1, self.prior.shape[-1])]
+        return [of(z) for z in output.reshape(-1, output.shape[-1])]
 
     @override
     def possible_records(self, output: Array) -> range:

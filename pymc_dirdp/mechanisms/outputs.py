@@ -7,9 +7,9 @@ factor for each cell, and one for the row's total.
 
 import abc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, final, override
+from typing import Any, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +19,6 @@ from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.balls import Ball
 
-if TYPE_CHECKING:
-    from pymc_dirdp.mechanisms.table import TableMechanism
-
 DRAWS = "draws"
 """The name of draws of the shares in a text."""
 
@@ -30,6 +27,7 @@ type Measured = tuple[tuple[int, ...], Array, float]
 type Axes = tuple[tuple[str, Any], ...]
 
 
+@dataclass(frozen=True, eq=False)
 class Output(abc.ABC):
     """What one mechanism published of one table.
 
@@ -40,8 +38,6 @@ class Output(abc.ABC):
     """
 
     published: Mapping[str, Array]
-    may_repeat: ClassVar[bool] = True
-    """Whether two independent outputs may be equal by chance, as two tables of integers may."""
 
     @classmethod
     def releases_for(cls, draws: int) -> int:
@@ -70,8 +66,7 @@ class Output(abc.ABC):
         for name, values in found.items():
             if values.shape != shapes[name] or not np.all(np.isfinite(values)):
                 raise ArgumentError(f"{name!r} of {table!r} is not one number for each cell.")
-        made: Any = cls
-        return cast(Self, made(found, **more))
+        return cls(found, **more)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -88,49 +83,14 @@ class Output(abc.ABC):
     def values(self) -> Array:
         """Independent outputs as the likelihood takes them, shape `(k, ...)`: one noisy table, or all draws."""
 
-    @abc.abstractmethod
-    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        """The arrays that a tree shows beside the draws, each with its dims, out of those of the table."""
-
-    def problems(
-        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
-    ) -> Iterator[str]:
-        """What of the output its mechanism cannot have published, in sentences.
-
-        Parameters
-        ----------
-        mechanism : TableMechanism
-        sampler : {"exact", "fast"}
-        n_records : int or None
-            The public or planned number of records.
-        totals : sequence of int
-            The public numbers of records of blocks of rows, if any.
-        """
-        steps = mechanism.steps(sampler, n_records)
-        if sampler == "exact" and not all(mechanism.is_on_grid(one, steps) for one in self.values):
-            yield "a number is not on the grid of the exact sampler"
-
     @property
     def shares(self) -> Array | None:
         """The draws of the shares, shape `(k, ..., d)`; None where draws have to be made given the output."""
         return None
 
-    def measured(self, mechanism: "TableMechanism") -> list[Measured]:
-        """The noisy counts of marginals of the table that are published; none where draws are."""
-        return []
-
-    @abc.abstractmethod
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         """The values as data, with the names and labels of their axes: those of cells, or of the shares of draws."""
-
-    @abc.abstractmethod
-    def as_counts(self, records: Array) -> Array:
-        """The counts that a reader would see who takes the output for data of so many records in each row."""
-
-    def row_likelihoods(self, mechanism: "TableMechanism", steps: int | None) -> "list[list[RowLikelihood]]":
-        """For each row, the likelihoods of all outputs, which are independent given the counts."""
-        each = [mechanism.row_likelihoods(output, steps=steps) for output in self.values]
-        return [list(row) for row in zip(*each, strict=True)]
+        return self.values[0], cells
 
 
 @final
@@ -146,10 +106,7 @@ class Draws(Output):
         Whether they are those of success.
     """
 
-    published: Mapping[str, Array]
     of_success: bool = False
-
-    may_repeat = False
 
     @classmethod
     @override
@@ -165,21 +122,6 @@ class Draws(Output):
     def values(self) -> Array:
         return np.stack([self._array, 1 - self._array], axis=-1) if self.of_success else self._array
 
-    @override
-    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        return {}
-
-    @override
-    def problems(
-        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
-    ) -> Iterator[str]:
-        shares = self.shares
-        if not np.all(shares > 0):
-            yield "a share of a draw is not between 0 and 1"
-        elif not np.all(add_up_to_1(shares)):
-            yield "the shares of a draw do not add up to 1"
-        yield from super().problems(mechanism, sampler, n_records, totals)
-
     @property
     @override
     def shares(self) -> Array:
@@ -189,50 +131,15 @@ class Draws(Output):
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         return self._array[None], (("release_chain", None), ("release_draw", None), *shares)
 
-    @override
-    def as_counts(self, records: Array) -> Array:
-        middle = self.values.mean(axis=0)
-        return np.asarray(records * middle / np.maximum(middle.sum(axis=-1, keepdims=True), 1e-300))
-
     @property
     @override
     def of_beta(self) -> Output:
         return Draws({DRAWS: self._array[..., 0]}, of_success=True)
 
 
-class _Noisy(Output):
-    """Noisy counts, from which draws have to be made."""
-
-    @override
-    def problems(
-        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
-    ) -> Iterator[str]:
-        yield from super().problems(mechanism, sampler, n_records, totals)
-        if not mechanism.needs_public_totals:
-            return
-        # Noisy counts that are no whole doubles are rounded by this share of their size.
-        rounded = [2.0**-50 * float(np.abs(table).sum()) for table in self.published.values()]
-        for rounding, found in zip(rounded, mechanism.totals_by_marginal(self.values[0]), strict=True):
-            if abs(math.fsum(found) - (n_records or 0)) > rounding:
-                yield "the noisy counts do not add up to the number of records"
-            if len(totals) == len(found) and np.any(np.abs(np.subtract(totals, found)) > rounding):
-                yield "the noisy counts do not add up to the public numbers of records of the rows"
-            if min(found) < -rounding:
-                yield "the noisy counts give a block of rows a negative number of records"
-
-    @override
-    def measured(self, mechanism: "TableMechanism") -> list[Measured]:
-        each = zip(mechanism.published_axes.items(), mechanism.free_variances, strict=True)
-        return [(axes, self.published[name], variance) for (name, axes), variance in each if variance is not None]
-
-    @override
-    def as_counts(self, records: Array) -> Array:
-        return np.asarray(np.maximum(self.values[0], 0))
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class NoisyTable(_Noisy):
+class NoisyTable(Output):
     """One noisy table, given which draws are made.
 
     Attributes
@@ -241,47 +148,28 @@ class NoisyTable(_Noisy):
         One array, in the shape of the table.
     """
 
-    published: Mapping[str, Array]
-
     @property
     @override
     def values(self) -> Array:
         (table,) = self.published.values()
         return np.asarray(table[None])
 
-    @override
-    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        return {name: (list(dims), values) for name, values in self.published.items()}
-
-    @override
-    def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
-        return self.values[0], cells
-
 
 @final
 @dataclass(frozen=True, eq=False)
-class Marginals(_Noisy):
+class Marginals(Output):
     """Noisy marginals of a table, to which shares are fitted.
 
     Attributes
     ----------
     published : mapping of str to array
         The marginals, each in the shape of the axes that it keeps.
-    axes : mapping of str to tuple of int
-        The axes that each marginal keeps, by the same names.
     """
-
-    published: Mapping[str, Array]
-    axes: Mapping[str, tuple[int, ...]]
 
     @property
     @override
     def values(self) -> Array:
-        return np.concatenate([self.published[name].ravel() for name in self.axes])[None]
-
-    @override
-    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        return {name: ([dims[axis] for axis in axes], self.published[name]) for name, axes in self.axes.items()}
+        return np.concatenate([noisy.ravel() for noisy in self.published.values()])[None]
 
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
@@ -418,31 +306,3 @@ class JointLikelihoods:
         tails = np.append(np.logaddexp.accumulate(self.log_weights[::-1])[::-1], -np.inf)
         firsts = [np.searchsorted(block.limits, norm) for block, norm in zip(self.blocks, norms, strict=True)]
         return np.asarray(tails[np.max(firsts, axis=0)])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class RowsSeen:
-    """What simulated outputs say of the counts of m rows, each in a table of its own: for planning.
-
-    Attributes
-    ----------
-    low, high : array, shape (m, d)
-        Between these the counts lie, for all that is not negligible.
-    log_likelihood : callable
-        `log_likelihood(counts, *of_cells)`: the logarithm of the factor of each cell. All arrays broadcast against each
-        other, elementwise.
-    of_cells : tuple of array
-        What was seen of each cell; they broadcast to shape (m, d).
-    totals : array, shape (m,)
-        What is said of the numbers of records.
-    total_sd : float
-        How exactly; 0 if they are known.
-    """
-
-    low: Array
-    high: Array
-    log_likelihood: Callable[..., Array]
-    of_cells: tuple[NDArray[Any], ...]
-    totals: Array
-    total_sd: float

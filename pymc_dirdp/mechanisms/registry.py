@@ -21,8 +21,8 @@ from pymc_dirdp.signatures import user_facing
 
 # A new mechanism is one more line. They stand in the order in which they are preferred. A kind may have one form more
 # for tables whose numbers of records are public, or that form alone.
-_KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
-    (mechanism.kind, mechanism.needs_public_totals): mechanism
+_KNOWN: dict[str, type[TableMechanism]] = {
+    mechanism.__name__: mechanism
     for mechanism in (
         DirichletMechanism,
         DiscreteGaussianMechanism,
@@ -38,16 +38,13 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
 
 def kinds() -> tuple[str, ...]:
     """The kinds of mechanism that a release can name."""
-    return tuple(dict.fromkeys(kind for kind, _ in _KNOWN))
+    return tuple(dict.fromkeys(mechanism.kind for mechanism in _KNOWN.values()))
 
 
 def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
     """The class of a kind: the one that publishes numbers of records where they are public, or if there is no other."""
-    forms = _KNOWN.get((kind, False)), _KNOWN.get((kind, True))
-    found = (public_totals and forms[1]) or forms[0] or forms[1]
-    if found is None:
-        raise KeyError(kind)
-    return found
+    forms = {one.needs_public_totals: one for one in _KNOWN.values() if one.kind == kind}
+    return forms[public_totals] if public_totals in forms else forms[not public_totals]
 
 
 def noises(*, public_totals: bool = False, joint: bool = False) -> dict[str, type[NoisyCounts]]:
@@ -59,13 +56,13 @@ def noises(*, public_totals: bool = False, joint: bool = False) -> dict[str, typ
     return {
         kind: mechanism
         for kind, mechanism in found.items()
-        if issubclass(mechanism, NoisyCounts) and mechanism.is_joint == joint
+        if issubclass(mechanism, NoisyCounts) and issubclass(mechanism, JointTableMechanism) == joint
     }
 
 
 def by_class_name() -> dict[str, type[TableMechanism]]:
     """Every mechanism that the file of a release may name."""
-    return {mechanism.__name__: mechanism for mechanism in _KNOWN.values()}
+    return dict(_KNOWN)
 
 
 @contextmanager
@@ -80,7 +77,7 @@ def registered(mechanism: type[TableMechanism]) -> Iterator[None]:
     True
     """
     before = dict(_KNOWN)
-    _KNOWN[mechanism.kind, mechanism.needs_public_totals] = mechanism
+    _KNOWN[mechanism.__name__] = mechanism
     try:
         yield
     finally:

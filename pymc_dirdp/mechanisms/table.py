@@ -2,8 +2,7 @@
 
 import abc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
@@ -12,33 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
-from pymc_dirdp.mechanisms.outputs import DRAWS, NoisyTable, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import Measured, NoisyTable, Output, RowLikelihood, add_up_to_1
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
-
-
-def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:
-    """The cells of each block of one person's records, for the person whose records show most.
-
-    Along an axis "own" a person has one entry, and the one is taken whose blocks weigh most in all; `weigh` takes the
-    two smallest priors of a block.
-    """
-    axes = contribution.fitted(prior.shape).axes
-    positions = np.arange(prior.size).reshape(prior.shape)
-
-    def along(kind: str) -> Iterator[tuple[int, ...]]:
-        return product(*(range(n) for axis, n in zip(axes, prior.shape[:-1], strict=True) if axis == kind))
-
-    def block(own: tuple[int, ...], each: tuple[int, ...]) -> NDArray[np.intp]:
-        of = {"own": iter(own), "each": iter(each)}
-        index = tuple(next(of[axis]) if axis in of else slice(None) for axis in axes)
-        return positions[index].ravel()
-
-    def weight(person: list[NDArray[np.intp]]) -> float:
-        return math.fsum(weigh(*np.partition(prior.flat[cells], 1)[:2].tolist()) for cells in person)
-
-    return max(([block(own, each) for each in along("each")] for own in along("own")), key=weight)
 
 
 def worst_neighbours(
@@ -51,26 +27,6 @@ def worst_neighbours(
         if adjacency_named(adjacency).records_are_public:
             y.flat[b] += records
     return x, y
-
-
-def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
-    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
-    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
-    # A block holds whole rows.
-    for row in cells.reshape(-1, d):
-        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
-        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
-            return i, j
-    return a, b
-
-
-def fill_row(base: Array, cell: int, d: int, *, group: int = 1_000_000) -> None:
-    """Put many records into another cell of the row of this cell, beside which a record that joins shows most.
-
-    The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
-    """
-    row, column = divmod(cell, d)
-    base.flat[row * d + (column + 1) % d] += group
 
 
 class TableMechanism(Mechanism):
@@ -97,7 +53,7 @@ class TableMechanism(Mechanism):
     publishes: ClassVar[str]
     """The name of what is published. Where several tables are, their names start so."""
     formula: ClassVar[str]
-    """The distribution of a draw, as a formula for the report; braces hold fields."""
+    """The distribution of a draw, as a formula for the report."""
 
     @property
     @abc.abstractmethod
@@ -108,19 +64,6 @@ class TableMechanism(Mechanism):
     def published_axes(self) -> dict[str, tuple[int, ...]]:
         """The tables that are published, by name, and which axes of the table each of them keeps."""
         return {self.publishes: tuple(range(len(self.shape)))}
-
-    @property
-    def marginals_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
-        """The axes that each published marginal keeps, and the standard deviation of its noise.
-
-        Empty without marginals.
-        """
-        return ()
-
-    @classmethod
-    def reserved_names(cls) -> set[str]:
-        """The names of the variables that a release has of it beside the shares."""
-        return {fact.name for fact in cls.facts if fact.is_variable} | {cls.publishes} - {DRAWS}
 
     def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
         """The output of which a text says these facts.
@@ -142,34 +85,21 @@ class TableMechanism(Mechanism):
             If an array has another shape than belongs to this mechanism, or a number is not finite.
         """
         shapes = {name: tuple(self.shape[axis] for axis in axes) for name, axes in self.published_axes.items()}
-        return NoisyTable.read(facts, shapes, table)
+        return self.output_kind.read(facts, shapes, table)
 
-    @property
-    def free_variances(self) -> tuple[float | None, ...]:
-        """The `free_variance` of each table that is published."""
-        return (self.free_variance,)
+    def measured(self, output: Output) -> list[Measured]:
+        """The noisy counts of marginals of the table in an output; none where that is none of noisy counts."""
+        return []
 
     def totals_by_marginal(self, output: Array) -> list[list[float]]:
         """The numbers of records of the :meth:`published_totals`, for each table that is published."""
         return [[total for _, total in self.published_totals(output)]]
 
     @property
-    def formula_in_words(self) -> str:
-        """The distribution of a draw in words, for the report."""
-        return self.formula.format(**vars(self))
-
-    @property
-    def published_in_words(self) -> str:
-        """What is published, as words."""
-        return self.publishes.replace("_", " ")
-
-    @property
     def draws_in_words(self) -> str:
         """What the draws of a release are, and what they are not."""
-        return (
-            f"the draws are from the posterior given the {self.published_in_words}, so their means and intervals "
-            "are right"
-        )
+        published = self.publishes.replace("_", " ")
+        return f"the draws are from the posterior given the {published}, so their means and intervals are right"
 
     @classmethod
     def refuse_private_totals(cls, *, public: bool) -> None:
@@ -219,11 +149,24 @@ class TableMechanism(Mechanism):
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)
 
-    @override
     def public_sizes(
         self, shape: Sequence[int], n_records: int, totals: Sequence[int] = (), *, public: bool
     ) -> tuple[Array, int]:
-        sizes, sharing = super().public_sizes(shape, n_records, public=public)
+        """What is known in advance of the sizes of rows: records for each row, and how many rows divide them.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Of the table of counts.
+        n_records : int
+            In the whole table.
+        totals : sequence of int, optional
+            The public numbers of records of parts of the rows.
+        public : bool
+            Whether `n_records` is public.
+        """
+        sharing = math.prod(shape[:-1])
+        sizes = np.full(sharing, float(n_records))
         if totals:
             parts = self.contributed.rows_by_entry(shape)
             sharing, sizes[parts] = parts.shape[1], np.array(totals, dtype=np.float64)[:, None]
@@ -233,24 +176,13 @@ class TableMechanism(Mechanism):
         return sizes, sharing
 
     @abc.abstractmethod
-    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        """The factor of each cell in the likelihood of an output, as a logarithm. Shapes broadcast.
-
-        Given the table, a release is a product over its cells and rows: this, and :meth:`row_log_likelihood`.
-        """
-
-    def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
-        """The factor of each row's total number of records in the likelihood, as a logarithm. Shape of `totals`."""
-        return np.zeros(np.shape(totals))
-
-    @abc.abstractmethod
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
-        """The same factors as functions of the counts of each row, for one output: one for each row, in order.
+        """The factors of one output's likelihood as functions of the counts of each row: one for each row, in order.
 
         Parameters
         ----------
         output : array, shape `shape`
-            One release.
+            One release. Where the noise is the same in all cells, some rows of it, in any shape.
         steps : int, optional
             Of the urn that drew it.
 
@@ -286,16 +218,9 @@ class TableMechanism(Mechanism):
                 )
         return self.row_likelihoods(output, steps=steps)
 
-    @override
-    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        table = np.asarray(counts, dtype=np.float64)
-        cells = self.cell_log_likelihood(output, table, steps=steps).sum(axis=-1)
-        rows = cells + self.row_log_likelihood(table.sum(axis=-1), steps=steps)
-        return np.asarray(rows.sum(axis=tuple(range(rows.ndim - len(self.shape) + 1, rows.ndim))))
-
     @abc.abstractmethod
-    def check(self, counts: ArrayLike) -> None:
-        """Raise every error that depends on the counts, before anything is drawn."""
+    def check(self, counts: ArrayLike) -> NDArray[Any]:
+        """The counts as an array, or an error, which does not show them: every one that depends on the counts."""
 
     @abc.abstractmethod
     def draw(
@@ -330,11 +255,6 @@ class TableMechanism(Mechanism):
         """Public number of steps of the urn that draws; None without one."""
         return None
 
-    @property
-    def tells_rows(self) -> bool:
-        """Whether an output tells rows apart, so that a variable may be seen to depend on its parents."""
-        return True
-
     def possible_records(self, output: Array) -> range:
         """The numbers of records with which this output is possible, for all that is not negligible.
 
@@ -342,6 +262,40 @@ class TableMechanism(Mechanism):
         likely as another; so they are computed from the output alone.
         """
         raise ArgumentError(f"The output of a {type(self).__name__} does not say how many records there are.")
+
+    def problems(
+        self, output: Output, sampler: str, n_records: int | None, totals: Sequence[int] = ()
+    ) -> Iterator[str]:
+        """What of an output this mechanism cannot have published, in sentences.
+
+        Parameters
+        ----------
+        output : Output
+        sampler : {"exact", "fast"}
+        n_records : int or None
+            The public or planned number of records.
+        totals : sequence of int
+            The public numbers of records of blocks of rows, if any.
+        """
+        if (shares := output.shares) is not None:
+            if not np.all(shares > 0):
+                yield "a share of a draw is not between 0 and 1"
+            elif not np.all(add_up_to_1(shares)):
+                yield "the shares of a draw do not add up to 1"
+        steps = self.steps(sampler, n_records)
+        if sampler == "exact" and not all(self.is_on_grid(one, steps) for one in output.values):
+            yield "a number is not on the grid of the exact sampler"
+        if not self.needs_public_totals:
+            return
+        # Noisy counts that are no whole doubles are rounded by this share of their size.
+        rounded = [2.0**-50 * float(np.abs(table).sum()) for table in output.published.values()]
+        for rounding, found in zip(rounded, self.totals_by_marginal(output.values[0]), strict=True):
+            if abs(math.fsum(found) - (n_records or 0)) > rounding:
+                yield "the noisy counts do not add up to the number of records"
+            if len(totals) == len(found) and np.any(np.abs(np.subtract(totals, found)) > rounding):
+                yield "the noisy counts do not add up to the public numbers of records of the rows"
+            if min(found) < -rounding:
+                yield "the noisy counts give a block of rows a negative number of records"
 
     @abc.abstractmethod
     def is_on_grid(self, output: Array, steps: int | None) -> bool:
@@ -362,7 +316,7 @@ class TableMechanism(Mechanism):
         contribution: Contribution | int = 1,
     ) -> Self:
         """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
-        raise ArgumentError(f"{cls.__name__} is calibrated for a number of records: use {cls.calibrated_by}.")
+        raise ArgumentError(f"{cls.__name__} is calibrated for a number of records: use dirdp.calibrate().")
 
     @classmethod
     def sharing(
@@ -380,20 +334,6 @@ class TableMechanism(Mechanism):
             What one person can change.
         """
         raise ArgumentError(f"Tables by {cls.__name__} share no noise.")
-
-    @classmethod
-    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
-        """The mechanism that a plan takes for a table: that of `for_guarantee`, or an error in the words of a plan.
-
-        Parameters
-        ----------
-        guarantee : Guarantee
-        n_records : int or None
-            The number of records: public where the mechanism `needs_public_totals`, or that to plan for.
-        **facts
-            `prior`, `adjacency` and `contribution`.
-        """
-        return cls.for_guarantee(guarantee, **facts)
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

@@ -339,7 +339,7 @@ def _made_up(
 
 def _measures_features(planned: Plan) -> bool:
     """Whether more is released than each variable by itself, so that features may say something of the class."""
-    return any(part.mechanism.tells_rows for part in planned.parts)
+    return any(len(axes) > 1 for part in planned.parts for axes in part.mechanism.published_axes.values())
 
 
 def _labelled(weights: Array) -> xr.DataArray:

@@ -15,8 +15,8 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
-from pymc_dirdp.mechanisms.outputs import NoisyTable, RowLikelihood
-from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
+from pymc_dirdp.mechanisms.outputs import RowLikelihood
+from pymc_dirdp.mechanisms.table import worst_neighbours
 from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_distance, number_of_tables
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
@@ -53,7 +53,7 @@ def drawn_from(probabilities: Array, bits: Bits) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class WholePosterior(ReleasedCounts, TableMechanism):
+class WholePosterior(ReleasedCounts):
     """Release `Dirichlet(prior + z)`: the counts z are integers between 0 and `n_records`.
 
     Neighbours differ by one record that moves from one cell to another; the number of records is public.
@@ -118,7 +118,7 @@ class WholePosterior(ReleasedCounts, TableMechanism):
         outcomes : array of int, shape (m, d)
         probabilities : array, shape (m,)
         """
-        return self._distribution(self._checked(counts))
+        return self._distribution(self.check(counts))
 
     def expected_distance(self, counts: ArrayLike) -> float:
         """Expected Hellinger distance of the released posterior from the true one, summed exactly.
@@ -129,22 +129,20 @@ class WholePosterior(ReleasedCounts, TableMechanism):
             Counts that are assumed for planning; for the secret ones the result is confidential.
         """
         outcomes, probabilities = self.distribution(counts)
-        return float(probabilities @ hellinger_distance(self._checked(counts) + self.prior, outcomes + self.prior))
+        return float(probabilities @ hellinger_distance(self.check(counts) + self.prior, outcomes + self.prior))
 
     @override
-    def _fast_release(self, counts: Integers, rng: np.random.Generator) -> Integers:
+    def _released(self, counts: Integers, source: np.random.Generator | Bits) -> Integers:
         outcomes, probabilities = self._distribution(counts)
-        chosen: Integers = outcomes[rng.choice(len(outcomes), p=probabilities / probabilities.sum())]
+        if isinstance(source, Bits):
+            place = drawn_from(probabilities, source)
+        else:
+            place = source.choice(len(outcomes), p=probabilities / probabilities.sum())
+        chosen: Integers = outcomes[place]
         return chosen
 
     @override
-    def _exact_release(self, counts: Integers, bits: Bits) -> Integers:
-        outcomes, probabilities = self._distribution(counts)
-        chosen: Integers = outcomes[drawn_from(probabilities, bits)]
-        return chosen
-
-    @override
-    def _checked(self, counts: ArrayLike) -> Integers:
+    def check(self, counts: ArrayLike) -> Integers:
         whole = checked_counts(counts, self.prior.shape).astype(np.int64)
         if whole.sum() != self.n_records:
             raise DataError(f"The counts do not add up to the public n_records={self.n_records}.")
@@ -178,24 +176,6 @@ class WholePosterior(ReleasedCounts, TableMechanism):
     ) -> list[RowLikelihood]:
         # Whatever drew it, an output consists of integers, and that is looked at.
         return self.row_likelihoods(output)
-
-    @override
-    def check(self, counts: ArrayLike) -> None:
-        self._checked(counts)
-
-    @override
-    def draw(
-        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
-    ) -> NoisyTable:
-        # The guarantee is about the released counts, so they are published; any number of draws follows from them.
-        released = self.release(counts, sampler=sampler, random_seed=random_seed)
-        return NoisyTable({self.publishes: released.astype(np.float64)})
-
-    @override
-    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        """For one output, of shape (d,), and any counts of shape (..., d)."""
-        (row,) = self.row_likelihoods(np.asarray(output, dtype=np.float64))
-        return row.of_cells(np.asarray(counts, dtype=np.float64), np.arange(len(self.prior)))
 
     @override
     def is_on_grid(self, output: Array, steps: int | None) -> bool:

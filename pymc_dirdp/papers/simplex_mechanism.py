@@ -246,12 +246,11 @@ class SimplexMechanism(DirichletDraws):
     @override
     def concentration(self, counts: ArrayLike) -> Array:
         """The parameters `k * p` for a vector of probabilities, in the place of counts. **Secret**, as `p` is."""
-        return self._parameters(np.array(counts, dtype=np.float64))
+        return self._parameters(np.asarray(counts, dtype=np.float64))
 
     @override
     def _parameters(self, secret: Array) -> Array:
-        secret *= self.k
-        return secret
+        return self.k * secret
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
@@ -306,8 +305,7 @@ class SimplexMechanism(DirichletDraws):
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         """The likelihood of a vector of probabilities, in the place of counts."""
-        u = self.concentration(counts)
-        return self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
+        return self._log_likelihood_of_rows(self.concentration(counts), output, steps)
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:

@@ -190,28 +190,23 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
 
     @override
-    def _fast_release(self, counts: Integers, rng: np.random.Generator) -> Integers:
-        return self._released(counts, self._fast_noise((len(counts) - 1,), rng).tolist())
-
-    def _fast_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        if self.noise_kind == "geometric":
-            return Geometric(self.scale).fast(shape, rng)
-        return np.floor(rng.laplace(0.0, self.scale, size=shape))
-
-    @override
-    def _exact_release(self, counts: Integers, bits: Bits) -> Integers:
-        drawn = discrete_laplace(Fraction(self.scale), (len(counts) - 1,), bits).tolist()
-        if self.noise_kind == "laplace":
-            # If x is two-sided geometric, the one of x and -1 - x that is not negative is one-sided geometric.
-            sizes = [max(x, -1 - x) for x in drawn]
-            drawn = [size if bits.uniform(2) else -1 - size for size in sizes]
-        return self._released(counts, drawn)
-
-    def _released(self, counts: Integers, noise: list[Any]) -> Integers:
-        """The sums are truncated as Python's numbers: the noise may be larger than any machine integer."""
+    def _released(self, counts: Integers, source: np.random.Generator | Bits) -> Integers:
+        noise = self._noise((len(counts) - 1,), source)
+        # The sums are truncated as Python's numbers: the noise may be larger than any machine integer.
         noisy = [min(max(count + x, 0), self.n_records) for count, x in zip(counts[:-1].tolist(), noise, strict=True)]
         released: Integers = self._completed(np.array([noisy], dtype=np.int64))[0]
         return released
+
+    def _noise(self, shape: tuple[int, ...], source: np.random.Generator | Bits) -> list[Any]:
+        if self.noise_kind == "geometric":
+            drawn: list[Any] = Geometric(self.scale).draw(shape, source).tolist()
+            return drawn
+        if isinstance(source, np.random.Generator):
+            floored: list[Any] = np.floor(source.laplace(0.0, self.scale, size=shape)).tolist()
+            return floored
+        # If x is two-sided geometric, the one of x and -1 - x that is not negative is one-sided geometric.
+        sizes = [max(x, -1 - x) for x in discrete_laplace(Fraction(self.scale), shape, source).tolist()]
+        return [size if source.uniform(2) else -1 - size for size in sizes]
 
     @override
     def _distribution(self, counts: Integers, *, most_listed: int = 5_000_000) -> tuple[Integers, Array]:

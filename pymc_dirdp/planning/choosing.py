@@ -179,7 +179,7 @@ def of_kind(
         return calibrate_dirichlet(guarantee, n_records=n_records, public_totals=public_totals, **common, **strategy)
     mechanism = by_kind(kind, public_totals=public_totals)
     mechanism.refuse_private_totals(public=public_totals)
-    return mechanism.planned(guarantee, n_records=n_records, **common)
+    return mechanism.for_guarantee(guarantee, **common)
 
 
 def choose(

@@ -15,7 +15,7 @@ from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES
+from pymc_dirdp.mechanisms.noisy_counts import POSTPROCESSES, frequencies
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -24,6 +24,7 @@ from pymc_dirdp.planning.options import TableOptions, TablePlanning
 from pymc_dirdp.planning.prices import chosen_for
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.signatures import user_facing
 
 
@@ -157,7 +158,8 @@ def compare(
     scores, unattainable = [], []
 
     def scored(name: str, mechanism: Mechanism) -> Score:
-        return _score(name, mechanism, a_priori_kl(mechanism, parameters, int(n_records)), data)
+        shares = published_shares(mechanism, parameters, data, np.random.default_rng(20261122))
+        return _score(name, mechanism, a_priori_kl(mechanism, parameters, int(n_records)), data, shares)
 
     candidates = [*_of_plans(Guarantee.checked(guarantee=guarantee), parameters, int(n_records), wanted)]
     with Bar(len(candidates), "mechanisms", shown=progressbar) as bar:
@@ -195,9 +197,14 @@ def _of_plans(
             yield f"{kind.capitalize()}, {how}", partial(read_as, kind, how)
 
 
-def _score(name: str, mechanism: Mechanism, expected: ExpectedKL, data: Integers) -> Score:
-    p = data / data.sum(axis=-1, keepdims=True)
-    kl, l_inf, hellinger = _distances(p, mechanism.published_shares(data, np.random.default_rng(20261122)))
+def published_shares(mechanism: Mechanism, prior: Array, data: Integers, rng: np.random.Generator) -> Array:
+    """A private draw of the shares of each of many tables, in their shape; of noise, frequencies of released counts."""
+    parameters = mechanism.posterior_parameters(data, rng)
+    return dirichlet(parameters, 1, rng)[0] if mechanism.output_kind is Draws else frequencies(parameters - prior)
+
+
+def _score(name: str, mechanism: Mechanism, expected: ExpectedKL, data: Integers, shares: Array) -> Score:
+    kl, l_inf, hellinger = _distances(data / data.sum(axis=-1, keepdims=True), shares)
     pure, rest = math.isfinite(mechanism.pure_epsilon), (l_inf, hellinger)
     # Of a draw that is the release the divergence is that of the draw.
     kl_estimate = expected.estimate if mechanism.output_kind is Draws else kl

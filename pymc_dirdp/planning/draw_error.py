@@ -13,7 +13,7 @@ from scipy.special import betainc, betaincc, betaincinv, digamma, gammaln, logga
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.roots import last_safe, log_excess
 
 
@@ -237,7 +237,7 @@ def _crossing(slope: Callable[[float], float], first: float, *, below: bool) -> 
 
 
 def draw_share_error(
-    mechanism: Mechanism, prior: Array, n_records: int, *, public: bool = False, totals: Sequence[int] = ()
+    mechanism: TableMechanism, prior: Array, n_records: int, *, public: bool = False, totals: Sequence[int] = ()
 ) -> float | None:
     """The root mean square error of one share of a released draw; None if the draw is no release, or without records.
 
@@ -248,7 +248,7 @@ def draw_share_error(
 
     Parameters
     ----------
-    mechanism : Mechanism
+    mechanism : TableMechanism
         That draws from a tempered posterior; any other gives None.
     prior : array, shape (..., d)
         The model's own prior.
@@ -257,7 +257,7 @@ def draw_share_error(
     public : bool, default False
         Whether the number of records is public.
     totals : sequence of int, optional
-        The public numbers of records of parts of the rows, see :meth:`Mechanism.public_sizes`.
+        The public numbers of records of parts of the rows, see :meth:`TableMechanism.public_sizes`.
 
     Examples
     --------
@@ -296,7 +296,12 @@ def _totals(sizes: Array, sharing: int, *, levels: int = 400) -> Array:
 
 
 def smallest_share(
-    mechanism: Mechanism, shape: tuple[int, ...], n_records: float, *, totals: Sequence[int] = (), mistake: float = 0.05
+    mechanism: TableMechanism,
+    shape: tuple[int, ...],
+    n_records: float,
+    *,
+    totals: Sequence[int] = (),
+    mistake: float = 0.05,
 ) -> float | None:
     """The least share of a row's records that is distinguished from an empty cell, with mistakes of 5 % either way.
 
@@ -306,7 +311,7 @@ def smallest_share(
 
     Parameters
     ----------
-    mechanism : Mechanism
+    mechanism : TableMechanism
         That draws from a tempered posterior, or adds noise to counts; any other gives None.
     shape : tuple of int
         The shape of the table.

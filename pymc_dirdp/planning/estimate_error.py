@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, logsumexp
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.mechanisms.base import Mechanism, Tempered
-from pymc_dirdp.mechanisms.outputs import RowsSeen
+from pymc_dirdp.mechanisms.base import Tempered
+from pymc_dirdp.mechanisms.noise import Noise
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 
@@ -39,7 +40,7 @@ class EstimateError:
 
 
 def estimate_error(
-    mechanism: Mechanism,
+    mechanism: TableMechanism,
     prior: Array,
     n_records: int,
     *,
@@ -51,7 +52,7 @@ def estimate_error(
 
     Parameters
     ----------
-    mechanism : Mechanism
+    mechanism : TableMechanism
         That adds noise to counts, draws from a tempered posterior, or releases a whole posterior. If the density of the
         output is no product over cells, as for the Hellinger mechanism with three categories, nothing is estimated; the
         error is that of the mean of the posterior that is released.
@@ -88,7 +89,7 @@ def estimate_error(
 
 
 def estimated_shares(
-    mechanism: Mechanism,
+    mechanism: TableMechanism,
     prior: Array,
     counts: Array,
     *,
@@ -100,7 +101,7 @@ def estimated_shares(
 
     Parameters
     ----------
-    mechanism : Mechanism
+    mechanism : TableMechanism
     prior : array, shape (..., d)
     counts : array, shape of `prior`
         Made-up counts.
@@ -125,7 +126,7 @@ def estimated_shares(
 
 @lru_cache(maxsize=512)
 def _estimate_error(
-    mechanism: Mechanism,
+    mechanism: TableMechanism,
     shape: tuple[int, ...],
     prior: bytes,
     n_records: int,
@@ -155,7 +156,7 @@ def _estimate_error(
     return EstimateError(error.kl, part * error.share)
 
 
-def _of_cells(mechanism: Mechanism, shape: tuple[int, ...], cells: NDArray[np.intp]) -> Mechanism:
+def _of_cells(mechanism: TableMechanism, shape: tuple[int, ...], cells: NDArray[np.intp]) -> TableMechanism:
     """The same mechanism for some of the cells of each row."""
     facts = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}  # type: ignore[arg-type]
     arrays = {name: one[..., cells] for name, one in facts.items() if np.shape(one) == shape}
@@ -239,9 +240,15 @@ class _Rows:
 class _Noise:
     """What noisy counts say of the counts."""
 
-    def __init__(self, seen: RowsSeen, rows: _Rows) -> None:
-        self.seen = seen.totals, seen.total_sd
-        self._cells = _Cells.between(seen.low, seen.high, rows, seen.log_likelihood, seen.of_cells)
+    def __init__(self, noise: Noise, rows: _Rows, rng: np.random.Generator) -> None:
+        z = rows.counts + noise.of_row(rows.counts.shape[-1]).fast(rows.counts.shape, rng)
+        totals = z.sum(axis=-1)
+        # Noise that adds up to 0 in each row tells its total.
+        tells_totals = np.array_equal(totals, rows.sizes)
+        self.seen = totals, 0.0 if tells_totals else noise.sd * math.sqrt(z.shape[-1]) + 1
+        # A count lies within so many standard deviations of where its release says.
+        reach = 12.0 * noise.sd + 1
+        self._cells = _Cells.between(z - reach, z + reach, rows, lambda x, z: noise.log_pmf(z - x), (z,))
 
     def cells(self, totals: Array) -> "_Cells":
         return self._cells
@@ -408,13 +415,13 @@ class _Cells:
         return tilt
 
 
-def estimates_of(mechanism: Mechanism, rows: _Rows, draws: int, rng: np.random.Generator) -> Array | None:
+def estimates_of(mechanism: TableMechanism, rows: _Rows, draws: int, rng: np.random.Generator) -> Array | None:
     """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
     if mechanism.tempered is not None:
         return _estimated(_Draws(mechanism.tempered, rows, draws, rng), rows)
     # What several outputs say together is known for tempered draws alone.
-    seen = mechanism.rows_seen(rows.counts, rng) if draws == 1 else None
-    return None if seen is None else _estimated(_Noise(seen, rows), rows)
+    noise = mechanism.row_noise if draws == 1 else None
+    return None if noise is None else _estimated(_Noise(noise, rows, rng), rows)
 
 
 def _estimated(said: _Noise | _Draws, rows: _Rows) -> Array:

@@ -8,8 +8,9 @@ from typing import Any, final
 
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError, type_name
-from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism, marginal_curves
+from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise
+from pymc_dirdp.mechanisms.noisy_counts import marginal_curves
 from pymc_dirdp.mechanisms.registry import MEASURES, Marginals, Measure
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.composition import Composition

@@ -233,7 +233,12 @@ def plot_analysis(
 def _naive_reading(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
     """The released shares, and the parameters of the posterior of somebody who takes the output for the data."""
     records = aware.count_means.reshape(alpha.shape).sum(axis=-1, keepdims=True)
-    counts = opened(release).tables[name].output.as_counts(records)
+    output = opened(release).tables[name].output
+    if output.shares is None:
+        counts = np.asarray(np.maximum(output.values[0], 0))
+    else:
+        middle = output.shares.mean(axis=0)
+        counts = np.asarray(records * middle / np.maximum(middle.sum(axis=-1, keepdims=True), 1e-300))
     return counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300), alpha + counts
 
 

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,6 +172,14 @@ class Contribution:
         rows, fixed = np.arange(math.prod(shape[:-1])).reshape(shape[:-1]), self.fitted(shape).fixed_axes
         entries = math.prod(shape[axis] for axis in fixed)
         return np.moveaxis(rows, fixed, range(len(fixed))).reshape(entries, -1)
+
+    def by_person(self, table: NDArray[Any]) -> NDArray[Any]:
+        """The cells of a table by the entries of axes "own", of which a person has one, and by a person's blocks."""
+        axes = self.fitted(table.shape).axes
+        own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
+        rest = [i for i in range(table.ndim) if i not in {*own, *each}]
+        shape = [math.prod(table.shape[axis] for axis in some) for some in (own, each, rest)]
+        return table.transpose([*own, *each, *rest]).reshape(shape)
 
     def blocks(self, shape: Sequence[int]) -> int:
         """The number of blocks of cells in which a person holds records, in a table of this shape."""

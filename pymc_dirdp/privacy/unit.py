@@ -391,17 +391,11 @@ def personal_cells(alpha: Array, contribution: Contribution, n_records: int | No
     `n_records` is the public number of records of a table with one row of two cells.
     """
     within(LEAST_PARAMETER, MOST_PARAMETER, prior=alpha)
-    axes = contribution.fitted(alpha.shape).axes
-    own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
-    rest = [i for i in range(alpha.ndim) if i not in {*own, *each}]
-    lengths = np.array(alpha.shape)
-    shape = tuple(int(np.prod(lengths[some])) for some in (own, each, rest))
-    # The first axis has an entry for each kind of person, the second one for each block of such a person.
-    table = alpha.transpose([*own, *each, *rest]).reshape(shape)
+    table = contribution.by_person(alpha)
     most = cells_needed((0.0,), contribution.records)
-    smallest = np.sort(np.partition(table, min(most, shape[2]) - 1, axis=-1)[..., :most], axis=-1)
+    smallest = np.sort(np.partition(table, min(most, table.shape[2]) - 1, axis=-1)[..., :most], axis=-1)
     people = dict.fromkeys(_counted(blocks, contribution.records) for blocks in smallest)
-    return PersonalCells(_worst(tuple(people)), contribution.records, shape[2], n_records)
+    return PersonalCells(_worst(tuple(people)), contribution.records, table.shape[2], n_records)
 
 
 def _counted(blocks: Array, records: int) -> _Blocks:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.mechanisms.outputs import Draws, Marginals
+from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Marginals
 from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.models.table import dim_beside, dim_name, outcome_dim, plain_labels
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
@@ -36,6 +36,12 @@ _A_PRIORI = (
     "grid_weight",
     "grid_variance",
 )
+# What is proved about a draw, by sampler; nothing is said of one that is not chosen yet.
+_ARITHMETIC = {
+    "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the counts",
+    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
+    "is proved of the last bits of this draw",
+}
 # The points at which a view shows curves. Anybody can compute more points from r and alpha.
 _POINTS = {
     "order": np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256]),
@@ -70,7 +76,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, source: str) -> x
         "strategy": chosen.strategy,
         "objective": chosen.objective,
         "sampler": sampler,
-        "arithmetic": mechanism.arithmetic(sampler),
+        "arithmetic": _ARITHMETIC.get(sampler, ""),
         "randomness": source,
         "contribution": mechanism.contributed.to_json(),
     }
@@ -223,5 +229,7 @@ def cell_dims(table: "Table") -> list[str]:
 
 def renamed(dim: str) -> str:
     """A name for a dim that no variable of a group `mechanism` has."""
-    taken = {PUBLIC_TOTALS}.union(*(kind.reserved_names() for kind in by_class_name().values()))
+    taken = {PUBLIC_TOTALS}
+    for kind in by_class_name().values():
+        taken |= {fact.name for fact in kind.facts if fact.is_variable} | {kind.publishes} - {DRAWS}
     return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, pooled
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
+from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.wording import totals_in_words
 
@@ -74,7 +75,7 @@ def sources_of(source: Source | Sequence[Source]) -> Sources:
 def _of_outputs(given: list[MechanismOutput]) -> Sources:
     for one, other in combinations(given, 2):
         # Two noisy tables of integers may be the same by chance.
-        by_chance = one is not other and one.mechanism.output_kind.may_repeat
+        by_chance = one is not other and one.mechanism.output_kind is not Draws
         if not by_chance and np.array_equal(one.values, other.values):
             raise _twice()
     return Sources(

@@ -194,9 +194,10 @@ class ReleasedTable:
     def _row_likelihoods(self) -> list[list[RowLikelihood]]:
         self.mechanism.refuse_inference()
         try:
-            return self.output.row_likelihoods(self.mechanism, self.steps)
+            each = [self.mechanism.row_likelihoods(output, steps=self.steps) for output in self.output.values]
         except ArgumentError as error:
             raise self._damaged(f"the output cannot come from this mechanism ({error})") from error
+        return [list(row) for row in zip(*each, strict=True)]
 
 
 def labels_of(variable: xr.DataArray) -> ListedLabels:

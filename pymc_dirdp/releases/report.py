@@ -227,7 +227,7 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
 
 def _distribution(table: ReleasedTable) -> str:
     mechanism = table.mechanism
-    return f"{type(mechanism).__name__}: {mechanism.formula_in_words}"
+    return f"{type(mechanism).__name__}: {mechanism.formula}"
 
 
 def _tables(stored: Opened) -> Lines:
@@ -247,7 +247,8 @@ def _marginals(stored: Opened, utility: xr.Dataset) -> Lines:
     lines = []
     for name, table in stored.tables.items():
         dims = [str(dim) for dim in table.view["prior"].dims]
-        for axes, sd in table.mechanism.marginals_with_noise:
+        axes_and_sds = (json.loads(table.view.attrs.get(which, "[]")) for which in ("marginals", "noise_sds"))
+        for axes, sd in zip(*axes_and_sds, strict=True):
             share = f", {sd / sizes[name]:.2g} of all records" if sizes[name] > 0 else ""
             lines.append(
                 (" x ".join(dims[axis] for axis in axes), f"noise of standard deviation {sd:.4g} a cell{share}")

@@ -144,7 +144,7 @@ def _distribution(table: ReleasedTable) -> str:
     mechanism = table.mechanism
     if mechanism.tempered is None:
         return mechanism.in_short
-    return f"{mechanism.formula_in_words.partition(',')[0]}, {mechanism.in_short}"
+    return f"{mechanism.formula.partition(',')[0]}, {mechanism.in_short}"
 
 
 def _utility(utility: xr.Dataset) -> Lines:

@@ -111,7 +111,7 @@ class Release(Text):
     def _problems(self) -> Iterator[tuple[str, str]]:
         for part in self.plan.parts:
             name = part.table.name
-            problems = self.output[name].problems(part.mechanism, self.sampler, part.n_records, part.totals)
+            problems = part.mechanism.problems(self.output[name], self.sampler, part.n_records, part.totals)
             yield from ((name, problem) for problem in problems)
 
 

@@ -176,24 +176,22 @@ def _distribution_of_rows(part: PlannedTable, published: Array, rows: NDArray[np
 
 def _distribution(part: PlannedTable, prior: Array, published: Array, most: int) -> RowPosterior:
     """The cells of some rows given their noisy counts, taken as one row of at most so many records."""
-    mechanism, seen = part.mechanism, published.ravel()
-    rows = mechanism.row_likelihoods(published)
-    smooth = all(row.smooth for row in rows)
+    # The noise is the same in all cells.
+    (row,) = part.mechanism.row_likelihoods(published.reshape(1, -1))
     # Counts that are looked at one by one where a likelihood follows no smooth curve.
-    if not smooth and most * seen.size > 10**7:
+    if not row.smooth and most * published.size > 10**7:
         raise ArgumentError(
-            f"No posterior can be drawn given the noisy counts of {part.table.name!r}: {most} records in {seen.size} "
-            "cells are too many to evaluate one by one. Set smooth_noise = True in the class of the noise of "
-            f"{type(mechanism).__name__} if its distribution follows a smooth curve between integers."
+            f"No posterior can be drawn given the noisy counts of {part.table.name!r}: {most} records in "
+            f"{published.size} cells are too many to evaluate one by one. Set smooth_noise = True in the class of the "
+            "noise of "
+            f"{type(part.mechanism).__name__} if its distribution follows a smooth curve between integers."
         )
     return RowPosterior(
         alpha=prior.ravel(),
         total=most,
-        log_likelihood=rows[0].of_cells
-        if len(rows) == 1
-        else lambda counts, cells: mechanism.cell_log_likelihood(seen[cells], counts),
-        least=math.ceil(mechanism.min_count or 0),
-        smooth=smooth,
+        log_likelihood=row.of_cells,
+        least=math.ceil(part.mechanism.min_count or 0),
+        smooth=row.smooth,
     )
 
 
@@ -232,7 +230,9 @@ def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
     for part in plan.parts:
         name, dims = part.table.name, cell_dims(part.table)
         group, output = groups[f"/mechanism/{name}"], release.output[name]
-        group.update(output.variables(dims))
+        if output.shares is None:
+            axes_by_name = part.mechanism.published_axes
+            group.update({n: ([dims[axis] for axis in axes], output.published[n]) for n, axes in axes_by_name.items()})
         values = fitted[name][None] if name in fitted else output.shares
         if values is None:
             n_prior = number_prior(part, output.values[0], public=public)
@@ -343,7 +343,7 @@ def measurements_of_table(
     output : Output
         What it published.
     """
-    found = output.measured(mechanism)
+    found = mechanism.measured(output)
     if not found:
         raise ArgumentError(
             f"The release holds no noisy counts of {name!r}, so nothing is fitted to it. dirdp.analyse(release) draws "

@@ -29,7 +29,7 @@ def noisy_data(
     """Made-up counts with the noise of a plan."""
     noise, noisy = {}, {}
     for part in parts:
-        name, mechanism = part.table.name, part.mechanism.alike_alone
+        name, mechanism = part.table.name, getattr(part.mechanism, "alike_alone", part.mechanism)
         noise[name] = mechanism.cell_noise
         noisy[name] = mechanism.releases(counts[name], 1, random_seed=rng)[0]
     return noise, noisy

@@ -144,6 +144,8 @@ def test_what_is_known_has_a_name():
         URNS[0].checked_sampler("quick")
     with pytest.raises(dirdp.errors.ArgumentError, match="The distribution of a"):
         Mechanism.output_distributions(URNS[0], np.ones(3), np.ones(3))
+    with pytest.raises(dirdp.errors.ArgumentError, match="not known as a product"):
+        Mechanism.likelihoods_of_rows(URNS[0], np.ones(3), n_records=3, sampler="fast")
     with pytest.raises(dirdp.errors.ArgumentError, match="No private posterior"):
         Mechanism.posterior_parameters(URNS[0], np.ones((1, 3), dtype=int), np.random.default_rng(1))
 

@@ -159,7 +159,7 @@ def test_variances_with_private_totals(cells, number, ratio):
 def test_one_table_is_zero_sum_geometric_noise():
     one, known = ZeroSumJointTableMechanism(np.ones(4), 1.5), ZeroSumGeometricMechanism(np.ones(4), 3.0)
     assert one.noise_sd == pytest.approx(known.noise_sd, rel=1e-10)
-    assert one.free_variance == pytest.approx(known.free_variance, rel=1e-10)
+    assert one.noise.free_variance == pytest.approx(known.noise.free_variance, rel=1e-10)
     z = np.array([[3, -1, -2, 0], [1, 1, 0, -2]])
     np.testing.assert_allclose(one.log_likelihood(z, np.zeros(4)), known.log_likelihood(z, np.zeros(4)), atol=1e-10)
     for epsilon in EPSILONS:
@@ -180,7 +180,7 @@ def test_where_gaussian_noise_takes_over(cells):
         shape, adds = (number, cells), Contribution(1, ("each",))
         gaussian = DiscreteGaussianMechanism.for_guarantee(target, prior=np.ones(shape), contribution=adds)
         joint = ZeroSumJointTableMechanism.for_guarantee(target, prior=np.ones(shape), contribution=adds)
-        return joint.free_variance < gaussian.noise_sd**2
+        return joint.noise.free_variance < gaussian.noise_sd**2
 
     assert joint_wins(first - 1)
     assert not joint_wins(first)
@@ -222,7 +222,7 @@ def test_the_likelihood_is_a_mixture_over_the_radius(name):
         )
         assert np.logaddexp.reduce(seen.log_weights[possible]) == pytest.approx(found[i], abs=1e-10)
     squares = [np.exp(found) @ part[:, 0] ** 2 for part in z]
-    np.testing.assert_allclose(noise.sds, np.sqrt(squares), rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(noise.balls.variances), np.sqrt(squares), rtol=1e-6)
     if noise.zero_sum:
         assert noise.log_probability(np.eye(len(output))[0]) == -math.inf
 

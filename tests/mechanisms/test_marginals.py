@@ -364,13 +364,8 @@ def test_the_likelihood_is_the_product_over_marginals():
 
 
 def test_no_posterior_is_made_up_from_marginals():
-    mechanism = CASES["gaussian"]
-    for reading in (
-        lambda: mechanism.row_likelihoods(np.zeros(11)),
-        lambda: mechanism.cell_log_likelihood(np.zeros(11), np.zeros(SHAPE)),
-    ):
-        with pytest.raises(ArgumentError, match=r"dirdp.estimate\(release\)"):
-            reading()
+    with pytest.raises(ArgumentError, match=r"dirdp.estimate\(release\)"):
+        CASES["gaussian"].row_likelihoods(np.zeros(11))
 
 
 @pytest.mark.parametrize(

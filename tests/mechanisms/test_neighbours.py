@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.table import blocks
+from pymc_dirdp.mechanisms.dirichlet import blocks
 from pymc_dirdp.privacy.people import Contribution
 
 SURVEY = np.array([[1.0, 3.0, 2.0], [0.5, 5.0, 4.0], [2.0, 2.0, 2.0]])

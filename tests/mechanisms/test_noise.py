@@ -14,8 +14,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
 from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
 from pymc_dirdp.mechanisms.joint import JointNoise
-from pymc_dirdp.mechanisms.noise import ListedCurves, Noise, round_scale_up
-from pymc_dirdp.mechanisms.noisy_marginals import NoisyMarginal, noisy_counts
+from pymc_dirdp.mechanisms.noise import ListedCurves, Noise, NoisyMarginal, noisy_counts, round_scale_up
 from pymc_dirdp.sampling.bits import Bits
 
 Binomial = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_mechanism.py"))["Binomial"]
@@ -137,7 +136,7 @@ def test_scales_that_no_double_holds_are_refused():
 
 def test_the_noise_of_a_table_adds_up_to_0_along_the_axes_that_share_it():
     """A table of 2 x 3 x 2 in which the entries of the axis in the middle have lists of their own."""
-    marginal = NoisyMarginal((0, 1, 2), (2, 3, 2), ZeroSumGeometric(2.0, 4), 4, (1,))
+    marginal = NoisyMarginal((0, 1, 2), (2, 3, 2), ZeroSumGeometric(2.0, 4), (1,))
     for source in (np.random.default_rng(1), Bits(1)):
         noise = marginal.noise_for((50,), source).astype(float)
         assert noise.shape == (50, 2, 3, 2)

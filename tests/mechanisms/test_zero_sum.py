@@ -13,7 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.result import check_curve
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution
@@ -178,7 +178,7 @@ def test_gain_in_expected_divergence(cells, n, epsilon):
     errors = []
     for kind in (GeometricMechanism, ZeroSumGeometricMechanism):
         mechanism = kind.for_guarantee(PureDP(epsilon=epsilon), prior=np.ones(cells))
-        noisy = data + mechanism.noise_for(data.shape, rng)
+        noisy = data + mechanism.noisy_marginals[0].noise_for(data.shape[:-1], rng)
         seen, where = np.unique(noisy, return_inverse=True)
         logs = prior + distribution_of_one_cell(mechanism, n + 400)[(seen[:, None] - k).astype(int) + n + 400]
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -325,5 +325,5 @@ def test_the_free_variance_is_that_of_independent_noise_with_the_same_covariance
     noise = np.stack([first, second, -first - second])
     distribution = np.exp(-np.abs(noise).sum(axis=0) / 1.5)
     covariance = (noise * distribution) @ noise.T / distribution.sum()
-    np.testing.assert_allclose(covariance, mechanism.free_variance * (np.eye(3) - 1 / 3), rtol=1e-9)
-    assert GeometricMechanism([1, 1, 1], 1.5).free_variance == GeometricMechanism([1, 1, 1], 1.5).noise_sd ** 2
+    np.testing.assert_allclose(covariance, mechanism.noise.free_variance * (np.eye(3) - 1 / 3), rtol=1e-9)
+    assert Geometric(1.5).free_variance == Geometric(1.5).sd ** 2

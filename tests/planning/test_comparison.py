@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.planning.comparison import compare
+from pymc_dirdp.planning.comparison import compare, published_shares
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -103,7 +103,7 @@ def test_errors_are_averaged_over_rows_and_divergences_of_posteriors_added():
 def test_where_noise_leaves_no_record_all_categories_are_equally_frequent():
     prior, data = np.ones(4), np.full((200, 4), 1)
     mechanism = dirdp.mechanisms.GeometricMechanism(prior, 50.0, postprocess="project")
-    frequencies = mechanism.published_shares(data, np.random.default_rng(20261122))
+    frequencies = published_shares(mechanism, mechanism.prior, data, np.random.default_rng(20261122))
     np.testing.assert_allclose(frequencies.sum(axis=-1), 1.0, rtol=1e-12)
     empty = np.all(frequencies == 0.25, axis=-1)
     # A negative total has about an even chance, and noise that is not cut leaves no row flat.

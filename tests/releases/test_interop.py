@@ -74,7 +74,7 @@ def test_opendp_draws_with_the_bits_of_the_operating_system(monkeypatch):
         seeds.append(seed)
         return Bits(seed)
 
-    monkeypatch.setattr("pymc_dirdp.mechanisms.noisy_counts.Bits", bits)
+    monkeypatch.setattr("pymc_dirdp.mechanisms.base.Bits", bits)
     draw = to_opendp(mechanism)([5, 0, 2])
     # What noise releases is the noisy table.
     assert np.array_equal(draw, np.floor(draw))
