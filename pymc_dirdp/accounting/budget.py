@@ -288,7 +288,7 @@ def _stated(limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | N
     if delta is None:
         # The share of the limit's delta at which a release without a delta of its own is stated.
         delta = max(limit.allowed * 0.1, math.ulp(0))
-        epsilon = math.inf if mechanism is None else mechanism._epsilon(delta)
+        epsilon = math.inf if mechanism is None else mechanism.epsilon(delta)
         if math.isinf(epsilon):
             epsilon = convert(guarantee, ApproxDP, delta=delta).epsilon
     return (pure, 0.0) if pure <= epsilon else (epsilon, delta)

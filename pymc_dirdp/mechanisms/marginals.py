@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
 from pymc_dirdp.mechanisms.noise import Noise
 from pymc_dirdp.mechanisms.noisy_marginals import NoisyMarginal, NoisyMarginals
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
@@ -148,7 +148,7 @@ class MarginalsMechanism(NoisyMarginals):
         return tuple(marginals)
 
     @override
-    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> PrivacyCurves:
+    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> LossCurves:
         return marginal_curves(
             noise, self._cells(axes), *self.contributed.in_marginal(self.shape, axes), adjacency=self.adjacency
         )
@@ -322,7 +322,7 @@ class ZeroSumMarginalsMechanism(MarginalsMechanism):
         return ZeroSumGeometric(parameter, cells)
 
 
-def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> PrivacyCurves:
+def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> LossCurves:
     """The curves of a marginal of so many cells, to which a person adds records in each of some blocks of cells."""
     if blocks == cells:
         # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.

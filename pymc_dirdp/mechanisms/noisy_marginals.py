@@ -14,7 +14,7 @@ from pymc_dirdp.checks import checked_counts
 from pymc_dirdp.mechanisms.noise import Noise, Whole
 from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Adjacency, adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
@@ -86,7 +86,7 @@ class NoisyMarginal:
         return self.noise.log_ratio(seen - x[changed], seen - y[changed])
 
 
-class NoisyMarginals(CurvesOf, TableMechanism):
+class NoisyMarginals(TableMechanism):
     """Release marginals of a table of counts, each plus a noise. The losses of several add up.
 
     A subclass is a frozen dataclass, which says what is measured, and with which noise.
@@ -128,14 +128,14 @@ class NoisyMarginals(CurvesOf, TableMechanism):
     def shape(self) -> tuple[int, ...]:
         return tuple(self.prior.shape)
 
-    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> PrivacyCurves:
+    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> LossCurves:
         """Those of a marginal of these axes."""
         records, blocks = self.contributed.in_marginal(self.shape, axes)
         return noise.curves(blocks, records, round(self._relation.delta_1))
 
     @cached_property
     @override
-    def _curves(self) -> PrivacyCurves:
+    def _curves(self) -> LossCurves:
         losing = [
             self._curves_of(marginal.axes, marginal.noise)
             for marginal in self.noisy_marginals

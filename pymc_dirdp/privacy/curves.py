@@ -22,11 +22,107 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, 
 
 
 class PrivacyCurves(abc.ABC):
-    """Exact or upper-bound privacy curves of anything: a pair, a mechanism, a composition of mechanisms.
+    """Anything that has exact or upper-bound privacy curves: a pair, a mechanism, a composition of mechanisms.
 
     The curves take a number or an array of numbers and return the same shape. Each value is an upper bound on the
     loss between all neighbouring data sets.
     """
+
+    @property
+    @abc.abstractmethod
+    def _curves(self) -> "LossCurves":
+        """What computes the curves; a mechanism names it."""
+
+    @property
+    def curve_key(self) -> Hashable:
+        """Objects with equal keys have equal curves."""
+        return self._curves.curve_key
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The epsilon of pure differential privacy, `inf` where the loss is unbounded."""
+        return self._curves.pure_epsilon
+
+    @property
+    def composed_of(self) -> "tuple[tuple[PrivacyCurves, int], ...]":
+        """The curves of each release that these are composed of, with the number of such releases; of one its own.
+
+        Composed by themselves they lose as much or more, because neighbours may then differ in either order in each.
+        """
+        return ((self, 1),)
+
+    @overload
+    def renyi(self, order: float) -> float: ...
+    @overload
+    def renyi(self, order: ArrayLike) -> float | Array: ...
+    def renyi(self, order: ArrayLike) -> float | Array:
+        """Rényi divergence in nats at orders >= 1 (1 is the Kullback-Leibler divergence); `inf` where it diverges."""
+        return _elementwise(lambda value: self._curves._renyi(at_least(1, order=value)), order)
+
+    @overload
+    def rho(self, omega: float) -> float: ...
+    @overload
+    def rho(self, omega: ArrayLike) -> float | Array: ...
+    def rho(self, omega: ArrayLike) -> float | Array:
+        """Least `rho` of `(rho, omega)`-truncated concentrated differential privacy, for `omega > 1`."""
+        return _elementwise(lambda value: self._curves._rho(TruncatedCDP(rho=1, omega=value).omega), omega)
+
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+    @overload
+    def delta(self, epsilon: ArrayLike) -> float | Array: ...
+    def delta(self, epsilon: ArrayLike) -> float | Array:
+        """Least `delta` of `(epsilon, delta)`-differential privacy, for `epsilon >= 0`."""
+        return _elementwise(lambda value: self._curves._delta(at_least(0, epsilon=value)), epsilon)
+
+    @overload
+    def epsilon(self, delta: float) -> float: ...
+    @overload
+    def epsilon(self, delta: ArrayLike) -> float | Array: ...
+    def epsilon(self, delta: ArrayLike) -> float | Array:
+        """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
+        return _elementwise(lambda value: self._curves._epsilon(open_unit_interval(delta=value)), delta)
+
+    @overload
+    def best_order(self, delta: float) -> float: ...
+    @overload
+    def best_order(self, delta: ArrayLike) -> float | Array: ...
+    def best_order(self, delta: ArrayLike) -> float | Array:
+        """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
+        renyi = self._curves._renyi
+        return _elementwise(lambda value: _order_for_delta(renyi, open_unit_interval(delta=value)), delta)
+
+    def satisfies(self, guarantee: Guarantee) -> bool:
+        """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
+        loss, allowed = self.loss(guarantee)
+        return loss <= allowed
+
+    def loss(self, guarantee: Guarantee) -> tuple[float, float]:
+        """The loss in the guarantee's own measure, and the largest loss that it allows."""
+        guarantee = Guarantee.checked(guarantee=guarantee)
+        return guarantee.loss(self), guarantee.allowed
+
+
+class LossCurves(PrivacyCurves):
+    """Base class of what computes its curves itself.
+
+    A subclass defines `_renyi`, `_rho`, and one of `_delta` and `_deltas`, each of which follows from the other.
+    """
+
+    @property
+    @override
+    def _curves(self) -> "LossCurves":
+        return self
+
+    @property
+    @override
+    def curve_key(self) -> Hashable:
+        return self
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        return math.inf
 
     @abc.abstractmethod
     def _renyi(self, order: float) -> float: ...
@@ -34,34 +130,23 @@ class PrivacyCurves(abc.ABC):
     @abc.abstractmethod
     def _rho(self, omega: float) -> float: ...
 
-    @abc.abstractmethod
-    def _delta(self, epsilon: float) -> float: ...
+    def _delta(self, epsilon: float) -> float:
+        return float(self._deltas(np.array([epsilon], dtype=np.float64))[0])
+
+    def _deltas(self, epsilons: Array) -> Array:
+        """Hockey-stick divergences at rising epsilons, of the first data set from the second.
+
+        Where the curve takes long, these are bounds that are quick.
+        """
+        return np.array([self._delta(epsilon) for epsilon in epsilons.tolist()])
 
     def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
-
-    def _renyi_back(self, order: float) -> float:
-        """Rényi divergence with the two data sets exchanged. `_renyi` is the larger of both unless stated."""
-        return self._renyi(order)
+        return min(least_epsilon(self._delta, delta), self.pure_epsilon)
 
     @property
-    def curve_key(self) -> Hashable:
-        """Objects with equal keys have equal curves."""
+    def _reversed(self) -> "LossCurves":
+        """The curves with the two data sets exchanged: the object itself where neighbours come in both orders."""
         return self
-
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, for removing and for adding.
-
-        Both arrays are the same object where neighbours come in both orders, or where the curves do not tell the
-        orders apart.
-        """
-        deltas = np.array([self._delta(i * step) for i in range(points)])
-        return deltas, deltas
-
-    @property
-    def pure_epsilon(self) -> float:
-        """The epsilon of pure differential privacy, `inf` where the loss is unbounded."""
-        return math.inf
 
     @property
     def _loss_spread(self) -> float:
@@ -86,132 +171,10 @@ class PrivacyCurves(abc.ABC):
         """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
         return False
 
-    @property
-    def composed_of(self) -> "tuple[tuple[PrivacyCurves, int], ...]":
-        """The curves of each release that these are composed of, with the number of such releases; of one its own.
-
-        Composed by themselves they lose as much or more, because neighbours may then differ in either order in each.
-        """
-        return ((self, 1),)
-
-    @overload
-    def renyi(self, order: float) -> float: ...
-    @overload
-    def renyi(self, order: ArrayLike) -> float | Array: ...
-    def renyi(self, order: ArrayLike) -> float | Array:
-        """Rényi divergence in nats at orders >= 1 (1 is the Kullback-Leibler divergence); `inf` where it diverges."""
-        return _elementwise(lambda value: self._renyi(at_least(1, order=value)), order)
-
-    @overload
-    def rho(self, omega: float) -> float: ...
-    @overload
-    def rho(self, omega: ArrayLike) -> float | Array: ...
-    def rho(self, omega: ArrayLike) -> float | Array:
-        """Least `rho` of `(rho, omega)`-truncated concentrated differential privacy, for `omega > 1`."""
-        return _elementwise(lambda value: self._rho(TruncatedCDP(rho=1, omega=value).omega), omega)
-
-    @overload
-    def delta(self, epsilon: float) -> float: ...
-    @overload
-    def delta(self, epsilon: ArrayLike) -> float | Array: ...
-    def delta(self, epsilon: ArrayLike) -> float | Array:
-        """Least `delta` of `(epsilon, delta)`-differential privacy, for `epsilon >= 0`."""
-        return _elementwise(lambda value: self._delta(at_least(0, epsilon=value)), epsilon)
-
-    @overload
-    def epsilon(self, delta: float) -> float: ...
-    @overload
-    def epsilon(self, delta: ArrayLike) -> float | Array: ...
-    def epsilon(self, delta: ArrayLike) -> float | Array:
-        """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
-        return _elementwise(lambda value: self._epsilon(open_unit_interval(delta=value)), delta)
-
-    @overload
-    def best_order(self, delta: float) -> float: ...
-    @overload
-    def best_order(self, delta: ArrayLike) -> float | Array: ...
-    def best_order(self, delta: ArrayLike) -> float | Array:
-        """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
-
-        def at(value: float) -> float:
-            checked = open_unit_interval(delta=value)
-            return best_order(lambda order: epsilon_at(order, self._renyi(order), checked))
-
-        return _elementwise(at, delta)
-
-    def satisfies(self, guarantee: Guarantee) -> bool:
-        """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
-        return Guarantee.checked(guarantee=guarantee).holds_for(self)
-
-    def loss(self, guarantee: Guarantee) -> tuple[float, float]:
-        """The loss in the guarantee's own measure, and the largest loss that it allows."""
-        guarantee = Guarantee.checked(guarantee=guarantee)
-        return guarantee.loss(self), guarantee.allowed
-
-
-class CurvesOf(PrivacyCurves):
-    """Base class of what has the curves of another object, its `_curves`."""
-
-    @staticmethod
-    def unwrapped(curves: PrivacyCurves) -> PrivacyCurves:
-        """The object that has the curves itself: a mechanism is not one if it takes them from another."""
-        while isinstance(curves, CurvesOf):
-            curves = curves._curves
-        return curves
-
-    @property
-    @abc.abstractmethod
-    def _curves(self) -> PrivacyCurves: ...
-
-    @property
-    @override
-    def curve_key(self) -> Hashable:
-        return self._curves.curve_key
-
-    @property
-    @override
-    def pure_epsilon(self) -> float:
-        return self._curves.pure_epsilon
-
-    @property
-    @override
-    def _loss_spread(self) -> float:
-        return self._curves._loss_spread
-
-    @property
-    @override
-    def widening(self) -> float:
-        return self._curves.widening
-
-    @property
-    @override
-    def from_divergences(self) -> bool:
-        return self._curves.from_divergences
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return self._curves._renyi(order)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return self._curves._rho(omega)
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return self._curves._delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return self._curves._epsilon(delta)
-
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        return self._curves.hockey_sticks(step, points)
-
 
 @final
 @dataclass(frozen=True)
-class NoLoss(PrivacyCurves):
+class NoLoss(LossCurves):
     """The curves of what is the same for all data sets, such as the shares in a table of one category."""
 
     @property
@@ -262,10 +225,29 @@ def least_log_delta(divergences: Array, epsilon: float) -> float:
     return float(np.minimum(above * (divergences - epsilon - np.log1p(1 / above)) - np.log(ORDERS), 0.0).min())
 
 
-def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
-    """Upper bounds on the deltas at `0, step, ..., step * (points - 1)`, from Rényi divergences at `ORDERS`."""
+def converted_deltas(renyi: Callable[[float], float], epsilons: Array) -> Array:
+    """Upper bounds on the deltas at these epsilons, from Rényi divergences at `ORDERS`."""
     divergences = np.array([renyi(order) for order in ORDERS.tolist()])
-    return np.exp([least_log_delta(divergences, i * step) for i in range(points)])
+    return np.exp([least_log_delta(divergences, epsilon) for epsilon in epsilons.tolist()])
+
+
+def converted_delta(renyi: Callable[[float], float], epsilon: float) -> float:
+    """The delta that the divergence at the best order implies; every order gives a bound."""
+
+    def log_delta(order: float) -> float:
+        return log_delta_at(order, renyi(order), epsilon)
+
+    return math.exp(log_delta(best_order(log_delta)))
+
+
+def _order_for_delta(renyi: Callable[[float], float], delta: float, largest: float = math.inf) -> float:
+    return best_order(lambda order: epsilon_at(order, renyi(order), delta), largest=largest)
+
+
+def converted_epsilon(renyi: Callable[[float], float], delta: float, largest: float = math.inf) -> float:
+    """The epsilon that the divergence at the best order up to the largest implies; every order gives a bound."""
+    order = _order_for_delta(renyi, delta, largest)
+    return epsilon_at(order, renyi(order), delta)
 
 
 def best_order(
@@ -404,20 +386,10 @@ def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
         case RenyiDP(order=order, epsilon=epsilon) if order > 1:
             return epsilon_at(order, epsilon, delta)
         case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega):
-            return _best_epsilon(rho, omega, delta)
+            # At most the epsilon of P2 Lemma 1, which uses a looser lemma at one order. The guarantee covers omega
+            # itself, because the divergence is continuous from the left.
+            return converted_epsilon(lambda order: order * rho, delta, largest=omega)
     raise _does_not_follow(guarantee, f"approximate differential privacy at delta {delta:g}")
-
-
-def _best_epsilon(rho: float, omega: float, delta: float) -> float:
-    """An epsilon that is at most that of P2 Lemma 1, which uses a looser lemma at one order.
-
-    The guarantee covers the order omega itself, because the divergence is continuous from the left.
-    """
-
-    def bound(order: float) -> float:
-        return epsilon_at(order, order * rho, delta)
-
-    return bound(best_order(bound, largest=omega))
 
 
 # Truncated concentrated differential privacy from a Rényi curve of which only values are known.

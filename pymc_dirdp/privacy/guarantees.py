@@ -124,10 +124,6 @@ class Guarantee(abc.ABC):
         """The largest loss, in the measure of this kind, with which the guarantee holds."""
         return self.budget
 
-    def holds_for(self, curves: "PrivacyCurves") -> bool:
-        """Whether the guarantee holds on the curves, without tolerance."""
-        return self.loss(curves) <= self.allowed
-
     def least_budget(self, curves: "PrivacyCurves") -> float:
         """The least budget with which this guarantee holds on the curves; it may be 0 or infinite."""
         return self.loss(curves)
@@ -344,10 +340,6 @@ class ApproxDP(Guarantee):
     @override
     def allowed(self) -> float:
         return self.delta
-
-    @override
-    def holds_for(self, curves: "PrivacyCurves") -> bool:
-        return curves._delta(self.epsilon) <= self.delta
 
     @override
     def least_budget(self, curves: "PrivacyCurves") -> float:

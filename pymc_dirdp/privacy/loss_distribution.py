@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import inner
-from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
+from pymc_dirdp.privacy.curves import LossCurves, rho_from_above
 
 # At most this share of a tilted distribution lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
@@ -286,7 +286,7 @@ def _lowest(f: Callable[[float], float], points: Sequence[float]) -> float:
 
 @final
 @dataclass(frozen=True, eq=False)
-class FiniteDistributions(PrivacyCurves):
+class FiniteDistributions(LossCurves):
     """Logarithms of the probabilities of outcomes, given the first data set and given the second.
 
     Each curve is the larger one of both directions.
