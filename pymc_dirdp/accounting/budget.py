@@ -11,9 +11,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, final
 
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
-from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import PrivacyCurves, convert, epsilon_at
+from pymc_dirdp.privacy.curves import Bounded, PrivacyCurves, convert, epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self, final, override
+from typing import ClassVar, Self, final, override
 
 from scipy.special import polygamma
 
@@ -200,6 +200,7 @@ class RealValuedLoss(LossCurves):
     alpha_min: float
     delta_2_squared: float
     delta_inf: float
+    from_divergences: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("r", "alpha_min", "delta_2_squared", "delta_inf"):
@@ -261,11 +262,6 @@ class RealValuedLoss(LossCurves):
     @override
     def _delta(self, epsilon: float) -> float:
         return converted_delta(self._renyi, epsilon)
-
-    @property
-    @override
-    def from_divergences(self) -> bool:
-        return True
 
     @override
     def _deltas(self, epsilons: Array) -> Array:

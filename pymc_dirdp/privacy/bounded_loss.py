@@ -1,4 +1,4 @@
-"""Curves of what has a bounded loss: randomised and erased response, bounded range, an (epsilon, delta) alone."""
+"""Curves of what has a bounded loss: randomised and erased response, and bounded range."""
 
 import math
 from dataclasses import dataclass
@@ -353,55 +353,3 @@ def _largest_divergence(u: float, order: float, *, rounding: float = 4e-14) -> f
     a = math.expm1(-order * u) / math.expm1(-u)
     t = u + math.log(tilt / order) + math.log(math.expm1(-order * u) / math.expm1(-tilt * u))
     return t + math.log(a / order) / tilt + rounding * (1 + abs(math.log(tilt)) + u + 1 / tilt)
-
-
-# What keeps (epsilon, delta) and nothing more.
-
-
-@final
-@dataclass(frozen=True)
-class Bounded(LossCurves):
-    """The worst that a guarantee of (epsilon, delta) allows.
-
-    Parameters
-    ----------
-    at_epsilon, at_delta : float
-        The guarantee.
-
-    References
-    ----------
-    Kairouz, Oh and Viswanath (2017), The composition theorem for differential privacy, Theorem 3.3.
-    """
-
-    at_epsilon: float
-    at_delta: float
-
-    @property
-    def pure_epsilon(self) -> float:
-        """The guaranteed epsilon; infinite unless delta is 0."""
-        return self.at_epsilon if self.at_delta == 0 else math.inf
-
-    @property
-    def _loss_spread(self) -> float:
-        """That of the pure guarantee: the loss is infinite with the probability delta, and else as it is there."""
-        return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
-
-    def _renyi(self, order: float) -> float:
-        if self.at_delta > 0:
-            return math.inf
-        if order == 1:
-            return self.at_epsilon * math.tanh(self.at_epsilon / 2)
-        return min(self.at_epsilon, order * self._rho(math.inf)) if self.at_epsilon > 0 else 0.0
-
-    def _rho(self, omega: float) -> float:
-        if self.at_delta > 0:
-            return math.inf
-        # A square that is too small for a double is rounded up.
-        return max(self.at_epsilon * self.at_epsilon / 2, 5e-324) if self.at_epsilon > 0 else 0.0
-
-    def _epsilon(self, delta: float) -> float:
-        return self.at_epsilon if delta >= self.at_delta else math.inf
-
-    def _deltas(self, epsilons: Array) -> Array:
-        over: Array = -np.expm1(np.minimum(epsilons - self.at_epsilon, 0.0)) / (1 + math.exp(-self.at_epsilon))
-        return self.at_delta + (1 - self.at_delta) * over

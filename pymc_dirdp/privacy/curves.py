@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
-from typing import final, overload, override
+from typing import ClassVar, final, overload, override
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.roots import least_epsilon
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP, TruncatedCDP, ZeroCDP
 
 
 class PrivacyCurves(abc.ABC):
@@ -109,6 +109,11 @@ class LossCurves(PrivacyCurves):
     A subclass defines `_renyi`, `_rho`, and one of `_delta` and `_deltas`, each of which follows from the other.
     """
 
+    widening: ClassVar[float] = 1e-3
+    """By which share of the variance of a composed loss its grid may widen it. A finer one takes more points."""
+    from_divergences: ClassVar[bool] = False
+    """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
+
     @property
     @override
     def _curves(self) -> "LossCurves":
@@ -160,16 +165,6 @@ class LossCurves(PrivacyCurves):
         scales = [2.0**k for k in range(-20, 21)]
         half = (self._delta(0.0) + self._delta(scales[-1])) / 2
         return next(scale for scale in scales if self._delta(scale) <= half or scale == scales[-1])
-
-    @property
-    def widening(self) -> float:
-        """By which share of the variance of a composed loss its grid may widen it. A finer one takes more points."""
-        return 1e-3
-
-    @property
-    def from_divergences(self) -> bool:
-        """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
-        return False
 
 
 @final
@@ -231,13 +226,13 @@ def converted_deltas(renyi: Callable[[float], float], epsilons: Array) -> Array:
     return np.exp([least_log_delta(divergences, epsilon) for epsilon in epsilons.tolist()])
 
 
-def converted_delta(renyi: Callable[[float], float], epsilon: float) -> float:
-    """The delta that the divergence at the best order implies; every order gives a bound."""
+def converted_delta(renyi: Callable[[float], float], epsilon: float, largest: float = math.inf) -> float:
+    """The delta that the divergence at the best order up to the largest implies; every order gives a bound."""
 
     def log_delta(order: float) -> float:
         return log_delta_at(order, renyi(order), epsilon)
 
-    return math.exp(log_delta(best_order(log_delta)))
+    return math.exp(log_delta(best_order(log_delta, largest=largest)))
 
 
 def _order_for_delta(renyi: Callable[[float], float], delta: float, largest: float = math.inf) -> float:
@@ -325,71 +320,105 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
         raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
     # The budget of 1 holds the place of the one that is implied.
     wanted_at = kind(**{kind.budget_name: 1.0, **at})
-    return wanted_at.with_budget(_implied(guarantee, kind, *wanted_at.fixed.values()))
+    budget = wanted_at.least_budget(_worst_curves(guarantee))
+    if not math.isfinite(budget):
+        place = "".join(f" at {name} {value:g}" for name, value in wanted_at.fixed.items())
+        raise ArgumentError(
+            f"{kind.flavour}{place} does not follow from {guarantee}. Ask the mechanism for its own curve, or "
+            f"calibrate for {kind.__name__}."
+        )
+    return wanted_at.with_budget(budget)
 
 
-def _implied(guarantee: Guarantee, kind: type[Guarantee], at: float = math.inf) -> float:
-    """The budget of the guarantee of this kind that follows from the guarantee."""
-    if kind is ApproxDP:
-        return _approx_epsilon(guarantee, at)
-    if kind is RenyiDP:
-        return _renyi_epsilon(guarantee, at)
-    if kind in (TruncatedCDP, ZeroCDP):
-        return _rho(guarantee, at)
-    if kind is PureDP and guarantee.is_pure:
-        return guarantee.budget
-    raise _does_not_follow(guarantee, kind.__name__)
-
-
-def _does_not_follow(guarantee: Guarantee, wanted: str) -> ArgumentError:
-    return ArgumentError(
-        f"{wanted} does not follow from {guarantee}. Ask the mechanism for its own curve, or calibrate for {wanted}."
-    )
-
-
-def _half_square(epsilon: float) -> float:
-    """Half of `epsilon**2`: never 0, which would be no bound, and infinite beyond the largest double."""
-    return max(epsilon * epsilon / 2, 5e-324)
-
-
-def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
+def _worst_curves(guarantee: Guarantee) -> LossCurves:
+    """The largest curves that the guarantee allows, or bounds on them."""
     match guarantee:
-        # The divergence grows with the order, so a bound at a higher order serves.
-        case RenyiDP(order=known, epsilon=epsilon) if order <= known:
-            return epsilon
+        case RenyiDP(order=order, epsilon=epsilon):
+            return _BoundedDivergences(order, bound=epsilon)
         # The guarantee includes the order omega, because a bounded divergence is continuous from the left.
-        case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega) if order <= omega:
-            return order * rho
-        case PureDP(epsilon=epsilon):
-            return min(epsilon, order * _half_square(epsilon))
-    raise _does_not_follow(guarantee, f"Rényi differential privacy at order {order:g}")
-
-
-def _rho(guarantee: Guarantee, omega: float) -> float:
-    match guarantee:
-        case TruncatedCDP(rho=rho, omega=known) | ZeroCDP(rho=rho, omega=known) if omega <= known:
-            return rho
-        case PureDP(epsilon=epsilon):
-            return _half_square(epsilon)
-        # D_lam <= D_order for lam <= order, and lam > 1; so D_lam <= lam * epsilon on (1, order).
-        case RenyiDP(order=order, epsilon=epsilon) if omega <= order:
-            return epsilon
-    raise _does_not_follow(guarantee, f"truncated concentrated differential privacy at omega {omega:g}")
-
-
-def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
-    match guarantee:
-        case ApproxDP(epsilon=epsilon, delta=known) if known <= delta:
-            return epsilon
-        case PureDP(epsilon=epsilon):
-            return epsilon
-        case RenyiDP(order=order, epsilon=epsilon) if order > 1:
-            return epsilon_at(order, epsilon, delta)
         case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega):
-            # At most the epsilon of P2 Lemma 1, which uses a looser lemma at one order. The guarantee covers omega
-            # itself, because the divergence is continuous from the left.
-            return converted_epsilon(lambda order: order * rho, delta, largest=omega)
-    raise _does_not_follow(guarantee, f"approximate differential privacy at delta {delta:g}")
+            return _BoundedDivergences(omega, slope=rho)
+    return Bounded(guarantee.budget, guarantee.stated_delta or 0.0)
+
+
+@final
+@dataclass(frozen=True)
+class _BoundedDivergences(LossCurves):
+    """What follows from Rényi divergences of at most `min(bound, slope * order)` up to the largest order."""
+
+    largest: float
+    bound: float = math.inf
+    slope: float = math.inf
+
+    @override
+    def _renyi(self, order: float) -> float:
+        # The divergence grows with the order, so a bound at a higher order serves.
+        return min(self.bound, self.slope * order) if order <= self.largest else math.inf
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # D_lam <= D_order for lam <= order, and lam > 1; so D_lam <= lam * bound on (1, order).
+        return min(self.bound, self.slope) if omega <= self.largest else math.inf
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return converted_delta(self._renyi, epsilon, self.largest) if self.largest > 1 else 1.0
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        # At most the epsilon of P2 Lemma 1, which uses a looser lemma at one order.
+        return converted_epsilon(self._renyi, delta, self.largest) if self.largest > 1 else math.inf
+
+
+@final
+@dataclass(frozen=True)
+class Bounded(LossCurves):
+    """The worst that a guarantee of (epsilon, delta) allows.
+
+    Parameters
+    ----------
+    at_epsilon, at_delta : float
+        The guarantee.
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath (2017), The composition theorem for differential privacy, Theorem 3.3.
+    """
+
+    at_epsilon: float
+    at_delta: float
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The guaranteed epsilon; infinite unless delta is 0."""
+        return self.at_epsilon if self.at_delta == 0 else math.inf
+
+    @property
+    def _loss_spread(self) -> float:
+        """That of the pure guarantee: the loss is infinite with the probability delta, and else as it is there."""
+        return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
+
+    def _renyi(self, order: float) -> float:
+        if self.at_delta > 0:
+            return math.inf
+        if self.at_epsilon == 0:
+            return 0.0
+        # Raised by its rounding error, and where it is too small for a double.
+        least = max(self.at_epsilon * math.tanh(self.at_epsilon / 2) * (1 + 1e-15), 5e-324)
+        return min(self.at_epsilon, least if order == 1 else order * self._rho(math.inf))
+
+    def _rho(self, omega: float) -> float:
+        if self.at_delta > 0:
+            return math.inf
+        # A square that is too small for a double is rounded up.
+        return max(self.at_epsilon * self.at_epsilon / 2, 5e-324) if self.at_epsilon > 0 else 0.0
+
+    def _epsilon(self, delta: float) -> float:
+        return self.at_epsilon if delta >= self.at_delta else math.inf
+
+    def _deltas(self, epsilons: Array) -> Array:
+        over: Array = -np.expm1(np.minimum(epsilons - self.at_epsilon, 0.0)) / (1 + math.exp(-self.at_epsilon))
+        return self.at_delta + (1 - self.at_delta) * over
 
 
 # Truncated concentrated differential privacy from a Rényi curve of which only values are known.

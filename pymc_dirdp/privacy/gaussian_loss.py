@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Self, final, override
+from typing import ClassVar, Self, final, override
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class GaussianLoss(LossCurves):
     variance: Fraction
     groups: int
     records: int
+    # All points of a grid are one pass.
+    widening: ClassVar[float] = 2e-5
 
     @override
     def _renyi(self, order: float) -> float:
@@ -69,12 +71,6 @@ class GaussianLoss(LossCurves):
     def _slope(self) -> Fraction:
         """Half of the squared l2 distance of neighbours over the variance."""
         return self.groups * self.records**2 / (2 * self.variance)
-
-    @property
-    @override
-    def widening(self) -> float:
-        # All points of a grid are one pass.
-        return 2e-5
 
     @override
     def _deltas(self, epsilons: Array) -> Array:

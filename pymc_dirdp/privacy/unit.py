@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import final, override
+from typing import ClassVar, final, override
 
 import numpy as np
 from scipy.special import digamma
@@ -129,11 +129,7 @@ class SpreadRecords(LossCurves):
     r: float
     records: int
     adjacency: str
-
-    @property
-    @override
-    def from_divergences(self) -> bool:
-        return True
+    from_divergences: ClassVar[bool] = True
 
     @property
     def _replaced(self) -> bool:

@@ -14,9 +14,8 @@ from scipy.special import betaln, gammaln, loggamma, polygamma
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.curves import LossCurves, epsilon_at
+from pymc_dirdp.privacy.curves import Bounded, LossCurves, epsilon_at
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss

@@ -7,8 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition, _reach
+from pymc_dirdp.privacy.curves import Bounded
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, _lowest, _Points, discretised
 
