@@ -44,12 +44,6 @@ class LossDistribution:
     masses: Array
     infinite: float
 
-    @cached_property
-    def losses(self) -> Array:
-        """The losses that belong to `masses`, in nats."""
-        n = len(self.masses) // 2
-        return self.step * np.arange(-n, n + 1, dtype=np.float64)
-
 
 def discretised(step: float, forward: Array, backward: Array, *, slack: float = 1e-10) -> LossDistribution:
     """The least discrete loss on a grid of this step whose hockey-stick curve lies nowhere below the given one.
