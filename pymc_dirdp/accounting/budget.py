@@ -11,9 +11,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, final
 
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
-from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import PrivacyCurves, convert, epsilon_at
+from pymc_dirdp.privacy.curves import Bounded, PrivacyCurves, convert, epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
 
 if TYPE_CHECKING:
@@ -288,7 +287,7 @@ def _stated(limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | N
     if delta is None:
         # The share of the limit's delta at which a release without a delta of its own is stated.
         delta = max(limit.allowed * 0.1, math.ulp(0))
-        epsilon = math.inf if mechanism is None else mechanism._epsilon(delta)
+        epsilon = math.inf if mechanism is None else mechanism.epsilon(delta)
         if math.isinf(epsilon):
             epsilon = convert(guarantee, ApproxDP, delta=delta).epsilon
     return (pure, 0.0) if pure <= epsilon else (epsilon, delta)

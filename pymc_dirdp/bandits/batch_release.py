@@ -24,7 +24,7 @@ from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.noise import round_scale_up
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
@@ -139,7 +139,7 @@ def _log_fraction(a: float, b: float, x: Array) -> Array:
     return np.asarray(np.log(value))
 
 
-def _least_noise[Noise: CurvesOf](guarantee: Guarantee, noise: Callable[[float], Noise]) -> Noise:
+def _least_noise[Noise: PrivacyCurves](guarantee: Guarantee, noise: Callable[[float], Noise]) -> Noise:
     """The mechanism of the smallest scale that keeps a guarantee."""
     guarantee = Guarantee.checked(guarantee=guarantee)
 
@@ -155,7 +155,7 @@ def _least_noise[Noise: CurvesOf](guarantee: Guarantee, noise: Callable[[float],
 @user_facing
 @final
 @dataclass(frozen=True)
-class BatchNoise(CurvesOf):
+class BatchNoise(PrivacyCurves):
     """Two-sided geometric noise on the sum of each batch; its curves are those of a whole run.
 
     A reward lies in one batch, and which one depends on pulls alone. So all that is released and done is
@@ -253,7 +253,7 @@ class BatchNoise(CurvesOf):
 @user_facing
 @final
 @dataclass(frozen=True)
-class BatchCounts(CurvesOf):
+class BatchCounts(PrivacyCurves):
     """Zero-sum geometric noise on the counts of the categories of each batch.
 
     A coin that rounds a category to the least or the largest worth has the variance `mu * (1 - mu)`, whatever the
@@ -304,10 +304,10 @@ class BatchCounts(CurvesOf):
         return ZeroSumGeometricMechanism(np.ones(len(self.worths)), self.scale)
 
     @cached_property
-    def _curves(self) -> PrivacyCurves:
+    def _curves(self) -> LossCurves:
         """Exact for one reward. Several of a person lie in any batches; no pair with that pure epsilon loses more."""
         if self.rewards == 1:
-            return self.noise
+            return self.noise._curves
         loss = round_up(2 * self.rewards / Fraction(self.scale))
         return RandomisedResponse(loss, 1, loss)
 

@@ -25,7 +25,7 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
@@ -37,7 +37,7 @@ type Pair = tuple[int, int]
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
 
 
-class ChoiceMechanism(CurvesOf):
+class ChoiceMechanism(PrivacyCurves):
     """A dataclass of public numbers and words that are all that is known of a choice, besides what was chosen."""
 
     scale: float
@@ -396,7 +396,7 @@ class QuantilesMechanism(ChoiceMechanism):
 
     @cached_property
     @override
-    def _curves(self) -> PrivacyCurves:
+    def _curves(self) -> LossCurves:
         # Records of a unit are split between two sides; of more ways to do so none is composed by itself.
         if len(self._splits) > 16:
             return self._at_most

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.audit_distributions import dirichlet_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood, add_up_to_1
 from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
-from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
@@ -32,7 +32,7 @@ from pymc_dirdp.signatures import user_facing
 _TINY = 2.3e-308
 
 
-class DirichletDraws(CurvesOf, Mechanism):
+class DirichletDraws(Mechanism):
     """Release draws from a Dirichlet distribution with secret parameters.
 
     They are sampled in integers, from a Pólya urn.
@@ -296,7 +296,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @cached_property
     @override
-    def _curves(self) -> PrivacyCurves:
+    def _curves(self) -> LossCurves:
         """The dominating pair of distributions.
 
         Where a person has records in several blocks, a composition of such pairs.

@@ -17,7 +17,7 @@ from pymc_dirdp.numerics.balls import adds_up_to_0
 from pymc_dirdp.numerics.quadrature import coth_excess, legendre_excess, log_legendre
 from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse, erased_responses
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
@@ -160,7 +160,7 @@ class ZeroSumGeometric(Noise):
         return Geometric(self.scale).sum_reach(cells, unlikely=unlikely)
 
     @override
-    def curves(self, blocks: int, records: int, changes: int) -> PrivacyCurves:
+    def curves(self, blocks: int, records: int, changes: int) -> LossCurves:
         """A record that moves is betrayed where neither of its two cells hides it; see the proof page."""
         # What one record adds to the loss at most.
         u = round_up(2 / Fraction(self.scale))

@@ -24,7 +24,7 @@ from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 from pymc_dirdp.numerics.roots import log_excess, round_up, safe_root
 from pymc_dirdp.privacy.bounded_loss import erased_responses
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution
@@ -113,7 +113,7 @@ class JointNoise(Noise):
         return tuple(zip(self.balls.balls, self.balls.records, strict=True))
 
     @override
-    def curves(self, blocks: int, records: int, changes: int) -> PrivacyCurves:
+    def curves(self, blocks: int, records: int, changes: int) -> LossCurves:
         """The curves of all blocks together: they have numbers of records of their own.
 
         Steps of one record in every block; if their numbers are unequal, as many steps as divide all of them. The

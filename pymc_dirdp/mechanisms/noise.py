@@ -19,7 +19,7 @@ from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.numerics.roots import largest_safe
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import dyadic_above
@@ -89,7 +89,7 @@ class Noise(abc.ABC):
         """Noise in floating point from a generator, or exact from bits."""
         return self.fast(shape, source) if isinstance(source, np.random.Generator) else self.exact(shape, source)
 
-    def curves(self, blocks: int, records: int, changes: int) -> PrivacyCurves:
+    def curves(self, blocks: int, records: int, changes: int) -> LossCurves:
         """The privacy curves of noisy counts; equal ones are equal objects.
 
         By default those of one record of a person, from the listed distribution of a cell, which is symmetric.
@@ -237,7 +237,7 @@ def noisy_counts(counts: Array, noise: Whole, *, largest: float = 2.0**1000) -> 
 
 @final
 @dataclass(frozen=True)
-class ListedCurves(PrivacyCurves):
+class ListedCurves(LossCurves):
     """The curves of symmetric noise that is independent in each cell, where so many counts change by 1.
 
     The noise is listed, and what is not listed counts as lost. It may be possible for one data set alone, so Rényi

@@ -23,7 +23,7 @@ from pymc_dirdp.mechanisms.outputs import CellNoise, Measured, NoisyTable, Outpu
 from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import CurvesOf, NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
@@ -172,7 +172,7 @@ class ReleasedCounts(TableMechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyMarginals(CurvesOf, TableMechanism):
+class NoisyMarginals(TableMechanism):
     """Release marginals of a table of counts, each plus a noise. The losses of several add up.
 
     A subclass is a frozen dataclass, which says what is measured, and with which noise.
@@ -224,7 +224,7 @@ class NoisyMarginals(CurvesOf, TableMechanism):
     def shape(self) -> tuple[int, ...]:
         return tuple(self.prior.shape)
 
-    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> PrivacyCurves:
+    def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> LossCurves:
         """Those of a marginal of these axes."""
         cells = math.prod(self.shape[axis] for axis in axes)
         people = self.contributed.in_marginal(self.shape, axes)
@@ -232,7 +232,7 @@ class NoisyMarginals(CurvesOf, TableMechanism):
 
     @cached_property
     @override
-    def _curves(self) -> PrivacyCurves:
+    def _curves(self) -> LossCurves:
         losing = [
             self._curves_of(marginal.axes, marginal.noise)
             for marginal in self.noisy_marginals
@@ -332,7 +332,7 @@ class NoisyMarginals(CurvesOf, TableMechanism):
         return worst_neighbours(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
 
 
-def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> PrivacyCurves:
+def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> LossCurves:
     """The curves of a marginal of so many cells, to which a person adds records in each of some blocks of cells."""
     if blocks == cells:
         # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.

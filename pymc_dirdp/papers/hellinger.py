@@ -17,7 +17,7 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, rho_from_above
+from pymc_dirdp.privacy.curves import LossCurves, rho_from_above
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.fast import dirichlet
@@ -25,7 +25,7 @@ from pymc_dirdp.sampling.fast import dirichlet
 
 @final
 @dataclass(frozen=True, eq=False)
-class HellingerMechanism(CurvesOf, WholePosterior):
+class HellingerMechanism(WholePosterior):
     """Release the posterior r with probability proportional to `exp(-exponent * H(post(x), r) / S(x))`.
 
     H is the Hellinger distance, S its sensitivity, and r runs over the posteriors of all data sets of `n_records`.
@@ -175,7 +175,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
     @property
     @override
-    def _curves(self) -> PrivacyCurves:
+    def _curves(self) -> LossCurves:
         if self.accounting == "proved":
             return RandomisedResponse(self.proved_epsilon)
         exact = _OfAllNeighbours(self._distributions, self.exponent)
@@ -228,7 +228,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
 @final
 @dataclass(frozen=True)
-class _OfAllNeighbours(PrivacyCurves):
+class _OfAllNeighbours(LossCurves):
     """The largest loss of any neighbours, on all outputs."""
 
     distributions: HellingerDistributions

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self, final, override
+from typing import ClassVar, Self, final, override
 
 from scipy.special import polygamma
 
@@ -10,7 +10,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.privacy.curves import PrivacyCurves, best_order, converted_deltas, log_delta_at
+from pymc_dirdp.privacy.curves import LossCurves, converted_delta, converted_deltas
 from pymc_dirdp.privacy.divergences import renyi_remove
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 
@@ -161,7 +161,7 @@ _LEAST, _MOST = 1e-60, 1e60
 
 @final
 @dataclass(frozen=True)
-class RealValuedLoss(PrivacyCurves):
+class RealValuedLoss(LossCurves):
     """Upper bounds on the loss of a draw from `Dirichlet(r * f + alpha)`, for any statistic `f >= 0` of the data.
 
     At Rényi orders of at least 2 the worst neighbours differ by `delta_inf` in `delta_2_squared / delta_inf**2` cells,
@@ -200,6 +200,7 @@ class RealValuedLoss(PrivacyCurves):
     alpha_min: float
     delta_2_squared: float
     delta_inf: float
+    from_divergences: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("r", "alpha_min", "delta_2_squared", "delta_inf"):
@@ -260,17 +261,8 @@ class RealValuedLoss(PrivacyCurves):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        def log_delta(order: float) -> float:
-            return log_delta_at(order, self._renyi(order), epsilon)
-
-        return math.exp(log_delta(best_order(log_delta)))
-
-    @property
-    @override
-    def from_divergences(self) -> bool:
-        return True
+        return converted_delta(self._renyi, epsilon)
 
     @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        deltas = converted_deltas(self._renyi, step, points)
-        return deltas, deltas
+    def _deltas(self, epsilons: Array) -> Array:
+        return converted_deltas(self._renyi, epsilons)

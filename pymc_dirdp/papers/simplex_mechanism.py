@@ -16,7 +16,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_
 from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
@@ -172,7 +172,7 @@ class SimplexMechanism(DirichletDraws):
 
     @cached_property
     @override
-    def _curves(self) -> PrivacyCurves:
+    def _curves(self) -> LossCurves:
         floor, step = self.k * self.domain.eta, self.k * self.domain.largest_step
         return DominatingPair(floor, floor, step)
 

@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits
@@ -77,7 +77,7 @@ class TruncatedCell:
 
 @final
 @dataclass(frozen=True, eq=False)
-class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
+class TruncatedNoiseMechanism(WholePosterior):
     """Release counts plus integer noise, truncated to 0 and `n_records`; the last cell takes what is left.
 
     Parameters
@@ -170,7 +170,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @property
     @override
-    def _curves(self) -> PrivacyCurves:
+    def _curves(self) -> LossCurves:
         records = self.contributed.records
         each = records / Fraction(self.scale)
         if self.noise_kind == "geometric" or records > 1:
@@ -282,7 +282,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
 @final
 @dataclass(frozen=True)
-class _FlooredLaplace(PrivacyCurves):
+class _FlooredLaplace(LossCurves):
     """Laplace noise of scale `1 / u` rounded down, and the same one step away, in one cell or in two.
 
     The loss of a cell is `u` with probability 1/2, 0 with `(1 - q) / 2`, and `-u` with `q / 2`, where `q = exp(-u)`.
@@ -321,10 +321,6 @@ class _FlooredLaplace(PrivacyCurves):
         if self.cells == 1:
             return _above(u - epsilon) / 2
         return _above(2 * u - epsilon) / 4 - math.expm1(-u) / 2 * _above(u - epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return min(super()._epsilon(delta), self.pure_epsilon)
 
 
 def _above(excess: float) -> float:

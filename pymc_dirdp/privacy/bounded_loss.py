@@ -1,4 +1,4 @@
-"""Curves of what has a bounded loss: randomised and erased response, bounded range, an (epsilon, delta) alone."""
+"""Curves of what has a bounded loss: randomised and erased response, and bounded range."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
+from pymc_dirdp.privacy.curves import LossCurves, rho_from_above
 
 # Randomised response: no mechanism with pure differential privacy loses more than this pair of distributions.
 
@@ -23,7 +23,7 @@ _UP = 1 + 4e-15
 
 @final
 @dataclass(frozen=True)
-class RandomisedResponse(PrivacyCurves):
+class RandomisedResponse(LossCurves):
     """Answers that are true with probability `1 / (1 + exp(-u))`, else false, `answers` times independently.
 
     For one answer every curve is the largest among all mechanisms that keep `u`-differential privacy, and for several
@@ -89,10 +89,6 @@ class RandomisedResponse(PrivacyCurves):
         rounding = math.exp(min(2e-15 * (gamma + top + 1), 1.0))
         return min(1.0, inner(np.exp(logs), -np.expm1(-excess)) * rounding)
 
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return min(super()._epsilon(delta), self.pure_epsilon)
-
 
 def _renyi(u: float, order: float) -> float:
     if order == math.inf:
@@ -115,7 +111,7 @@ def _renyi(u: float, order: float) -> float:
 
 @final
 @dataclass(frozen=True)
-class ErasedResponse(PrivacyCurves):
+class ErasedResponse(LossCurves):
     """An answer that is true, false, or erased with loss 0, after several steps and in several independent blocks.
 
     In one step the answer is true with probability `truth` and loss `u`, false with probability `truth * exp(-u)` and
@@ -199,18 +195,6 @@ class ErasedResponse(PrivacyCurves):
         return min(float(np.logaddexp(0.0, np.logaddexp.reduce(logs))) / (order - 1), largest)
 
     @override
-    def _delta(self, epsilon: float) -> float:
-        return float(self._deltas(np.array([epsilon]))[0])
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return min(super()._epsilon(delta), self.pure_epsilon)
-
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        deltas = self._deltas(step * np.arange(points, dtype=np.float64))
-        return deltas, deltas
-
     def _deltas(self, epsilons: Array) -> Array:
         losses, masses = self._whole
         if len(epsilons) < len(losses):
@@ -251,7 +235,7 @@ class ErasedResponse(PrivacyCurves):
 
 def erased_responses(
     u: float, truth: float, steps: int, blocks: int, largest: float, *, most_values: int = 2_000
-) -> PrivacyCurves:
+) -> LossCurves:
     """The curves of several blocks; a composition where their loss takes too many values to be listed.
 
     Blocks are convolved exactly as long as their loss takes `most_values`.
@@ -300,7 +284,7 @@ def _chained(
 
 @final
 @dataclass(frozen=True)
-class BoundedRange(PrivacyCurves):
+class BoundedRange(LossCurves):
     """One output whose loss lies, for each pair of neighbours, in an interval of width `u` that contains 0.
 
     So it is for a choice with probabilities in proportion to `exp(score / scale)`, where neighbours change the
@@ -352,21 +336,9 @@ class BoundedRange(PrivacyCurves):
         return max(min(self.u * self.u / 8 * _UP, rho_from_above(self._renyi, omega)), 5e-324)
 
     @override
-    def _delta(self, epsilon: float) -> float:
-        return float(self._deltas(np.array([epsilon]))[0])
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return min(super()._epsilon(delta), self.u)
-
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        deltas = self._deltas(step * np.arange(points))
-        return deltas, deltas
-
-    def _deltas(self, epsilon: NDArray[np.floating]) -> Array:
+    def _deltas(self, epsilons: Array) -> Array:
         """The largest of `p (1 - exp(epsilon - t))` over the largest loss t, which has probability p: at the middle."""
-        half = -np.expm1(np.minimum(epsilon - self.u, 0.0) / 2)
+        half = -np.expm1(np.minimum(epsilons - self.u, 0.0) / 2)
         deltas: Array = np.minimum(half * half / -math.expm1(-self.u) * _UP, 1.0)
         return deltas
 
@@ -381,63 +353,3 @@ def _largest_divergence(u: float, order: float, *, rounding: float = 4e-14) -> f
     a = math.expm1(-order * u) / math.expm1(-u)
     t = u + math.log(tilt / order) + math.log(math.expm1(-order * u) / math.expm1(-tilt * u))
     return t + math.log(a / order) / tilt + rounding * (1 + abs(math.log(tilt)) + u + 1 / tilt)
-
-
-# What keeps (epsilon, delta) and nothing more.
-
-
-@final
-@dataclass(frozen=True)
-class Bounded(PrivacyCurves):
-    """The worst that a guarantee of (epsilon, delta) allows.
-
-    Parameters
-    ----------
-    at_epsilon, at_delta : float
-        The guarantee.
-
-    References
-    ----------
-    Kairouz, Oh and Viswanath (2017), The composition theorem for differential privacy, Theorem 3.3.
-    """
-
-    at_epsilon: float
-    at_delta: float
-
-    @property
-    def pure_epsilon(self) -> float:
-        """The guaranteed epsilon; infinite unless delta is 0."""
-        return self.at_epsilon if self.at_delta == 0 else math.inf
-
-    @property
-    def _loss_spread(self) -> float:
-        """That of the pure guarantee: the loss is infinite with the probability delta, and else as it is there."""
-        return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
-
-    def _renyi(self, order: float) -> float:
-        if self.at_delta > 0:
-            return math.inf
-        if order == 1:
-            return self.at_epsilon * math.tanh(self.at_epsilon / 2)
-        return min(self.at_epsilon, order * self._rho(math.inf)) if self.at_epsilon > 0 else 0.0
-
-    def _rho(self, omega: float) -> float:
-        if self.at_delta > 0:
-            return math.inf
-        # A square that is too small for a double is rounded up.
-        return max(self.at_epsilon * self.at_epsilon / 2, 5e-324) if self.at_epsilon > 0 else 0.0
-
-    def _delta(self, epsilon: float) -> float:
-        return float(self._deltas(np.float64(epsilon)))
-
-    def _epsilon(self, delta: float) -> float:
-        return self.at_epsilon if delta >= self.at_delta else math.inf
-
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """See :meth:`PrivacyCurves.hockey_sticks`. The guarantee allows the same for both orders of the neighbours."""
-        deltas = self._deltas(step * np.arange(points))
-        return deltas, deltas
-
-    def _deltas(self, epsilon: NDArray[np.floating] | np.float64) -> Array:
-        over: Array = -np.expm1(np.minimum(epsilon - self.at_epsilon, 0.0)) / (1 + math.exp(-self.at_epsilon))
-        return self.at_delta + (1 - self.at_delta) * over

@@ -8,27 +8,16 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.roots import least_epsilon
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves, best_order, epsilon_at, log_delta_at
+from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves, converted_delta, converted_epsilon
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
-
-
-def curve_cache_key(curves: PrivacyCurves) -> Hashable:
-    """What is equal for compositions of the same curves, also where their mechanisms are different objects."""
-    match curves:
-        case Composition():
-            parts = tuple((curve_cache_key(mechanism), times) for mechanism, times in curves._distinct)
-            return parts[0][0] if curves._single is not None else (Composition, *parts)
-        case Parallel():
-            return (Parallel, *map(curve_cache_key, curves.members))
-    return curves.curve_key
 
 
 @final
 @dataclass(frozen=True)
-class Composition(PrivacyCurves):
+class Composition(LossCurves):
     """Sequential composition: releases that the same records feed, such as `K` draws from one posterior.
 
     A single release keeps its exact curves. For more, Rényi divergences add at equal order, and the (epsilon, delta)
@@ -60,24 +49,30 @@ class Composition(PrivacyCurves):
         """The parts as they were given."""
         return self.parts
 
+    @property
+    def curve_key(self) -> Hashable:
+        """Equal for compositions of the same curves, also where their mechanisms are different objects."""
+        keys = tuple((curves.curve_key, times) for curves, times in self._distinct)
+        return (Composition, *keys) if self._single is None else keys[0][0]
+
     @cached_property
-    def _distinct(self) -> tuple[tuple[PrivacyCurves, int], ...]:
-        """The parts; those with equal curves are counted together."""
+    def _distinct(self) -> tuple[tuple[LossCurves, int], ...]:
+        """The curves of the parts; equal ones are counted together."""
         times: Counter[Hashable] = Counter()
-        representative: dict[Hashable, PrivacyCurves] = {}
+        representative: dict[Hashable, LossCurves] = {}
         flat = list(_flat(self.parts))
         if len(flat) > 1 or flat[0][1] > 1:
             # Several tables may lose in opposite directions.
             flat = [(one, times * count) for part, count in flat for one, times in part.composed_of]
-        for mechanism, count in flat:
-            times[mechanism.curve_key] += count
-            representative.setdefault(mechanism.curve_key, mechanism)
+        for curves, count in ((part._curves, count) for part, count in flat):
+            times[curves.curve_key] += count
+            representative.setdefault(curves.curve_key, curves)
         return tuple((representative[curve], count) for curve, count in times.items())
 
     @property
-    def _single(self) -> PrivacyCurves | None:
-        (mechanism, times), *others = self._distinct
-        return mechanism if times == 1 and not others else None
+    def _single(self) -> LossCurves | None:
+        (curves, times), *others = self._distinct
+        return curves if times == 1 and not others else None
 
     @property
     def pure_epsilon(self) -> float:
@@ -86,11 +81,12 @@ class Composition(PrivacyCurves):
 
     def _renyi(self, order: float) -> float:
         if order not in self._divergences:
-            self._divergences[order] = _added(times * mechanism._renyi(order) for mechanism, times in self._distinct)
+            ways = [self._distinct, tuple((curves._reversed, times) for curves, times in self._distinct)]
+            # Neighbours may come in either order.
+            self._divergences[order] = max(
+                _added(times * curves._renyi(order) for curves, times in way) for way in dict.fromkeys(ways)
+            )
         return self._divergences[order]
-
-    def _renyi_back(self, order: float) -> float:
-        return _added(times * mechanism._renyi_back(order) for mechanism, times in self._distinct)
 
     @cached_property
     def _divergences(self) -> dict[float, float]:
@@ -107,13 +103,7 @@ class Composition(PrivacyCurves):
         if epsilon >= self.pure_epsilon:
             return 0.0
         delta = self._summed_delta(epsilon)
-        if not self._may_be_converted(delta):
-            return delta
-
-        def log_delta(order: float) -> float:
-            return log_delta_at(order, self._larger_renyi(order), epsilon)
-
-        return min(delta, math.exp(log_delta(best_order(log_delta))))
+        return min(delta, converted_delta(self._renyi, epsilon)) if self._may_be_converted(delta) else delta
 
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
@@ -124,10 +114,7 @@ class Composition(PrivacyCurves):
 
         # One search for the best order, where each delta of a search for epsilon would take another. The result is
         # raised, so that rounding does not make its delta too large.
-        def epsilon(order: float) -> float:
-            return epsilon_at(order, self._larger_renyi(order), delta)
-
-        found = min(summed, epsilon(best_order(epsilon)) * (1 + 1e-10))
+        found = min(summed, converted_epsilon(self._renyi, delta) * (1 + 1e-10))
         return found if self._delta(found) <= delta else min(super()._epsilon(delta), summed)
 
     def _summed_delta(self, epsilon: float) -> float:
@@ -142,9 +129,6 @@ class Composition(PrivacyCurves):
         infinite = 1.0 if self._loss is None else self._loss.infinite
         return delta <= 2 * infinite or any(mechanism.from_divergences for mechanism, _ in self._distinct)
 
-    def _larger_renyi(self, order: float) -> float:
-        return max(self._renyi(order), self._renyi_back(order))
-
     @cached_property
     def _total_variation(self) -> float:
         """An upper bound of every delta: the probability that a coupling of the outputs of neighbours fails."""
@@ -158,23 +142,29 @@ class Composition(PrivacyCurves):
     @cached_property
     def _loss(self) -> ComposedLoss | None:
         """The composed losses in all directions; None where the losses are too small or too large for a grid."""
-        spreads = {mechanism.curve_key: mechanism._loss_spread for mechanism, _ in self._distinct}
-        together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve_key] for mechanism, times in self._distinct))
+        spreads = [(curves._loss_spread, times) for curves, times in self._distinct]
+        together = math.hypot(*(math.sqrt(times) * spread for spread, times in spreads))
         # Beyond these, squares of standard deviations are no doubles.
         if not 1e-100 <= together <= 1e100:
             return None
         widening = max(mechanism.widening for mechanism, _ in self._distinct)
-        step = _grid_step([(spreads[mechanism.curve_key], times) for mechanism, times in self._distinct], widening)
+        step = _grid_step(spreads, widening)
         losses: list[LossDistribution] = []
         # How many there are of each loss: all parts remove, or all of them add.
         removing: list[int] = []
         adding: list[int] = []
-        for mechanism, times in self._distinct:
-            there, back = _on_grid(mechanism, step, spreads[mechanism.curve_key])
-            same = there is back
-            losses += [there] if same else [there, back]
-            removing += [times] if same else [times, 0]
-            adding += [times] if same else [0, times]
+        for (curves, times), (spread, _) in zip(self._distinct, spreads, strict=True):
+            epsilons = _grid(curves, step, spread)
+            back, there = curves._reversed, curves._deltas(epsilons)
+            if back is curves:
+                losses.append(discretised(step, there, there))
+                removing.append(times)
+                adding.append(times)
+            else:
+                adds = back._deltas(epsilons)
+                losses += [discretised(step, there, adds), discretised(step, adds, there)]
+                removing += [times, 0]
+                adding += [0, times]
         ways = dict.fromkeys((tuple(removing), tuple(adding)))
         return ComposedLoss(tuple(zip(losses, zip(*ways, strict=True), strict=True)))
 
@@ -190,9 +180,8 @@ def _added(losses: Iterable[float]) -> float:
 def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyCurves, int]]:
     """The parts, with those of a part that is itself a composition."""
     for mechanism, count in parts:
-        inner = CurvesOf.unwrapped(mechanism)
-        if isinstance(inner, Composition):
-            yield from _flat((part, times * count) for part, times in inner.parts)
+        if isinstance(mechanism._curves, Composition):
+            yield from _flat((part, times * count) for part, times in mechanism._curves.parts)
         else:
             yield mechanism, count
 
@@ -210,30 +199,25 @@ def _grid_step(spreads: list[tuple[float, int]], widening: float) -> float:
     return step
 
 
-def _on_grid(
-    mechanism: PrivacyCurves, step: float, spread: float, *, most: int = 2**15
-) -> tuple[LossDistribution, LossDistribution]:
-    """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
-    top = _reach(mechanism, step, spread, most=most)
-    points = min(math.ceil(top / step), most) + 2
-    there, back = mechanism.hockey_sticks(step, points)
-    forward = discretised(step, there, back)
-    return forward, forward if there is back else discretised(step, back, there)
+def _grid(curves: LossCurves, step: float, spread: float, *, most: int = 2**15) -> Array:
+    """The epsilons at which the curves of one loss are taken."""
+    points = min(math.ceil(_reach(curves, step, spread, most=most) / step), most) + 2
+    return step * np.arange(points, dtype=np.float64)
 
 
-def _reach(mechanism: PrivacyCurves, step: float, spread: float, *, most: int = 2**15, cut: float = 1e-22) -> float:
+def _reach(curves: LossCurves, step: float, spread: float, *, most: int = 2**15, cut: float = 1e-22) -> float:
     """An epsilon at which a grid may end: delta is below the cut, or what is left is an infinite loss."""
-    top = math.inf
+    ways, top = (curves, curves._reversed), math.inf
     # Beyond these spreads a double holds no digit of the order less 1.
     for order in [1 + share / spread for share in (0.5, 1.5, 4.0, 10.0)] if 1e-10 < spread < 1e10 else ():
-        divergence = max(mechanism._renyi(order), mechanism._renyi_back(order))
+        divergence = max(way._renyi(order) for way in ways)
         top = min(top, divergence - math.log(cut) / (order - 1))
     if math.isfinite(top):
         return max(top, step)
 
     def left(top: float) -> float:
         """The larger delta of both directions."""
-        return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
+        return max(float(way._deltas(np.array([top]))[0]) for way in ways)
 
     # The search starts above 0, and at a step or more where the other losses have a larger scale.
     top, furthest = max(4 * spread, step), most * step
@@ -245,7 +229,7 @@ def _reach(mechanism: PrivacyCurves, step: float, spread: float, *, most: int = 
 
 @final
 @dataclass(frozen=True)
-class Parallel(PrivacyCurves):
+class Parallel(LossCurves):
     """Releases about different people: no person's records feed more than one of them, so the largest loss counts.
 
     Parameters
@@ -256,30 +240,36 @@ class Parallel(PrivacyCurves):
 
     members: tuple[PrivacyCurves, ...]
 
+    @cached_property
+    def _each(self) -> tuple[LossCurves, ...]:
+        return tuple(member._curves for member in self.members)
+
+    @property
+    def curve_key(self) -> Hashable:
+        """Equal for members with equal curves."""
+        return (Parallel, *(member.curve_key for member in self.members))
+
     @property
     def pure_epsilon(self) -> float:
         """The largest pure epsilon of a member."""
         return max(member.pure_epsilon for member in self.members)
 
     def _renyi(self, order: float) -> float:
-        return max(member._renyi(order) for member in self.members)
-
-    def _renyi_back(self, order: float) -> float:
-        return max(member._renyi_back(order) for member in self.members)
+        return max(curves._renyi(order) for curves in self._each)
 
     def _rho(self, omega: float) -> float:
-        return max(member._rho(omega) for member in self.members)
+        return max(curves._rho(omega) for curves in self._each)
 
     def _delta(self, epsilon: float) -> float:
-        return max(member._delta(epsilon) for member in self.members)
+        return max(curves._delta(epsilon) for curves in self._each)
 
     def _epsilon(self, delta: float) -> float:
-        return max(member._epsilon(delta) for member in self.members)
+        return max(curves._epsilon(delta) for curves in self._each)
 
-    def hockey_sticks(self, step: float, points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The largest hockey-stick divergences of a member, for removing and for adding."""
-        there, back = zip(*(member.hockey_sticks(step, points) for member in self.members), strict=True)
-        removing, adding = np.max(there, axis=0), np.max(back, axis=0)
-        # One object for both directions means that neighbours come in both orders.
-        both_ways = all(one is other for one, other in zip(there, back, strict=True))
-        return removing, removing if both_ways else adding
+    def _deltas(self, epsilons: Array) -> Array:
+        return np.asarray(np.max([curves._deltas(epsilons) for curves in self._each], axis=0))
+
+    @property
+    def _reversed(self) -> LossCurves:
+        back = tuple(curves._reversed for curves in self._each)
+        return self if back == self._each else Parallel(back)

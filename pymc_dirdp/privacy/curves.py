@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
-from typing import final, overload, override
+from typing import ClassVar, final, overload, override
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,73 +18,30 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.roots import least_epsilon
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP, TruncatedCDP, ZeroCDP
 
 
 class PrivacyCurves(abc.ABC):
-    """Exact or upper-bound privacy curves of anything: a pair, a mechanism, a composition of mechanisms.
+    """Anything that has exact or upper-bound privacy curves: a pair, a mechanism, a composition of mechanisms.
 
     The curves take a number or an array of numbers and return the same shape. Each value is an upper bound on the
     loss between all neighbouring data sets.
     """
 
+    @property
     @abc.abstractmethod
-    def _renyi(self, order: float) -> float: ...
-
-    @abc.abstractmethod
-    def _rho(self, omega: float) -> float: ...
-
-    @abc.abstractmethod
-    def _delta(self, epsilon: float) -> float: ...
-
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
-
-    def _renyi_back(self, order: float) -> float:
-        """Rényi divergence with the two data sets exchanged. `_renyi` is the larger of both unless stated."""
-        return self._renyi(order)
+    def _curves(self) -> "LossCurves":
+        """What computes the curves; a mechanism names it."""
 
     @property
     def curve_key(self) -> Hashable:
         """Objects with equal keys have equal curves."""
-        return self
-
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, for removing and for adding.
-
-        Both arrays are the same object where neighbours come in both orders, or where the curves do not tell the
-        orders apart.
-        """
-        deltas = np.array([self._delta(i * step) for i in range(points)])
-        return deltas, deltas
+        return self._curves.curve_key
 
     @property
     def pure_epsilon(self) -> float:
         """The epsilon of pure differential privacy, `inf` where the loss is unbounded."""
-        return math.inf
-
-    @property
-    def _loss_spread(self) -> float:
-        """A rough standard deviation of the finite losses. Any value is safe: only the width of a grid depends on it.
-
-        Where some loss is infinite, it is the scale at which the hockey-stick curve has fallen half way.
-        """
-        divergence = self._renyi(1.0)
-        if math.isfinite(divergence):
-            return math.sqrt(2 * divergence)
-        scales = [2.0**k for k in range(-20, 21)]
-        half = (self._delta(0.0) + self._delta(scales[-1])) / 2
-        return next(scale for scale in scales if self._delta(scale) <= half or scale == scales[-1])
-
-    @property
-    def widening(self) -> float:
-        """By which share of the variance of a composed loss its grid may widen it. A finer one takes more points."""
-        return 1e-3
-
-    @property
-    def from_divergences(self) -> bool:
-        """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
-        return False
+        return self._curves.pure_epsilon
 
     @property
     def composed_of(self) -> "tuple[tuple[PrivacyCurves, int], ...]":
@@ -100,7 +57,7 @@ class PrivacyCurves(abc.ABC):
     def renyi(self, order: ArrayLike) -> float | Array: ...
     def renyi(self, order: ArrayLike) -> float | Array:
         """Rényi divergence in nats at orders >= 1 (1 is the Kullback-Leibler divergence); `inf` where it diverges."""
-        return _elementwise(lambda value: self._renyi(at_least(1, order=value)), order)
+        return _elementwise(lambda value: self._curves._renyi(at_least(1, order=value)), order)
 
     @overload
     def rho(self, omega: float) -> float: ...
@@ -108,7 +65,7 @@ class PrivacyCurves(abc.ABC):
     def rho(self, omega: ArrayLike) -> float | Array: ...
     def rho(self, omega: ArrayLike) -> float | Array:
         """Least `rho` of `(rho, omega)`-truncated concentrated differential privacy, for `omega > 1`."""
-        return _elementwise(lambda value: self._rho(TruncatedCDP(rho=1, omega=value).omega), omega)
+        return _elementwise(lambda value: self._curves._rho(TruncatedCDP(rho=1, omega=value).omega), omega)
 
     @overload
     def delta(self, epsilon: float) -> float: ...
@@ -116,7 +73,7 @@ class PrivacyCurves(abc.ABC):
     def delta(self, epsilon: ArrayLike) -> float | Array: ...
     def delta(self, epsilon: ArrayLike) -> float | Array:
         """Least `delta` of `(epsilon, delta)`-differential privacy, for `epsilon >= 0`."""
-        return _elementwise(lambda value: self._delta(at_least(0, epsilon=value)), epsilon)
+        return _elementwise(lambda value: self._curves._delta(at_least(0, epsilon=value)), epsilon)
 
     @overload
     def epsilon(self, delta: float) -> float: ...
@@ -124,7 +81,7 @@ class PrivacyCurves(abc.ABC):
     def epsilon(self, delta: ArrayLike) -> float | Array: ...
     def epsilon(self, delta: ArrayLike) -> float | Array:
         """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
-        return _elementwise(lambda value: self._epsilon(open_unit_interval(delta=value)), delta)
+        return _elementwise(lambda value: self._curves._epsilon(open_unit_interval(delta=value)), delta)
 
     @overload
     def best_order(self, delta: float) -> float: ...
@@ -132,16 +89,13 @@ class PrivacyCurves(abc.ABC):
     def best_order(self, delta: ArrayLike) -> float | Array: ...
     def best_order(self, delta: ArrayLike) -> float | Array:
         """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
-
-        def at(value: float) -> float:
-            checked = open_unit_interval(delta=value)
-            return best_order(lambda order: epsilon_at(order, self._renyi(order), checked))
-
-        return _elementwise(at, delta)
+        renyi = self._curves._renyi
+        return _elementwise(lambda value: _order_for_delta(renyi, open_unit_interval(delta=value)), delta)
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
-        return Guarantee.checked(guarantee=guarantee).holds_for(self)
+        loss, allowed = self.loss(guarantee)
+        return loss <= allowed
 
     def loss(self, guarantee: Guarantee) -> tuple[float, float]:
         """The loss in the guarantee's own measure, and the largest loss that it allows."""
@@ -149,69 +103,73 @@ class PrivacyCurves(abc.ABC):
         return guarantee.loss(self), guarantee.allowed
 
 
-class CurvesOf(PrivacyCurves):
-    """Base class of what has the curves of another object, its `_curves`."""
+class LossCurves(PrivacyCurves):
+    """Base class of what computes its curves itself.
 
-    @staticmethod
-    def unwrapped(curves: PrivacyCurves) -> PrivacyCurves:
-        """The object that has the curves itself: a mechanism is not one if it takes them from another."""
-        while isinstance(curves, CurvesOf):
-            curves = curves._curves
-        return curves
+    A subclass defines `_renyi`, `_rho`, and one of `_delta` and `_deltas`, each of which follows from the other.
+    """
+
+    widening: ClassVar[float] = 1e-3
+    """By which share of the variance of a composed loss its grid may widen it. A finer one takes more points."""
+    from_divergences: ClassVar[bool] = False
+    """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
 
     @property
-    @abc.abstractmethod
-    def _curves(self) -> PrivacyCurves: ...
+    @override
+    def _curves(self) -> "LossCurves":
+        return self
 
     @property
     @override
     def curve_key(self) -> Hashable:
-        return self._curves.curve_key
+        return self
 
     @property
     @override
     def pure_epsilon(self) -> float:
-        return self._curves.pure_epsilon
+        return math.inf
 
-    @property
-    @override
-    def _loss_spread(self) -> float:
-        return self._curves._loss_spread
+    @abc.abstractmethod
+    def _renyi(self, order: float) -> float: ...
 
-    @property
-    @override
-    def widening(self) -> float:
-        return self._curves.widening
+    @abc.abstractmethod
+    def _rho(self, omega: float) -> float: ...
 
-    @property
-    @override
-    def from_divergences(self) -> bool:
-        return self._curves.from_divergences
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return self._curves._renyi(order)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return self._curves._rho(omega)
-
-    @override
     def _delta(self, epsilon: float) -> float:
-        return self._curves._delta(epsilon)
+        return float(self._deltas(np.array([epsilon], dtype=np.float64))[0])
 
-    @override
+    def _deltas(self, epsilons: Array) -> Array:
+        """Hockey-stick divergences at rising epsilons, of the first data set from the second.
+
+        Where the curve takes long, these are bounds that are quick.
+        """
+        return np.array([self._delta(epsilon) for epsilon in epsilons.tolist()])
+
     def _epsilon(self, delta: float) -> float:
-        return self._curves._epsilon(delta)
+        return min(least_epsilon(self._delta, delta), self.pure_epsilon)
 
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        return self._curves.hockey_sticks(step, points)
+    @property
+    def _reversed(self) -> "LossCurves":
+        """The curves with the two data sets exchanged: the object itself where neighbours come in both orders."""
+        return self
+
+    @property
+    def _loss_spread(self) -> float:
+        """A rough standard deviation of the finite losses. Any value is safe: only the width of a grid depends on it.
+
+        Where some loss is infinite, it is the scale at which the hockey-stick curve has fallen half way.
+        """
+        divergence = self._renyi(1.0)
+        if math.isfinite(divergence):
+            return math.sqrt(2 * divergence)
+        scales = [2.0**k for k in range(-20, 21)]
+        half = (self._delta(0.0) + self._delta(scales[-1])) / 2
+        return next(scale for scale in scales if self._delta(scale) <= half or scale == scales[-1])
 
 
 @final
 @dataclass(frozen=True)
-class NoLoss(PrivacyCurves):
+class NoLoss(LossCurves):
     """The curves of what is the same for all data sets, such as the shares in a table of one category."""
 
     @property
@@ -262,10 +220,29 @@ def least_log_delta(divergences: Array, epsilon: float) -> float:
     return float(np.minimum(above * (divergences - epsilon - np.log1p(1 / above)) - np.log(ORDERS), 0.0).min())
 
 
-def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
-    """Upper bounds on the deltas at `0, step, ..., step * (points - 1)`, from Rényi divergences at `ORDERS`."""
+def converted_deltas(renyi: Callable[[float], float], epsilons: Array) -> Array:
+    """Upper bounds on the deltas at these epsilons, from Rényi divergences at `ORDERS`."""
     divergences = np.array([renyi(order) for order in ORDERS.tolist()])
-    return np.exp([least_log_delta(divergences, i * step) for i in range(points)])
+    return np.exp([least_log_delta(divergences, epsilon) for epsilon in epsilons.tolist()])
+
+
+def converted_delta(renyi: Callable[[float], float], epsilon: float, largest: float = math.inf) -> float:
+    """The delta that the divergence at the best order up to the largest implies; every order gives a bound."""
+
+    def log_delta(order: float) -> float:
+        return log_delta_at(order, renyi(order), epsilon)
+
+    return math.exp(log_delta(best_order(log_delta, largest=largest)))
+
+
+def _order_for_delta(renyi: Callable[[float], float], delta: float, largest: float = math.inf) -> float:
+    return best_order(lambda order: epsilon_at(order, renyi(order), delta), largest=largest)
+
+
+def converted_epsilon(renyi: Callable[[float], float], delta: float, largest: float = math.inf) -> float:
+    """The epsilon that the divergence at the best order up to the largest implies; every order gives a bound."""
+    order = _order_for_delta(renyi, delta, largest)
+    return epsilon_at(order, renyi(order), delta)
 
 
 def best_order(
@@ -343,81 +320,105 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
         raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
     # The budget of 1 holds the place of the one that is implied.
     wanted_at = kind(**{kind.budget_name: 1.0, **at})
-    return wanted_at.with_budget(_implied(guarantee, kind, *wanted_at.fixed.values()))
+    budget = wanted_at.least_budget(_worst_curves(guarantee))
+    if not math.isfinite(budget):
+        place = "".join(f" at {name} {value:g}" for name, value in wanted_at.fixed.items())
+        raise ArgumentError(
+            f"{kind.flavour}{place} does not follow from {guarantee}. Ask the mechanism for its own curve, or "
+            f"calibrate for {kind.__name__}."
+        )
+    return wanted_at.with_budget(budget)
 
 
-def _implied(guarantee: Guarantee, kind: type[Guarantee], at: float = math.inf) -> float:
-    """The budget of the guarantee of this kind that follows from the guarantee."""
-    if kind is ApproxDP:
-        return _approx_epsilon(guarantee, at)
-    if kind is RenyiDP:
-        return _renyi_epsilon(guarantee, at)
-    if kind in (TruncatedCDP, ZeroCDP):
-        return _rho(guarantee, at)
-    if kind is PureDP and guarantee.is_pure:
-        return guarantee.budget
-    raise _does_not_follow(guarantee, kind.__name__)
-
-
-def _does_not_follow(guarantee: Guarantee, wanted: str) -> ArgumentError:
-    return ArgumentError(
-        f"{wanted} does not follow from {guarantee}. Ask the mechanism for its own curve, or calibrate for {wanted}."
-    )
-
-
-def _half_square(epsilon: float) -> float:
-    """Half of `epsilon**2`: never 0, which would be no bound, and infinite beyond the largest double."""
-    return max(epsilon * epsilon / 2, 5e-324)
-
-
-def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
+def _worst_curves(guarantee: Guarantee) -> LossCurves:
+    """The largest curves that the guarantee allows, or bounds on them."""
     match guarantee:
-        # The divergence grows with the order, so a bound at a higher order serves.
-        case RenyiDP(order=known, epsilon=epsilon) if order <= known:
-            return epsilon
+        case RenyiDP(order=order, epsilon=epsilon):
+            return _BoundedDivergences(order, bound=epsilon)
         # The guarantee includes the order omega, because a bounded divergence is continuous from the left.
-        case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega) if order <= omega:
-            return order * rho
-        case PureDP(epsilon=epsilon):
-            return min(epsilon, order * _half_square(epsilon))
-    raise _does_not_follow(guarantee, f"Rényi differential privacy at order {order:g}")
-
-
-def _rho(guarantee: Guarantee, omega: float) -> float:
-    match guarantee:
-        case TruncatedCDP(rho=rho, omega=known) | ZeroCDP(rho=rho, omega=known) if omega <= known:
-            return rho
-        case PureDP(epsilon=epsilon):
-            return _half_square(epsilon)
-        # D_lam <= D_order for lam <= order, and lam > 1; so D_lam <= lam * epsilon on (1, order).
-        case RenyiDP(order=order, epsilon=epsilon) if omega <= order:
-            return epsilon
-    raise _does_not_follow(guarantee, f"truncated concentrated differential privacy at omega {omega:g}")
-
-
-def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
-    match guarantee:
-        case ApproxDP(epsilon=epsilon, delta=known) if known <= delta:
-            return epsilon
-        case PureDP(epsilon=epsilon):
-            return epsilon
-        case RenyiDP(order=order, epsilon=epsilon) if order > 1:
-            return epsilon_at(order, epsilon, delta)
         case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega):
-            return _best_epsilon(rho, omega, delta)
-    raise _does_not_follow(guarantee, f"approximate differential privacy at delta {delta:g}")
+            return _BoundedDivergences(omega, slope=rho)
+    return Bounded(guarantee.budget, guarantee.stated_delta or 0.0)
 
 
-def _best_epsilon(rho: float, omega: float, delta: float) -> float:
-    """An epsilon that is at most that of P2 Lemma 1, which uses a looser lemma at one order.
+@final
+@dataclass(frozen=True)
+class _BoundedDivergences(LossCurves):
+    """What follows from Rényi divergences of at most `min(bound, slope * order)` up to the largest order."""
 
-    The guarantee covers the order omega itself, because the divergence is continuous from the left.
+    largest: float
+    bound: float = math.inf
+    slope: float = math.inf
+
+    @override
+    def _renyi(self, order: float) -> float:
+        # The divergence grows with the order, so a bound at a higher order serves.
+        return min(self.bound, self.slope * order) if order <= self.largest else math.inf
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # D_lam <= D_order for lam <= order, and lam > 1; so D_lam <= lam * bound on (1, order).
+        return min(self.bound, self.slope) if omega <= self.largest else math.inf
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return converted_delta(self._renyi, epsilon, self.largest) if self.largest > 1 else 1.0
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        # At most the epsilon of P2 Lemma 1, which uses a looser lemma at one order.
+        return converted_epsilon(self._renyi, delta, self.largest) if self.largest > 1 else math.inf
+
+
+@final
+@dataclass(frozen=True)
+class Bounded(LossCurves):
+    """The worst that a guarantee of (epsilon, delta) allows.
+
+    Parameters
+    ----------
+    at_epsilon, at_delta : float
+        The guarantee.
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath (2017), The composition theorem for differential privacy, Theorem 3.3.
     """
 
-    def bound(order: float) -> float:
-        return epsilon_at(order, order * rho, delta)
+    at_epsilon: float
+    at_delta: float
 
-    return bound(best_order(bound, largest=omega))
+    @property
+    def pure_epsilon(self) -> float:
+        """The guaranteed epsilon; infinite unless delta is 0."""
+        return self.at_epsilon if self.at_delta == 0 else math.inf
+
+    @property
+    def _loss_spread(self) -> float:
+        """That of the pure guarantee: the loss is infinite with the probability delta, and else as it is there."""
+        return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
+
+    def _renyi(self, order: float) -> float:
+        if self.at_delta > 0:
+            return math.inf
+        if self.at_epsilon == 0:
+            return 0.0
+        # Raised by its rounding error, and where it is too small for a double.
+        least = max(self.at_epsilon * math.tanh(self.at_epsilon / 2) * (1 + 1e-15), 5e-324)
+        return min(self.at_epsilon, least if order == 1 else order * self._rho(math.inf))
+
+    def _rho(self, omega: float) -> float:
+        if self.at_delta > 0:
+            return math.inf
+        # A square that is too small for a double is rounded up.
+        return max(self.at_epsilon * self.at_epsilon / 2, 5e-324) if self.at_epsilon > 0 else 0.0
+
+    def _epsilon(self, delta: float) -> float:
+        return self.at_epsilon if delta >= self.at_delta else math.inf
+
+    def _deltas(self, epsilons: Array) -> Array:
+        over: Array = -np.expm1(np.minimum(epsilons - self.at_epsilon, 0.0)) / (1 + math.exp(-self.at_epsilon))
+        return self.at_delta + (1 - self.at_delta) * over
 
 
 # Truncated concentrated differential privacy from a Rényi curve of which only values are known.

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final, override
 
-import numpy as np
-
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.divergences import LogitLoss, renyi_add, renyi_remove
 
 
 @final
 @dataclass(frozen=True)
-class DominatingPair(PrivacyCurves):
+class DominatingPair(LossCurves):
     """Two distributions that are at least as far apart as the output distributions of any two neighbouring data sets.
 
     They are `Gamma(loses) x Gamma(gains + r)` and `Gamma(loses + r) x Gamma(gains)`: a record has left the cell with
@@ -68,6 +66,7 @@ class DominatingPair(PrivacyCurves):
         return math.isfinite(self.loses) and math.isfinite(self.gains)
 
     @property
+    @override
     def _reversed(self) -> "DominatingPair":
         return self if self._both_ways else DominatingPair(self.gains, self.loses, self.r)
 
@@ -77,10 +76,6 @@ class DominatingPair(PrivacyCurves):
         losing = renyi_remove(order, low, self.r) if math.isfinite(low) else 0.0
         # Where this is infinite, the other term may be NaN.
         return losing if losing == math.inf or high == math.inf else renyi_add(order, high, self.r) + losing
-
-    @override
-    def _renyi_back(self, order: float) -> float:
-        return self._reversed._renyi(order)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -95,10 +90,8 @@ class DominatingPair(PrivacyCurves):
         return self._loss.delta(epsilon)
 
     @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        epsilons = step * np.arange(points, dtype=np.float64)
-        there = self._loss.deltas(epsilons)
-        return there, there if self._both_ways else self._reversed._loss.deltas(epsilons)
+    def _deltas(self, epsilons: Array) -> Array:
+        return self._loss.deltas(epsilons)
 
     @cached_property
     def _loss(self) -> LogitLoss:

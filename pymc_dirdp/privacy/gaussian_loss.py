@@ -5,14 +5,14 @@ import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Self, final, override
+from typing import ClassVar, Self, final, override
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import bulk_breaks, inner, nodes
 from pymc_dirdp.numerics.roots import round_up
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.divergences import hockey_sticks
 
 # This covers the rounding of an exponential of at most 745 and of what is done with it, relative.
@@ -25,7 +25,7 @@ _UNDERFLOW = 745.0
 
 @final
 @dataclass(frozen=True)
-class GaussianLoss(PrivacyCurves):
+class GaussianLoss(LossCurves):
     """What is lost by counts with independent discrete Gaussian noise, some of which move by several records.
 
     The noise of a count takes the integer k with probability proportional to `exp(-k**2 / (2 variance))`. With one
@@ -54,6 +54,8 @@ class GaussianLoss(PrivacyCurves):
     variance: Fraction
     groups: int
     records: int
+    # All points of a grid are one pass.
+    widening: ClassVar[float] = 2e-5
 
     @override
     def _renyi(self, order: float) -> float:
@@ -70,21 +72,7 @@ class GaussianLoss(PrivacyCurves):
         """Half of the squared l2 distance of neighbours over the variance."""
         return self.groups * self.records**2 / (2 * self.variance)
 
-    @property
     @override
-    def widening(self) -> float:
-        # All points of a grid are one pass.
-        return 2e-5
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return float(self._deltas(np.array([epsilon], dtype=np.float64))[0])
-
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        deltas = self._deltas(step * np.arange(points, dtype=np.float64))
-        return deltas, deltas
-
     def _deltas(self, epsilons: Array) -> Array:
         together = deltas(float(self.variance), self.groups, self.records, epsilons)
         if self.records == 1 or np.all(together == 1):

@@ -124,10 +124,6 @@ class Guarantee(abc.ABC):
         """The largest loss, in the measure of this kind, with which the guarantee holds."""
         return self.budget
 
-    def holds_for(self, curves: "PrivacyCurves") -> bool:
-        """Whether the guarantee holds on the curves, without tolerance."""
-        return self.loss(curves) <= self.allowed
-
     def least_budget(self, curves: "PrivacyCurves") -> float:
         """The least budget with which this guarantee holds on the curves; it may be 0 or infinite."""
         return self.loss(curves)
@@ -135,7 +131,8 @@ class Guarantee(abc.ABC):
     @property
     def largest_order(self) -> float:
         """The Rényi order up to which the divergence is bounded; 1 where it is bounded at no order above."""
-        return math.inf
+        # Beside its budget a guarantee has an order up to which it holds, or a delta, or nothing else.
+        return 1.0 if self.stated_delta else next(iter(self.fixed.values()), math.inf)
 
     @property
     def stated_delta(self) -> float | None:
@@ -227,11 +224,6 @@ class RenyiDP(Guarantee):
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
         return of.renyi(self.order)
 
-    @property
-    @override
-    def largest_order(self) -> float:
-        return self.order
-
 
 @user_facing
 @final
@@ -279,11 +271,6 @@ class TruncatedCDP(Guarantee):
     @override
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
         return of.rho(self.omega)
-
-    @property
-    @override
-    def largest_order(self) -> float:
-        return self.omega
 
 
 def _delta(*, delta: object) -> float:
@@ -346,17 +333,8 @@ class ApproxDP(Guarantee):
         return self.delta
 
     @override
-    def holds_for(self, curves: "PrivacyCurves") -> bool:
-        return curves._delta(self.epsilon) <= self.delta
-
-    @override
     def least_budget(self, curves: "PrivacyCurves") -> float:
         return curves.epsilon(self.delta)
-
-    @property
-    @override
-    def largest_order(self) -> float:
-        return 1.0
 
     @override
     def as_divergence(self, curves: "PrivacyCurves | None" = None) -> RenyiDP:

@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import inner
-from pymc_dirdp.privacy.curves import PrivacyCurves, rho_from_above
+from pymc_dirdp.privacy.curves import LossCurves, rho_from_above
 
 # At most this share of a tilted distribution lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
@@ -43,12 +43,6 @@ class LossDistribution:
     step: float
     masses: Array
     infinite: float
-
-    @cached_property
-    def losses(self) -> Array:
-        """The losses that belong to `masses`, in nats."""
-        n = len(self.masses) // 2
-        return self.step * np.arange(-n, n + 1, dtype=np.float64)
 
 
 def discretised(step: float, forward: Array, backward: Array, *, slack: float = 1e-10) -> LossDistribution:
@@ -286,7 +280,7 @@ def _lowest(f: Callable[[float], float], points: Sequence[float]) -> float:
 
 @final
 @dataclass(frozen=True, eq=False)
-class FiniteDistributions(PrivacyCurves):
+class FiniteDistributions(LossCurves):
     """Logarithms of the probabilities of outcomes, given the first data set and given the second.
 
     Each curve is the larger one of both directions.

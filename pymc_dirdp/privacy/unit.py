@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import final, override
+from typing import ClassVar, final, override
 
 import numpy as np
 from scipy.special import digamma
@@ -17,12 +17,11 @@ from pymc_dirdp.numerics.gamma import mean_digamma
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import (
     ORDERS,
+    LossCurves,
     NoLoss,
-    PrivacyCurves,
-    best_order,
+    converted_delta,
     converted_deltas,
     least_log_delta,
-    log_delta_at,
 )
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
@@ -43,7 +42,7 @@ _MOST_SPREAD = 12
 
 def records_in_cells(
     cells: tuple[float, ...], n_cells: int, r: float, records: int, adjacency: str, *, spread: bool = True
-) -> PrivacyCurves:
+) -> LossCurves:
     """What up to `records` records of one person change in a block of cells where they may lie anywhere.
 
     Parameters
@@ -102,7 +101,7 @@ def partitions(records: int, parts: int) -> tuple[tuple[int, ...], ...]:
 
 @final
 @dataclass(frozen=True)
-class SpreadRecords(PrivacyCurves):
+class SpreadRecords(LossCurves):
     """Several records of one person in a block of cells, where the loss may be larger if they are spread.
 
     The Rényi divergences are exact for up to 12 records, and bounds beyond. The hockey-stick curve is the largest over
@@ -130,11 +129,7 @@ class SpreadRecords(PrivacyCurves):
     r: float
     records: int
     adjacency: str
-
-    @property
-    @override
-    def from_divergences(self) -> bool:
-        return True
+    from_divergences: ClassVar[bool] = True
 
     @property
     def _replaced(self) -> bool:
@@ -148,10 +143,6 @@ class SpreadRecords(PrivacyCurves):
         return losing + gains(order, self.cells[1:], self.n_cells - 1, self.r, self.records)
 
     @override
-    def _renyi_back(self, order: float) -> float:
-        return self._renyi(order) if self._replaced else gains(order, self.cells, self.n_cells, self.r, self.records)
-
-    @override
     def _rho(self, omega: float) -> float:
         # The divergence over its order is convex in the order (Theory, section 6), so it is largest at an end.
         return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
@@ -161,7 +152,8 @@ class SpreadRecords(PrivacyCurves):
         worst = self._together._delta(epsilon)
         # Up to so many records all ways to spread them are tried, 11 ways for 6 records.
         if self.records > 6:
-            return max(worst, min([self._converted(epsilon), *(pair._delta(epsilon) for pair in self._weaker)]))
+            bounds = [converted_delta(self._renyi, epsilon), *(pair._delta(epsilon) for pair in self._weaker)]
+            return max(worst, min(bounds))
         for spread, divergences in self._spread:
             # A way that cannot be the worst need not be composed.
             if least_log_delta(divergences, epsilon) > math.log(max(worst, 1e-300)):
@@ -169,20 +161,10 @@ class SpreadRecords(PrivacyCurves):
         return worst
 
     @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+    def _deltas(self, epsilons: Array) -> Array:
         """Bounds from the divergences, because the exact curve would take too long on a whole grid."""
-        larger = converted_deltas(self._renyi, step, points)
-        for pair in self._weaker:
-            larger = np.minimum(larger, pair.hockey_sticks(step, points)[0])
-        return larger, larger
-
-    def _converted(self, epsilon: float) -> float:
-        """The delta that the divergence at the best order implies; every order gives a bound."""
-
-        def log_delta(order: float) -> float:
-            return log_delta_at(order, self._renyi(order), epsilon)
-
-        return math.exp(log_delta(best_order(log_delta)))
+        bounds = [converted_deltas(self._renyi, epsilons), *(pair._deltas(epsilons) for pair in self._weaker)]
+        return np.asarray(np.min(bounds, axis=0))
 
     @property
     def _together(self) -> DominatingPair:
@@ -199,7 +181,7 @@ class SpreadRecords(PrivacyCurves):
         return DominatingPair(low, high if self._replaced else math.inf, self.records * self.r)
 
     @cached_property
-    def _spread(self) -> tuple[tuple[PrivacyCurves, Array], ...]:
+    def _spread(self) -> tuple[tuple[LossCurves, Array], ...]:
         """Every other way to spread the records, with its divergences at `ORDERS`.
 
         Cells that gain have the second smallest parameter and cells that lose the smallest; a composition also covers
@@ -208,9 +190,9 @@ class SpreadRecords(PrivacyCurves):
         low, high = self.cells[:2]
         lost, won = self._divergences(renyi_remove, low), self._divergences(renyi_add, high)
         lost_back, won_back = self._divergences(renyi_remove, high), self._divergences(renyi_add, low)
-        spread: list[tuple[PrivacyCurves, Array]] = []
+        spread: list[tuple[LossCurves, Array]] = []
         for losing, gaining in self._ways():
-            parts: list[tuple[PrivacyCurves, int]] = [(DominatingPair(low, math.inf, k * self.r), 1) for k in losing]
+            parts: list[tuple[LossCurves, int]] = [(DominatingPair(low, math.inf, k * self.r), 1) for k in losing]
             parts += [(DominatingPair(math.inf, high, k * self.r), 1) for k in gaining]
             there = sum(lost[k] for k in losing) + sum(won[k] for k in gaining)
             back = sum(won_back[k] for k in losing) + sum(lost_back[k] for k in gaining)
@@ -332,7 +314,7 @@ class PersonalCells:
         more: float = 0.0,
         min_count: float = 0.0,
         spread: bool = True,
-    ) -> PrivacyCurves:
+    ) -> LossCurves:
         """The privacy curves at the concentration `r`, for prior parameters that a calibration has raised.
 
         Parameters
@@ -346,7 +328,7 @@ class PersonalCells:
 
         Returns
         -------
-        curves : PrivacyCurves
+        curves : LossCurves
             A dominating pair of distributions where a person has one block, and a composition of such pairs otherwise.
             Curves with equal `r` and equal smallest prior parameters are equal.
         """
@@ -355,10 +337,8 @@ class PersonalCells:
         members = dict.fromkeys(self._person(blocks, r, adjacency, more, least, spread) for blocks in self.people)
         return next(iter(members)) if len(members) == 1 else Parallel(tuple(members))
 
-    def _person(
-        self, blocks: _Blocks, r: float, adjacency: str, more: float, least: int, spread: bool
-    ) -> PrivacyCurves:
-        times: Counter[PrivacyCurves] = Counter()
+    def _person(self, blocks: _Blocks, r: float, adjacency: str, more: float, least: int, spread: bool) -> LossCurves:
+        times: Counter[LossCurves] = Counter()
         for cells, count in blocks:
             # The sum is rounded in this order, as if `more` were in the prior: a calibration must see the curves of
             # its result.
@@ -369,7 +349,7 @@ class PersonalCells:
         ((first, count), *others) = times.items()
         return first if count == 1 and not others else Composition(tuple(times.items()))
 
-    def _public_row(self, low: float, high: float, r: float, least: int) -> PrivacyCurves:
+    def _public_row(self, low: float, high: float, r: float, least: int) -> LossCurves:
         """All records that do not move lie in the cell with the larger prior, but for those that each cell holds."""
         assert self.n_records is not None
         # Both prior parameters have the guaranteed records in them already.
@@ -424,7 +404,7 @@ def dominating_pair(
     min_count: float = 0.0,
     contribution: Contribution | int = 1,
     n_records: int | None = None,
-) -> PrivacyCurves:
+) -> LossCurves:
     """The privacy curves of what one person can change in the release of a Dirichlet table.
 
     Parameters
@@ -444,7 +424,7 @@ def dominating_pair(
 
     Returns
     -------
-    curves : PrivacyCurves
+    curves : LossCurves
         A dominating pair of distributions, or a composition of them.
 
     References

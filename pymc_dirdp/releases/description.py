@@ -16,7 +16,6 @@ from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.models.table import dim_beside, dim_name, outcome_dim, plain_labels
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
-from pymc_dirdp.privacy.composition import curve_cache_key
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
@@ -188,7 +187,7 @@ def _curve_at(curves: PrivacyCurves, name: str, over: str) -> tuple[float, ...]:
 
     They are cached: a plan and its release have the same ones, and a search over counts takes long.
     """
-    return _computed(_Keyed(curve_cache_key(curves), curves), name, over)
+    return _computed(_Keyed(curves.curve_key, curves), name, over)
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,10 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
 
     def one(part: PrivacyCurves) -> Any:
         with nullcontext() if isinstance(source, PrivacyCurves) else computable():
-            there, back = part.hockey_sticks(step, _points(part, step))
+            curves, epsilons = part._curves, step * np.arange(_points(part, step), dtype=np.float64)
+            there, back = (way._deltas(epsilons) for way in (curves, curves._reversed))
         remove = of_curve(there, back)
-        add = remove if there is back else of_curve(back, there)
+        add = remove if curves is curves._reversed else of_curve(back, there)
         return privacy_loss_distribution.PrivacyLossDistribution(remove, add)
 
     parts = mechanism.composed_of

@@ -24,8 +24,7 @@ from pymc_dirdp.numerics.gamma import LARGEST_EXPONENT
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.numerics.roots import floor_to_digits as down
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
-from pymc_dirdp.privacy.bounded_loss import Bounded
-from pymc_dirdp.privacy.curves import PrivacyCurves, convert
+from pymc_dirdp.privacy.curves import Bounded, PrivacyCurves, convert
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named, who
 from pymc_dirdp.releases.grammar import library_version

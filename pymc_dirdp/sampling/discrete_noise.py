@@ -115,40 +115,6 @@ _LIMIT = 2**62
 _NO_WORDS, _TOO_LARGE = 2**63 - 1, 2**63 - 2
 
 
-def fill(
-    noise: NDArray[np.object_],
-    numbers: tuple[int, int, int, int],
-    draw: Callable[[Callable[[int], int]], int],
-    bits: Bits,
-) -> None:
-    """Noise for every cell, in place.
-
-    Parameters
-    ----------
-    numbers : tuple of int
-        `t, s, n, d`: the scale `t / s` of Laplace noise, and the variance `n / d` of the Gaussian noise that is made
-        from it, or `d = 0`.
-    draw : callable
-        The same draw in Python, for numbers that do not fit into 64 bits.
-    """
-    t, _, n, d = numbers
-    fits = max(*numbers, 2 * n, d * t * t) < _LIMIT
-    done, least = 0, 1
-    drawn = np.empty(noise.size, dtype=np.int64)
-    while done < noise.size:
-        if fits:
-            start, words = done, bits.ahead(least)
-            done, used, answer = compiled_draws()(*numbers, words, drawn, done)
-            noise[start:done] = drawn[start:done].tolist()
-            bits.spend(used)
-            # A draw that ran out of words starts again from its own first word, with more words behind it. Other words
-            # would favour short draws.
-            least = words.size - used + 1 if answer == _NO_WORDS else 1
-        if not fits or answer == _TOO_LARGE:
-            noise[done] = draw(bits.uniform)
-            done += 1
-
-
 def _draws(t: int, s: int, n: int, d: int, words: Words, noise: Integers, done: int) -> tuple[int, int, int]:
     """Draw until the words are used up. Returns the draws that are done, the words that they took, and the last answer.
 
@@ -413,14 +379,33 @@ def _drawn(
 ) -> NDArray[np.object_]:
     """Draws of this shape.
 
-    Up to so many cells as `in_python`, Python is as fast as importing a compiler, which takes a second or two.
+    Parameters
+    ----------
+    draw : callable
+        The draw in Python, which also serves numbers that do not fit into 64 bits.
+    numbers : tuple of int
+        `t, s, n, d`: the scale `t / s` of Laplace noise, and the variance `n / d` of the Gaussian noise that is made
+        from it, or `d = 0`.
+    in_python : int, default 300,000
+        Up to so many cells Python is as fast as importing a compiler, which takes a second or two.
     """
-    size = math.prod(shape)
-    noise = np.empty(size, dtype=object)
-    if size <= in_python:
-        noise[:] = [draw(bits.uniform) for _ in range(size)]
-    else:
-        fill(noise, numbers, draw, bits)
+    t, _, n, d = numbers
+    noise = np.empty(math.prod(shape), dtype=object)
+    compiles = noise.size > in_python and max(*numbers, 2 * n, d * t * t) < _LIMIT
+    drawn = np.empty(noise.size if compiles else 0, dtype=np.int64)
+    done, least, answer = 0, 1, 0
+    while done < noise.size:
+        if compiles:
+            start, words = done, bits.ahead(least)
+            done, used, answer = compiled_draws()(*numbers, words, drawn, done)
+            noise[start:done] = drawn[start:done].tolist()
+            bits.spend(used)
+            # A draw that ran out of words starts again from its own first word, with more words behind it. Other words
+            # would favour short draws.
+            least = words.size - used + 1 if answer == _NO_WORDS else 1
+        if not compiles or answer == _TOO_LARGE:
+            noise[done] = draw(bits.uniform)
+            done += 1
     return noise.reshape(shape)
 
 

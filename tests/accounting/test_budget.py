@@ -24,9 +24,8 @@ from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import epsilon_at
+from pymc_dirdp.privacy.curves import Bounded, epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
@@ -138,7 +137,7 @@ def test_a_leak_makes_every_divergence_infinite():
     leaking, pure = Bounded(1.0, 1e-3), Bounded(1.0, 0.0)
     assert [leaking.renyi(order) for order in (1.0, 2.0, 1e3)] == [math.inf] * 3
     assert Composition(((leaking, 2), (pure, 1))).renyi(1.0) == math.inf
-    assert leaking._loss_spread == pure._loss_spread == math.sqrt(2 * pure.renyi(1.0))
+    assert leaking._loss_spread == pure._loss_spread == pytest.approx(math.sqrt(2 * pure.renyi(1.0)), rel=1e-15)
 
 
 def test_optimal_composition_of_pure_guarantees_by_binomial_sums():

@@ -18,7 +18,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import LossCurves
 
 LIMIT = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = dirdp.ApproxDP(epsilon=0.1, delta=1e-7)
@@ -374,7 +374,7 @@ def test_a_path_at_which_no_file_can_be_is_refused_in_one_way(tmp_path):
 
 
 @dataclass(frozen=True)
-class Gaining(PrivacyCurves):
+class Gaining(LossCurves):
     """A mechanism with a bug: one of its losses is below 0, so releasing it would refill the ledger."""
 
     at: str

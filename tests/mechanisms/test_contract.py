@@ -547,8 +547,8 @@ def test_satisfies_is_the_comparison_with_the_curve(subject):
 @pytest.mark.thorough
 def test_hockey_sticks_are_the_curve_and_compose(subject):
     mechanism = subject.mechanism
-    there, back = mechanism.hockey_sticks(0.1, 40)
-    larger, curve = np.maximum(there, back), mechanism.delta(0.1 * np.arange(40))
+    curves, epsilons = mechanism._curves, 0.1 * np.arange(40)
+    larger, curve = np.maximum(curves._deltas(epsilons), curves._reversed._deltas(epsilons)), mechanism.delta(epsilons)
     if subject.slack:
         # A search over counts is too slow for a whole grid, which the divergences bound.
         assert np.all(larger >= curve * (1 - subject.slack))

@@ -14,7 +14,6 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
-from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.people import Contribution
 
 SHAPE, MARGINALS = (2, 3), ((0,), (1,), (0, 1))
@@ -231,7 +230,7 @@ def test_divergences_are_those_of_the_sum_of_the_precisions():
     assert CASES["zero-sum"].pure_epsilon == pytest.approx(sum(2 / part.scale for part in noises(CASES["zero-sum"])))
 
 
-class Twice(CurvesOf, Mechanism):
+class Twice(Mechanism):
     """Each marginal is measured twice, and counted once."""
 
     def __init__(self, mechanism):

@@ -14,9 +14,8 @@ from scipy.special import betaln, gammaln, loggamma, polygamma
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.privacy.bounded_loss import Bounded
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.curves import PrivacyCurves, epsilon_at
+from pymc_dirdp.privacy.curves import Bounded, LossCurves, epsilon_at
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss
@@ -104,8 +103,8 @@ def test_monte_carlo_of_the_composed_loss():
 def test_dp_accounting_agrees_on_the_same_curve():
     pld_pmf = pytest.importorskip("dp_accounting.pld.pld_pmf", reason="the optional extra dp-accounting")
     step, points = 1e-3, 12_000
-    there, _ = SMALL.hockey_sticks(step, points)
     epsilons = step * np.arange(points)
+    there = SMALL._curves._deltas(epsilons)
     below = -np.expm1(-epsilons[:0:-1]) + np.exp(-epsilons[:0:-1]) * there[:0:-1]
     rounded = np.arange(-points + 1, points)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, rounded, np.concatenate([below, there]))
@@ -128,14 +127,16 @@ def test_disjoint_people_lose_what_the_worst_of_them_loses():
 def test_losses_of_thousands_of_nats_compose(alpha, r):
     """Found by fuzzing: exp(709) times an empty tail is no number."""
     mechanism = DirichletMechanism(alpha, r, adjacency="add-remove")
-    assert np.all(np.isfinite(mechanism.hockey_sticks(0.5, 4000)))
+    curves = mechanism._curves
+    for way in (curves, curves._reversed):
+        assert np.all(np.isfinite(way._deltas(0.5 * np.arange(4000))))
     twice = Composition(((mechanism, 2),))
     for epsilon in (0.0, 10.0, 600.0, 2000.0):
         assert mechanism.delta(epsilon) <= twice.delta(epsilon) <= 1
 
 
 @dataclass(frozen=True)
-class Fixed(PrivacyCurves):
+class Fixed(LossCurves):
     """A release that tells nothing (0) or everything (1)."""
 
     revealed: float
@@ -304,7 +305,7 @@ def test_no_neighbours_exceed_the_curve_of_several_tables(name):
 
 
 @dataclass(frozen=True)
-class Finite(PrivacyCurves):
+class Finite(LossCurves):
     """Two distributions on outcomes, as fractions, in both orders."""
 
     p: tuple[Fraction, ...]
@@ -320,12 +321,8 @@ class Finite(PrivacyCurves):
         e = np.exp(epsilons)
         return sum(np.maximum(float(x) - e * float(y), 0.0) for x, y in zip(p, q, strict=True))
 
-    def hockey_sticks(self, step, points):
-        there, back = (self._sticks(p, q, step * np.arange(points)) for p, q in ((self.p, self.q), (self.q, self.p)))
-        return (np.maximum(there, back),) * 2
-
-    def _delta(self, epsilon):
-        return max(float(self._sticks(p, q, epsilon)) for p, q in ((self.p, self.q), (self.q, self.p)))
+    def _deltas(self, epsilons):
+        return np.maximum(*(self._sticks(p, q, epsilons) for p, q in ((self.p, self.q), (self.q, self.p))))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -368,7 +365,7 @@ def test_an_epsilon_is_that_of_a_search_over_deltas(delta, scale):
     parts = ((DiscreteGaussianMechanism([1, 2, 3], 10 * scale), 1), (DirichletMechanism([0.5, 1.5], 0.02 / scale), 2))
     composition = Composition(parts)
     epsilon = composition.epsilon(delta)
-    assert epsilon == pytest.approx(PrivacyCurves._epsilon(composition, delta), rel=1e-9)
+    assert epsilon == pytest.approx(LossCurves._epsilon(composition, delta), rel=1e-9)
     assert composition.delta(epsilon) <= delta
 
 

@@ -335,7 +335,7 @@ def test_faint_deltas_keep_their_digits(epsilon, a, b, r):
     pair, truth = DominatingPair(a, b, r), faint_move(epsilon, a, b, r)
     assert 1e-300 < truth < 1e-210
     assert truth <= pair.delta(epsilon) <= truth * INTEGRATED
-    assert truth <= pair.hockey_sticks(epsilon, 2)[0][1] <= truth * INTEGRATED
+    assert truth <= pair._deltas(np.array([0.0, epsilon]))[1] <= truth * INTEGRATED
 
 
 @pytest.mark.parametrize(("epsilon", "a", "r"), [(157.0, 2.0, 0.5), (38.0, 5.0, 0.3), (630.0, 1.0, 1.0)])
@@ -371,7 +371,7 @@ def test_deltas_are_rounded_up():
             truth = faint_move(epsilon, a, b, r) if pair == DominatingPair(a, b, r) else faint_removal(epsilon, b, r)
             if truth > 1e-290:
                 assert truth <= pair.delta(epsilon) <= truth * SUBTRACTED
-                assert truth <= pair.hockey_sticks(epsilon, 2)[0][1] <= truth * SUBTRACTED
+                assert truth <= pair._deltas(np.array([0.0, epsilon]))[1] <= truth * SUBTRACTED
 
 
 @pytest.mark.parametrize(("a", "b", "r"), [(1e25, 0.5, 0.01), (1e20, 3.0, 1.0), (1e40, 1.0, 0.3)])

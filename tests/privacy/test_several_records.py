@@ -32,7 +32,7 @@ def test_deltas_that_are_converted_from_divergences_are_nearly_the_best_conversi
     def renyi(order):
         return 0.02 * order
 
-    found = converted_deltas(renyi, 0.25, 6)
+    found = converted_deltas(renyi, 0.25 * np.arange(6))
     for i, delta in enumerate(found):
 
         def log_delta(order, epsilon=0.25 * i):

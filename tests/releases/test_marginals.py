@@ -13,7 +13,6 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.registry import Marginals
-from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.releases import release as release_module
 from tests.mechanisms.test_marginals import exact_delta, moves
 
@@ -166,7 +165,7 @@ def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says
         assert max(deltas) > plan.guarantee.delta
 
 
-class Together(CurvesOf, Mechanism):
+class Together(Mechanism):
     """All tables of a plan, as one mechanism of the counts of the largest table."""
 
     def __init__(self, plan, mechanisms=None):

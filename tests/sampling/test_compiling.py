@@ -12,13 +12,11 @@ import pymc_dirdp
 from pymc_dirdp.sampling.discrete_noise import compiled
 
 CODE = """
-import numpy as np
 import pymc_dirdp.sampling.discrete_noise as module
 from pymc_dirdp.sampling.bits import Bits
 assert module.__file__.startswith({root!r})
 draws = module.compiled_draws()
-noise = np.zeros(100, dtype=object)
-module.fill(noise, (3, 1, 0, 0), None, Bits(1))
+noise = module._drawn(None, (3, 1, 0, 0), (100,), Bits(1), in_python=0)
 print(noise.tolist(), sum(draws.stats.cache_hits.values()), type(draws._cache).__name__)
 """
 
