@@ -43,7 +43,7 @@ def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, me
         shares, noise = means[np.array(arms)], mechanism.noise.cell_noise
         assert noise is not None
         tell_jax()
-        rows = NoisyRows(np.array(sizes, dtype=np.int64), (outputs, noise.numbers))
+        rows = NoisyRows(np.array(sizes, dtype=np.int64), published=(outputs, noise.numbers))
         value, _ = CountsLogp(rows, "released", outputs.shape).make_node(pt.log(shares)).outputs
         return value
     return _Released(released, mechanism)(means)

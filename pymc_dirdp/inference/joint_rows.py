@@ -27,14 +27,15 @@ steps of the logarithms of F_k and G_k first (of their concave hulls, where prio
 steps that are next where T is largest: there the sums are of the order of 1. Sums below 1e-200 are left out.
 """
 
+import abc
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Self, final
+from typing import Any, Self, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
@@ -46,10 +47,67 @@ def multiplications(cells: int, reach: int) -> float:
     return float(sum(min(2**k, 2 * (reach + 1)) for k in range(2, cells))) * (reach + 1) ** 2
 
 
+@dataclass(frozen=True, eq=False)
+class CompiledRows(abc.ABC):
+    """The likelihood of noisy counts as a compiled program, with its gradient.
+
+    What was published is fixed, or is an argument of each evaluation.
+
+    Attributes
+    ----------
+    published : tuple of array
+        What is fixed of it; or nothing.
+    """
+
+    published: tuple[Array, ...] = field(default=(), kw_only=True)
+
+    @property
+    @abc.abstractmethod
+    def program(self) -> tuple[Callable[..., Any], tuple[NDArray[Any], ...]]:
+        """The program, which takes logarithms, the array for the gradient and what was published; its last arrays."""
+
+    def likelihood(self, log_weights: ArrayLike, *published: Array) -> tuple[float, Array]:
+        """The logarithm of the probability of the noisy counts, and the expected counts: its gradient.
+
+        Parameters
+        ----------
+        log_weights : array_like
+            Logarithms of the weights of all cells, in any shape; `-inf` for 0.
+        *published : array
+            As the attribute, if that is empty.
+        """
+        logs = np.ascontiguousarray(log_weights, dtype=np.float64)
+        means, (program, arrays) = np.zeros(logs.shape), self.program
+        return program(logs.reshape(-1), means.reshape(-1), *published, *self.published, *arrays), means
+
+    def compiled(self) -> Callable[..., Any] | None:
+        """The same as a function that Numba calls from compiled code; None if there is none."""
+        from numba import njit  # Here, because it takes a second to import.
+
+        program, arrays = self.program
+        arrays = (*self.published, *arrays)
+
+        @njit
+        def likelihood(log_weights: Any, *published: Any) -> Any:
+            means, logs = np.zeros(log_weights.shape), np.ascontiguousarray(log_weights)
+            value = program(*((logs.reshape(-1), means.reshape(-1)) + published + arrays))
+            return np.asarray(value), means
+
+        return likelihood  # type: ignore[no-any-return]
+
+
+def readonly(kind: str, dimensions: int, layout: str = "A") -> str:
+    """The type of an array for Numba that may be one that must not be written to, as those of samplers and JAX."""
+    return f"Array({kind}, {dimensions}, '{layout}', readonly=True)"
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class JointRows:
+class JointRows(CompiledRows):
     """The likelihood of tables with public totals given the noisy counts of all, which share one noise.
+
+    Logarithms are those of the probabilities of all cells. What is published is one array, the noisy counts of all
+    tables side by side.
 
     Attributes
     ----------
@@ -57,65 +115,29 @@ class JointRows:
     limits : array of int, shape (tables, radii)
         The largest norm of each table's noise given each radius.
     log_weights : array, shape (radii,)
-    published : tuple
-        The noisy counts of all tables side by side; or nothing, where they are an argument of each evaluation.
     """
 
     cells: Integers
     limits: Integers
     log_weights: Array
-    published: tuple[Array, ...] = ()
 
     @classmethod
     def of(cls, blocks: Sequence[BlockLikelihood], log_weights: Array, *, published: bool) -> Self:
         """That of tables as :meth:`JointNoise.joint_likelihoods` has them."""
         noisy = np.concatenate([block.noisy for block in blocks])
         sizes = np.array([len(block.noisy) for block in blocks], dtype=np.int64)
-        return cls(sizes, np.stack([block.limits for block in blocks]), log_weights, (noisy,) * published)
+        return cls(sizes, np.stack([block.limits for block in blocks]), log_weights, published=(noisy,) * published)
 
-    def likelihood(self, log_shares: ArrayLike, *published: Array) -> tuple[float, Array]:
-        """The logarithm of the probability of the noisy counts, and the expected counts: its gradient.
-
-        Parameters
-        ----------
-        log_shares : array
-            Logarithms of the probabilities of all cells, in any shape.
-        *published : array
-            The noisy counts of all cells, if they are not fixed.
-        """
-        (noisy,) = published or self.published
-        logs, means = np.array(log_shares, dtype=np.float64), np.zeros(np.shape(log_shares))
-        if np.isnan(logs).any() or np.isposinf(logs).any():
-            return -math.inf, means
-        noisy, flat = np.array(noisy, dtype=np.float64).ravel(), means.reshape(-1)
-        return _likelihood()(self.cells, self.limits, self.log_weights, logs.ravel(), noisy, flat), means
-
-    def compiled(self) -> Callable[..., Any]:
-        """The same as a function that Numba calls from compiled code."""
-        from numba import njit  # Here, because it takes a second to import.
-
-        tables, cells, limits, weights = _likelihood(), self.cells, self.limits, self.log_weights
-
-        @njit
-        def likelihood(log_shares: Any, noisy: Any) -> Any:
-            means = np.zeros(log_shares.shape)
-            for log_share in log_shares.flat:
-                if math.isnan(log_share) or log_share == math.inf:
-                    return np.asarray(-math.inf), means
-            # Copies, because arrays that must not be written to are another type.
-            logs, seen = log_shares.copy().reshape(-1), noisy.copy().reshape(-1)
-            value = tables(cells.copy(), limits.copy(), weights.copy(), logs, seen, means.reshape(-1))
-            return np.asarray(value), means
-
-        if not self.published:
-            return likelihood  # type: ignore[no-any-return]
-        (output,) = self.published
-        return njit(lambda log_shares: likelihood(log_shares, output))  # type: ignore[no-any-return]
+    @property
+    @override
+    def program(self) -> tuple[Callable[..., Any], tuple[NDArray[Any], ...]]:
+        return _likelihood(), (self.cells, self.limits, self.log_weights)
 
 
 @cache
 def _likelihood() -> Callable[..., Any]:
-    signature = "(int64[:], int64[:,:], float64[:], float64[:], float64[:], float64[:])"
+    inputs = f"{readonly('float64', 1)}, {readonly('int64', 1)}, {readonly('int64', 2)}, {readonly('float64', 1)}"
+    signature = f"({readonly('float64', 1, 'C')}, float64[::1], {inputs})"
     return compiled(signature, _tables, _added, _table, _backwards, _pulled, *_helpers())
 
 
@@ -182,35 +204,28 @@ def _concave(steps: Any) -> Any:
 
 def _slopes(gains: Any, losses: Any, least: int, log_totals: Any, zero_sum: bool) -> tuple[float, float]:
     """The last steps a and b on the way to where T is largest, which gains `least` at least, or the first ones."""
-    cells, most = gains.shape
-    gained, lost = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64)
-    a, b, total = 0.0, 0.0, most + least
-    for norm in range(1 if zero_sum else least + 1, most + 2):
-        more, less, up, down = -1, -1, -math.inf, -math.inf
-        for k in range(cells):
-            if gained[k] < most and gains[k, gained[k]] > up:
-                more, up = k, gains[k, gained[k]]
-            if lost[k] < most and losses[k, lost[k]] > down:
-                less, down = k, losses[k, lost[k]]
-        a = up if more >= 0 and not gained.any() else a
-        b = down if less >= 0 and not lost.any() else b
-        if norm > most or (zero_sum and less < 0):
-            break
-        if zero_sum:
-            gains_more, loses_more = norm > least, True
-        else:
+    most, total = gains.shape[1], gains.shape[1] + least
+    if most == 0:
+        return 0.0, 0.0
+    # The steps of no cell rise, so the best way takes those of all cells in falling order.
+    ups, downs = np.sort(gains.ravel())[::-1], np.sort(losses.ravel())[::-1]
+    gained, lost = 0, 0
+    for norm in range(1 if zero_sum else least + 1, most + 1):
+        up, down = ups[gained], downs[lost]
+        gains_more, loses_more = norm > least, True
+        if not zero_sum:
             rising = up + log_totals[total + 1] - log_totals[total]
             falling = down + log_totals[total - 1] - log_totals[total]
             if max(rising, falling) <= 0:
                 break
             gains_more, loses_more = rising >= falling, rising < falling
-        if gains_more:
-            a, gained[more], total = up, gained[more] + 1, total + 1
-        if loses_more:
-            b, lost[less], total = down, lost[less] + 1, total - 1
-        if zero_sum and gains_more and a + b <= 0:
+        elif down == -math.inf:
             break
-    return a, b
+        gained, lost, total = gained + gains_more, lost + loses_more, total + gains_more - loses_more
+        if zero_sum and gains_more and up + down <= 0:
+            break
+    down = downs[max(lost - 1, 0)]
+    return ups[max(gained - 1, 0)], down if down > -math.inf else 0.0
 
 
 def _lists(gains: Any, losses: Any, z: Any, a: float, b: float, up: Any, down: Any, smallest: float = 1e-200) -> float:
@@ -218,31 +233,23 @@ def _lists(gains: Any, losses: Any, z: Any, a: float, b: float, up: Any, down: A
     cells, most = gains.shape
     scale = 0.0
     for k in range(cells):
-        # A count below 0 has to gain first.
-        first = int(max(-z[k], 0.0))
         up[k], down[k] = -math.inf, -math.inf
-        log = -a * first
-        largest = -math.inf
+        first = int(max(-z[k], 0.0))
         if first == 0:
-            down[k, 0] = largest = 0.0
+            # No change is a loss.
+            up[k, 1:] = np.cumsum(gains[k] - a)
+            down[k, 0], down[k, 1:] = 0.0, np.cumsum(losses[k] - b)
         elif first <= most:
-            up[k, first] = largest = log
-        for v in range(first + 1, most + 1):
-            log += gains[k, v - first - 1] - a
-            up[k, v] = log
-            largest = max(largest, log)
-        log = 0.0
-        for v in range(1, most + 1 if first == 0 else 0):
-            log += losses[k, v - 1] - b
-            down[k, v] = log
-            largest = max(largest, log)
+            # A count below 0 has to gain first.
+            up[k, first] = -a * first
+            up[k, first + 1 :] = np.cumsum(gains[k, : most - first] - a) - a * first
+        largest = max(up[k].max(), down[k].max())
         if largest == -math.inf:
             return -math.inf
         scale += largest
-        for v in range(most + 1):
-            up[k, v], down[k, v] = math.exp(up[k, v] - largest), math.exp(down[k, v] - largest)
-            up[k, v] = up[k, v] if up[k, v] > smallest else 0.0
-            down[k, v] = down[k, v] if down[k, v] > smallest else 0.0
+        for changes in (up[k], down[k]):
+            changes[:] = np.exp(changes - largest)
+            changes[changes <= smallest] = 0.0
     return scale
 
 
@@ -450,8 +457,10 @@ def _added(log: float, other: float) -> float:
     return larger + math.log(math.exp(log - larger) + math.exp(other - larger))
 
 
-def _tables(cells: Any, limits: Any, log_weights: Any, logs: Any, noisy: Any, means: Any) -> float:
+def _tables(logs: Any, means: Any, noisy: Any, cells: Any, limits: Any, log_weights: Any) -> float:
     """`log S` of all tables. The means of the counts are written into `means`."""
+    if np.isnan(logs).any() or logs.max() == math.inf:
+        return -math.inf
     # The logarithm of a probability of 0: nothing of that probability occurs beside anything else.
     never = -1e4
     every, inside = [], []
@@ -483,7 +492,6 @@ def _tables(cells: Any, limits: Any, log_weights: Any, logs: Any, noisy: Any, me
         start = end
     largest = by_radius.max()
     if largest == -math.inf:
-        means[:] = 0.0
         return -math.inf
     value: float = largest + math.log(np.exp(by_radius - largest).sum())
     start = 0

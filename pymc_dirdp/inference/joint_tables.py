@@ -30,16 +30,12 @@ from pymc_dirdp.inference.estimates import (
     with_drawn_quantiles,
 )
 from pymc_dirdp.inference.joint_rows import backwards, drawn, summed
-from pymc_dirdp.inference.numbers import CUT, ImpossibleError
+from pymc_dirdp.inference.numbers import CUT, ImpossibleError, impossible
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, OfTotal, number_of, prior_of
 from pymc_dirdp.inference.tree import Spread
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood, JointLikelihoods
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
-
-
-def _impossible() -> ImpossibleError:
-    return ImpossibleError("No counts can have led to this output. Check the output and its mechanism.")
 
 
 @final
@@ -98,11 +94,11 @@ class Shells:
         lost = np.where(np.isneginf(log_shares), start, 0).sum() if log_shares is not None else 0
         gained = float(np.maximum(-noisy, 0).sum())
         if max(gained, lost) > most:
-            raise _impossible()
+            raise impossible()
         log_totals, constant = self._log_totals(known, log_numbers)
         possible = np.flatnonzero(log_totals > -np.inf)
         if len(possible) == 0:
-            raise _impossible()
+            raise impossible()
         if log_shares is None:
             parameters = alpha
             starts = _log_gamma_ratio(start, alpha) - gammaln(alpha)  # type: ignore[arg-type]
@@ -268,7 +264,7 @@ class JointTables:
         self._inside = [table.log_inside[table.limits] for table in self._tables]
         self._logs = likelihoods.log_weights + np.sum(self._inside, axis=0)
         if np.all(self._logs == -np.inf):
-            raise _impossible()
+            raise impossible()
 
     @property
     def log_inside(self) -> Array:
@@ -331,11 +327,6 @@ class JointTables:
         levels = sums[-1] * (rng.random(draws) if uniforms is None else uniforms)
         radii = np.minimum(np.searchsorted(sums, levels, side="right"), len(sums) - 1)
         return [table.draw(table.limits[radii], rng) for table in self._tables]
-
-    def draw(self, draws: int, rng: np.random.Generator) -> list[Draws]:
-        """The same with draws of the shares."""
-        each = zip(self._tables, self.counts(draws, rng), strict=True)
-        return [Draws(counts, draw_shares(counts, table.alpha, rng), 1.0) for table, counts in each]
 
 
 @final
@@ -458,18 +449,18 @@ class JointPosterior:
             return -np.inf, np.zeros(self.prior.shape)
         return given.log_evidence, given.count_means
 
-    def counts(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> tuple[Integers, float]:
-        """Independent draws of the counts, shape `(draws, *shape)`, none of them refused."""
+    def counts(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> Integers:
+        """Independent draws of the counts, shape `(draws, *shape)`."""
         found = np.stack(self._tables.counts(draws, rng, uniforms), axis=1)
-        return found.reshape(draws, *self.prior.shape), 1.0
+        return found.reshape(draws, *self.prior.shape)
 
     def draw(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`.
 
         Tables that share a noise are drawn together by the same `uniforms`, in each draw with the same radius.
         """
-        counts, _ = self.counts(draws, rng, uniforms)
-        return Draws(counts, draw_shares(counts, self.prior, rng), 1.0)
+        counts = self.counts(draws, rng, uniforms)
+        return Draws(counts, draw_shares(counts, self.prior, rng))
 
     def estimate(self, prob: list[float], *, draws: int = 20_000, seed: int = 20261124) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows.

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 from typing import final
 
 import numpy as np
@@ -114,59 +113,3 @@ def number_of_records(measurements: Sequence[Measurement]) -> float:
     precisions = [1 / (one.variance * one.noisy.size) for one in measurements]
     totals = [one.noisy.sum() for one in measurements]
     return max(1.0, float(np.dot(precisions, totals) / np.sum(precisions)))
-
-
-def with_co_parents(
-    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, *, most_cells: int = 10_000
-) -> list[Family]:
-    """Families of the same variables, in which parents of one variable may depend on each other, too.
-
-    In a network, parents of one variable that no arc joins are independent given their own parents. The records'
-    parents are not, and a marginal that holds both says so. So from the last variable to the first, of any two of its
-    parents that were measured together the later one is given the earlier as a parent. The network then holds what was
-    measured, and what it says of a variable given its own parents follows as a marginal. Where the noise of a count of
-    both has a standard deviation above the average count, it hides how they depend on each other, and they stay as they
-    are.
-
-    Parameters
-    ----------
-    families : sequence of Family
-        Of a network: each variable has one family, and parents have theirs.
-    measurements : sequence of Measurement
-    n_records : float
-    most_cells : int
-        No family is given more cells: the fit takes a second for so many.
-
-    Returns
-    -------
-    families : list of Family
-        In the same order. A family has its own parents first.
-
-    References
-    ----------
-    Lauritzen and Spiegelhalter (1988), Local computations with probabilities on graphical structures, Journal of the
-    Royal Statistical Society B 50, 157-224, who join parents in this way.
-
-    Examples
-    --------
-    >>> families = [Family("p_a", ("a",), (2,)), Family("p_b", ("b",), (2,)), Family("p_c", ("a", "b", "c"), (2, 2, 2))]
-    >>> measured = [Measurement(("a", "b", "c"), np.ones((2, 2, 2)), 1.0)]
-    >>> [family.axes for family in with_co_parents(families, measured, n_records=8)]
-    [('a',), ('a', 'b'), ('a', 'b', 'c')]
-    """
-    sizes = {axis: size for family in families for axis, size in zip(family.axes, family.shape, strict=True)}
-    parents = {family.variable: list(family.parents) for family in families}
-    order = list(TopologicalSorter({name: sorted(parents[name]) for name in sorted(parents)}).static_order())
-    for variable in reversed(order):
-        together = sorted(parents[variable], key=order.index)
-        for place, later in enumerate(together):
-            for earlier in together[:place]:
-                cells = math.prod(sizes[axis] for axis in (earlier, later, *parents[later]))
-                if earlier in parents[later] or cells > most_cells or 1 in (sizes[earlier], sizes[later]):
-                    continue
-                noise = [one.onto((earlier, later)) for one in measurements if {earlier, later} <= set(one.axes)]
-                average = n_records / (sizes[earlier] * sizes[later])
-                if any(one is not None and one.variance <= average**2 for one in noise):
-                    parents[later].append(earlier)
-    every = {family.name: (*parents[family.variable], family.variable) for family in families}
-    return [Family(name, axes, tuple(sizes[axis] for axis in axes)) for name, axes in every.items()]

@@ -20,8 +20,8 @@ fall after it, at each step by a smaller ratio than before, and what is left out
 largest is no more than the next term over one minus its ratio. No window is fixed beforehand: the mode may be far from
 z, as where a sampler starts.
 
-**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell. The waves of
-more cells would take 6 to 600 times as long.
+**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell.
+The waves of more cells would take 6 to 600 times as long.
 
 **More cells, public n.** For every number t, multiplying each w_k by exp(t) multiplies S by exp(n t), so t is chosen
 such that the means of the tilted cells add up to n. With g_k the tilted terms over their sum s_k, S is n! e^(-n t)
@@ -41,13 +41,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, final
+from typing import Any, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.inference.joint_rows import JointRows
+from pymc_dirdp.inference.joint_rows import CompiledRows, JointRows, readonly
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, number_of, row_prior_of
 from pymc_dirdp.sampling.discrete_noise import compiled
 
@@ -57,69 +57,33 @@ _WAVES = 16
 
 @final
 @dataclass(frozen=True, eq=False)
-class NoisyRows:
-    """The likelihood of noisy counts of some rows. What was published is fixed, or is an argument of each evaluation.
+class NoisyRows(CompiledRows):
+    """The likelihood of noisy counts of some rows: `log S` of all rows together.
+
+    Weights are probabilities, or expected numbers. Two arrays are published: the noisy counts, shape (rows, cells), and
+    the three numbers of a :class:`CellNoise`.
 
     Attributes
     ----------
     totals : array of int, shape (rows,), or None
         The public number of records of each row; None if they are private, and cells are Poisson.
-    published : tuple
-        The noisy counts, shape (rows, cells), and the three numbers of a :class:`CellNoise`; or nothing.
     tables : array, shape (rows, cells, numbers), optional
         Logarithms of the likelihoods of 0, 1, 2, ... records, concave, in place of those of noise.
     """
 
     totals: NDArray[np.int64] | None
-    published: tuple[Array, ...] = ()
     tables: Array | None = None
 
     @property
-    def _known(self) -> NDArray[np.int64]:
-        return np.empty(0, dtype=np.int64) if self.totals is None else self.totals
+    @override
+    def program(self) -> tuple[Callable[..., Any], tuple[NDArray[Any], ...]]:
+        totals = np.empty(0, dtype=np.int64) if self.totals is None else self.totals
+        return _compiled(), (np.empty((0, 0, 0)) if self.tables is None else self.tables, totals)
 
-    def likelihood(self, log_weights: ArrayLike, *published: Array) -> tuple[float, Array]:
-        """`log S` of all rows together, and the expected counts given what is published: its gradient.
-
-        Parameters
-        ----------
-        log_weights : array_like, shape (rows, cells)
-            Logarithms of probabilities, or of expected numbers; `-inf` for 0.
-        *published : array
-            As the attribute, if that is empty.
-        """
-        # Copies, because what is compiled takes no arrays that must not be written to, as those of JAX.
-        noisy, (is_normal, slope, constant) = (np.array(one, dtype=np.float64) for one in published or self.published)
-        logs, means = np.array(log_weights, dtype=np.float64).reshape(noisy.shape), np.zeros(np.shape(log_weights))
-        if np.isnan(logs).any() or np.isposinf(logs).any():
-            return -math.inf, means
-        tables = np.empty((*noisy.shape, 0)) if self.tables is None else self.tables
-        value = _compiled()(is_normal > 0, slope, logs, noisy, tables, self._known, means.reshape(noisy.shape))
-        return value + noisy.size * constant, means
-
+    @override
     def compiled(self) -> Callable[..., Any] | None:
-        """The same as a function that Numba calls from compiled code; None if likelihoods are listed."""
-        if self.tables is not None:
-            return None
-        from numba import njit  # Here, because it takes a second to import.
-
-        rows, known, output = _compiled(), self._known, self.published
-
-        @njit
-        def likelihood(log_weights: Any, noisy: Any, noise: Any) -> Any:
-            means = np.zeros(log_weights.shape)
-            for log_weight in log_weights.flat:
-                if math.isnan(log_weight) or log_weight == math.inf:
-                    return np.asarray(-math.inf), means
-            # Copies, because samplers hand out arrays that must not be written to, and those are another type.
-            logs, tables = log_weights.copy().reshape(noisy.shape), np.empty((noisy.shape[0], noisy.shape[1], 0))
-            value = rows(noise[0] > 0, noise[1], logs, noisy.copy(), tables, known.copy(), means.reshape(noisy.shape))
-            return np.asarray(value + noisy.size * noise[2]), means
-
-        if not output:
-            return likelihood  # type: ignore[no-any-return]
-        counts, numbers = output
-        return njit(lambda log_weights: likelihood(log_weights, counts, numbers))  # type: ignore[no-any-return]
+        # What is fixed becomes a part of the program, and lists are too long for that.
+        return super().compiled() if self.tables is None else None
 
 
 def noisy_rows(seen: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows | None:
@@ -141,7 +105,8 @@ def noisy_rows(seen: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows |
     for block, total in seen.blocks if rows > 1 else ():
         totals[block] = total
     if seen.cell_noise is not None and len(seen.observed) == 1 and values.size == seen.prior.size:
-        return NoisyRows(totals, (np.array(values, dtype=np.float64).reshape(rows, d), seen.cell_noise.numbers))
+        noisy = np.array(values, dtype=np.float64).reshape(rows, d)
+        return NoisyRows(totals, published=(noisy, seen.cell_noise.numbers))
     return _listed_rows(seen, totals)
 
 
@@ -165,12 +130,13 @@ def _listed_rows(
     if (bends[possible[..., 2:]] > rounding * np.abs(tables[possible]).max()).any():
         return None
     no_noise = np.array([0.0, 1.0, constant / seen.prior.size])
-    return NoisyRows(totals, (np.zeros((rows, d)), no_noise), np.where(possible, tables, -np.inf))
+    return NoisyRows(totals, np.where(possible, tables, -np.inf), published=(np.zeros((rows, d)), no_noise))
 
 
 @cache
 def _compiled() -> Callable[..., Any]:
-    signature = "(boolean, float64, float64[:,:], float64[:,:], float64[:,:,:], int64[:], float64[:,:])"
+    arrays = f"{readonly('float64', 2)}, {readonly('float64', 1)}, {readonly('float64', 3)}, {readonly('int64', 1)}"
+    signature = f"({readonly('float64', 1, 'C')}, float64[::1], {arrays})"
     return compiled(signature, _rows, _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair, _tilted, _wave_row)
 
 
@@ -192,13 +158,9 @@ def _log_term(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> f
 
 def _mode(normal: bool, b: float, a: float, z: float, t: Any) -> float:
     """The largest term of one cell: the first x at which the next term is not larger."""
-    if a == -math.inf:
-        return 0.0
-    low, high = 0.0, 1.0
+    low, high = -1.0, 0.0
     while _step(normal, b, a, z, t, high) > 0:
-        low, high = high, 2 * high
-    if high == 1.0 and _step(normal, b, a, z, t, 0.0) <= 0:
-        return 0.0
+        low, high = high, 2 * high + 1
     # The step is above 0 at low, and not at high.
     while high - low > 1:
         middle = math.floor((low + high) / 2)
@@ -330,7 +292,6 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
     if n == 0 or not possible:
         value = 0.0 if n == 0 else -math.inf
         for k in range(cells):
-            means[k] = 0.0
             value += _log_term(normal, b, 0.0, z[k], tables[k], 0.0)
         return value
     t, every, modes, places, mean, variance = _tilted(normal, b, a, z, tables, n)
@@ -399,33 +360,35 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
     return value + math.log(probability / m)
 
 
-def _rows(normal: bool, b: float, logs: Any, noisy: Any, tables: Any, totals: Any, means: Any) -> float:
-    """`log S` of all rows, without the constants of the noise. The means of the counts are written into `means`."""
-    rows, cells = logs.shape
-    value = 0.0
+def _rows(logs: Any, means: Any, noisy: Any, noise: Any, tables: Any, totals: Any) -> float:
+    """`log S` of all rows. The means of the counts are written into `means`."""
+    if np.isnan(logs).any() or logs.max() == math.inf:
+        return -math.inf
+    rows, cells = noisy.shape
+    normal, b = noise[0] > 0, noise[1]
+    value: float = noisy.size * noise[2]
+    weights, none = logs.copy().reshape(rows, cells), np.empty((cells, 0))
     for row in range(rows):
-        a, z = logs[row], noisy[row]
+        a, z, mean = weights[row], noisy[row], means[row * cells : (row + 1) * cells]
+        t = tables[row] if len(tables) > 0 else none
         if len(totals) == 0:
             for k in range(cells):
-                mode = _mode(normal, b, a[k], z[k], tables[row, k])
-                if a[k] == -math.inf:
-                    value += _log_term(normal, b, 0.0, z[k], tables[row, k], 0.0)
-                    continue
-                terms, place = _terms(normal, b, a[k], z[k], tables[row, k], mode)
+                mode = _mode(normal, b, a[k], z[k], t[k])
+                terms, place = _terms(normal, b, a[k], z[k], t[k], mode)
                 total, first = 0.0, 0.0
                 for i in range(len(terms)):
                     total += terms[i]
                     first += terms[i] * (i - place)
-                value += math.log(total) + _log_term(normal, b, a[k], z[k], tables[row, k], mode)
-                means[row, k] = mode + first / total
+                value += math.log(total) + _log_term(normal, b, a[k], z[k], t[k], mode)
+                mean[k] = mode + first / total
             continue
         n = float(totals[row])
         if cells == 2:
-            found, first = _pair(normal, b, a, z, tables[row], n)
-            means[row, 0], means[row, 1] = first, n - first
+            log, mean[0] = _pair(normal, b, a, z, t, n)
+            mean[1] = n - mean[0]
         else:
-            found = _wave_row(normal, b, a, z, tables[row], n, means[row])
-        value += found + math.lgamma(n + 1)
+            log = _wave_row(normal, b, a, z, t, n, mean)
+        value += log + math.lgamma(n + 1)
     if value == -math.inf:
         means[:] = 0.0
     return value

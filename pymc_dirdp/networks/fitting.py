@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.log_linear import EliminationError
-from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records, with_co_parents
-from pymc_dirdp.inference.network_fit import MOST_ROUNDS, fit_jointly, fit_tables, shares_given_parents
+from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
+from pymc_dirdp.inference.table_fit import MOST_ROUNDS, fit_tables
+from pymc_dirdp.networks.joint_fit import EliminationError, fit_jointly, shares_given_parents, with_co_parents
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.grammar import library_version

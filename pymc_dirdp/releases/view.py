@@ -23,9 +23,9 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModel
 from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.joint_tables import JointTables, SharedNoise, of_blocks
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.inference.network_fit import fit_tables
 from pymc_dirdp.inference.numbers import TooManyNumbersError
 from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
+from pymc_dirdp.inference.table_fit import fit_tables
 from pymc_dirdp.inference.tables import CountTree
 from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
 from pymc_dirdp.mechanisms.table import TableMechanism

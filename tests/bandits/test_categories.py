@@ -93,7 +93,7 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
     logs = np.log(points) @ (np.array([1.0, 2.0, 0.5]) - 1)
     for size, output in batches:
         published = (np.array([output], dtype=float), mechanism.noise.cell_noise.numbers)
-        rows = [NoisyRows(np.array([size]), published)] * len(points)
+        rows = [NoisyRows(np.array([size]), published=published)] * len(points)
         logs += [row.likelihood(np.log(p[None]))[0] for row, p in zip(rows, points, strict=True)]
     weights = np.exp(logs - logs.max())
     means = points @ mechanism.worths

@@ -183,7 +183,7 @@ def test_the_likelihood_is_the_python_that_stands_there():
     rows = rows_of(seen)
     logs, noisy = np.log([0.5, 0.5, 0.3, 0.6, 0.1]), np.concatenate([block.noisy for block in seen.blocks])
     means = np.zeros(5)
-    value = joint_rows._tables(rows.cells, rows.limits, rows.log_weights, logs, noisy, means)
+    value = joint_rows._tables(logs, means, noisy, rows.cells, rows.limits, rows.log_weights)
     compiled, gradient = rows.likelihood(logs)
     assert value == pytest.approx(compiled, rel=1e-12)
     np.testing.assert_allclose(means, gradient, rtol=1e-11)

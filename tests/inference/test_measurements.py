@@ -1,9 +1,7 @@
-from itertools import permutations
-
 import numpy as np
 import pytest
 
-from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records, with_co_parents
+from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 
 
 def test_a_family_knows_its_parents():
@@ -53,52 +51,3 @@ def test_sorted_parents_and_back():
     assert family.sorted.shape == (3, 4, 2, 5)
     table = np.random.default_rng(0).random(family.shape)
     np.testing.assert_array_equal(family.as_given(table.transpose(1, 2, 0, 3)), table)
-
-
-def family(axes, size=2):
-    return Family(f"p_{axes[-1]}", tuple(axes), (size,) * len(axes))
-
-
-def measured(axes, size=2):
-    return Measurement(tuple(axes), np.ones((size,) * len(axes)), 1.0)
-
-
-def test_parents_of_one_variable_that_were_measured_together_are_joined():
-    """Joining c and d for e makes a and c parents of d, and these are joined next."""
-    families = [family(axes) for axes in ("a", "b", "c", "ad", "cde")]
-    joined = with_co_parents(families, [measured("cde"), measured("acd")], 100)
-    assert [one.axes for one in joined] == [("a",), ("b",), ("a", "c"), ("a", "c", "d"), ("c", "d", "e")]
-    assert joined[3].shape == (2, 2, 2)
-
-
-def test_parents_that_no_marginal_holds_together_are_not_joined():
-    families = [family("a"), family("b"), family("abc")]
-    assert [one.axes for one in with_co_parents(families, [measured("ac"), measured("bc")], 100)] == [
-        ("a",),
-        ("b",),
-        ("a", "b", "c"),
-    ]
-
-
-def test_joining_makes_no_table_too_large_and_leaves_variables_of_one_value():
-    for size, many in ((100, 1), (101, 0)):
-        large = with_co_parents(
-            [family("a", size), family("b", size), family("abc", size)], [measured("ab", size)], 1e9
-        )
-        assert len(large[1].parents) == many
-    alone = [family("a"), Family("p_b", ("b",), (1,)), Family("p_c", ("a", "b", "c"), (2, 1, 2))]
-    assert [one.axes for one in with_co_parents(alone, [measured("ab")], 100)] == [one.axes for one in alone]
-
-
-def test_joined_families_do_not_depend_on_the_order_of_the_families():
-    families = [family(axes) for axes in ("a", "b", "c", "abd", "bcde")]
-    orders = [with_co_parents(order, [measured("abcde")], 100) for order in permutations(families)]
-    assert len({frozenset((one.name, frozenset(one.axes)) for one in order) for order in orders}) == 1
-
-
-def test_parents_stay_apart_where_noise_hides_how_they_depend_on_each_other():
-    """The sum over c has twice the variance: with 40 records and 10 in each of four cells, 100 is the most."""
-    families = [family("a"), family("b"), family("abc")]
-    for variance, many in ((50.0, 1), (50.5, 0)):
-        noisy = Measurement(("a", "b", "c"), np.ones((2, 2, 2)), variance)
-        assert len(with_co_parents(families, [noisy], 40)[1].parents) == many

@@ -22,7 +22,7 @@ def noise_of(rng, largest=20.0):
 
 
 def rows_of(noise, noisy, totals):
-    return NoisyRows(totals, (noisy, noise.numbers))
+    return NoisyRows(totals, published=(noisy, noise.numbers))
 
 
 def terms(x, weights, noise, noisy):
@@ -168,7 +168,7 @@ def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
     assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
     # A list that is read one record off is another likelihood.
-    rolled = NoisyRows(rows.totals, rows.published, np.roll(rows.tables, 1, axis=-1))
+    rolled = NoisyRows(rows.totals, np.roll(rows.tables, 1, axis=-1), published=rows.published)
     assert abs(rolled.likelihood(np.log(p)[None])[0] - value) > 1e-6
 
 

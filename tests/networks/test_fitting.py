@@ -4,8 +4,8 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.inference.log_linear import NetworkMarginals
 from pymc_dirdp.networks import fitting
+from pymc_dirdp.networks.joint_fit import NetworkMarginals
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": [1, 2], "c": ["no", "yes"], "one": ["only"]}
 STRUCTURE = {"a": [], "b": ["a"], "one": ["a"], "c": ["b", "a"]}
@@ -148,7 +148,7 @@ def test_a_release_of_noisy_tables_is_fitted_table_by_table_unless_one_asks(rele
 
 
 def test_a_network_that_is_too_large_falls_back_to_tables_and_says_so(release, monkeypatch):
-    monkeypatch.setattr("pymc_dirdp.inference.log_linear.MOST_CELLS", 3)
+    monkeypatch.setattr("pymc_dirdp.networks.joint_fit.MOST_CELLS", 3)
     with pytest.raises(dirdp.errors.ArgumentError, match="needs a product"):
         NetworkMarginals([fitting.Family("p", ("a", "b"), (3, 2)), fitting.Family("q", ("a",), (3,))], [("b",)])
     estimate = dirdp.fit(release, "joint")

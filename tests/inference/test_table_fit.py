@@ -1,19 +1,16 @@
-"""Tables fitted to noisy marginals, each by itself and together: derivatives, modes, scales, and their use."""
+"""Tables fitted to noisy marginals, each by itself: starts, scales, means, and their use."""
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
-from pymc_dirdp.inference.log_linear import EliminationError, LogLinearPosterior, _divided
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.inference.network_fit import (
+from pymc_dirdp.inference.table_fit import (
     MOST_ROUNDS,
-    fit_jointly,
     fit_tables,
     fitted,
     independent_logits,
     noise_hides,
-    shares_given_parents,
 )
 from pymc_dirdp.progress import QUIET, Bar
 
@@ -204,166 +201,3 @@ def test_a_fit_without_a_parent_asks_for_no_bayes_factor():
     family = Family("p", ("a",), (3,))
     found = fit_tables([family], [Measurement(("a",), np.array([20.0, 30.0, 50.0]), 1e-3)], 100)
     np.testing.assert_allclose(found["p"], [0.2, 0.3, 0.5], atol=0.01)
-
-
-# A chain, of which the families alone are measured: what is measured of b and c says something of b.
-CHAIN = [
-    Family("p_a", ("a",), (3,)),
-    Family("p_b", ("a", "b"), (3, 4)),
-    Family("p_c", ("b", "c"), (4, 3)),
-    Family("p_d", ("c", "b", "d"), (3, 4, 2)),
-]
-LETTERS = {"p_a": "a", "p_b": "ab", "p_c": "bc", "p_d": "cbd"}
-
-
-def truth(seed):
-    rng = np.random.default_rng(seed)
-    return {family.name: rng.dirichlet(np.full(family.shape[-1], 2.0), family.shape[:-1]) for family in CHAIN}
-
-
-def joint_of_chain(tables):
-    return np.einsum("a,ab,bc,cbd->abcd", *(tables[family.name] for family in CHAIN))
-
-
-def measured_marginals(tables, n, variances, rng):
-    """Noisy marginals of n records, by the letters of the axes."""
-    p = joint_of_chain(tables)
-    counts = rng.multinomial(n, p.ravel()).reshape(p.shape)
-    found = []
-    for letters, variance in variances.items():
-        table = np.einsum(f"abcd->{letters}", counts)
-        found.append(Measurement(tuple(letters), table + rng.normal(0, variance**0.5, table.shape), variance))
-    return found
-
-
-def families_measured(tables, n, variance, rng):
-    return measured_marginals(tables, n, dict.fromkeys(LETTERS.values(), variance), rng)
-
-
-def divergence_of_chain(tables, found):
-    p = joint_of_chain(tables)
-    return float(np.sum(p * np.log(p / joint_of_chain(found))))
-
-
-def test_a_marginal_of_no_family_tells_something_of_the_tables_between():
-    """B given a is hardly measured; what is measured of a and c, and of b and c, tells it all the same."""
-    apart, together = [], []
-    for seed in range(12):
-        tables = truth(seed)
-        variances = {"a": 100.0, "b": 100.0, "ab": 1e6, "bc": 10.0, "ac": 10.0, "cbd": 100.0}
-        measured = measured_marginals(tables, 5000, variances, np.random.default_rng(seed))
-        apart.append(divergence_of_chain(tables, fit_tables(CHAIN, measured, 5000)))
-        together.append(divergence_of_chain(tables, fit_jointly(CHAIN, measured, 5000)))
-    assert np.mean(together) < 0.7 * np.mean(apart)
-
-
-@pytest.mark.parametrize("fit", [fit_tables, fit_jointly])
-def test_the_more_records_the_smaller_the_divergence(fit):
-    found = []
-    for n in (10**3, 10**5, 10**7):
-        fits = []
-        for seed in range(3):
-            tables = truth(seed)
-            measured = families_measured(tables, n, 400.0, np.random.default_rng(seed))
-            fits.append(divergence_of_chain(tables, fit(CHAIN, measured, n)))
-        found.append(np.mean(fits))
-    assert found[0] > 10 * found[1] > 100 * found[2]
-    assert found[2] < 1e-5
-
-
-@pytest.mark.parametrize(("fit", "close"), [(fit_tables, 1e-4), (fit_jointly, 1e-2)])
-def test_the_order_of_parents_families_and_measurements_makes_no_difference(fit, close):
-    measured = families_measured(truth(1), 3000, 100.0, np.random.default_rng(0))
-    first = fit(CHAIN, measured, 3000)
-    turned = [Measurement(one.axes[::-1], one.noisy.transpose(), one.variance) for one in reversed(measured)]
-    second = fit([Family("p_d", ("b", "c", "d"), (4, 3, 2)), *CHAIN[:3]], turned, 3000)
-    np.testing.assert_allclose(second["p_d"].transpose(1, 0, 2), first["p_d"], rtol=close)
-    np.testing.assert_allclose(second["p_b"], first["p_b"], rtol=close)
-
-
-@pytest.mark.parametrize("fit", [fit_tables, fit_jointly])
-@pytest.mark.parametrize("n", [0, 1, None, 10**9])
-@pytest.mark.parametrize("variance", [1e-3, 1.0, 1e10])
-def test_shares_are_shares_for_every_number_of_records_and_noise(fit, n, variance):
-    found = fit(CHAIN, families_measured(truth(1), n or 0, variance, np.random.default_rng(0)), n)
-    for family in CHAIN:
-        assert found[family.name].shape == family.shape
-        assert np.all(found[family.name] > 0)
-        np.testing.assert_allclose(found[family.name].sum(axis=-1), 1, rtol=1e-12)
-
-
-def test_a_network_whose_marginals_explode_is_refused():
-    families = [Family(f"p_{i}", (f"v{i}",), (10,)) for i in range(10)]
-    families += [Family(f"p_w{i}", (f"v{i}", f"v{i + 1}", f"w{i}"), (10, 10, 2)) for i in range(9)]
-    every = tuple(f"v{i}" for i in range(10))
-    with pytest.raises(EliminationError, match="consistency='tables'"):
-        fit_jointly(families, [Measurement(every, np.zeros((1,) * 10), 1.0)], 100)
-
-
-def test_the_fit_is_the_mode_given_the_variance_of_the_sample_at_the_fit():
-    """The gradient is short with the weights of the fit itself, and long without the variance of the sample."""
-    measured = families_measured(truth(1), 2000, 1.0, np.random.default_rng(0))
-    found = fit_jointly(CHAIN, measured, 2000)
-    ordered = [family.sorted for family in CHAIN]
-    _, scales = fitted(ordered, measured, 2000, QUIET)
-    posterior = LogLinearPosterior(ordered, measured, 2000)
-    mode = posterior.coordinates(
-        {
-            family.name: found[family.name].transpose([family.axes.index(a) for a in family.sorted.axes])
-            for family in CHAIN
-        }
-    )
-    of_each = [scales[f.name][e.groups] for f, e in zip(CHAIN, posterior.effects, strict=True)]
-    for own in of_each:
-        own[..., 0] = 0.0
-    x = np.concatenate(
-        [np.divide(m, s, out=np.zeros(s.shape), where=s > 0).ravel() for m, s in zip(mode, of_each, strict=True)]
-    )
-    without = np.linalg.norm(posterior.objective(x, of_each)[1])
-    posterior.reweighted(mode)
-    assert np.linalg.norm(posterior.objective(x, of_each)[1]) < 0.1
-    assert without > 10
-
-
-@pytest.fixture
-def lengths(monkeypatch):
-    """The shapes of the tables of each search for a mode, and how long the gradient is where it ends.
-
-    Lengths are looked at, and not numbers of steps: in coordinates of which the prior has the variance 1.
-    """
-    found, found_by = [], LogLinearPosterior.mode
-
-    def watched(self, start, scales, close):
-        mode, of_each = found_by(self, start, scales, close), self._of_each(scales)
-        length = np.linalg.norm(self.objective(_divided(mode, of_each), of_each)[1])
-        found.append((tuple(effects.shape for effects in self.effects), length))
-        return mode
-
-    monkeypatch.setattr(LogLinearPosterior, "mode", watched)
-    return found
-
-
-def test_each_table_ends_where_the_gradient_is_short(lengths):
-    p = joint(np.random.default_rng(1))
-    fit_tables(FAMILIES, levels(p, 10**5, 25.0, np.random.default_rng(0)), 10**5)
-    last = dict(lengths)
-    assert len(last) == 3
-    assert max(last.values()) <= 1e-3
-
-
-def test_the_joint_fit_ends_where_the_gradient_is_short(lengths):
-    fit_jointly(CHAIN, families_measured(truth(1), 10**5, 25.0, np.random.default_rng(0)), 10**5)
-    # What comes before is the search of a table by itself, which starts the joint fit.
-    together = [length for shapes, length in lengths if len(shapes) == len(CHAIN)]
-    assert len(together) == 2
-    assert together[-1] <= 1e-3
-
-
-def test_shares_given_other_parents_are_those_of_the_joint_distribution():
-    p = joint(np.random.default_rng(9))
-    wanted = [Family("p_b", ("b",), (4,)), Family("p_c", ("b", "c"), (4, 2)), Family("p_a", ("c", "a"), (2, 3))]
-    found = shares_given_parents(FAMILIES, conditional(p), wanted)
-    bc, ca = p.sum(axis=0), p.sum(axis=1).T
-    np.testing.assert_allclose(found["p_b"], bc.sum(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(found["p_c"], bc / bc.sum(axis=1, keepdims=True), rtol=1e-12)
-    np.testing.assert_allclose(found["p_a"], ca / ca.sum(axis=1, keepdims=True), rtol=1e-12)

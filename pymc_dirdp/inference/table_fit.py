@@ -1,22 +1,23 @@
-"""Tables of a network from noisy marginals: log-linear, with shrinkage that the marginals decide.
+"""Tables of variables given others from noisy marginals: log-linear, with shrinkage that the marginals decide.
 
 1. The table of each variable with its parents is fitted by itself: the mode of its effects given their scales.
 2. The scales are learned from the modes, and the modes are found again, until the scales have settled.
 3. A Bayes factor says of each table how likely it is that the variable depends on its parents at all. The scales of
    effects that make it depend are multiplied by the root of that probability.
-4. Together, the tables go on from there until they agree with every marginal of the whole network.
-5. Where noise hides most, shares are averaged over the normal distribution around the mode.
+4. Where noise hides most, shares are averaged over the normal distribution around the mode.
+
+In :mod:`pymc_dirdp.networks.joint_fit` all tables of a network go on from there, together.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Shrinkage, probabilities_of
-from pymc_dirdp.inference.log_linear import LogLinearPosterior, NetworkMarginals
+from pymc_dirdp.inference.log_linear import LogLinearPosterior, Marginals
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 from pymc_dirdp.progress import QUIET, Bar
 
@@ -24,7 +25,7 @@ MOST_ROUNDS = 20
 """The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
 
 # Lengths of the gradient at which a mode counts as found: while the scales change, and at the end.
-_ROUGH, _CLOSE = 0.1, 1e-3
+ROUGH, CLOSE = 0.1, 1e-3
 
 
 def fit_tables(
@@ -79,87 +80,10 @@ def fit_tables(
            [0.92, 0.08]])
     """
     n = number_of_records(measurements) if n_records is None else float(n_records)
-    tables, scales = _fitted([family.sorted for family in families], measurements, n, bar)
     # The draws around the mode are the same each time.
     rng = np.random.default_rng(1) if noise_hides(measurements, n) else None
-    found = {
-        name: table.conditional() if rng is None else table.mean(scales[name], rng) for name, table in tables.items()
-    }
+    found, _ = fitted([family.sorted for family in families], measurements, n, bar, rng)
     return {family.name: family.as_given(found[family.name]) for family in families}
-
-
-def fit_jointly(
-    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float | None, bar: Bar = QUIET
-) -> dict[str, Array]:
-    """The shares of each variable given its parents, fitted together so that they agree with every noisy marginal.
-
-    As :func:`fit_tables`, from whose tables it starts, but each measurement is compared with the marginal of the whole
-    network. So what is measured of a variable's children says something of the variable.
-    Effects have the scales that `fit_tables` finds for them, and the same mean takes the place of the mode where noise
-    hides most.
-
-    Parameters
-    ----------
-    families : sequence of Family
-        Of a network: each variable has one family, and parents have theirs.
-    measurements, n_records, bar
-        As for `fit_tables`. The bar counts two steps more than for `fit_tables`.
-
-    Raises
-    ------
-    EliminationError
-        If the marginals of the network need a table of more than 10**7 cells.
-
-    Examples
-    --------
-    >>> families = [Family("p_sex", ("sex",), (2,)), Family("p_left", ("sex", "left"), (2, 2))]
-    >>> noisy = Measurement(("sex", "left"), np.array([[400.0, 41.0], [359.0, 30.0]]), variance=9.0)
-    >>> fit_jointly(families, [noisy], n_records=830)["p_sex"].round(2)
-    array([0.53, 0.47])
-    """
-    n = number_of_records(measurements) if n_records is None else float(n_records)
-    ordered = [family.sorted for family in families]
-    posterior = LogLinearPosterior(ordered, measurements, n)
-    start, found = fitted(ordered, measurements, n, bar)
-    mode = posterior.coordinates(start)
-    scales = [found[family.name] for family in families]
-    for close in (_ROUGH, _CLOSE):
-        # The variance of the sample is that of the tables so far.
-        posterior.reweighted(mode)
-        mode = posterior.mode(mode, scales, close)
-        bar.advance()
-    if noise_hides(measurements, n):
-        draws = posterior.spread(mode, scales, np.random.default_rng(1), _draws_of(sum(one.size for one in mode)))
-        tables = {name: shares.mean(axis=0) for name, shares in posterior.tables(draws).items()}
-    else:
-        tables = posterior.tables(mode)
-    return {family.name: family.as_given(_rows(tables[family.name])) for family in families}
-
-
-def shares_given_parents(
-    families: Sequence[Family], shares: Mapping[str, Array], wanted: Sequence[Family]
-) -> dict[str, Array]:
-    """The shares of each variable given other parents than those of its own table, as marginals of a network.
-
-    Parameters
-    ----------
-    families : sequence of Family
-        Of the network.
-    shares : mapping of str to array
-        By name of the family, in its shape.
-    wanted : sequence of Family
-        Of variables of the network.
-
-    Examples
-    --------
-    >>> families = [Family("p_a", ("a",), (2,)), Family("p_b", ("a", "b"), (2, 2))]
-    >>> shares = {"p_a": np.array([0.5, 0.5]), "p_b": np.array([[0.9, 0.1], [0.3, 0.7]])}
-    >>> shares_given_parents(families, shares, [Family("p_b", ("b",), (2,))])["p_b"]
-    array([0.6, 0.4])
-    """
-    marginals = NetworkMarginals(families, [family.axes for family in wanted])
-    values = marginals.values(marginals.run([shares[family.name] for family in families]))
-    return {family.name: _rows(table) for family, table in zip(wanted, values, strict=True)}
 
 
 def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:
@@ -174,9 +98,15 @@ def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:
 
 
 def fitted(
-    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, bar: Bar
+    families: Sequence[Family],
+    measurements: Sequence[Measurement],
+    n_records: float,
+    bar: Bar,
+    rng: np.random.Generator | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The shares at the modes for families whose parents are sorted, and the scales of the effects by groups.
+    """The shares for families whose parents are sorted, and the scales of the effects by groups.
+
+    The shares are those at the modes, or their means over draws around the modes if there is a generator for them.
 
     Examples
     --------
@@ -185,23 +115,11 @@ def fitted(
     >>> scales["p_sex"].shape
     (2,)
     """
-    tables, scales = _fitted(families, measurements, n_records, bar)
-    return {name: table.conditional() for name, table in tables.items()}, scales
-
-
-def _draws_of(cells: int, most_numbers: int = 4 * 10**6) -> int:
-    """How many draws around the mode shares are averaged over, in tables of so many cells: 64 to 1,024."""
-    return 2 * (min(1024, max(64, most_numbers // cells)) // 2)
-
-
-def _fitted(
-    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, bar: Bar
-) -> tuple[dict[str, "_Table"], dict[str, Array]]:
     tables = {family.name: _Table(family, measurements, n_records) for family in families}
     shrinkage = Shrinkage({name: table.effects.orders for name, table in tables.items()})
     for _ in range(MOST_ROUNDS):
         for name, table in tables.items():
-            table.fit(shrinkage.scales[name], _ROUGH)
+            table.fit(shrinkage.scales[name], ROUGH)
             bar.advance()
         squares = {name: table.squares() for name, table in tables.items()}
         known = {name: table.known(shrinkage.scales[name]) for name, table in tables.items()}
@@ -209,19 +127,27 @@ def _fitted(
             break
     scales = shrinkage.scales
     for name, table in tables.items():
-        table.fit(scales[name], _ROUGH)
+        table.fit(scales[name], ROUGH)
     log_odds = {family.name: tables[family.name].log_odds(scales[family.name]) for family in families if family.parents}
     probabilities = dict(zip(log_odds, probabilities_of(list(log_odds.values())), strict=True))
     for name, probability in probabilities.items():
         depends = tables[name].effects.of_several
         scales[name] = scales[name] * np.where(depends, math.sqrt(probability), 1.0)
     for name, table in tables.items():
-        table.fit(scales[name], _CLOSE)
+        table.fit(scales[name], CLOSE)
         bar.advance()
-    return tables, scales
+    shares = {
+        name: table.conditional() if rng is None else table.mean(scales[name], rng) for name, table in tables.items()
+    }
+    return shares, scales
 
 
-def _rows(table: Array) -> Array:
+def draws_of(cells: int, most_numbers: int = 4 * 10**6) -> int:
+    """How many draws around the mode shares are averaged over, in tables of so many cells: 64 to 1,024."""
+    return 2 * (min(1024, max(64, most_numbers // cells)) // 2)
+
+
+def proper_rows(table: Array) -> Array:
     """The table with rows that add up to 1, and without shares that underflow."""
     # A share of 0 may be a mistake.
     positive = np.maximum(table, 1e-200)
@@ -234,9 +160,9 @@ class _Table:
 
     def __init__(self, family: Family, measurements: Sequence[Measurement], n_records: float) -> None:
         own = [one for one in (measurement.onto(family.axes) for measurement in measurements) if one is not None]
-        self._posterior = LogLinearPosterior([family], own, n_records, whole=True)
+        self._posterior = LogLinearPosterior(Marginals([family], [one.axes for one in own]), own, n_records)
         (self.effects,) = self._posterior.effects
-        self._coordinates = [self.effects.coordinates(independent_logits(family, own))]
+        self._coordinates = self.effects.coordinates(independent_logits(family, own)).ravel()
         self._posterior.reweighted(self._coordinates)
 
     def fit(self, scales: Array, close: float) -> None:
@@ -248,14 +174,14 @@ class _Table:
         """The logarithm of the Bayes factor of a variable that depends on its parents against one that does not."""
         depends = self.effects.of_several
         scales_without = [np.where(depends, 0.0, scales)]
-        start = [np.where(depends[self.effects.groups], 0.0, self._coordinates[0])]
-        without = self._posterior.mode(start, scales_without, _ROUGH)
+        start = np.where(depends[self.effects.groups.ravel()], 0.0, self._coordinates)
+        without = self._posterior.mode(start, scales_without, ROUGH)
         evidence = self._posterior.log_evidence
         return evidence(self._coordinates, [scales]) - evidence(without, scales_without)
 
     def squares(self) -> Array:
         """The sum of the squared coordinates of each group."""
-        return self.effects.sums(self._coordinates[0] ** 2)
+        return self._posterior.sums(self._coordinates**2)[0]
 
     def known(self, scales: Array) -> Array:
         """How many coordinates of each group the marginals tell."""
@@ -263,14 +189,13 @@ class _Table:
 
     def conditional(self) -> Array:
         """The shares of the variable given its parents."""
-        return _rows(*self._posterior.tables(self._coordinates).values())
+        return proper_rows(*self._posterior.tables(self._coordinates).values())
 
     def mean(self, scales: Array, rng: np.random.Generator) -> Array:
         """The shares of the variable given its parents, from the mean of all shares over draws around the mode."""
-        cells = self._coordinates[0].size
-        draws = self._posterior.spread(self._coordinates, [scales], rng, _draws_of(cells))
+        draws = self._posterior.spread(self._coordinates, [scales], rng, draws_of(self._coordinates.size))
         (shares,) = self._posterior.tables(draws).values()
-        return _rows(shares.mean(axis=0))
+        return proper_rows(shares.mean(axis=0))
 
 
 def independent_logits(family: Family, measurements: Sequence[Measurement]) -> Array:
