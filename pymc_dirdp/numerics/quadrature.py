@@ -244,7 +244,8 @@ def _log_gamma_ratio(x: Array, a: float) -> Array:
         # The usual prior, of which tables are weighed in the millions.
         return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(a)))
     z, h = x + 1, a - 1
-    direct = gammaln(z + h) - gammaln(z)
+    # Of 0 and a parameter below 1e-16 their sum, and not 1 and what is left of it, keeps the parameter.
+    direct = gammaln(x + a) - gammaln(z)
     # The differences of the terms of Stirling's series, whose fourth term is below 1e-13 from 64 on.
     large = np.maximum(z, 64.0)
     top = np.maximum(z + h, 64.0)
