@@ -143,74 +143,37 @@ def share_mixture(
     of the totals. What has a negligible mass is left out.
 
     That of a share given a count x of n has a width of about `sqrt(x (1 - x / n))` counts, and so has its product with
-    the distribution of the count, or less. Away from the ends of the counts equal steps below that width do: the error
-    of the trapezoid rule falls faster than any power of the step. Where distributions of counts have kinks, or counts
-    near the ends matter, numbers are taken one by one, or in blocks of a few such widths with a Gauss rule each.
+    the distribution of the count, or less: numbers are taken one by one, or in blocks of a few such widths with a Gauss
+    rule each.
     """
-    cell, start, length, _ = counts.pieces
+    x, cell, masses = counts.x, counts.cell, counts.masses
+    if not counts.are_whole:
+        x, cell, masses = _nodes_of_short_blocks(counts, totals, units)
+    take = masses > negligible
+    x, cell, masses = x[take], cell[take], masses[take]
+    first, second = units[cell] * x, units[cell] * (totals[cell] - x)
     own, others = priors
-    concentration, sds = own + others + units * totals, np.sqrt(counts.variances)
-    low, high = counts.lows.astype(np.float64), counts.highs.astype(np.float64)
-    # Joint noise lists counts above the total, too, which have a probability of 0.
-    edge = units * np.maximum(np.minimum(low, totals - high), 0) + own
-    beta_sds = np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))
-    width = beta_sds * sds / np.maximum(np.hypot(beta_sds, units * sds), 1e-300)
-    stride = np.maximum(1, np.floor(0.9 * width)).astype(np.int64)
-    steps = (counts.highs - counts.lows) // stride + 1
-    fits = (steps <= 256) | (counts.are_whole & (stride == 1))
-    which = np.repeat(np.flatnonzero(fits), steps[fits])
-    x = counts.lows[which] + stride[which] * (
-        np.arange(len(which)) - (np.cumsum(np.where(fits, steps, 0)) - steps)[which]
-    )
-    # The place of each number among blocks of all cells, which follow one another.
-    beyond = np.concatenate([[0], np.cumsum(counts.highs - counts.lows + 1)])
-    key = beyond[which] + x - counts.lows[which]
-    piece = np.searchsorted(beyond[cell] + start - counts.lows[cell], key, side="right") - 1
-    within = (cell[np.maximum(piece, 0)] == which) & (x < (start + length)[np.maximum(piece, 0)]) & (piece >= 0)
-    masses = np.where(within, stride[which] * counts.densities(x.astype(np.float64), np.maximum(piece, 0)), 0.0)
-    # The error may vanish in the sum and be there in the mean, or the other way round.
-    off = (
-        np.bincount(which, masses, counts.size) - 1,
-        np.bincount(which, masses * (x - counts.means[which]), counts.size),
-    )
-    fits &= (np.abs(off[0]) < 1e-10) & (np.abs(off[1]) < 1e-10 * np.maximum(sds, 1))
-    rest = _points(counts, ~fits, totals, units, negligible)
-    take = fits[which] & (masses > negligible)
-    numbers, cells, weights = (
-        np.concatenate(parts) for parts in zip((x[take], which[take], masses[take]), rest, strict=True)
-    )
-    first, second = units[cells] * numbers, units[cells] * (totals[cells] - numbers)
-    return Mixture(own[cells] + first, others[cells] + second, weights, cells, counts.size)
+    return Mixture(own[cell] + first, others[cell] + second, masses, cell, counts.size)
 
 
-def _points(
-    counts: Lists, chosen: NDArray[np.bool_], total: Integers, unit: Array, negligible: float
-) -> tuple[Array, Integers, Array]:
-    """Points of some cells, the cell of each, and their masses: Gauss nodes of blocks that are short for a share."""
-    cell, start, length, _ = counts.pieces
-    if counts.are_whole:
-        take = chosen[counts.cell] & (counts.masses > negligible)
-        return counts.x[take], counts.cell[take], counts.masses[take]
+def _nodes_of_short_blocks(counts: Lists, total: Integers, unit: Array) -> tuple[Array, Integers, Array]:
+    """Gauss nodes of blocks that are short for a share, the cell of each, and their masses."""
+    cell, first, size, _ = counts.pieces
+    piece = np.arange(len(cell))
     found: list[tuple[Array, Integers, Array]] = []
-    piece = np.flatnonzero(chosen[cell])
-    first, size = start[piece], length[piece]
     while len(piece):
         last = first + size - 1
         records = unit[cell[piece]] * np.maximum(np.minimum(first, total[cell[piece]] - last), 0)
         long = (size > NODES) & (size * unit[cell[piece]] > 4 * np.sqrt(records + 9))
-        for length_of in np.unique(size[~long]).tolist():
-            some = np.flatnonzero(~long & (size == length_of))
-            offsets, rule = block_rule(length_of)
-            x = (first[some, None] + offsets).ravel()
-            of = np.repeat(piece[some], len(offsets))
-            masses = np.tile(rule, len(some)) * counts.densities(x, of)
-            take = masses > negligible
-            found.append((x[take], cell[of[take]], masses[take]))
+        for length in np.unique(size[~long]).tolist():
+            some = np.flatnonzero(~long & (size == length))
+            offsets, rule = block_rule(length)
+            x, of = (first[some, None] + offsets).ravel(), np.repeat(piece[some], NODES)
+            found.append((x, cell[of], np.tile(rule, len(some)) * counts.densities(x, of)))
         piece, half = np.repeat(piece[long], 2), np.repeat(size[long] // 2, 2)
         first = np.stack([first[long], first[long] + size[long] // 2], axis=1).ravel()
         size = half
-    empty = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0)
-    x, cells, masses = (np.concatenate(parts) for parts in zip(empty, *found, strict=True))
+    x, cells, masses = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(cells, kind="stable")
     return x[order], cells[order], masses[order]
 
