@@ -131,23 +131,18 @@ class Sums:
 
         Where Gauss nodes would take more waves than all numbers do, all numbers are listed.
         """
-        waves = self._waves()
-        if waves is None and not self.lists.are_whole:
+        if not self.lists.are_whole:
+            waves = self._waves()
+            if waves is not None:
+                return waves
             self.lists = self._of_every_number()
             del self.length
-        return self._transformed() if waves is None else waves
+        return self._transformed()
 
     def _of_every_number(self) -> Lists:
         assert self._log_weight is not None
         lists = self.lists
         return every_number(self._log_weight, lists.lows, lists.highs, lists.tilts, self._most_listed)
-
-    @property
-    def _is_few_waves(self) -> bool:
-        """Whether waves at all points are added up sooner than their transforms are found."""
-        return not self.lists.are_whole or (
-            len(self.lists.x) * self._lists.shape[-1] < 1.5 * self.lists.size * self.length
-        )
 
     @cached_property
     def _product(self) -> Complex:
@@ -206,7 +201,7 @@ class Sums:
         above = lists.above
         turn, current = np.exp(step * above), lists.masses.astype(np.complex128)
         columns: list[Complex] = []
-        numbers = 0.0 if lists.are_whole else float((lists.highs - lists.lows + 1).sum())
+        numbers = float((lists.highs - lists.lows + 1).sum())
         # About what lists of all numbers and their transforms take.
         most = min(2.0**16, (5 * numbers + 1.5 * lists.size * self.length) / len(lists.x))
         small, before = 0, 0.0
@@ -325,10 +320,10 @@ class Sums:
             number = np.repeat(np.arange(len(chosen)), lists.widths[chosen])
             for k, of_sum in enumerate(of_sums):
                 spectrum = (of_sum[:, None] * others).reshape(len(chosen), frequencies)
-                if self._is_few_waves:
-                    values = self._added_up(spectrum, number, above[points])
-                else:
+                if lists.are_whole:
                     values = self._inverse(spectrum)[number, above[points].astype(np.int64)]
+                else:
+                    values = self._added_up(spectrum, number, above[points])
                 # What is below the rounding of the sum is not known to be positive.
                 rounding = 1e-15 * np.abs(spectrum).sum(axis=1) / self.length
                 found[k, points] = np.where(np.abs(values) > rounding[number], values, 0.0)
@@ -533,10 +528,11 @@ def _draw_narrow_half(
 ) -> None:
     """The numbers of the narrow half of some rows, given the sum of each and the wide half, in place, shape (d, draws).
 
-    They are proposed. Where of `few_tries` none is accepted on average, their sum may come first: to find its
-    distribution takes as long as to propose 8 numbers for each point of the lists, and then one for each sum.
+    They are proposed, if there are to be tries. Where of `few_tries` none is accepted on average, their sum may come
+    first: to find its distribution takes as long as to propose 8 numbers for each point of the lists, and then one for
+    each sum.
     """
-    waiting, tried, proposing = np.arange(len(totals)), 0, True
+    waiting, tried, proposing = np.arange(len(totals)), 0, few_tries > 0
     while len(waiting) and proposing and tried < 2**14 + 256 * len(totals):
         # The first accepted one of several proposals counts; a few more than are needed spare rounds.
         repeats, some = 1 + 256 // len(waiting), waiting[: 1 + at_a_time // narrow.d]
