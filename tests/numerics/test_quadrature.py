@@ -5,7 +5,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.special import zeta
+from scipy.special import gammaln, zeta
 
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio, graded_breaks, integrate, nodes
 
@@ -71,3 +71,11 @@ def test_ratios_of_gamma_functions_with_fifty_digits(a):
     with mp.workdps(50):
         exact = [float(mp.loggamma(mp.mpf(one) + mp.mpf(a)) - mp.loggamma(mp.mpf(one) + 1)) for one in x.tolist()]
     np.testing.assert_allclose(_log_gamma_ratio(x, a), exact, rtol=2e-15, atol=2e-13)
+
+
+@pytest.mark.parametrize("a", [1e-100, 1e-60, 1e-17, 1e-3])
+def test_gamma_ratios_keep_the_smallest_priors(a):
+    """Gamma(a) is nearly 1 / a; 1 and what is left of a small one hold nothing of it."""
+    found = _log_gamma_ratio(np.array([0.0, 1.0, 100.0]), a)
+    np.testing.assert_allclose(found, gammaln(np.array([0.0, 1.0, 100.0]) + a) - gammaln([1.0, 2.0, 101.0]), rtol=1e-12)
+    assert found[0] > -np.log(a) - 0.01
