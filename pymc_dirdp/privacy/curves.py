@@ -308,6 +308,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
 
     Examples
     --------
+    >>> from pymc_dirdp import ApproxDP
     >>> convert(RenyiDP(order=8, epsilon=0.5), ApproxDP, delta=1e-6)
     ApproxDP(epsilon=2.04..., delta=1e-06)
     """
