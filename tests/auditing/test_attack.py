@@ -360,7 +360,7 @@ def test_a_mechanism_without_a_guarantee_is_measured(monkeypatch):
 
     mechanism = dirdp.papers.HellingerMechanism([0.1, 0.1], 10, 1.0)
     for curve in ("_renyi", "_rho", "_delta", "_epsilon"):
-        monkeypatch.setattr(type(mechanism), curve, refuse)
+        monkeypatch.setattr(type(mechanism._curves), curve, refuse)
     found = audit(mechanism, n=1_000, random_seed=4)
     assert found.verdict == "nothing stated"
     assert "Nothing was stated" in str(found)

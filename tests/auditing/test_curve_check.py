@@ -75,7 +75,7 @@ def test_a_mechanism_without_a_guarantee_is_compared_with_the_claim_alone(monkey
 
     mechanism = dirdp.papers.HellingerMechanism([0.1, 0.1], 10, 1.0)
     for curve in ("_renyi", "_rho", "_delta", "_epsilon"):
-        monkeypatch.setattr(type(mechanism), curve, refuse)
+        monkeypatch.setattr(type(mechanism._curves), curve, refuse)
     assert check_curve(mechanism, claim=dirdp.PureDP(epsilon=0.1)).verdict == "refuted"
     with pytest.raises(dirdp.errors.UnattainableError):
         check_curve(mechanism)

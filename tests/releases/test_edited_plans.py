@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.privacy.curves import LossCurves
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -88,12 +89,15 @@ def test_a_release_names_the_version_that_drew_it(model, plan):
 def test_a_ledger_records_no_loss_below_zero():
     """Found by attack: it was written, and made the ledger unreadable."""
 
-    class Strange(dirdp.mechanisms.DirichletMechanism):
+    class Gains(LossCurves):
         def _renyi(self, order):
             return -0.5
 
         def _rho(self, omega):
             return -0.5
+
+    class Strange(dirdp.mechanisms.DirichletMechanism):
+        _curves = Gains()
 
         def satisfies(self, guarantee):
             return True
