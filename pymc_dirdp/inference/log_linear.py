@@ -18,6 +18,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.errors import InternalError
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.numerics.minima import inverse_diagonal, log_determinant, minimised, solved
@@ -177,7 +178,7 @@ class Marginals:
 
     def _eliminated(self, axes: Axes) -> int:
         """The same where no table has all of them."""
-        raise NotImplementedError
+        raise InternalError(f"No table has all variables of the marginal {axes}. Please report this.")
 
     def _step(self, inputs: tuple[int, ...], axes: Axes) -> int:
         self._steps.append(_Step(inputs, axes))
