@@ -16,7 +16,8 @@ from scipy.special import betainc
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism, BatchNoise
 from pymc_dirdp.inference.noisy_rows import NoisyRows
-from pymc_dirdp.releases.likelihood import CountsLogp, as_python, as_tensor, tell_jax
+from pymc_dirdp.releases.counts_logp import as_python, fixed_rows_logp
+from pymc_dirdp.releases.likelihood import as_tensor
 
 # The likelihood of released sums as an operation of PyTensor, for models of one's own.
 
@@ -42,10 +43,8 @@ def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, me
         sizes = tuple(size for batches in released for size, _ in batches)
         shares, noise = means[np.array(arms)], mechanism.noise.cell_noise
         assert noise is not None
-        tell_jax()
         rows = NoisyRows(np.array(sizes, dtype=np.int64), published=(outputs, noise.numbers))
-        value, _ = CountsLogp(rows, "released", outputs.shape).make_node(pt.log(shares)).outputs
-        return value
+        return fixed_rows_logp(rows, pt.log(shares)).sum()
     return _Released(released, mechanism)(means)
 
 

@@ -56,18 +56,27 @@ class CompiledRows(abc.ABC):
     Attributes
     ----------
     published : tuple of array
-        What is fixed of it; or nothing.
+        What is fixed of it; or nothing. The noisy counts are the first.
     """
 
     published: tuple[Array, ...] = field(default=(), kw_only=True)
 
+    @staticmethod
+    @abc.abstractmethod
+    def program() -> Callable[..., None]:
+        """The compiled program, whose arguments are all arrays, so that it is the same for all rows of this kind.
+
+        They are the logarithms of the weights and an array for the gradient, in the shape of the noisy counts; an array
+        of a value for each of their leading entries, or of one; what was published; and the `arrays`.
+        """
+
     @property
     @abc.abstractmethod
-    def program(self) -> tuple[Callable[..., Any], tuple[NDArray[Any], ...]]:
-        """The program, which takes logarithms, the array for the gradient and what was published; its last arrays."""
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The last arguments of the program."""
 
-    def likelihood(self, log_weights: ArrayLike, *published: Array) -> tuple[float, Array]:
-        """The logarithm of the probability of the noisy counts, and the expected counts: its gradient.
+    def evaluated(self, log_weights: ArrayLike, *published: Array) -> tuple[Array, Array]:
+        """The logarithm of the probability of the noisy counts of each row, and the expected counts: its gradient.
 
         Parameters
         ----------
@@ -76,24 +85,17 @@ class CompiledRows(abc.ABC):
         *published : array
             As the attribute, if that is empty.
         """
+        arguments = (*published, *self.published, *self.arrays)
+        shape = arguments[0].shape
         logs = np.ascontiguousarray(log_weights, dtype=np.float64)
-        means, (program, arrays) = np.zeros(logs.shape), self.program
-        return program(logs.reshape(-1), means.reshape(-1), *published, *self.published, *arrays), means
+        values, means = np.zeros(max(math.prod(shape[:-1]), 1)), np.zeros(shape)
+        self.program()(logs.reshape(shape), means, values, *arguments)
+        return values.reshape(shape[:-1]), means.reshape(logs.shape)
 
-    def compiled(self) -> Callable[..., Any] | None:
-        """The same as a function that Numba calls from compiled code; None if there is none."""
-        from numba import njit  # Here, because it takes a second to import.
-
-        program, arrays = self.program
-        arrays = (*self.published, *arrays)
-
-        @njit
-        def likelihood(log_weights: Any, *published: Any) -> Any:
-            means, logs = np.zeros(log_weights.shape), np.ascontiguousarray(log_weights)
-            value = program(*((logs.reshape(-1), means.reshape(-1)) + published + arrays))
-            return np.asarray(value), means
-
-        return likelihood  # type: ignore[no-any-return]
+    def likelihood(self, log_weights: ArrayLike, *published: Array) -> tuple[float, Array]:
+        """The same of all rows together."""
+        values, means = self.evaluated(log_weights, *published)
+        return float(values.sum()), means
 
 
 def readonly(kind: str, dimensions: int, layout: str = "A") -> str:
@@ -128,17 +130,22 @@ class JointRows(CompiledRows):
         sizes = np.array([len(block.noisy) for block in blocks], dtype=np.int64)
         return cls(sizes, np.stack([block.limits for block in blocks]), log_weights, published=(noisy,) * published)
 
+    @staticmethod
+    @override
+    def program() -> Callable[..., None]:
+        return _likelihood()
+
     @property
     @override
-    def program(self) -> tuple[Callable[..., Any], tuple[NDArray[Any], ...]]:
-        return _likelihood(), (self.cells, self.limits, self.log_weights)
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        return self.cells, self.limits, self.log_weights
 
 
 @cache
-def _likelihood() -> Callable[..., Any]:
+def _likelihood() -> Callable[..., None]:
     inputs = f"{readonly('float64', 1)}, {readonly('int64', 1)}, {readonly('int64', 2)}, {readonly('float64', 1)}"
-    signature = f"({readonly('float64', 1, 'C')}, float64[::1], {inputs})"
-    return compiled(signature, _tables, _added, _table, _backwards, _pulled, *_helpers())
+    signature = f"({readonly('float64', 1, 'C')}, float64[::1], float64[::1], {inputs})"
+    return compiled(signature, _rows, _tables, _added, _table, _backwards, _pulled, *_helpers())
 
 
 @cache
@@ -455,6 +462,11 @@ def _added(log: float, other: float) -> float:
     """The logarithm of a sum, from those of its terms, of which the first is finite."""
     larger = max(log, other)
     return larger + math.log(math.exp(log - larger) + math.exp(other - larger))
+
+
+def _rows(logs: Any, means: Any, values: Any, noisy: Any, cells: Any, limits: Any, log_weights: Any) -> None:
+    """Write `log S` of all tables into `values`, and the means of the counts into `means`."""
+    values[0] = _tables(logs, means, noisy, cells, limits, log_weights)
 
 
 def _tables(logs: Any, means: Any, noisy: Any, cells: Any, limits: Any, log_weights: Any) -> float:

@@ -58,7 +58,7 @@ _WAVES = 16
 @final
 @dataclass(frozen=True, eq=False)
 class NoisyRows(CompiledRows):
-    """The likelihood of noisy counts of some rows: `log S` of all rows together.
+    """The likelihood of noisy counts of some rows: `log S` of each row.
 
     Weights are probabilities, or expected numbers. Two arrays are published: the noisy counts, shape (rows, cells), and
     the three numbers of a :class:`CellNoise`.
@@ -74,16 +74,16 @@ class NoisyRows(CompiledRows):
     totals: NDArray[np.int64] | None
     tables: Array | None = None
 
+    @staticmethod
+    @override
+    def program() -> Callable[..., None]:
+        return _compiled()
+
     @property
     @override
-    def program(self) -> tuple[Callable[..., Any], tuple[NDArray[Any], ...]]:
+    def arrays(self) -> tuple[NDArray[Any], ...]:
         totals = np.empty(0, dtype=np.int64) if self.totals is None else self.totals
-        return _compiled(), (np.empty((0, 0, 0)) if self.tables is None else self.tables, totals)
-
-    @override
-    def compiled(self) -> Callable[..., Any] | None:
-        # What is fixed becomes a part of the program, and lists are too long for that.
-        return super().compiled() if self.tables is None else None
+        return np.empty((0, 0, 0)) if self.tables is None else self.tables, totals
 
 
 def noisy_rows(seen: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows | None:
@@ -134,10 +134,11 @@ def _listed_rows(
 
 
 @cache
-def _compiled() -> Callable[..., Any]:
+def _compiled() -> Callable[..., None]:
     arrays = f"{readonly('float64', 2)}, {readonly('float64', 1)}, {readonly('float64', 3)}, {readonly('int64', 1)}"
-    signature = f"({readonly('float64', 1, 'C')}, float64[::1], {arrays})"
-    return compiled(signature, _rows, _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair, _tilted, _wave_row)
+    signature = f"({readonly('float64', 2, 'C')}, float64[:, ::1], float64[::1], {arrays})"
+    helpers = _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair_mode, _pair_sums, _pair, _tilted, _wave_row
+    return compiled(signature, _rows, *helpers)
 
 
 def _step(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> float:
@@ -213,35 +214,75 @@ def _pair_step(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, x:
     return _step(normal, b, a[0], z[0], tables[0], x) - _step(normal, b, a[1], z[1], tables[1], n - x - 1)
 
 
-def _pair(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> tuple[float, float]:
-    """`log S` of two cells without n!, and the mean of the first."""
+def _pair_mode(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> float:
+    """The largest term of two cells: the first x at which the next term is not larger."""
     low, high = 0.0, n
-    if a[0] == -math.inf or a[1] == -math.inf:
-        if n > 0 and a[0] == a[1]:
-            return -math.inf, 0.0
-        low = high = 0.0 if a[0] == -math.inf else n
-    start, end = low, high
-    # The mode is the first x at which the next term is not larger.
     while low < high:
         middle = math.floor((low + high) / 2)
         if _pair_step(normal, b, a, z, tables, n, middle) > 0:
             low = middle + 1
         else:
             high = middle
+    return low
+
+
+def _pair_sums(
+    normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, start: float, most: float
+) -> tuple[float, float]:
+    """The sum of the terms of two cells over that at `start`, and the mean of the first cell less `start`.
+
+    Terms are the ones before them times a ratio, which is made of numbers that are known beforehand: steps of |z - x|
+    are 1 or -1, and those of (z - x)^2 are an arithmetic sequence. It ends where the sum is above `most`.
+    """
+    odds, other = a[0] - a[1], n - z[1]
+    integers = z[0] == math.floor(z[0]) and other == math.floor(other)
+    known = len(tables[0]) == 0 and (normal or integers)
     total, first = 1.0, 0.0
     for direction in (1, -1):
-        x, term = low, 1.0
-        while term >= 1e-18 and (x < end if direction == 1 else x > start):
-            if direction == 1:
-                term *= math.exp(_pair_step(normal, b, a, z, tables, n, x))
+        x, term = start, 1.0
+        # Ratios of Laplace noise below both noisy counts, between them, and above both; a factor that changes if normal.
+        below = math.exp(direction * (odds + 2 * b))
+        between, above = math.exp(direction * odds), math.exp(direction * (odds - 2 * b))
+        shift = z[0] + other - 1 - 2 * (x if direction == 1 else x - 1)
+        factor, falling = math.exp(direction * (odds + 2 * b * shift)), math.exp(-4 * b)
+        while x < n if direction == 1 else x > 0:
+            lower = x if direction == 1 else x - 1
+            if not known:
+                ratio = math.exp(direction * _pair_step(normal, b, a, z, tables, n, lower))
             else:
-                term *= math.exp(-_pair_step(normal, b, a, z, tables, n, x - 1))
+                if normal:
+                    ratio, factor = factor, factor * falling
+                elif lower + 1 <= z[0]:
+                    ratio = below if lower + 1 <= other else between
+                else:
+                    ratio = between if lower + 1 <= other else above
+                ratio *= (n - lower) / (lower + 1) if direction == 1 else (lower + 1) / (n - lower)
             x += direction
+            term *= ratio
             total += term
-            first += term * (x - low)
-    value = math.log(total) + _log_term(normal, b, a[0], z[0], tables[0], low)
-    value += _log_term(normal, b, a[1], z[1], tables[1], n - low)
-    return value, low + first / total
+            first += term * (x - start)
+            if not (term >= 1e-18 * total and total <= most):
+                break
+    return total, first / total
+
+
+def _pair(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> tuple[float, float]:
+    """`log S` of two cells without n!, and the mean of the first."""
+    if a[0] == -math.inf or a[1] == -math.inf:
+        if n > 0 and a[0] == a[1]:
+            return -math.inf, 0.0
+        # The only term.
+        start, total, first = 0.0 if a[0] == -math.inf else n, 1.0, 0.0
+    else:
+        # The noisy count is near the mode, and no logarithm is needed to begin there, unless a sampler is far away.
+        start = min(max(math.floor(z[0]), 0.0), n)
+        total, first = _pair_sums(normal, b, a, z, tables, n, start, 1e200)
+        if not total <= 1e200:
+            start = _pair_mode(normal, b, a, z, tables, n)
+            total, first = _pair_sums(normal, b, a, z, tables, n, start, math.inf)
+    value = math.log(total) + _log_term(normal, b, a[0], z[0], tables[0], start)
+    value += _log_term(normal, b, a[1], z[1], tables[1], n - start)
+    return value, start + first
 
 
 def _tilted(
@@ -360,18 +401,20 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
     return value + math.log(probability / m)
 
 
-def _rows(logs: Any, means: Any, noisy: Any, noise: Any, tables: Any, totals: Any) -> float:
-    """`log S` of all rows. The means of the counts are written into `means`."""
-    if np.isnan(logs).any() or logs.max() == math.inf:
-        return -math.inf
+def _rows(logs: Any, means: Any, values: Any, noisy: Any, noise: Any, tables: Any, totals: Any) -> None:
+    """Write `log S` of each row into `values`, and the means of the counts into `means`. Without totals, of Poisson."""
     rows, cells = noisy.shape
     normal, b = noise[0] > 0, noise[1]
-    value: float = noisy.size * noise[2]
-    weights, none = logs.copy().reshape(rows, cells), np.empty((cells, 0))
+    none = np.empty((cells, 0))
     for row in range(rows):
-        a, z, mean = weights[row], noisy[row], means[row * cells : (row + 1) * cells]
+        a, z, mean = logs[row], noisy[row], means[row]
         t = tables[row] if len(tables) > 0 else none
-        if len(totals) == 0:
+        value, improper = cells * noise[2], False
+        for k in range(cells):
+            improper |= not a[k] < math.inf
+        if improper:
+            value = -math.inf
+        elif len(totals) == 0:
             for k in range(cells):
                 mode = _mode(normal, b, a[k], z[k], t[k])
                 terms, place = _terms(normal, b, a[k], z[k], t[k], mode)
@@ -381,14 +424,14 @@ def _rows(logs: Any, means: Any, noisy: Any, noise: Any, tables: Any, totals: An
                     first += terms[i] * (i - place)
                 value += math.log(total) + _log_term(normal, b, a[k], z[k], t[k], mode)
                 mean[k] = mode + first / total
-            continue
-        n = float(totals[row])
-        if cells == 2:
-            log, mean[0] = _pair(normal, b, a, z, t, n)
-            mean[1] = n - mean[0]
         else:
-            log = _wave_row(normal, b, a, z, t, n, mean)
-        value += log + math.lgamma(n + 1)
-    if value == -math.inf:
-        means[:] = 0.0
-    return value
+            n = float(totals[row])
+            if cells == 2:
+                log, mean[0] = _pair(normal, b, a, z, t, n)
+                mean[1] = n - mean[0]
+            else:
+                log = _wave_row(normal, b, a, z, t, n, mean)
+            value += log + math.lgamma(n + 1)
+        if value == -math.inf:
+            mean[:] = 0.0
+        values[row] = value

@@ -4,10 +4,8 @@
 behind the draws of one's own.
 """
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from typing import Any, Protocol, final, override, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -15,93 +13,16 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import ArrayLike
 from pymc.distributions.dist_math import check_parameters
-from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
-from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.inference.noisy_rows import noisy_rows
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 from pymc_dirdp.inference.tables import posterior_of
+from pymc_dirdp.releases.counts_logp import ReleaseLogp, fixed_rows_logp, tell_jax
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
-
-
-class Likelihood(Protocol):
-    """What an operation computes."""
-
-    @property
-    def likelihood(self) -> Callable[..., tuple[float, Array]]:
-        """A log-probability and its gradient in the logarithms of the weights of cells, which come first."""
-
-
-@runtime_checkable
-class Compiles(Protocol):
-    """A likelihood that compiled code may call."""
-
-    def compiled(self) -> Callable[..., Any] | None:
-        """A function of the same arrays, for Numba; None if there is none."""
-
-
-class CountsLogp(Op):
-    """Log-probability of noisy counts, and its gradient, as functions of the logarithms of the weights of cells.
-
-    Nothing is cached from one evaluation to the next, so several threads may share one.
-
-    Its inputs are the logarithms, and what was published where the likelihood does not hold that itself.
-
-    Parameters
-    ----------
-    distribution : Likelihood
-        It must not change any more.
-    name : str
-        Of the table.
-    shape : tuple of int
-        That of the weights.
-    """
-
-    def __init__(self, distribution: Likelihood, name: str, shape: tuple[int, ...]) -> None:
-        self.distribution, self.name, self.shape = distribution, name, shape
-
-    @override
-    def __str__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
-
-    def evaluate(self, log_shares: ArrayLike, *published: Array) -> tuple[Array, Array]:
-        """The log-probability, `-inf` where it is 0 or a share is no number, and the expected counts: its gradient."""
-        logs = np.asarray(log_shares, dtype=np.float64)
-        if logs.shape != self.shape:
-            raise ValueError(f"Expected shares of {self.name!r} in the shape {self.shape}, got {logs.shape}.")
-        if np.isnan(logs).any() or np.isposinf(logs).any():
-            return np.asarray(-np.inf), np.zeros(self.shape)
-        value, means = self.distribution.likelihood(logs, *map(np.asarray, published))
-        return np.asarray(value), means
-
-    @override
-    def make_node(self, *inputs: Any) -> Apply[Any]:
-        outputs = [pt.dscalar(), pt.tensor(dtype="float64", shape=self.shape)]
-        return Apply(self, list(map(pt.as_tensor_variable, inputs)), outputs)
-
-    @override
-    def perform(self, node: Apply[Any], inputs: Sequence[Any], output_storage: Sequence[list[Any]]) -> None:
-        output_storage[0][0], output_storage[1][0] = self.evaluate(*inputs)
-
-    @override
-    def pullback(
-        self, inputs: Sequence[Variable[Any, Any]], outputs: Sequence[Any], cotangents: Sequence[Any]
-    ) -> list[Variable[Any, Any]]:
-        if not isinstance(cotangents[1].type, DisconnectedType):
-            return [grad_not_implemented(self, 0, inputs[0], "A release has no second derivatives.")]
-        gradient = (cotangents[0] * outputs[1]).astype(inputs[0].type.dtype)
-        return [gradient, *(disconnected_type() for _ in inputs[1:])]
-
-    def connection_pattern(self, node: Apply[Any]) -> list[list[bool]]:
-        """Nothing is differentiated in what was published."""
-        return [[True, True], *([False, False] for _ in node.inputs[1:])]
 
 
 def as_tensor(**named: Any) -> Any:
@@ -114,78 +35,6 @@ def as_tensor(**named: Any) -> Any:
     if tensor is None or tensor.dtype.startswith("complex"):
         raise ArgumentError(f"Expected {name} to be a tensor or an array of numbers, got {type_name(value)}.")
     return tensor
-
-
-def as_python(op: Any, node: Any = None, **options: Any) -> Callable[..., Any]:
-    """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
-        found: Callable[..., Any] = generate_fallback_impl(op, node=node, **options)
-    return found
-
-
-@final
-class ReleaseLogp(CountsLogp):
-    """Log-probability of the output for a table, as a function of the logarithms of the shares.
-
-    Its shape has both outcomes of a Beta.
-
-    Parameters
-    ----------
-    output : ObservedTable
-        Of the table. It must not change any more.
-    beliefs : Beliefs
-        About totals that are private.
-    """
-
-    def __init__(self, output: ObservedTable, beliefs: Beliefs) -> None:
-        self._output, self._beliefs = output, beliefs
-        distribution = noisy_rows(output, beliefs) or posterior_of(output, beliefs)
-        super().__init__(distribution, output.name, tuple(output.prior.shape))
-
-    def __reduce__(self) -> tuple[type["ReleaseLogp"], tuple[ObservedTable, Beliefs]]:
-        # The distribution holds functions, which cannot be pickled; what it is made from can.
-        return ReleaseLogp, (self._output, self._beliefs)
-
-
-def _as_numba(op: CountsLogp, node: Any = None, **options: Any) -> Callable[..., Any]:
-    """What the likelihood has compiled, or a call of Python."""
-    found = op.distribution.compiled() if isinstance(op.distribution, Compiles) else None
-    return found or as_python(op, node, **options)
-
-
-numba_funcify.register(CountsLogp)(_as_numba)
-
-
-def tell_jax() -> None:
-    """Let JAX call Python, if it is installed. JAX differentiates by itself, so it gets the gradient."""
-    try:
-        jax: Any = import_module("jax")
-        dispatch: Any = import_module("pytensor.link.jax.dispatch")
-    except ImportError:
-        # PyMC says what is missing to who asks for JAX.
-        return
-
-    def as_callback(op: CountsLogp, **_: Any) -> Any:
-        double = np.dtype(np.float64)
-        results = jax.ShapeDtypeStruct((), double), jax.ShapeDtypeStruct(op.shape, double)
-
-        def evaluated(*inputs: Any) -> Any:
-            return jax.pure_callback(op.evaluate, results, *inputs, vmap_method="sequential")
-
-        def forward(*inputs: Any) -> Any:
-            found = evaluated(*inputs)
-            return found, (found[1], [one * 0.0 for one in inputs[1:]])
-
-        def backward(residuals: Any, cotangents: Any) -> Any:
-            gradient, others = residuals
-            return cotangents[0] * gradient, *others
-
-        logp = jax.custom_vjp(evaluated)
-        logp.defvjp(forward, backward)
-        return logp
-
-    dispatch.jax_funcify.register(CountsLogp)(as_callback)
 
 
 def owned(release: Source | Sequence[Source]) -> Any:
@@ -207,11 +56,9 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
     p : TensorVariable
         Its shares, in the shape of the draws.
     """
-    tell_jax()
-    logp = ReleaseLogp(output, beliefs)
     p = as_tensor(p=p)
-    beta = output.family == "beta"
-    shape = logp.shape[:-1] if beta else logp.shape
+    beta, whole = output.family == "beta", tuple(output.prior.shape)
+    shape = whole[:-1] if beta else whole
     if p.ndim != len(shape) or any(size not in (None, n) for size, n in zip(p.type.shape, shape, strict=True)):
         raise ArgumentError(f"Expected p in the shape of {output.name!r}, {shape}, got {p.type.shape}.")
     if beta:
@@ -221,7 +68,11 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
         log_shares = pt.log(p)
         # Shares add up to 1 within this tolerance.
         proper, words = (p >= 0) & pt.isclose(p.sum(axis=-1, keepdims=True), 1.0, 0.0, 1e-6), "p >= 0, sum(p) = 1"
-    value, _ = logp.make_node(log_shares).outputs
+    if (rows := noisy_rows(output, beliefs)) is not None:
+        value = fixed_rows_logp(rows, log_shares).sum()
+    else:
+        tell_jax()
+        value, _ = ReleaseLogp(output, beliefs).make_node(log_shares).outputs
     return check_parameters(value, proper, msg=words)
 
 

@@ -1,0 +1,243 @@
+"""The log-probability of noisy counts as operations of PyTensor, for Python, Numba and JAX.
+
+An operation takes the logarithms of the weights of cells, and returns the logarithm of the probability of what was
+published and the counts that are expected: its gradient. That of compiled rows has no state: all that it depends on
+are its inputs, so what Numba has compiled is found on disk by the next model and by the next process.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from inspect import getsourcefile
+from pathlib import Path
+from typing import Any, final, override
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike
+from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.link.numba.dispatch.basic import (
+    generate_fallback_impl,
+    numba_funcify,
+    numba_njit,
+    register_funcify_and_cache_key,
+)
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.inference.joint_rows import CompiledRows, JointRows
+from pymc_dirdp.inference.noisy_rows import NoisyRows
+from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
+from pymc_dirdp.inference.tables import posterior_of
+
+
+class CountsLogp(Op):
+    """Log-probability of what was published, and its gradient, as functions of the logarithms of the weights of cells.
+
+    Nothing is cached from one evaluation to the next, so several threads may share one. The logarithms are the first
+    input, and the value has some of their leading axes.
+    """
+
+    value_axes = 0
+
+    def evaluate(self, logs: Array, *published: Array) -> tuple[Array, Array]:
+        """The log-probability, `-inf` where it is 0 or a share is no number, and the expected counts: its gradient."""
+        raise NotImplementedError
+
+    @override
+    def make_node(self, *inputs: Any) -> Apply[Any]:
+        logs, *published = map(pt.as_tensor_variable, inputs)
+        logs = logs.astype("float64")
+        shape = logs.type.shape
+        value = pt.tensor(dtype="float64", shape=shape[: self.value_axes])
+        return Apply(self, [logs, *published], [value, pt.tensor(dtype="float64", shape=shape)])
+
+    @override
+    def perform(self, node: Apply[Any], inputs: Sequence[Any], output_storage: Sequence[list[Any]]) -> None:
+        output_storage[0][0], output_storage[1][0] = self.evaluate(*inputs)
+
+    @override
+    def pullback(
+        self, inputs: Sequence[Variable[Any, Any]], outputs: Sequence[Any], cotangents: Sequence[Any]
+    ) -> list[Variable[Any, Any]]:
+        if not isinstance(cotangents[1].type, DisconnectedType):
+            return [grad_not_implemented(self, 0, inputs[0], "A release has no second derivatives.")]
+        gradient = pt.shape_padright(cotangents[0], outputs[1].type.ndim - self.value_axes) * outputs[1]
+        return [gradient, *(disconnected_type() for _ in inputs[1:])]
+
+    def connection_pattern(self, node: Apply[Any]) -> list[list[bool]]:
+        """Nothing is differentiated in what was published."""
+        return [[True, True], *([False, False] for _ in node.inputs[1:])]
+
+
+@final
+class ReleaseLogp(CountsLogp):
+    """Log-probability of the output for a table, as a function of the logarithms of the shares.
+
+    They are in its own shape, with both outcomes of a Beta.
+
+    Parameters
+    ----------
+    output : ObservedTable
+        Of the table. It must not change any more.
+    beliefs : Beliefs
+        About totals that are private.
+    """
+
+    def __init__(self, output: ObservedTable, beliefs: Beliefs) -> None:
+        self._output, self._beliefs = output, beliefs
+        self._distribution = posterior_of(output, beliefs)
+
+    @override
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self._output.name})"
+
+    def __reduce__(self) -> tuple[type["ReleaseLogp"], tuple[ObservedTable, Beliefs]]:
+        # The distribution holds functions, which cannot be pickled; what it is made from can.
+        return ReleaseLogp, (self._output, self._beliefs)
+
+    @override
+    def evaluate(self, logs: ArrayLike, *published: Array) -> tuple[Array, Array]:
+        logs, shape = np.asarray(logs, dtype=np.float64), tuple(self._output.prior.shape)
+        if logs.shape != shape:
+            raise ValueError(f"Expected shares of {self._output.name!r} in the shape {shape}, got {logs.shape}.")
+        if np.isnan(logs).any() or np.isposinf(logs).any():
+            return np.asarray(-np.inf), np.zeros(shape)
+        value, means = self._distribution.likelihood(logs)
+        return np.asarray(value), means
+
+
+@final
+class RowsLogp(CountsLogp):
+    """Log-probability of the noisy counts of compiled rows: of each row, or of all tables that share one noise.
+
+    Its inputs are the logarithms of the weights of cells, what was published, and the further arrays of the rows.
+
+    Parameters
+    ----------
+    kind : type of CompiledRows
+    """
+
+    __props__ = ("kind",)
+
+    def __init__(self, kind: type[CompiledRows]) -> None:
+        self.kind = kind
+        self.value_axes = 1 if kind is NoisyRows else 0
+
+    @override
+    def evaluate(self, logs: Array, *published: Array) -> tuple[Array, Array]:
+        logs = np.ascontiguousarray(logs, dtype=np.float64)
+        if logs.shape != published[0].shape:
+            raise ValueError("Expected as many weights of cells as noisy counts.")
+        values, means = np.zeros(len(logs) if self.value_axes else 1), np.zeros(logs.shape)
+        self.kind.program()(logs, means, values, *published)
+        return values if self.value_axes else np.asarray(values[0]), means
+
+
+def rows_logp(kind: type[CompiledRows], log_weights: Any, *inputs: Any) -> Any:
+    """The log-probability of compiled rows as a tensor: of each row, or of all tables that share one noise.
+
+    Parameters
+    ----------
+    kind : type of CompiledRows
+    log_weights : TensorVariable
+        In the shape of the noisy counts.
+    *inputs : TensorVariable or array
+        What was published, the noisy counts first, and the further arrays of the rows.
+    """
+    tell_jax()
+    value, _ = RowsLogp(kind).make_node(log_weights, *inputs).outputs
+    return value
+
+
+def fixed_rows_logp(rows: CompiledRows, log_weights: Any) -> Any:
+    """The same of rows that have been published, whose weights may be in another shape."""
+    noisy, *others = (*rows.published, *rows.arrays)
+    return rows_logp(type(rows), log_weights.reshape(noisy.shape), noisy, *others)
+
+
+# What Numba and JAX do with these operations.
+
+
+def as_python(op: Any, node: Any = None, **options: Any) -> Callable[..., Any]:
+    """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
+        found: Callable[..., Any] = generate_fallback_impl(op, node=node, **options)
+    return found
+
+
+numba_funcify.register(CountsLogp)(as_python)
+
+
+@cache
+def _version(kind: type[CompiledRows]) -> str:
+    """A name for the code of a program, for what was compiled of it before."""
+    files = {getsourcefile(kind), getsourcefile(JointRows), __file__}
+    return sha256(b"".join(Path(str(file)).read_bytes() for file in sorted(map(str, files)))).hexdigest()[:16]
+
+
+@register_funcify_and_cache_key(RowsLogp)
+def _compiled_rows(op: RowsLogp, node: Any = None, **_: Any) -> tuple[Callable[..., Any], str]:
+    """A call of the program. Arrays that must not be written to, such as those of samplers, are of another type."""
+    program = op.kind.program()
+    several = bool(op.value_axes)
+
+    def of_rows(logs: Any, noisy: Any, first: Any, second: Any, third: Any) -> Any:
+        if logs.shape != noisy.shape:
+            raise ValueError("Expected as many weights of cells as noisy counts.")
+        means, values = np.zeros(logs.shape), np.zeros(logs.shape[0])
+        program(np.ascontiguousarray(logs), means, values, noisy, first, second, third)
+        return values, means
+
+    def of_all(logs: Any, noisy: Any, first: Any, second: Any, third: Any) -> Any:
+        if logs.shape != noisy.shape:
+            raise ValueError("Expected as many weights of cells as noisy counts.")
+        means, values = np.zeros(logs.shape), np.zeros(1)
+        program(np.ascontiguousarray(logs), means, values, noisy, first, second, third)
+        return np.asarray(values[0]), means
+
+    return numba_njit(of_rows if several else of_all), f"{op.kind.__name__} {_version(op.kind)}"
+
+
+def tell_jax() -> None:
+    """Let JAX evaluate the likelihood by a callback, if it is installed; PyMC does not need it otherwise."""
+    try:
+        jax: Any = import_module("jax")
+        dispatch: Any = import_module("pytensor.link.jax.dispatch")
+    except ImportError:
+        # PyMC itself says what is missing to who asks for JAX.
+        return
+
+    def as_callback(op: CountsLogp, **_: Any) -> Any:
+        def evaluated(logs: Any, *published: Any) -> Any:
+            double = np.dtype(np.float64)
+            value = jax.ShapeDtypeStruct(logs.shape[: op.value_axes], double)
+            results = value, jax.ShapeDtypeStruct(logs.shape, double)
+
+            def call(*arrays: Any) -> Any:
+                return op.evaluate(*map(np.asarray, arrays))
+
+            return jax.pure_callback(call, results, logs, *published, vmap_method="sequential")
+
+        def forward(*inputs: Any) -> Any:
+            found = evaluated(*inputs)
+            return found, (found[1], inputs[1:])
+
+        def backward(residuals: Any, cotangents: Any) -> Any:
+            gradient, published = residuals
+            # Integers have no derivatives, which JAX wants as numbers of a type of their own.
+            others = [
+                array * 0 if array.dtype.kind == "f" else np.zeros(array.shape, jax.dtypes.float0) for array in published
+            ]
+            of_value = cotangents[0].reshape(cotangents[0].shape + (1,) * (gradient.ndim - cotangents[0].ndim))
+            return of_value * gradient, *others
+
+        logp = jax.custom_vjp(evaluated)
+        logp.defvjp(forward, backward)
+        return logp
+
+    dispatch.jax_funcify.register(CountsLogp)(as_callback)

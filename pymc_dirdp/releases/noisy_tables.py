@@ -1,0 +1,162 @@
+"""Noisy tables as PyMC distributions, so that they are ordinary observed variables of a private model.
+
+Each has the log-probability of noisy counts, in which the counts are summed out, and draws further noisy counts with
+the noise of the mechanism itself. All that a log-probability depends on are its inputs, so PyTensor finds what it has
+compiled before.
+"""
+
+from typing import Any, override
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.distributions.distribution import Discrete
+from pytensor.tensor.random.op import RandomVariable
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.inference.joint_rows import JointRows
+from pymc_dirdp.inference.noisy_rows import NoisyRows
+from pymc_dirdp.mechanisms.noise import NoisyMarginal
+from pymc_dirdp.releases.counts_logp import rows_logp
+
+
+class _NoisyVariable(RandomVariable):
+    """Counts of the cells of rows, with the noise of a mechanism.
+
+    Parameters
+    ----------
+    measured : NoisyMarginal
+        The table and its noise. PyTensor makes operations again from their properties, so it is one.
+    """
+
+    dtype = "int64"
+    __props__ = (*RandomVariable.__props__, "measured")
+
+    def __init__(self, measured: NoisyMarginal, **options: Any) -> None:
+        super().__init__(**options)
+        self.measured = measured
+
+    def noisy(self, counts: Integers, rng: np.random.Generator) -> Integers:
+        """Counts of whole tables, leading axes of independent ones first, with noise on them."""
+        whole = counts.reshape(-1, *self.measured.shape)
+        noise = self.measured.noise_for((len(whole),), rng)
+        return np.asarray(whole + np.rint(noise).astype(np.int64)).reshape(counts.shape)
+
+
+def _shares_of(log_p: Array) -> Array:
+    """Proper shares also where a prior draws none, such as cut points without order, with which PyMC draws on."""
+    p = np.maximum(np.nan_to_num(np.exp(log_p), nan=0.0), 1e-300)
+    return np.asarray(p / p.sum(axis=-1, keepdims=True))
+
+
+class _NoisyCountsVariable(_NoisyVariable):
+    """Multinomial counts of each row with noise, given the log-probabilities and the number of records."""
+
+    name = "noisy_counts"
+    signature = "(k),(),(c)->(k)"
+    _print_name = ("NoisyCounts", "\\operatorname{NoisyCounts}")
+
+    @override
+    def rng_fn(self, rng: np.random.Generator, log_p: Array, n: Integers, noise: Array, size: Any) -> Integers:
+        shape = np.broadcast_shapes(log_p.shape[:-1], n.shape) if size is None else tuple(size)
+        p = np.broadcast_to(_shares_of(log_p), (*shape, log_p.shape[-1]))
+        return self.noisy(rng.multinomial(np.broadcast_to(n, shape), p), rng)
+
+
+class _NoisyPoissonVariable(_NoisyVariable):
+    """Poisson counts of each cell with noise, given the logarithms of their means."""
+
+    name = "noisy_poisson"
+    signature = "(k),(c)->(k)"
+    _print_name = ("NoisyPoisson", "\\operatorname{NoisyPoisson}")
+
+    @override
+    def rng_fn(self, rng: np.random.Generator, log_mu: Array, noise: Array, size: Any) -> Integers:
+        shape = log_mu.shape if size is None else (*size, log_mu.shape[-1])
+        return self.noisy(rng.poisson(np.broadcast_to(np.exp(log_mu), shape)), rng)
+
+
+class _JointCountsVariable(_NoisyVariable):
+    """Multinomial counts of several tables side by side with one noise for all of them.
+
+    The last input has the number of cells of each table.
+    """
+
+    name = "joint_counts"
+    signature = "(k),(t),(t),(m,r),(r)->(k)"
+    _print_name = ("JointCounts", "\\operatorname{JointCounts}")
+
+    @override
+    def rng_fn(
+        self, rng: np.random.Generator, log_p: Array, n: Integers, cells: Integers, limits: Any, radii: Any, size: Any
+    ) -> Integers:
+        shape = log_p.shape[:-1] if size is None else tuple(size)
+        ends = np.cumsum(cells.reshape(-1, cells.shape[-1])[0])
+        totals = np.broadcast_to(n, (*shape, len(ends)))
+        tables = np.split(np.broadcast_to(log_p, (*shape, log_p.shape[-1])), ends[:-1], axis=-1)
+        counts = [rng.multinomial(totals[..., i], _shares_of(logs)) for i, logs in enumerate(tables)]
+        return self.noisy(np.concatenate(counts, axis=-1), rng)
+
+
+def _in_rows(array: Any, like: Any) -> Any:
+    return pt.broadcast_to(array, like.shape).reshape((-1, like.shape[-1]))
+
+
+class _NoisyTable(Discrete):
+    """A distribution of noisy counts. `measured` is the table and its noise."""
+
+    @classmethod
+    def rv_op(cls, *parameters: Any, measured: NoisyMarginal, **options: Any) -> Any:
+        return cls.variable(measured)(*parameters, **options)
+
+    @classmethod
+    def dist(cls, *parameters: Any, measured: NoisyMarginal, **options: Any) -> Any:
+        return super().dist([pt.as_tensor_variable(array) for array in parameters], measured=measured, **options)
+
+
+class NoisyCounts(_NoisyTable):
+    """Noisy counts of rows with public totals: log-probabilities (k), a total, the three numbers of a `CellNoise`."""
+
+    variable = rv_type = _NoisyCountsVariable
+
+    def support_point(rv: Any, size: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: N805  # As PyMC calls it.
+        return pt.round(pt.shape_padright(n) * pt.exp(log_p)).astype("int64") + pt.zeros_like(rv)
+
+    def logp(value: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: N805
+        totals = pt.broadcast_to(n, value.shape[:-1]).ravel().astype("int64")
+        return _logp_of_rows(value, log_p, noise, totals)
+
+
+class NoisyPoisson(_NoisyTable):
+    """Noisy counts of rows with private totals: logarithms of expected counts (k), the numbers of a `CellNoise`."""
+
+    variable = rv_type = _NoisyPoissonVariable
+
+    def support_point(rv: Any, size: Any, log_mu: Any, noise: Any) -> Any:  # noqa: N805
+        return pt.round(pt.exp(log_mu)).astype("int64") + pt.zeros_like(rv)
+
+    def logp(value: Any, log_mu: Any, noise: Any) -> Any:  # noqa: N805
+        logs = _logp_of_rows(value, log_mu, noise, np.empty(0, dtype=np.int64))
+        return logs - pt.broadcast_to(pt.exp(log_mu), value.shape).sum(axis=-1)
+
+
+def _logp_of_rows(value: Any, log_weights: Any, noise: Any, totals: Any) -> Any:
+    rows = _in_rows(log_weights, value), _in_rows(value, value).astype("float64")
+    # PyTensor has given the noise as many axes as the others have.
+    logs = rows_logp(NoisyRows, *rows, noise.ravel()[:3], np.empty((0, 0, 0)), totals)
+    return logs.reshape(value.shape[:-1], ndim=value.ndim - 1)
+
+
+class JointCounts(_NoisyTable):
+    """Noisy counts of several tables side by side, which share one noise.
+
+    Log-probabilities (k), the totals and numbers of cells of the tables (t), the limits of their norms (t, r) and the
+    logarithms of the weights of the radii (r).
+    """
+
+    variable = rv_type = _JointCountsVariable
+
+    def support_point(rv: Any, size: Any, log_p: Any, n: Any, cells: Any, limits: Any, radii: Any) -> Any:  # noqa: N805
+        return pt.zeros_like(rv)
+
+    def logp(value: Any, log_p: Any, n: Any, cells: Any, limits: Any, radii: Any) -> Any:  # noqa: N805
+        return rows_logp(JointRows, log_p, value.astype("float64"), cells, limits, radii)
