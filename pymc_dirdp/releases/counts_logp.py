@@ -64,7 +64,8 @@ class CountsLogp(Op):
         self, inputs: Sequence[Variable[Any, Any]], outputs: Sequence[Any], cotangents: Sequence[Any]
     ) -> list[Variable[Any, Any]]:
         if not isinstance(cotangents[1].type, DisconnectedType):
-            return [grad_not_implemented(self, 0, inputs[0], "A release has no second derivatives.")]
+            why = "A release has no second derivatives."
+            return [grad_not_implemented(self, i, variable, why) for i, variable in enumerate(inputs)]
         gradient = pt.shape_padright(cotangents[0], outputs[1].type.ndim - self.value_axes) * outputs[1]
         return [gradient, *(disconnected_type() for _ in inputs[1:])]
 
@@ -231,7 +232,8 @@ def tell_jax() -> None:
             gradient, published = residuals
             # Integers have no derivatives, which JAX wants as numbers of a type of their own.
             others = [
-                array * 0 if array.dtype.kind == "f" else np.zeros(array.shape, jax.dtypes.float0) for array in published
+                array * 0 if array.dtype.kind == "f" else np.zeros(array.shape, jax.dtypes.float0)
+                for array in published
             ]
             of_value = cotangents[0].reshape(cotangents[0].shape + (1,) * (gradient.ndim - cotangents[0].ndim))
             return of_value * gradient, *others

@@ -23,8 +23,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.inference.joint_rows import JointRows, multiplications
-from pymc_dirdp.inference.noisy_rows import NoisyRows
-from pymc_dirdp.mechanisms.outputs import CellNoise
+from pymc_dirdp.mechanisms.noise import NoisyMarginal
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
@@ -41,7 +40,7 @@ from pymc_dirdp.models.without_data import (
     without_data,
 )
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
+from pymc_dirdp.releases.noisy_tables import JointCounts, NoisyCounts, NoisyPoisson, observe_noisy_numbers
 from pymc_dirdp.releases.plan import planned
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
@@ -309,76 +308,39 @@ def has_likelihood(part: PlannedTable, *, most_multiplications: float = 6e7) -> 
     return sum(map(multiplications, noise.cells, noise.reaches)) <= most_multiplications
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Term:
-    """The log-probability of what is published of an observed variable.
-
-    Attributes
-    ----------
-    logp : TensorVariable or None
-        None if tables that share a noise have one term together.
-    publish : callable
-        `publish(noise, noisy)` puts in noisy counts, a :class:`CellNoise` on each; None if tables share a noise.
-    holds : tuple of SharedVariable
-        What of the graph is published.
-    """
-
-    logp: Any
-    publish: Callable[[CellNoise | None, Array], None]
-    holds: tuple[Any, ...]
+type _Publish = Callable[[Array], None]
 
 
-def _shared_zeros(shape: tuple[int | None, ...], name: str) -> Any:
+def _noisy_counts(shape: tuple[int, ...], name: str) -> Any:
+    """Where noisy counts are put in when they are known."""
     make: Any = shared
-    return make(np.zeros([length or 1 for length in shape]), shape=shape, name=name)
+    return make(np.zeros(shape, dtype=np.int64), shape=shape, name=f"{name}_noisy")
 
 
-def _rows_term(log_weights: Any, shape: tuple[int, int], totals: tuple[int, ...] | None, name: str) -> _Term:
-    """The log-probability of noisy rows.
-
-    Parameters
-    ----------
-    log_weights : TensorVariable, shape (rows, cells)
-        Log-probabilities of the cells of each row; or, with private totals, logarithms of the expected counts.
-    shape : tuple of int
-        That of the weights.
-    totals : tuple of int, or None
-        The public numbers of records of the rows; None if they are private.
-    name : str
-    """
-    tell_jax()
-    noisy, noise = _shared_zeros(shape, f"{name}_noisy"), _shared_zeros((3,), f"{name}_noise")
-    rows = NoisyRows(None if totals is None else np.array(totals, dtype=np.int64))
-    value, _ = CountsLogp(rows, name, shape).make_node(log_weights, noisy, noise).outputs
-
-    def publish(cell_noise: CellNoise | None, published: Array) -> None:
-        assert cell_noise is not None
-        noisy.set_value(np.array(published, dtype=np.float64).reshape(shape))
-        noise.set_value(cell_noise.numbers)
-
-    publish(CellNoise(False, 1.0, 0.0), np.zeros(shape))
-    return _Term(value if totals is not None else value - pt.exp(log_weights).sum(), publish, (noisy, noise))
+def _published_into(place: Any) -> _Publish:
+    return lambda noisy: place.set_value(np.rint(noisy).astype(np.int64).reshape(place.type.shape))
 
 
-def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model, *, unlikely: float = 45.0) -> _Term:
-    """The log-probability of noisy observations, each of them a number of people.
+def _numbers_of_people(found: Outcomes, read: ModelRead, part: PlannedTable, *, unlikely: float = 45.0) -> _Publish:
+    """Observe noisy observations, each of them a number of people.
 
     Noise of a probability of `exp(-unlikely)` beside that of none is left out of the sums.
     """
     assert found.value is not None
+    inputs, model, noise = read.inputs, pm.modelcontext(None), part.mechanism.cell_noise
+    assert noise is not None
     log_p, value, size = found.log_p, found.value, len(found.labels)
+    make: Any = shared
     grid, logs = (
-        _shared_zeros((None, size), f"{found.name}_numbers"),
-        _shared_zeros((None, size), f"{found.name}_noise"),
+        make(np.zeros((1, size)), shape=(None, size), name=f"{found.name}_{what}") for what in ("numbers", "noise")
     )
+    place = _noisy_counts(tuple(value.type.shape), found.name)
     numbers: Any = vectorize_graph(log_p, {value: grid.reshape((-1, *value.type.shape)).astype(value.type.dtype)})
     log_numbers = numbers.reshape((-1, size))
     at_points = inputs.function(log_numbers, grid)
     math_of_graphs: Any = pt
 
-    def publish(noise: CellNoise | None, published: Array) -> None:
-        assert noise is not None
+    def publish(published: Array) -> None:
         noisy = np.asarray(published, dtype=np.float64).ravel()[:size]
         reach = unlikely / noise.slope if not noise.is_normal else math.sqrt(unlikely / noise.slope)
         low, high = np.maximum(np.floor(noisy - reach), 0), np.ceil(np.maximum(noisy, 0) + reach)
@@ -397,40 +359,66 @@ def _counts_term(found: Outcomes, inputs: Inputs, model: pm.Model, *, unlikely: 
         first = np.take_along_axis(counts, possible.argmax(axis=0)[None], axis=0)
         grid.set_value(np.where(possible, counts, first))
         logs.set_value(np.where(possible, chances, -np.inf))
+        place.set_value(np.rint(noisy).astype(np.int64).reshape(place.type.shape))
 
-    logp = math_of_graphs.logsumexp(_in_model(log_numbers, inputs, model) + logs, axis=0).sum()
-    return _Term(logp, publish, (grid, logs))
+    logp = math_of_graphs.logsumexp(_in_model(log_numbers, inputs, model) + logs, axis=0)
+    original = read.model[found.name]
+    dims = read.model.named_vars_to_dims.get(found.name)
+    for dim in dims or ():
+        if dim is not None and dim not in model.coords:
+            model.add_coord(dim, read.model.coords.get(dim), length=int(read.model.dim_lengths[dim].eval()))
+    observe_noisy_numbers(
+        found.name,
+        graph_replace([original], {rv: model[str(rv.name)] for rv in inputs.by_variable}, strict=False)[0],
+        [model[str(rv.name)] for rv in inputs.by_variable],
+        logp,
+        [grid, logs],
+        measured=part.mechanism.noisy_marginals[0],
+        observed=place,
+        dims=dims,
+    )
+    return publish
 
 
-def _joint_terms(log_p: Sequence[Any], parts: Sequence[PlannedTable]) -> tuple[Any, list[_Term]]:
-    """The log-probability of the noisy counts of tables that share a noise; for each of them how these are put in."""
-    tell_jax()
+def _joint_tables(log_p: Sequence[Any], parts: Sequence[PlannedTable], name: str) -> list[_Publish]:
+    """Observe the noisy counts of tables that share a noise, side by side; for each of them how these are put in."""
     noise = parts[0].mechanism.shared_noise
     assert noise is not None
     seen = [part.mechanism.joint_rows(np.zeros(part.table.shape)) for part in parts]
-    blocks = [block for one in seen if one is not None for block in one.blocks]
+    blocks = [block for rows in seen if rows is not None for block in rows.blocks]
     rows = JointRows.of(blocks, noise.radius_log_weights, published=False)
-    noisy_outputs = [_shared_zeros(part.table.shape, f"{part.table.name}_noisy") for part in parts]
-    inputs = [pt.concatenate([one.ravel() for one in each]) for each in (log_p, noisy_outputs)]
-    name = "_".join(part.table.name for part in parts)
-    value, _ = CountsLogp(rows, name, (int(rows.cells.sum()),)).make_node(*inputs).outputs
+    ends = np.cumsum(rows.cells)
+    place = _noisy_counts((int(ends[-1]),), name)
+    labels = [
+        f"{part.table.name}={label}"
+        for part in parts
+        for label in part.table.coords[(part.table.dims or ("",))[0] or ""] or ()
+    ]
+    dim = f"{name}_cell"
+    pm.modelcontext(None).add_coord(dim, labels)
+    totals = np.array([part.n_records for part in parts], dtype=np.int64)
+    measured = NoisyMarginal((0,), (int(ends[-1]),), noise)
+    inputs = pt.concatenate([logs.ravel() for logs in log_p]), totals, *rows.arrays
+    JointCounts(name, *inputs, measured=measured, observed=place, dims=(dim,))
 
-    def publishing(part: PlannedTable, place: Any, most: int) -> _Term:
-        def publish(_: CellNoise | None, noisy: Array) -> None:
+    def publishing(part: PlannedTable, start: int, end: int, most: int) -> _Publish:
+        def publish(noisy: Array) -> None:
             if noisy.sum() != part.n_records or np.maximum(-noisy, 0).sum() > most:
                 raise ReleaseError(
                     f"The release does not belong to this plan: the noisy counts of {part.table.name!r} do not add up "
                     f"to {part.n_records} records, or some are below -{most}. Ask its publisher for the file again."
                 )
-            place.set_value(np.array(noisy, dtype=np.float64))
+            values = place.get_value()
+            values[start:end] = np.rint(noisy)
+            place.set_value(values)
 
-        none = np.zeros(part.table.shape)
+        none = np.zeros(end - start)
         none[0] = part.n_records
-        publish(None, none)
-        return _Term(None, publish, (place,))
+        publish(none)
+        return publish
 
     most = rows.limits.max(axis=1).tolist()
-    return value, list(map(publishing, parts, noisy_outputs, most))
+    return list(map(publishing, parts, (ends - rows.cells).tolist(), ends.tolist(), most))
 
 
 def _in_model(graph: Any, inputs: Inputs, model: pm.Model) -> Any:
@@ -441,23 +429,22 @@ def _in_model(graph: Any, inputs: Inputs, model: pm.Model) -> Any:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ModelTerms:
-    """A copy of a model in which each observed variable is the likelihood of its noisy counts.
+class PrivateModel:
+    """A copy of a model whose observed variables are noisy tables.
 
     Attributes
     ----------
     model : pymc.Model
-        Its terms hold made-up noisy counts until `publish` is called.
+        Its noisy counts are made up until `publish` is called.
     publish : callable
-        `publish(noise, noisy)` puts in what was published of each observed variable: two mappings from names to a
-        :class:`CellNoise`, where tables do not share a noise, and to noisy counts.
+        `publish(noisy)` puts in what was published of each table, a mapping from names to noisy counts.
     """
 
     model: pm.Model
-    publish: Callable[[Mapping[str, CellNoise], Mapping[str, Array]], None]
+    publish: Callable[[Mapping[str, Array]], None]
 
 
-def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, float] | None) -> ModelTerms:
+def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, float] | None) -> PrivateModel:
     """The free variables of a model with the likelihood of a release that keeps to a plan.
 
     Parameters
@@ -483,75 +470,83 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
         )
     deterministics = public_deterministics(found.model, found.free, found.dims)
     private = without_data(found.model, found.free, deterministics)
-    terms: dict[str, _Term] = {}
+    places: dict[str, _Publish] = {}
     together = {part.table.name for group in chosen.together for part in group}
-    for one in found.outcomes:
-        part, laid = parts[one.name], layout_of(one, found)
+    for outcomes in found.outcomes:
+        part, laid = parts[outcomes.name], layout_of(outcomes, found)
         labels = tuple(tuple(map(str, part.table.coords[dim] or ())) for dim in laid.dims if dim in part.table.coords)
         if part.table.dims != laid.dims or labels != laid.labels or not has_likelihood(part):
             raise ReleaseError(
-                f"The table {one.name!r} of the release has other rows or outcomes than the model. Pass public, "
+                f"The table {outcomes.name!r} of the release has other rows or outcomes than the model. Pass public, "
                 "levels, counts, support and unit as for the release, with the public covariates of all its records."
             )
-        given = n_prior.get(one.name) if isinstance(n_prior, Mapping) else n_prior
-        if one.name in together:
-            continue
-        with private:
-            name = _new(f"{one.name}_release", found)
-            terms[one.name] = _term(one, found, part, None if given is None else positive(n_prior=given))
-            pm.Potential(name, terms[one.name].logp)
-    log_p = {one.name: one.log_p for one in found.outcomes}
+        given = n_prior.get(outcomes.name) if isinstance(n_prior, Mapping) else n_prior
+        most = None if given is None else positive(n_prior=given)
+        if outcomes.name not in together:
+            with private:
+                places[outcomes.name] = _observed(outcomes, found, part, most)
+    log_p = {outcomes.name: outcomes.log_p for outcomes in found.outcomes}
     for group in chosen.together:
         names = [part.table.name for part in group]
         with private:
-            value, each = _joint_terms([_in_model(log_p[name], found.inputs, private) for name in names], group)
-            pm.Potential(_new(f"{'_'.join(names)}_release", found), value)
-        terms |= zip(names, each, strict=True)
-    own = [node for term in terms.values() for node in term.holds]
-    check_nothing_left(private, found.secret, own, found.dims)
+            logs = [_in_model(log_p[name], found.inputs, private) for name in names]
+            places |= zip(names, _joint_tables(logs, group, _new("_".join(names), found)), strict=True)
+    check_nothing_left(private, found.secret, (), found.dims)
 
-    def publish(noise: Mapping[str, CellNoise], noisy: Mapping[str, Array]) -> None:
-        for name, term in terms.items():
-            term.publish(noise.get(name), noisy[name])
+    def publish(noisy: Mapping[str, Array]) -> None:
+        for name, put in places.items():
+            put(noisy[name])
 
-    return ModelTerms(private, publish)
+    return PrivateModel(private, publish)
 
 
 def _new(name: str, found: ModelRead) -> str:
-    """A name that the model has not used."""
-    if name in found.model.named_vars:
+    """A name that the private model has not used."""
+    if name in {str(rv.name) for rv in found.free} | {str(rv.name) for rv in found.model.deterministics}:
         raise ArgumentError(f"{name!r} is a variable of the model, and the private model needs the name. Rename it.")
     return name
 
 
-def _term(one: Outcomes, found: ModelRead, part: PlannedTable, most: float | None) -> _Term:
-    """The term of an observed variable; new free variables are added to the model on the context stack."""
-    private, laid = pm.modelcontext(None), layout_of(one, found)
-    if one.kind == "counts":
-        return _counts_term(one, found.inputs, private)
-    rows, cells = len(one.rows), len(one.labels)
-    log_p = _in_model(one.log_p, found.inputs, private)
+def _observed(outcomes: Outcomes, found: ModelRead, part: PlannedTable, most: float | None) -> _Publish:
+    """Observe the noisy table of an observed variable in the model on the context stack; how noisy counts are put in.
+
+    New free variables are added to the model.
+    """
+    private, laid = pm.modelcontext(None), layout_of(outcomes, found)
+    name = _new(outcomes.name, found)
+    if outcomes.kind == "counts":
+        return _numbers_of_people(outcomes, found, part)
+    noise, rows, cells = part.mechanism.cell_noise, len(outcomes.rows), len(outcomes.labels)
+    assert noise is not None
+    for dim, labels in zip(laid.dims, laid.labels, strict=True):
+        private.add_coord(dim, labels)
+    place = _noisy_counts(laid.shape, name)
+    observed: dict[str, Any] = {"measured": part.mechanism.noisy_marginals[0], "observed": place, "dims": laid.dims}
+    log_p = _in_model(outcomes.log_p, found.inputs, private)
+    publish = _published_into(place)
     if laid.rows_are_public:
-        return _rows_term(log_p, (rows, cells), part.totals or (part.n_records or 0,), one.name)
+        totals = np.array(part.totals or (part.n_records or 0,), dtype=np.int64).reshape(laid.shape[:-1])
+        NoisyCounts(name, log_p.reshape(laid.shape), totals, noise.numbers, **observed)
+        return publish
     dims = None
     if rows > 1:
-        dims = (f"{one.name}_row",)
-        private.add_coord(dims[0], tuple(map(str, one.rows)))
+        dims = (f"{name}_row",)
+        if dims[0] not in private.coords:
+            private.add_coord(dims[0], tuple(map(str, outcomes.rows)))
     if found.said.records_are_public:
-        shares = pm.Dirichlet(_new(f"{one.name}_shares", found), np.ones(rows), dims=dims)
-        weights = (pt.log(shares)[:, None] + log_p).reshape((1, rows * cells))
-        return _rows_term(weights, (1, rows * cells), (part.n_records or 0,), one.name)
-    upper = _shared_zeros((), f"{one.name}_most")
-    name = _new(f"{one.name}_expected", found)
-    expected: Any = pm.Uniform(name, 0, upper, shape=None if dims else (rows,), dims=dims)
-    term = _rows_term(pt.log(expected)[:, None] + log_p, (rows, cells), None, one.name)
+        shares = pm.Dirichlet(_new(f"{name}_shares", found), np.ones(rows), dims=dims)
+        weights = (pt.log(shares)[:, None] + log_p).reshape(laid.shape)
+        NoisyCounts(name, weights, np.int64(part.n_records or 0), noise.numbers, **observed)
+        return publish
+    make: Any = shared
+    upper = make(np.zeros(()), name=f"{name}_most")
+    expected: Any = pm.Uniform(_new(f"{name}_expected", found), 0, upper, shape=None if dims else (rows,), dims=dims)
+    NoisyPoisson(name, (pt.log(expected)[:, None] + log_p).reshape(laid.shape), noise.numbers, **observed)
 
-    def publish(noise: CellNoise | None, noisy: Array) -> None:
-        assert noise is not None
-        term.publish(noise, noisy)
+    def publish_with_most(noisy: Array) -> None:
+        publish(noisy)
         seen = np.maximum(np.reshape(noisy, (rows, cells)).sum(axis=1), 1.0)
         upper.set_value(np.asarray(10 * seen.max() + 20 * noise.sd * cells if most is None else most))
-        private.set_initval(expected, np.minimum(seen, upper.get_value() / 2))
 
-    publish(CellNoise(False, 1.0, 0.0), np.zeros((rows, cells)))
-    return _Term(term.logp, publish, (*term.holds, upper))
+    publish_with_most(np.zeros(laid.shape))
+    return publish_with_most

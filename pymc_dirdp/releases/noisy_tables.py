@@ -5,11 +5,14 @@ the noise of the mechanism itself. All that a log-probability depends on are its
 compiled before.
 """
 
+from collections.abc import Sequence
 from typing import Any, override
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.distribution import Discrete
+from pytensor.graph.replace import graph_replace
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_dirdp.arrays import Array, Integers
@@ -101,12 +104,13 @@ def _in_rows(array: Any, like: Any) -> Any:
     return pt.broadcast_to(array, like.shape).reshape((-1, like.shape[-1]))
 
 
+def _variable(cls: Any, *parameters: Any, measured: NoisyMarginal, **options: Any) -> Any:
+    """The random variable of a class of distributions, which PyMC looks for in each class itself."""
+    return cls.rv_type(measured)(*parameters, **options)
+
+
 class _NoisyTable(Discrete):
     """A distribution of noisy counts. `measured` is the table and its noise."""
-
-    @classmethod
-    def rv_op(cls, *parameters: Any, measured: NoisyMarginal, **options: Any) -> Any:
-        return cls.variable(measured)(*parameters, **options)
 
     @classmethod
     def dist(cls, *parameters: Any, measured: NoisyMarginal, **options: Any) -> Any:
@@ -116,12 +120,13 @@ class _NoisyTable(Discrete):
 class NoisyCounts(_NoisyTable):
     """Noisy counts of rows with public totals: log-probabilities (k), a total, the three numbers of a `CellNoise`."""
 
-    variable = rv_type = _NoisyCountsVariable
+    rv_type = _NoisyCountsVariable
+    rv_op = classmethod(_variable)
 
-    def support_point(rv: Any, size: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: N805  # As PyMC calls it.
+    def support_point(rv: Any, size: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: D102, N805  # As PyMC calls it.
         return pt.round(pt.shape_padright(n) * pt.exp(log_p)).astype("int64") + pt.zeros_like(rv)
 
-    def logp(value: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: N805
+    def logp(value: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: D102, N805
         totals = pt.broadcast_to(n, value.shape[:-1]).ravel().astype("int64")
         return _logp_of_rows(value, log_p, noise, totals)
 
@@ -129,12 +134,13 @@ class NoisyCounts(_NoisyTable):
 class NoisyPoisson(_NoisyTable):
     """Noisy counts of rows with private totals: logarithms of expected counts (k), the numbers of a `CellNoise`."""
 
-    variable = rv_type = _NoisyPoissonVariable
+    rv_type = _NoisyPoissonVariable
+    rv_op = classmethod(_variable)
 
-    def support_point(rv: Any, size: Any, log_mu: Any, noise: Any) -> Any:  # noqa: N805
+    def support_point(rv: Any, size: Any, log_mu: Any, noise: Any) -> Any:  # noqa: D102, N805
         return pt.round(pt.exp(log_mu)).astype("int64") + pt.zeros_like(rv)
 
-    def logp(value: Any, log_mu: Any, noise: Any) -> Any:  # noqa: N805
+    def logp(value: Any, log_mu: Any, noise: Any) -> Any:  # noqa: D102, N805
         logs = _logp_of_rows(value, log_mu, noise, np.empty(0, dtype=np.int64))
         return logs - pt.broadcast_to(pt.exp(log_mu), value.shape).sum(axis=-1)
 
@@ -153,10 +159,86 @@ class JointCounts(_NoisyTable):
     logarithms of the weights of the radii (r).
     """
 
-    variable = rv_type = _JointCountsVariable
+    rv_type = _JointCountsVariable
+    rv_op = classmethod(_variable)
 
-    def support_point(rv: Any, size: Any, log_p: Any, n: Any, cells: Any, limits: Any, radii: Any) -> Any:  # noqa: N805
+    def support_point(rv: Any, size: Any, log_p: Any, n: Any, cells: Any, limits: Any, radii: Any) -> Any:  # noqa: D102, N805
         return pt.zeros_like(rv)
 
-    def logp(value: Any, log_p: Any, n: Any, cells: Any, limits: Any, radii: Any) -> Any:  # noqa: N805
+    def logp(value: Any, log_p: Any, n: Any, cells: Any, limits: Any, radii: Any) -> Any:  # noqa: D102, N805
         return rows_logp(JointRows, log_p, value.astype("float64"), cells, limits, radii)
+
+
+class _NoiseVariable(_NoisyVariable):
+    """The noise of a mechanism alone, of as many cells as the input has."""
+
+    name = "noise"
+    signature = "(k)->(k)"
+    _print_name = ("Noise", "\\operatorname{Noise}")
+
+    @override
+    def rng_fn(self, rng: np.random.Generator, zeros: Array, size: Any) -> Integers:
+        lead = zeros.shape[:-1] if size is None else tuple(size)
+        return np.rint(self.measured.noise_for(lead, rng)[..., : zeros.shape[-1]]).astype(np.int64)
+
+
+class _Noise(_NoisyTable):
+    rv_type = _NoiseVariable
+    rv_op = classmethod(_variable)
+
+
+def observe_noisy_numbers(
+    name: str,
+    numbers: Any,
+    free: Sequence[Any],
+    logp: Any,
+    fixed: Sequence[Any],
+    *,
+    measured: NoisyMarginal,
+    observed: Any,
+    dims: Any,
+) -> Any:
+    """Observe numbers of people of any distribution with noise on them, in the model on the context stack.
+
+    Parameters
+    ----------
+    name : str
+    numbers : TensorVariable
+        The random variable without noise, a function of `free`.
+    free : sequence of TensorVariable
+        Free variables of the model.
+    logp : TensorVariable
+        The log-probability of each noisy number, a function of `free` and `fixed`.
+    fixed : sequence of TensorVariable
+        The numbers over which is summed, and the logarithms of the probabilities of their noise.
+    measured : NoisyMarginal
+    observed : TensorVariable
+        The noisy numbers.
+    dims : tuple of str, or None
+    """
+    inputs = [*free, *fixed]
+
+    def drawn(*parameters: Any) -> Any:
+        places = dict(zip(free, parameters, strict=False))
+        without_noise: Any = graph_replace([numbers], places, strict=False)[0]
+        size = int(np.prod(observed.type.shape))
+        noise = _Noise.dist(pt.zeros(size), measured=measured)
+        return without_noise + noise.reshape(observed.type.shape)
+
+    def log_probability(value: Any, *parameters: Any) -> Any:
+        (given,) = graph_replace([logp], dict(zip(inputs, parameters, strict=True)), strict=False)
+        return given.reshape(observed.type.shape)
+
+    axes = iter(range(sum(variable.type.ndim for variable in inputs) + observed.type.ndim))
+    cores = [",".join(f"d{next(axes)}" for _ in range(variable.type.ndim)) for variable in [*inputs, observed]]
+    signature = ",".join(f"({core})" for core in cores[:-1]) + f"->({cores[-1]})"
+    return pm.CustomDist(
+        name,
+        *inputs,
+        dist=drawn,
+        logp=log_probability,
+        observed=observed,
+        dims=dims,
+        class_name="NoisyNumbers",
+        signature=signature,
+    )

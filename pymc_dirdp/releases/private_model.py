@@ -199,12 +199,7 @@ def private_model(
             release = sample_sealed(chosen, tables, sealed, random_seed=random_seed, progressbar=False)
         stored = checked(release)
     assert stored.release is not None
-    parts = {part.table.name: part for part in stored.plan.parts}
-    noise = {name: part.mechanism.cell_noise for name, part in parts.items()}
-    terms.publish(
-        {name: one for name, one in noise.items() if one is not None},
-        {name: stored.release.output[name].values[0] for name in parts},
-    )
+    terms.publish({part.table.name: stored.release.output[part.table.name].values[0] for part in stored.plan.parts})
     vars(terms.model)[_RELEASE] = release
     return terms.model
 

@@ -139,14 +139,13 @@ def test_arrays_that_must_not_be_written_to():
     fixed = rows_of(noise, noisy, np.array([12]))
     for found in (
         rows.likelihood(logs, noisy, numbers),
-        rows.compiled()(logs, noisy, numbers),
-        fixed.compiled()(logs),
-        fixed.compiled()(logs[0]),
+        fixed.likelihood(logs),
+        fixed.likelihood(logs[0]),
     ):
         assert found[0] == expected[0]
         assert np.array_equal(np.reshape(found[1], (1, 3)), expected[1])
     for bad in (np.nan, np.inf):
-        assert rows.compiled()(np.full((1, 3), bad), noisy, numbers)[0] == -np.inf
+        assert rows.likelihood(np.full((1, 3), bad), noisy, numbers)[0] == -np.inf
 
 
 @pytest.mark.parametrize("kind", ["draw", "urn", "truncated"])
@@ -159,7 +158,6 @@ def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
     rows, p = noisy_rows(output, Beliefs()), rng.dirichlet(np.ones(cells))
     assert rows is not None
     assert rows.tables is not None
-    assert rows.compiled() is None
     value, means = rows.likelihood(np.log(p)[None])
     x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
     (seen,) = output.row_likelihoods()[0]
