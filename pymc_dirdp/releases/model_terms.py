@@ -15,9 +15,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile.sharedvalue import shared
+from pytensor.compile.sharedvalue import SharedVariable, shared
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.type import RandomType
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of, positive
@@ -361,15 +362,16 @@ def _numbers_of_people(found: Outcomes, read: ModelRead, part: PlannedTable, *, 
         logs.set_value(np.where(possible, chances, -np.inf))
         place.set_value(np.rint(noisy).astype(np.int64).reshape(place.type.shape))
 
-    logp = math_of_graphs.logsumexp(_in_model(log_numbers, inputs, model) + logs, axis=0)
-    original = read.model[found.name]
+    # The numbers that are summed over are put in later.
+    log_numbers = _in_model(log_numbers, inputs, model, grid)
+    logp = math_of_graphs.logsumexp(log_numbers + logs, axis=0)
     dims = read.model.named_vars_to_dims.get(found.name)
     for dim in dims or ():
         if dim is not None and dim not in model.coords:
             model.add_coord(dim, read.model.coords.get(dim), length=int(read.model.dim_lengths[dim].eval()))
     observe_noisy_numbers(
         found.name,
-        graph_replace([original], {rv: model[str(rv.name)] for rv in inputs.by_variable}, strict=False)[0],
+        _in_model(read.model[found.name], inputs, model),
         [model[str(rv.name)] for rv in inputs.by_variable],
         logp,
         [grid, logs],
@@ -421,9 +423,18 @@ def _joint_tables(log_p: Sequence[Any], parts: Sequence[PlannedTable], name: str
     return list(map(publishing, parts, (ends - rows.cells).tolist(), ends.tolist(), most))
 
 
-def _in_model(graph: Any, inputs: Inputs, model: pm.Model) -> Any:
-    """A function of the inputs as one of the free variables of a copy of the model."""
-    places = {place: model[str(rv.name)] for rv, place in inputs.by_variable.items()}
+def _in_model(graph: Any, inputs: Inputs, model: pm.Model, *published: Node) -> Any:
+    """A function of the inputs, or of the free variables, as one of the free variables of a copy of the model.
+
+    Public data become constants, so that nothing that happens to the original model changes the copy.
+    """
+    places: dict[Node, Node] = {}
+    for rv, place in inputs.by_variable.items():
+        places[place] = places[rv] = model[str(rv.name)]
+    for node in ancestors([graph], blockers=list(places)):
+        is_random_state = isinstance(node.type, RandomType)
+        if isinstance(node, SharedVariable) and node not in published and not is_random_state:
+            places[node] = pt.constant(node.get_value())
     return graph_replace([graph], places, strict=False)[0]
 
 
