@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.distribution import Discrete
+from pytensor.compile.sharedvalue import shared
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor.random.op import RandomVariable
 
@@ -104,9 +105,13 @@ def _in_rows(array: Any, like: Any) -> Any:
     return pt.broadcast_to(array, like.shape).reshape((-1, like.shape[-1]))
 
 
-def _variable(cls: Any, *parameters: Any, measured: NoisyMarginal, **options: Any) -> Any:
-    """The random variable of a class of distributions, which PyMC looks for in each class itself."""
-    return cls.rv_type(measured)(*parameters, **options)
+def _variable(
+    cls: Any, *parameters: Any, measured: NoisyMarginal, rng: Any = None, size: Any = None, **options: Any
+) -> Any:
+    """The random variable of a class of distributions. PyMC looks for this function in each class itself."""
+    state = shared(np.random.default_rng()) if rng is None else rng
+    # A call of the operation itself differs between versions of PyTensor.
+    return cls.rv_type(measured, **options).make_node(state, size, *parameters).outputs[1]
 
 
 class _NoisyTable(Discrete):

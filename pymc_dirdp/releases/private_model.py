@@ -147,8 +147,8 @@ def private_model(
     ...     effect = pm.Normal("effect", 0, 1, dims="region")
     ...     y = pm.Bernoulli("y", logit_p=effect[region], observed=rng.integers(2, size=200))
     >>> private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, public=["which"])
-    >>> [rv.name for rv in private.free_RVs], [one.name for one in private.potentials]
-    (['effect'], ['y_release'])
+    >>> [rv.name for rv in private.free_RVs], [rv.name for rv in private.observed_RVs]
+    (['effect'], ['y'])
     >>> again = dirdp.private_model(dirdp.releases.release_of(private), model, public=["which"])
     >>> bool(again.compile_logp()(again.initial_point()) == private.compile_logp()(private.initial_point()))
     True

@@ -42,7 +42,7 @@ def test_the_tables_of_a_plan_are_a_file(tmp_path):
     model, path = rates(), tmp_path / "plan.json"
     dirdp.save(dirdp.plan(PURE, model, any_model=True, counts=["y"]).tables, path)
     private = dirdp.private_model(path, model, counts=["y"])
-    assert private.potentials[0].name == "y_release"
+    assert private.observed_RVs[0].name == "y"
     with pytest.raises(UnsupportedModelError, match="has changed"):
         dirdp.private_model(path, one_share())
 

@@ -42,9 +42,14 @@ def made(name, known=ACCEPTED, guarantee=PURE, **more):
         return model, dirdp.private_model(guarantee, model, **said, **more)
 
 
-def term_at(private, name="y_release", **values):
-    """The value of a term of a private model where its free variables have these values."""
-    function = compiled_plainly(private.free_RVs, private[name])
+def likelihood_of(private):
+    """The log-probability of all noisy tables as a function of the free variables."""
+    return sum(pm.logp(rv, private.rvs_to_values[rv]).sum() for rv in private.observed_RVs)
+
+
+def term_at(private, **values):
+    """The log-probability of the noisy tables where the free variables have these values."""
+    function = compiled_plainly(private.free_RVs, likelihood_of(private))
     return float(function(*[np.asarray(values[rv.name], dtype=float) for rv in private.free_RVs]))
 
 
@@ -124,7 +129,7 @@ def test_answers_of_the_same_people_against_all_tables():
     # Four people in twelve cells, each table with its number of orders.
     for x in every_table(4, 12):
         logs.append(gammaln(5) + (x * np.log(weights) - gammaln(x + 1)).sum() + part.mechanism.log_likelihood(noisy, x))
-    value = term_at(private, "first_second_release", effect=effect, first_second_shares=shares)
+    value = term_at(private, effect=effect, first_second_shares=shares)
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
 
 
@@ -163,7 +168,7 @@ def test_data_that_nobody_named_are_refused_wherever_they_stand(place):
     with pytest.raises(DirdpError, match=r"reads the data 'mean'. Say public=\['mean'\]"):
         dirdp.private_model(PURE, model, ledger=ledger)
     assert not ledger.entries()
-    assert dirdp.private_model(PURE, model, public=["mean"], ledger=ledger).potentials
+    assert dirdp.private_model(PURE, model, public=["mean"], ledger=ledger).observed_RVs
 
 
 def test_a_largest_value_in_a_pm_data_has_to_be_named():
@@ -174,7 +179,7 @@ def test_a_largest_value_in_a_pm_data_has_to_be_named():
         pm.Binomial("y", n=pm.Data("n", observed.max()), p=p, observed=observed)
     with pytest.raises(DirdpError, match=r"reads the data 'n'. Say public=\['n'\]"):
         dirdp.private_model(PURE, model)
-    assert dirdp.private_model(PURE, model, public=["n"]).potentials
+    assert dirdp.private_model(PURE, model, public=["n"]).observed_RVs
 
 
 def reads_trials():
@@ -225,7 +230,7 @@ def test_no_record_at_all_is_released_as_any_number_is(adjacency):
         pm.Bernoulli("y", logit_p=a[pm.Data("x", np.zeros(0, dtype=int))], observed=np.zeros(0, dtype=int))
     private = {} if adjacency == "replace-one" else {"n_prior": 10.0}
     found = dirdp.private_model(APPROX, model, levels={"x": 2}, adjacency=adjacency, **private)
-    assert "y_release" in found.named_vars
+    assert "y" in found.named_vars
 
 
 def test_rows_of_trials_are_no_records():
@@ -269,18 +274,18 @@ def test_joint_noise_against_all_tables(guarantee, most, outcomes, tmp_path):
         logs.append(chance + noise.log_probability(np.concatenate(noisy) - np.concatenate(counts)))
         distance = sum(np.abs(z - x).sum() for z, x in zip(noisy, counts, strict=True))
         apart.append(chance - distance / 2 / parts[0].mechanism.scale)
-    (term,) = private.potentials
-    assert term.name == "first_second_third_release"
-    value = term_at(private, term.name, ability=ability)
+    (noisy_counts,) = private.observed_RVs
+    assert noisy_counts.name == "first_second_third"
+    value = term_at(private, ability=ability)
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
     assert value != pytest.approx(logsumexp(apart) + noise.log_probability(np.zeros(4 + outcomes)), rel=1e-3)
-    ahead, behind = (term_at(private, term.name, ability=ability + step) for step in (1e-5, -1e-5))
+    ahead, behind = (term_at(private, ability=ability + step) for step in (1e-5, -1e-5))
     # As NUTS evaluates it, with the standard normal prior.
     (slope,) = private.compile_dlogp()({"ability": np.array(ability)})
     assert slope == pytest.approx((ahead - behind) / 2e-5 - ability, rel=1e-6)
     dirdp.save(release, tmp_path / "items.json")
     again = dirdp.private_model(tmp_path / "items.json", items(6, outcomes))
-    assert term_at(again, term.name, ability=ability) == value
+    assert term_at(again, ability=ability) == value
 
 
 def test_joint_noise_is_less_and_is_taken_by_auto():
@@ -322,7 +327,7 @@ def test_a_flat_expected_number_is_a_flat_number_of_records():
     private = dirdp.private_model(PURE, model, adjacency="add-remove")
     part, noisy = part_of(private)
     lam, weights = np.polynomial.laguerre.laggauss(90)
-    function = pytensor.function(private.free_RVs, private["y_release"])
+    function = pytensor.function(private.free_RVs, likelihood_of(private))
     logs = [function(0.3, [one]) + one + np.log(weight) for one, weight in zip(lam, weights, strict=True)]
     x = np.array([(n - k, k) for n in range(80) for k in range(n + 1)], dtype=float)
     chance = gammaln(x.sum(axis=1) + 1) + (x * np.log([0.7, 0.3]) - gammaln(x + 1)).sum(axis=1)
@@ -360,15 +365,16 @@ def test_a_model_that_is_accepted(name):
     assert own <= {rv.name for rv in private.free_RVs}
     tables = dirdp.releases.release_of(private)["mechanism"].children
     assert new <= {f"{table}_{what}" for table in tables for what in ("expected", "shares", "p")}
-    assert not private.observed_RVs
+    assert not private.potentials
     for rv in model.free_RVs:
         assert private.named_vars_to_dims.get(rv.name) == model.named_vars_to_dims.get(rv.name)
         assert type(private.rvs_to_transforms[private[rv.name]]) is type(model.rvs_to_transforms[rv])
-    for term in private.potentials:
+    for rv in private.observed_RVs:
+        term = pm.logp(rv, private.rvs_to_values[rv])
         inside = set(ancestors([term], blockers=private.free_RVs)) - set(private.free_RVs)
         assert not any(map(is_random, inside))
     free, places = private.free_RVs, [rv.type() for rv in private.free_RVs]
-    terms = graph_replace([pt.add(0.0, *private.potentials)], dict(zip(free, places, strict=True)), strict=False)[0]
+    terms = graph_replace([likelihood_of(private)], dict(zip(free, places, strict=True)), strict=False)[0]
     at = compiled_plainly(places, [terms, *pt.grad(terms, places, disconnected_inputs="ignore")])
     rng, start = np.random.default_rng(1), private.initial_point(random_seed=1)
     nearby = {key: value + rng.normal(scale=0.2, size=np.shape(value)) for key, value in start.items()}
@@ -417,7 +423,7 @@ def one_batch():
 
 
 def taken_name():
-    pm.Bernoulli("y", logit_p=pm.Normal("y_release"), observed=any_models.answers(2))
+    pm.Bernoulli("y", logit_p=pm.Normal("y_expected"), observed=any_models.answers(2))
 
 
 def two_of_the_same_people():
@@ -446,12 +452,12 @@ def mean_over_records():
     [
         (many_codes, {"levels": {"x": 100_000}}, "100000 cells|max_cells"),
         (one_batch, {}, "total_size"),
-        (taken_name, {}, "Rename it"),
+        (taken_name, {"adjacency": "add-remove"}, "Rename it"),
         (two_of_the_same_people, {"public": True}, "another variable observes"),
         (covariate_in_both, {"public": True, "levels": {"x": 3}}, "public and private"),
         (prior_from_data, {"public": ["x"]}, "prior that reads"),
         (mean_over_records, {"levels": {"x": 3}}, "mean of a covariate"),
-        (taken_name, {"n_prior": -1.0, "adjacency": "add-remove"}, "Rename it"),
+        (taken_name, {"n_prior": 2.0, "adjacency": "add-remove"}, "Rename it"),
         (any_models.design_matrix, {"levels": {"X": 3}}, "vector of integers"),
         (any_models.latent_class, {"support": {"y": [[0, 0, 0], [1, 1, 1]]}}, "add up to 1"),
         (any_models.probit_without_covariates, {"n_prior": -1.0, "adjacency": "add-remove"}, "n_prior"),
@@ -607,7 +613,7 @@ def test_nothing_is_left_behind(said):
         private = dirdp.private_model(PURE, model, **said)
         if not any(np.array_equal(array.ravel(), truth) for array in stored_in(private)):
             break
-    assert set(private.named_vars) >= {"effect", "odds", "y_release"}
+    assert set(private.named_vars) >= {"effect", "odds", "y"}
     assert "each" not in private.named_vars
     assert "record" not in private.coords
     # A number that is written into a model is public, also where it equals the number of records.
@@ -619,7 +625,7 @@ def test_nothing_is_left_behind(said):
         warnings.simplefilter("ignore")
         idata = pm.sample(20, tune=20, chains=1, model=private, progressbar=False, random_seed=1, quiet=True)
     names = {name for node in idata.subtree for name in node.dataset.variables}
-    assert names.isdisjoint({"group", "record", "each", "y"})
+    assert names.isdisjoint({"group", "record", "each"})
     for group_name in ("constant_data", "observed_data"):
         assert group_name not in idata.children or not idata[group_name].data_vars
     for node in idata.subtree:
