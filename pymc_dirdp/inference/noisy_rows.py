@@ -137,8 +137,8 @@ def _listed_rows(
 def _compiled() -> Callable[..., None]:
     arrays = f"{readonly('float64', 2)}, {readonly('float64', 1)}, {readonly('float64', 3)}, {readonly('int64', 1)}"
     signature = f"({readonly('float64', 2, 'C')}, float64[:, ::1], float64[::1], {arrays})"
-    helpers = _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair_mode, _pair_sums, _pair, _tilted, _wave_row
-    return compiled(signature, _rows, *helpers)
+    sums = _pair_step, _pair_mode, _sums, _listed_sums, _pair, _poisson
+    return compiled(signature, _rows, _step, _log_term, _mode, _ratio, _terms, *sums, _tilted, _wave_row)
 
 
 def _step(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> float:
@@ -226,37 +226,39 @@ def _pair_mode(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) ->
     return low
 
 
-def _pair_sums(
-    normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, start: float, most: float
+def _sums(
+    normal: bool, b: float, odds: float, low: float, high: float, n: float, start: float, most: float
 ) -> tuple[float, float]:
     """The sum of the terms of two cells over that at `start`, and the mean of the first cell less `start`.
 
-    Terms are the ones before them times a ratio, which is made of numbers that are known beforehand: steps of |z - x|
-    are 1 or -1, and those of (z - x)^2 are an arithmetic sequence. It ends where the sum is above `most`.
+    The first has the noisy count `low`, and the second `n - high`. A cell alone, with an odds of its weight, is the same
+    with half of `b`, both noisy counts, and `n` infinite: then no number of the other cell divides a ratio.
+
+    Terms are the ones before them times a ratio, and all that it takes is known beforehand: steps of |z - x| are 1 or
+    -1, and those of (z - x)^2 are an arithmetic sequence. It ends where the sum is above `most`.
     """
-    odds, other = a[0] - a[1], n - z[1]
-    integers = z[0] == math.floor(z[0]) and other == math.floor(other)
-    known = len(tables[0]) == 0 and (normal or integers)
-    total, first = 1.0, 0.0
+    total, first, ends = 1.0, 0.0, n < math.inf
+    below, between, above, factor, falling = 1.0, 1.0, 1.0, 1.0, 1.0
+    if normal:
+        falling = math.exp(-4 * b)
     for direction in (1, -1):
         x, term = start, 1.0
-        # Ratios of Laplace noise below both noisy counts, between them, and above both; a factor that changes if normal.
-        below = math.exp(direction * (odds + 2 * b))
-        between, above = math.exp(direction * odds), math.exp(direction * (odds - 2 * b))
-        shift = z[0] + other - 1 - 2 * (x if direction == 1 else x - 1)
-        factor, falling = math.exp(direction * (odds + 2 * b * shift)), math.exp(-4 * b)
+        if normal:
+            lower = x if direction == 1 else x - 1
+            factor = math.exp(direction * (odds + 2 * b * (low + high - 1 - 2 * lower)))
+        else:
+            below, between = math.exp(direction * (odds + 2 * b)), math.exp(direction * odds)
+            above = math.exp(direction * (odds - 2 * b))
         while x < n if direction == 1 else x > 0:
             lower = x if direction == 1 else x - 1
-            if not known:
-                ratio = math.exp(direction * _pair_step(normal, b, a, z, tables, n, lower))
+            if normal:
+                ratio, factor = factor, factor * falling
+            elif lower + 1 <= low:
+                ratio = below if lower + 1 <= high else between
             else:
-                if normal:
-                    ratio, factor = factor, factor * falling
-                elif lower + 1 <= z[0]:
-                    ratio = below if lower + 1 <= other else between
-                else:
-                    ratio = between if lower + 1 <= other else above
-                ratio *= (n - lower) / (lower + 1) if direction == 1 else (lower + 1) / (n - lower)
+                ratio = between if lower + 1 <= high else above
+            rest = n - lower if ends else 1.0
+            ratio *= rest / (lower + 1) if direction == 1 else (lower + 1) / rest
             x += direction
             term *= ratio
             total += term
@@ -266,23 +268,54 @@ def _pair_sums(
     return total, first / total
 
 
+def _listed_sums(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, start: float) -> tuple[float, float]:
+    """The same from the mode on, for any likelihood of a cell."""
+    total, first = 1.0, 0.0
+    for direction in (1, -1):
+        x, term = start, 1.0
+        while term >= 1e-18 and (x < n if direction == 1 else x > 0):
+            lower = x if direction == 1 else x - 1
+            term *= math.exp(direction * _pair_step(normal, b, a, z, tables, n, lower))
+            x += direction
+            total += term
+            first += term * (x - start)
+    return total, first / total
+
+
 def _pair(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> tuple[float, float]:
     """`log S` of two cells without n!, and the mean of the first."""
+    other = n - z[1]
     if a[0] == -math.inf or a[1] == -math.inf:
         if n > 0 and a[0] == a[1]:
             return -math.inf, 0.0
         # The only term.
         start, total, first = 0.0 if a[0] == -math.inf else n, 1.0, 0.0
+    elif len(tables[0]) > 0 or not (normal or (z[0] == math.floor(z[0]) and other == math.floor(other))):
+        start = _pair_mode(normal, b, a, z, tables, n)
+        total, first = _listed_sums(normal, b, a, z, tables, n, start)
     else:
         # The noisy count is near the mode, and no logarithm is needed to begin there, unless a sampler is far away.
         start = min(max(math.floor(z[0]), 0.0), n)
-        total, first = _pair_sums(normal, b, a, z, tables, n, start, 1e200)
+        total, first = _sums(normal, b, a[0] - a[1], z[0], other, n, start, 1e200)
         if not total <= 1e200:
             start = _pair_mode(normal, b, a, z, tables, n)
-            total, first = _pair_sums(normal, b, a, z, tables, n, start, math.inf)
+            total, first = _sums(normal, b, a[0] - a[1], z[0], other, n, start, math.inf)
     value = math.log(total) + _log_term(normal, b, a[0], z[0], tables[0], start)
     value += _log_term(normal, b, a[1], z[1], tables[1], n - start)
     return value, start + first
+
+
+def _poisson(normal: bool, b: float, a: float, z: float, none: Any) -> tuple[float, float]:
+    """`log S` of a cell alone, and its mean."""
+    start, total, first = max(math.floor(z), 0.0), 1.0, 0.0
+    if a == -math.inf:
+        start = 0.0
+    else:
+        total, first = _sums(normal, b / 2, a, z, z, math.inf, start, 1e200)
+        if not total <= 1e200:
+            start = _mode(normal, b, a, z, none)
+            total, first = _sums(normal, b / 2, a, z, z, math.inf, start, math.inf)
+    return math.log(total) + _log_term(normal, b, a, z, none, start), start + first
 
 
 def _tilted(
@@ -416,14 +449,8 @@ def _rows(logs: Any, means: Any, values: Any, noisy: Any, noise: Any, tables: An
             value = -math.inf
         elif len(totals) == 0:
             for k in range(cells):
-                mode = _mode(normal, b, a[k], z[k], t[k])
-                terms, place = _terms(normal, b, a[k], z[k], t[k], mode)
-                total, first = 0.0, 0.0
-                for i in range(len(terms)):
-                    total += terms[i]
-                    first += terms[i] * (i - place)
-                value += math.log(total) + _log_term(normal, b, a[k], z[k], t[k], mode)
-                mean[k] = mode + first / total
+                log, mean[k] = _poisson(normal, b, a[k], z[k], t[k])
+                value += log
         else:
             n = float(totals[row])
             if cells == 2:

@@ -626,8 +626,10 @@ def test_nothing_is_left_behind(said):
         idata = pm.sample(20, tune=20, chains=1, model=private, progressbar=False, random_seed=1, quiet=True)
     names = {name for node in idata.subtree for name in node.dataset.variables}
     assert names.isdisjoint({"group", "record", "each"})
-    for group_name in ("constant_data", "observed_data"):
-        assert group_name not in idata.children or not idata[group_name].data_vars
+    assert "constant_data" not in idata.children or not idata["constant_data"].data_vars
+    (part, noisy) = part_of(private)
+    assert list(idata["observed_data"].data_vars) == ["y"]
+    assert np.array_equal(idata["observed_data"]["y"].values, noisy.reshape(part.table.shape))
     for node in idata.subtree:
         assert n not in node.dataset.sizes.values()
     for text in (pickle.dumps(idata), cloudpickle.dumps(private)):
