@@ -275,7 +275,11 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     }
     plans: list[Plan] = []
     problem: Exception | None = None
-    for kind in NOISES if said.mechanism == "auto" else (said.mechanism,):
+    # Joint noise of a large table takes long to calibrate, and has no likelihood that NUTS could evaluate.
+    laid = [layout_of(outcomes, found) for outcomes in found.outcomes]
+    small = all(len(table.shape) == 1 and multiplications(table.shape[0], 20) <= _MOST for table in laid)
+    noises = [kind for kind in NOISES if small or kind != "joint"]
+    for kind in noises if said.mechanism == "auto" else (said.mechanism,):
         try:
             one = planned(guarantee, tables, mechanism=kind, **options)
         except (UnattainableError, ArgumentError) as error:
@@ -295,18 +299,18 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     return min(plans, key=lambda one: math.hypot(*(part.mechanism.noise_sd or 0.0 for part in one.parts)))
 
 
-def has_likelihood(part: PlannedTable, *, most_multiplications: float = 6e7) -> bool:
-    """Whether the likelihood of its noise is known: of single cells, or of a row that shares a noise with others.
+# An evaluation of the likelihood of joint noise with so many multiplications takes some 20 ms, so NUTS takes minutes.
+_MOST = 6e7
 
-    An evaluation of the likelihood of joint noise with `most_multiplications` takes some 20 ms, so that NUTS takes
-    minutes.
-    """
+
+def has_likelihood(part: PlannedTable) -> bool:
+    """Whether the likelihood of its noise is known: of single cells, or of a row that shares a noise with others."""
     mechanism, noise = part.mechanism, part.mechanism.shared_noise
     if mechanism.cell_noise is not None or noise is None:
         return mechanism.cell_noise is not None
     if len(part.table.shape) > 1 or part.n_records is None or noise.reaches is None:
         return False
-    return sum(map(multiplications, noise.cells, noise.reaches)) <= most_multiplications
+    return sum(map(multiplications, noise.cells, noise.reaches)) <= _MOST
 
 
 type _Publish = Callable[[Array], None]
