@@ -13,11 +13,11 @@ from pytensor.tensor.math import Sum
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.models.contributions import contribution_of_record, people_axes
+from pymc_dirdp.models.contributions import contribution_of_record
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, origin, parameters, same_data, same_numbers, values_read
 from pymc_dirdp.models.likelihoods import trials_parameter
 from pymc_dirdp.models.observations import Observation, observed_records, read_counts
-from pymc_dirdp.models.privacy_unit import Stated, as_code
+from pymc_dirdp.models.privacy_unit import Stated, as_code, people_axes
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 

@@ -17,15 +17,21 @@ from pymc_dirdp.models.contributions import (
     contribution_to,
     lacking,
     overlapping,
-    people_axes,
     refuse_steps,
-    refuse_unknown_axes,
     united,
 )
 from pymc_dirdp.models.graph import evaluate, root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, observation, totals_of
-from pymc_dirdp.models.privacy_unit import Reading, Stated, as_code, axis_text, check_stated
+from pymc_dirdp.models.privacy_unit import (
+    Reading,
+    Stated,
+    as_code,
+    axis_text,
+    check_stated,
+    people_axes,
+    refuse_unknown_axes,
+)
 from pymc_dirdp.models.public import check_public, numbers_to_name
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
