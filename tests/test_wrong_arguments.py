@@ -216,7 +216,7 @@ def diagnosis():
 
 @functools.cache
 def private():
-    return dirdp.private_model(PURE, tosses(), unit="record", adjacency="replace-one")
+    return dirdp.private_model(PURE, tosses(), adjacency="replace-one")
 
 
 def spent():

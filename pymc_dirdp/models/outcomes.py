@@ -37,8 +37,12 @@ from pymc_dirdp.models.graph import (
     stored_shape,
 )
 from pymc_dirdp.models.likelihoods import stored_observations
+from pymc_dirdp.models.privacy_unit import NamedAxes, Stated, people_axes, unit_axes
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import generator
+
+TRIALS = ("Binomial", "Multinomial", "BetaBinomial", "DirichletMultinomial")
+"""The distributions of which one observation is a number of trials, which may be those of as many people."""
 
 NOISES = ("geometric", "gaussian", "joint")
 """The mechanisms whose likelihood is known; that of joint noise is for tables of one row with a public total."""
@@ -57,8 +61,8 @@ class ModelOptions:
     counts: Any = ()
     jointly: Any = ()
     support: Any = None
-    unit: str | None = None
-    contribution: int = 1
+    unit: Any = None
+    contribution: int | None = None
     adjacency: str | None = None
     mechanism: str = "auto"
     weights: Mapping[str, float] | None = None
@@ -75,13 +79,17 @@ class ModelOptions:
             "jointly": groups_of_names(jointly=self.jointly),
             "disjoint": None if self.disjoint is None else groups_of_names(disjoint=self.disjoint),
             "support": mapping_of_names(support=self.support),
-            "contribution": integer(1, contribution=self.contribution),
+            "unit": unit_axes(None if isinstance(self.unit, tuple) and not self.unit else self.unit),
+            "contribution": None if self.contribution is None else integer(1, contribution=self.contribution),
             "max_cells": integer(2, max_cells=self.max_cells),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        if self.unit is not None:
-            one_of(("record", "trial"), unit=self.unit)
+        if self.unit and self.contribution is not None:
+            raise ArgumentError(
+                "With unit= an observation of a private model is that of one person with all its trials, so leave "
+                "contribution= out; or leave unit= out if each trial is a record, of which a person holds so many."
+            )
         one_of(("auto", *NOISES), mechanism=self.mechanism)
         adjacency_named(self.relation)
 
@@ -99,8 +107,44 @@ class ModelOptions:
 
     @property
     def trials_are_people(self) -> bool:
-        """Whether every trial of a Binomial or Multinomial is another person."""
-        return self.unit == "trial"
+        """Whether every trial of a Binomial or Multinomial is a record, of which a person holds `most_records`."""
+        return not self.unit and self.contribution is not None
+
+    @property
+    def says_whose_trials(self) -> bool:
+        """Whether somebody has said what a person is where an observation has several trials."""
+        return bool(self.unit) or self.contribution is not None
+
+    @property
+    def most_records(self) -> int:
+        """How many records of each observed variable a person holds at most."""
+        return self.contribution or 1
+
+    @property
+    def stated(self) -> Stated:
+        """What was said of people, in the words of :func:`pymc_dirdp.sample`."""
+        return Stated(unit=self.unit, contribution=self.contribution, adjacency=self.relation)
+
+    def people_axes(self, rv: Node, model: pm.Model) -> tuple[int, ...] | None:
+        """The batch axes of an observed variable whose entries are the people, in the order of `unit`.
+
+        None without a `unit`: each observation is a person, or each trial (:attr:`trials_are_people`).
+
+        Raises
+        ------
+        ArgumentError
+            If the variable lacks an axis of the unit.
+        """
+        if not self.unit:
+            return None
+        axes = axes_of(rv, model)
+        people = people_axes(axes, self.stated)
+        if people is None:
+            raise ArgumentError(
+                f"{axes.name!r} has no {self.stated.unit_text}, so it is unknown who is behind its observations. Give "
+                "it the dim, or release it by a model of its own."
+            )
+        return people
 
     def check_cells(self, name: str, cells: int) -> None:
         """Refuse a table of too many cells."""
@@ -265,6 +309,15 @@ def refuse_observed_elsewhere(name: str, graph: Node, model: pm.Model) -> None:
     for node in ancestors([graph]):
         if is_stored(node) and node.type.ndim and any(same_data(node, one) for one in observed):
             raise refused(name, "reads what a variable observes", "Observe both together, as one Multinomial variable.")
+
+
+def axes_of(rv: Node, model: pm.Model) -> NamedAxes:
+    """The axes of an observed variable: by a dim, or by a number."""
+    name, core = str(rv.name), core_of(rv)
+    dims = model.named_vars_to_dims.get(name) or (None,) * rv.type.ndim
+    names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
+    batch = len(names) - core
+    return NamedAxes(name, names[:batch], tuple(axis for axis in names[batch:] if isinstance(axis, str)))
 
 
 def core_of(rv: Node) -> int:
@@ -594,8 +647,8 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said
         return given.astype(np.int64)
     if core:
         trials = (
-            " Or say unit='trial' if each trial is another person."
-            if operation(rv) in ("BetaBinomial", "DirichletMultinomial")
+            " Or say contribution=1 in place of unit= if each trial is another person."
+            if operation(rv) in TRIALS
             else ""
         )
         raise refused(

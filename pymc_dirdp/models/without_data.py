@@ -60,7 +60,7 @@ def refuse_free_variables(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
                 "Name the observed variable in counts= if each observation is a number of people, as in a Poisson "
-                "regression, or say unit='trial' if each trial is a person. Otherwise give groups of records an "
+                "regression, or say contribution=1 if each trial is a person. Otherwise give groups of records an "
                 "effect, chosen by a covariate of codes, as in effect[group].",
             )
         for node in ancestors([rv]):

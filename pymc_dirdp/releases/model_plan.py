@@ -76,5 +76,5 @@ def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = Tr
     guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**said)
     found = read_model(model, options)
     chosen = planned_tables(guarantee, found, options)
-    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.contribution)
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.most_records)
     return ModelPlan(chosen, options, {one.name: len(one.rows) * len(one.labels) for one in found.outcomes})

@@ -68,8 +68,8 @@ class ModelPlanning(TypedDict, total=False):
     counts: Iterable[str]
     jointly: Iterable[Iterable[str]]
     support: Mapping[str, Any] | None
-    unit: str | None
-    contribution: int
+    unit: Unit | None
+    contribution: int | None
     adjacency: str | None
     mechanism: str
     weights: Mapping[str, float] | None

@@ -219,7 +219,7 @@ def funnel(first, second, n=230):
 def of_any_model(model, **said):
     """What has to be said of these models anyway."""
     data = [str(data.name) for data in model.data_vars if data.name.startswith("n_")]
-    return {"public": [*data, *said.pop("public", ())], "unit": "trial", **said}
+    return {"public": [*data, *said.pop("public", ())], "contribution": 1, **said}
 
 
 SAID = {"mechanism": "geometric"}
