@@ -99,11 +99,11 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
                 "as many, or add contribution=m (then the number of records is private: pass n_records= for "
                 "planning)."
             )
-    elif observed.trials_differ_along(people) and observed.name not in stated.public_n:
+    elif observed.trials_differ_along(people) and observed.name not in stated.public:
         raise UnsupportedModelError(
             f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
             f"{observed.name!r} differs between them and is not named public. Add "
-            f"public_n={as_code([observed.name])} if anybody may know it, or contribution=m (then the number "
+            f"public={as_code([observed.name])} if anybody may know it, or contribution=m (then the number "
             "of records is private: pass n_records= for planning)."
         )
 
@@ -135,7 +135,7 @@ def contribution_of_record(observations: Sequence[Observation], stated: Stated) 
     a record that is replaced stays in its row (`"own"`).
     """
     table = observations[0].table
-    public = stated.relation.records_are_public and all(observed.name in stated.public_n for observed in observations)
+    public = stated.relation.records_are_public and all(observed.name in stated.public for observed in observations)
     if public and all(None not in observed.likelihood.rows for observed in observations):
         return Contribution(1, tuple("own" if length > 1 else "any" for length in table.shape[:-1]))
     if len(observations) > 1:

@@ -30,12 +30,11 @@ class Stated:
     contribution : int or None
         How many records of each table a person holds at most, anywhere; with a unit, how many of each observed
         variable, and the number itself is private. None if nothing was said.
-    public_n : tuple of str
-        Observed variables whose number of trials anybody may know.
+    public : tuple of str
+        Observed variables whose number of trials or records anybody may know, and `pm.Data` in priors that anybody may
+        know.
     disjoint : tuple of tuple of str, or None
         Groups of tables or observed variables that are fed by different people.
-    public_prior : tuple of str
-        The `pm.Data` in priors that anybody may know.
     counted : str or None
         The column whose entries are the people, where the counts of at most `contribution` records of each of them are
         observed; None if the counts say nothing of people.
@@ -45,9 +44,8 @@ class Stated:
 
     unit: tuple[str | int, ...] = ()
     contribution: int | None = None
-    public_n: tuple[str, ...] = ()
+    public: tuple[str, ...] = ()
     disjoint: tuple[tuple[str, ...], ...] | None = None
-    public_prior: tuple[str, ...] = ()
     counted: str | None = None
     adjacency: str = "replace-one"
 
@@ -94,9 +92,8 @@ def stated(
     *,
     unit: Unit | None,
     contribution: int | None,
-    public_n: Iterable[str],
+    public: Iterable[str],
     disjoint: Iterable[Iterable[str]] | None,
-    public_prior: Iterable[str] = (),
     counted: str | None = None,
     adjacency: str = "replace-one",
 ) -> Stated:
@@ -107,9 +104,8 @@ def stated(
     said = Stated(
         axes,
         contribution,
-        list_of_names(public_n=public_n),
+        list_of_names(public=public),
         None if disjoint is None else groups_of_names(disjoint=disjoint),
-        list_of_names(public_prior=public_prior),
         counted,
         adjacency,
     )
@@ -331,7 +327,7 @@ class Reading:
         if len(names) > 5:
             tables = f"the {len(names)} tables"
         # Numbers of records may differ where somebody has said so, and then some people have none in some table.
-        most = "at most " if self.stated.contribution is not None or self.stated.public_n else ""
+        most = "at most " if self.stated.contribution is not None or self.stated.public else ""
         return f"{most}one record in each of {tables}"
 
     @property

@@ -277,7 +277,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     options: dict[str, Any] = {
         "adjacency": said.relation,
         "contribution": found.said.most_records,
-        "public_n": [
+        "public": [
             records_name(one.name)
             for one in found.outcomes
             if (len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public) or one.name in differing

@@ -71,7 +71,7 @@ def test_the_number_of_records_is_private_unless_it_is_the_number_of_units():
         (lambda: {"n": np.stack([counted(), counted()])}, ADD_REMOVE, "computed from counts of at most 3"),
         (lambda: {"n": counted(), "m": counted(unit="ward")}, ADD_REMOVE, "of each 'ward'"),
         (lambda: {"n": counted(), "m": np.array([4, 5])}, ADD_REMOVE, "unknown how many of them 'm' holds"),
-        (lambda: {"n": counted(1)}, {"public_n": ["n"]}, "with unit='patient' of counts a person's records may lie"),
+        (lambda: {"n": counted(1)}, {"public": ["n"]}, "with unit='patient' of counts a person's records may lie"),
     ],
 )
 def test_contradictions(observed, planning, message):
