@@ -27,7 +27,7 @@ from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
+from pymc_dirdp.models.outcome_kinds import has_several_trials, private_trials, read_outcomes, with_shares
 from pymc_dirdp.models.outcomes import (
     NOISES,
     Inputs,
@@ -35,9 +35,11 @@ from pymc_dirdp.models.outcomes import (
     Outcomes,
     axes_of,
     jointly_observed,
+    people_axis,
     record_arrays,
     refused,
 )
+from pymc_dirdp.models.person_effects import effect_of_person, integrated, refuse_long_format
 from pymc_dirdp.models.privacy_unit import as_code, refuse_unknown_axes
 from pymc_dirdp.models.public import numbers_to_name, refuse_copies
 from pymc_dirdp.models.refusals import REFUSALS
@@ -104,8 +106,14 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     if both := set(named) & set(said.levels):
         raise ArgumentError(f"Name {min(both)!r} in public or in levels, not in both.")
     if said.unit:
+        refuse_long_format(model, said)
         refuse_unknown_axes([axes_of(rv, model) for rv in model.observed_RVs], said.stated)
-    free, secret, dims = list(model.free_RVs), [], set()
+    for rv in model.observed_RVs:
+        if _asks_for_people(rv, said):
+            people_axis(rv, model, said)
+    effect = effect_of_person(model, said)
+    free = [rv for rv in model.free_RVs if effect is None or rv is not effect.variable]
+    secret, dims = [], set()
     for rv in model.observed_RVs:
         name, stored = str(rv.name), stored_observations(rv, model)
         secret.append(stored)
@@ -127,16 +135,24 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
                 "pm.Mixture, whose weights are the probabilities of the states.",
             )
         if name not in said.counts and not trials and len(shape) > core.ndim_supp:
-            secret += record_arrays(rv, free, shape, said)
-            dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[:1] if dim is not None}
+            axis = people_axis(rv, model, said) if _asks_for_people(rv, said) else 0
+            secret += record_arrays(rv, free, shape[axis:], said)
+            dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[axis : axis + 1] if dim is not None}
     refuse_free_variables(model, free, secret, dims)
     refuse_unnamed_data(model, free, secret, said)
-    inputs = Inputs.of(model, free)
+    inputs = Inputs.of(model, free, effect)
     alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
     outcomes = [one for name, one in alone.items() if name not in together]
     outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
+    outcomes = integrated(outcomes, effect, model, groups)
     _refuse_shared_rows(outcomes, said)
     return ModelRead(model, free, inputs, outcomes, said, secret, frozenset(dims))
+
+
+def _asks_for_people(rv: Node, said: ModelOptions) -> bool:
+    """Whether an observation of a variable is that of one person, so that one of its axes holds the people."""
+    known = hasattr(rv.owner.op, "ndim_supp") and rv.name not in said.counts
+    return known and (bool(said.unit) or not has_several_trials(rv, said))
 
 
 def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> None:
