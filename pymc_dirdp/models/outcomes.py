@@ -27,6 +27,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError, missing_values
 from pymc_dirdp.models.answers import Answers
+from pymc_dirdp.models.finite_gradients import with_finite_gradient
 from pymc_dirdp.models.graph import (
     Node,
     compiled_plainly,
@@ -424,7 +425,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     if (effect := inputs.effect) is not None:
         every = _with_effects(tables, total_rows, effect, effect.nodes)
         short, entry = _with_rows(log_p, value, every, n, model, rv, axis)
-        rows = pt.moveaxis(_by_value(short, entry, support), 0, -1)
+        rows = pt.moveaxis(_by_value(with_finite_gradient(short), entry, support), 0, -1)
     if answers is not None:
         rows = answers.log_p(rows.reshape(flat))
     if effect is not None:
