@@ -85,8 +85,9 @@ def private_model(
         All values of one observation of a variable, where they are not found, such as vectors.
     unit : str, int or tuple of these, optional
         The axis of observations whose entries are the people, as for :func:`pymc_dirdp.sample`: a dim of the observed
-        variables, or the number of one of their axes. A person then answers all trials of an observation, and a
-        Multinomial needs its values in `support`. Without it an observation of one record is one person, and a
+        variables, or the number of one of their axes. All other axes are questions: the table has a cell for each
+        combination of the answers of a person. A person answers all trials of an observation, and a Multinomial needs
+        its values in `support`. Without it an observation of one record is one person, and a
         Binomial, Multinomial, BetaBinomial or DirichletMultinomial of several trials is asked for `unit` or
         `contribution`.
     contribution : int, optional
@@ -117,7 +118,9 @@ def private_model(
         these and of single numbers. For an observed variable `y` there is the Potential `y_release`. Where numbers of
         records are private, the expected number of records of each row is the new free variable `y_expected`; where
         only their sum is public, their shares are `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of
-        which each trial is a person are `y_p`. Nothing of the records or covariates is in the model.
+        which each trial is a person are `y_p`. A free variable with an entry for each person, whose prior is a
+        `pm.Normal` or `pm.LogNormal`, is integrated out and no variable of the model. Nothing of the records or
+        covariates is in it.
 
     Raises
     ------

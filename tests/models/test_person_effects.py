@@ -406,3 +406,63 @@ def test_a_person_is_all_answers():
         changed[person] = other
         difference = counts(changed) - counts(ANSWERS)
         assert sorted(difference[difference != 0]) in ([], [-1, 1])
+
+
+def test_a_plan_names_what_is_integrated_out():
+    plan = dirdp.plan(PURE, model_of(centred), any_model=True, unit="person")
+    assert plan.integrated == ("theta",)
+    assert "'theta' has an entry for each person, and is integrated out" in plan.frame().to_string() + str(plan)
+    private = dirdp.private_model(plan, model_of(centred))
+    assert "theta" not in private.named_vars
+    assert "person" not in private.coords
+
+
+@pytest.mark.parametrize("place", ["mean", "sd"])
+def test_data_in_the_prior_of_an_effect_have_to_be_named(place, ledger):
+    """An attack: a score of the answers in the prior of what is integrated out would be in the private model."""
+    with pm.Model(coords=NAMES) as model:
+        score = pm.Data("score", ANSWERS.mean() if place == "sd" else ANSWERS.sum(axis=1))
+        theta = pm.Normal("theta", **{"mu": score} if place == "mean" else {"sigma": score}, dims="person")
+        pm.Bernoulli("y", logit_p=theta[:, None] - DIFFICULTY, observed=ANSWERS, dims=("person", "item"))
+    with pytest.raises(UnsupportedModelError, match=r"public=\['score'\]"):
+        dirdp.private_model(PURE, model, unit="person", ledger=ledger)
+    assert not ledger.entries()
+
+
+def test_one_question_with_several_trials():
+    """Numbers of right answers of each person, with an effect of each."""
+    with pm.Model(coords=NAMES) as model:
+        theta = pm.Normal("theta", pm.Normal("mean"), pm.HalfNormal("sigma", 1.5), dims="person")
+        pm.Binomial("y", n=3, p=pm.math.invlogit(theta), observed=ANSWERS.sum(axis=1), dims="person")
+    private = dirdp.private_model(PURE, model, unit="person")
+    value, free = likelihood(private)(nearby(private))
+    p = [
+        quad(
+            lambda z, k=k: norm.pdf(z) * binom.pmf(k, 3, expit(free["mean"] + free["sigma"] * z)),
+            -9,
+            9,
+            epsabs=1e-15,
+            epsrel=1e-13,
+            limit=400,
+        )[0]
+        for k in range(4)
+    ]
+    assert value == pytest.approx(by_hand(private, np.array([p]), [5]), rel=1e-9)
+
+
+def test_a_rasch_model_of_300_people():
+    rng = np.random.default_rng(5)
+    difficulty = np.array([-1.2, -0.5, 0.0, 0.6, 1.3])
+    answers = (rng.random((300, 5)) < expit(rng.normal(0, 1.4, 300)[:, None] - difficulty)).astype(int)
+    with pm.Model(coords={"person": range(300), "item": list("abcde")}) as model:
+        theta = pm.Normal("theta", 0, pm.HalfNormal("sigma", 1.5), dims="person")
+        item = pm.Normal("item", 0, 1.5, dims="item")
+        pm.Bernoulli("y", logit_p=theta[:, None] - item, observed=answers, dims=("person", "item"))
+    private = dirdp.private_model(PURE, model, unit="person", random_seed=3)
+    idata = pm.sample(400, tune=400, chains=2, cores=1, model=private, progressbar=False, random_seed=1)
+    assert not idata.sample_stats["diverging"].any()
+    for name, truth in (("item", difficulty), ("sigma", 1.4)):
+        draws = idata.posterior[name].stack(sample=("chain", "draw")).values
+        assert np.all(np.abs(draws.mean(axis=-1) - truth) < 4 * draws.std(axis=-1))
+        # Some information of 300 people remains, and not more than without noise.
+        assert np.all((draws.std(axis=-1) > 0.1) & (draws.std(axis=-1) < 0.4))
