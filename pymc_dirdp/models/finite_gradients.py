@@ -14,12 +14,12 @@ from pymc_dirdp.models.graph import Node
 _math: Any = pt
 
 
-def _logarithm(x: Any) -> Node:
+def _logarithm(x: Any) -> Any:
     """The same logarithm, with a gradient of 0 where it is -inf."""
     return _math.log(_math.switch(x > 0, x, 1.0)) + _math.switch(x > 0, 0.0, -float("inf"))
 
 
-def _logarithm_beside_1(x: Any) -> Node:
+def _logarithm_beside_1(x: Any) -> Any:
     return _math.log1p(_math.switch(x > -1, x, 0.0)) + _math.switch(x > -1, 0.0, -float("inf"))
 
 
@@ -40,8 +40,7 @@ def with_finite_gradient(log_p: Node) -> Node:
     >>> float(slope.eval({x: 8.0}))
     0.0
     """
-    (copy,) = clone_replace([log_p])
-    copy = rewrite_pregrad(copy)
+    copy: Node = rewrite_pregrad(clone_replace([log_p])[0])
     memo: dict[Node, Node] = {}
     for node in toposort([copy]):
         entries = [memo.get(one, one) for one in node.inputs]

@@ -394,7 +394,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     # People come first. A variable with one axis of observations asks them one question.
     value = pt.tensor(dtype=rv.type.dtype, shape=(*batch[axis : axis + 1], *questions, *shape[len(batch) :]))
     value.name = f"{name}_value"
-    log_p = log_probability(rv, pt.moveaxis(value, 0, axis) if questions else value, inputs)
+    log_p: Any = log_probability(rv, pt.moveaxis(value, 0, axis) if questions else value, inputs)
     log_p = pt.moveaxis(log_p, axis, 0) if questions else log_p
     arrays = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else []
     public, private = _covariates(name, arrays, model, said)
@@ -550,7 +550,8 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
         )
     said.check_cells(name, rows * cells)
     places = list(itertools.product(*(range(len(one.labels)) for one in outcomes)))
-    chosen = [pt.broadcast_to(one.log_p, (rows, *tuple(one.log_p.shape)[1:])) for one in outcomes]
+    every: list[Any] = [one.log_p for one in outcomes]
+    chosen = [pt.broadcast_to(logs, (rows, *tuple(logs.shape)[1:])) for logs in every]
     log_p: Any = sum(logs[..., list(entries)] for logs, entries in zip(chosen, zip(*places, strict=True), strict=True))
     labels = tuple(",".join(str(one.labels[k]) for one, k in zip(outcomes, entries, strict=True)) for entries in places)
 
@@ -661,7 +662,8 @@ def _with_length(
 ) -> tuple[Node, Node]:
     """The log-probability of so many rows, or of a number that is not known, with what stands in place of covariates.
 
-    The lengths are the number of records and that of rows. The graph is built again from its inputs, so that the shapes of all nodes follow.
+    The lengths are the number of records and that of rows. The graph is rebuilt from its inputs, so that the shapes of
+    all nodes follow.
     """
     n, rows = lengths
     entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]), name=value.name)

@@ -86,8 +86,8 @@ def refuse_long_format(model: pm.Model, said: ModelOptions) -> None:
                     f"has no axis {dim!r}: its records stand one after the other, and codes say whose they are",
                     "Observe a table of a row for each person and a column for each question: answers = np.empty("
                     f"(people, questions), dtype=int); answers[person, question] = y; then observed=answers, "
-                    f'dims=({as_code(dim)}, "question"), with {rv.name}[:, None] for the effects. Everybody has to have '
-                    "answered every question.",
+                    f'dims=({as_code(dim)}, "question"), with {rv.name}[:, None] for the effects. Everybody has to '
+                    "have answered every question.",
                 )
 
 
@@ -111,13 +111,14 @@ def effect_of_person(model: pm.Model, said: ModelOptions) -> Effect | None:
             dims |= {name for name in (axes_of(rv, model).axes[axis],) if isinstance(name, str)}
             if said.records_are_public:
                 lengths.add(stored_shape(stored_observations(rv, model))[axis])
-    places = {rv: axis for rv in model.free_RVs if (axis := _axis_of_people(rv, model, dims, lengths)) is not None}
-    effects = [rv for rv in places if np.dtype(rv.type.dtype).kind == "f"]
+    places = {rv: _axis_of_people(rv, model, dims, lengths) for rv in model.free_RVs}
+    effects = [rv for rv, place in places.items() if place is not None and np.dtype(rv.type.dtype).kind == "f"]
     if not effects:
         return None
     effect = effects[0]
     _refuse_unknown(effect, effects, model)
-    (mean, sd), standard = parameters(effect)[1], pt.vector(f"{effect.name}_standard", shape=(_length(effect, places),))
+    people = _shape(effect)[places[effect] or 0]
+    (mean, sd), standard = parameters(effect)[1], pt.vector(f"{effect.name}_standard", shape=(people,))
     # The vector of people lies along their axis of the free variable; all its other axes have length 1.
     order = [0 if axis == places[effect] else "x" for axis in range(effect.type.ndim)]
     formula = _FORMULAS[operation(effect)](mean, sd, standard.dimshuffle(order))
@@ -139,10 +140,6 @@ def _axis_of_people(rv: Node, model: pm.Model, dims: Collection[str], lengths: C
 def _shape(rv: Node) -> tuple[int, ...]:
     known = rv.type.shape
     return known if None not in known else np.shape(evaluate(rv))
-
-
-def _length(rv: Node, places: dict[Node, int]) -> int:
-    return _shape(rv)[places[rv]]
 
 
 def _refuse_unknown(effect: Node, effects: Sequence[Node], model: pm.Model) -> None:

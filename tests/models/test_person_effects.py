@@ -47,7 +47,9 @@ def likelihood(private):
 
 def nearby(private, seed=3):
     rng = np.random.default_rng(seed)
-    return {name: value + rng.normal(scale=0.7, size=np.shape(value)) for name, value in private.initial_point().items()}
+    return {
+        name: value + rng.normal(scale=0.7, size=np.shape(value)) for name, value in private.initial_point().items()
+    }
 
 
 def every_table(n, cells):
@@ -370,7 +372,7 @@ def test_too_many_combinations_are_refused_with_their_number():
     with pm.Model() as model:
         theta = pm.Normal("theta", 0, 1, shape=30)
         pm.Bernoulli("y", logit_p=theta[:, None], observed=np.zeros((30, 20), dtype=int))
-    with pytest.raises(UnsupportedModelError, match="1048576 cells.*ask fewer questions"):
+    with pytest.raises(UnsupportedModelError, match=r"1048576 cells.*ask fewer questions"):
         dirdp.private_model(PURE, model, unit=0)
 
 
@@ -384,7 +386,7 @@ def test_a_missing_answer_is_no_answer():
 
 
 def test_a_person_is_all_answers():
-    """The accounting is that of `dirdp.sample` of a table of the same combinations, where each person has one record."""
+    """The accounting is that of `dirdp.sample` of a table of the same combinations, with a record of each person."""
     codes = ANSWERS @ [2, 1]
     with pm.Model() as table:
         shares = pm.Dirichlet("y", np.ones(4))
