@@ -396,7 +396,7 @@ def test_a_person_is_all_answers():
     release = dirdp.plan(PURE, table, mechanism="geometric")
     (theirs,) = release.parts
     assert mine.mechanism == theirs.mechanism
-    # All answers of one person are replaced: two cells change by 1, whoever it is and whatever is answered.
+    # All answers of one person are replaced: two cells change by 1.
 
     def counts(answers):
         model = model_of(centred, observed=answers)
@@ -458,12 +458,12 @@ def test_a_rasch_model_of_300_people():
     answers = (rng.random((300, 5)) < expit(rng.normal(0, 1.4, 300)[:, None] - difficulty)).astype(int)
     with pm.Model(coords={"person": range(300), "item": list("abcde")}) as model:
         theta = pm.Normal("theta", 0, pm.HalfNormal("sigma", 1.5), dims="person")
-        item = pm.Normal("item", 0, 1.5, dims="item")
-        pm.Bernoulli("y", logit_p=theta[:, None] - item, observed=answers, dims=("person", "item"))
+        hard = pm.Normal("hard", 0, 1.5, dims="item")
+        pm.Bernoulli("y", logit_p=theta[:, None] - hard, observed=answers, dims=("person", "item"))
     private = dirdp.private_model(PURE, model, unit="person", random_seed=3)
     idata = pm.sample(400, tune=400, chains=2, cores=1, model=private, progressbar=False, random_seed=1)
     assert not idata.sample_stats["diverging"].any()
-    for name, truth in (("item", difficulty), ("sigma", 1.4)):
+    for name, truth in (("hard", difficulty), ("sigma", 1.4)):
         draws = idata.posterior[name].stack(sample=("chain", "draw")).values
         assert np.all(np.abs(draws.mean(axis=-1) - truth) < 4 * draws.std(axis=-1))
         # Some information of 300 people remains, and not more than without noise.
