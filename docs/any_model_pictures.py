@@ -55,7 +55,7 @@ def admissions():
         logits = (refused + refusals) * i + woman * j + both * i * j + of
         p = pt.special.softmax(logits.ravel())
         pm.Multinomial("table", n=table.sum(), p=p, observed=table.ravel())
-    return model, dirdp.private_model(dirdp.PureDP(epsilon=0.05), model, unit="trial")
+    return model, dirdp.private_model(dirdp.PureDP(epsilon=0.05), model, contribution=1)
 
 
 def horse_kicks():

@@ -202,5 +202,5 @@ def test_every_verb_answers_or_refuses(verb):
 def test_a_private_model_of_two_variables(epsilon):
     """Finding N7: `math domain error` from an epsilon of 40 on, where the noise has a variance of 0 in doubles."""
     guarantee = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)
-    model = dirdp.private_model(guarantee, answers(), unit="record", adjacency="replace-one")
+    model = dirdp.private_model(guarantee, answers(), adjacency="replace-one")
     assert len(model.free_RVs) == 2

@@ -94,10 +94,10 @@ def test_a_name_like_no_other_is_answered_with_all():
 
 def test_a_plan_of_any_model_and_one_of_tables_have_their_own_names():
     guarantee = dirdp.PureDP(epsilon=1)
-    with pytest.raises(KeywordError, match=r"argument 'public'\. Did you mean 'public_n'"):
-        dirdp.plan(guarantee, pm.Model(), public=True)
-    with pytest.raises(KeywordError, match=r"argument 'public_n'\. Did you mean 'public'"):
-        dirdp.plan(guarantee, pm.Model(), any_model=True, public_n=["y"])
+    with pytest.raises(KeywordError, match=r"argument 'levels'"):
+        dirdp.plan(guarantee, pm.Model(), levels={"x": 2})
+    with pytest.raises(KeywordError, match=r"argument 'n_records'"):
+        dirdp.plan(guarantee, pm.Model(), any_model=True, n_records=5)
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if "." not in verb])
@@ -216,7 +216,7 @@ def diagnosis():
 
 @functools.cache
 def private():
-    return dirdp.private_model(PURE, tosses(), unit="record", adjacency="replace-one")
+    return dirdp.private_model(PURE, tosses(), adjacency="replace-one")
 
 
 def spent():

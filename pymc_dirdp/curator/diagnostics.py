@@ -163,7 +163,7 @@ def _distributions(
     This function reads the counts.
     """
     stored = opened(release)
-    own_tables = tables(model, public_prior=stored.plan.reading.stated.public_prior)
+    own_tables = tables(model, public=stored.plan.reading.stated.public)
     groups = {name: table.view for name, table in stored.tables.items()}
     if [table.name for table in own_tables] != list(groups):
         raise _another_model("holds other tables")

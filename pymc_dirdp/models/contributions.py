@@ -1,6 +1,5 @@
 """What one person can add to each table: from the axes of the model, and through what likelihoods see of a table."""
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,48 +10,12 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import Observation
-from pymc_dirdp.models.privacy_unit import Stated, as_code, axis_text
+from pymc_dirdp.models.privacy_unit import Stated, as_code, axis_text, people_axes
 from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
-# Refusals of a unit that does not exist in the model, or that names no axis of people.
-
-
-def refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> None:
-    """Refuse a unit that no observed variable has: it is a slip."""
-    dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
-    most = max((len(observed.axes) for observed in observations), default=0)
-    cores = {dim for observed in observations for dim in observed.core}
-    for axis in stated.unit:
-        if isinstance(axis, str) and axis not in dims and axis not in cores:
-            near = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
-            known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
-            known += " Leave unit= out if each record, or each trial that is counted, is another person."
-            hint = f"Did you mean {near[0]!r}?" if near else known
-            if axis in ("record", "trial"):
-                hint = "If every record is that of another person, pass contribution=1 in place of unit=."
-            raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
-        if isinstance(axis, int):
-            if axis >= most:
-                raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
-            # The number of an axis may be one dim in one observed variable and another dim in another.
-            called = {one.axes[axis]: one.name for one in observations if axis < len(one.axes)}
-            # An axis without a dim is called by its number.
-            called.pop(axis, None)
-            if len(called) > 1:
-                (one, first), (other, second) = list(called.items())[:2]
-                raise ArgumentError(
-                    f"unit={axis} is the dim {one!r} of {first!r} and {other!r} of {second!r}. Name the dim of the "
-                    "people."
-                )
-    if stated.unit and all(people_axes(observed, stated) is None for observed in observations):
-        raise ArgumentError(
-            f"{stated.unit_text} names axes that no observation has together, so nobody is such an entry. Name axes "
-            "of one observation, such as "
-            + " or ".join(f"unit={as_code(observed.axes)}" for observed in observations if observed.axes)
-            + "."
-        )
+# Refusals of people whom an observed variable does not know, or who are no people.
 
 
 def lacking(
@@ -83,32 +46,6 @@ def refuse_steps(observed: Observation, together: Sequence[Observation], stated:
 
 
 # What one person can change in each table. It follows from the axes of the model: see Theory, section 6.
-
-
-def people_axes(observed: Observation, stated: Stated) -> tuple[int, ...] | None:
-    """The batch axes of an observed variable that hold the people; None if it lacks one of them.
-
-    Raises
-    ------
-    ArgumentError
-        If the unit is the dim of the categories.
-    """
-    people = []
-    for axis in stated.unit:
-        if axis in observed.core:
-            raise ArgumentError(
-                f"{stated.unit_text} is the dim of the categories of {observed.name!r}, so its entries are no people. "
-                f"Name another axis of {observed.name!r}: {', '.join(map(repr, observed.axes)) or 'it has none'}."
-            )
-        if isinstance(axis, str) and axis in observed.axes:
-            people.append(observed.axes.index(axis))
-        elif isinstance(axis, int) and axis < len(observed.axes):
-            people.append(axis)
-        else:
-            return None
-    if len(set(people)) < len(people):
-        raise ArgumentError(f"{stated.unit_text} names an axis of {observed.name!r} twice. Name each of them once.")
-    return tuple(people)
 
 
 def _contribution_of(observed: Observation, stated: Stated) -> Contribution:
@@ -162,11 +99,11 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
                 "as many, or add contribution=m (then the number of records is private: pass n_records= for "
                 "planning)."
             )
-    elif observed.trials_differ_along(people) and observed.name not in stated.public_n:
+    elif observed.trials_differ_along(people) and observed.name not in stated.public:
         raise UnsupportedModelError(
             f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
             f"{observed.name!r} differs between them and is not named public. Add "
-            f"public_n={as_code([observed.name])} if anybody may know it, or contribution=m (then the number "
+            f"public={as_code([observed.name])} if anybody may know it, or contribution=m (then the number "
             "of records is private: pass n_records= for planning)."
         )
 
@@ -198,7 +135,7 @@ def contribution_of_record(observations: Sequence[Observation], stated: Stated) 
     a record that is replaced stays in its row (`"own"`).
     """
     table = observations[0].table
-    public = stated.relation.records_are_public and all(observed.name in stated.public_n for observed in observations)
+    public = stated.relation.records_are_public and all(observed.name in stated.public for observed in observations)
     if public and all(None not in observed.likelihood.rows for observed in observations):
         return Contribution(1, tuple("own" if length > 1 else "any" for length in table.shape[:-1]))
     if len(observations) > 1:

@@ -128,6 +128,20 @@ def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: C
             raise refusal("free input", name)
 
 
+def data_in_priors(model: pm.Model) -> tuple[str, ...]:
+    """The names of the `pm.Data` that priors depend on."""
+    priors = []
+    for rv in model.free_RVs:
+        size, arguments = parameters(rv)
+        priors += [*arguments, *([] if size is None else [size])]
+    for rv in model.observed_RVs:
+        if type(rv.owner.op) in _INTEGRATED:
+            # The first parameter is the number of trials.
+            priors += parameters(rv)[1][1:]
+    read = {variable for argument in priors for variable in values_read(argument)}
+    return tuple(str(data.name) for data in model.data_vars if data in read)
+
+
 def _records(model: pm.Model) -> set[Node]:
     """What the observed variables take from data: observations, codes of parents, numbers of trials."""
     found: set[Node] = set()

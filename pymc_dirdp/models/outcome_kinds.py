@@ -12,13 +12,15 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.graph import Node, evaluate, is_random, is_stored, operation, parameters, same_data, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcomes import (
+    TRIALS,
     Inputs,
     ModelOptions,
     Outcomes,
+    axes_of,
     core_of,
     log_probability,
     n_row_arrays,
@@ -26,6 +28,7 @@ from pymc_dirdp.models.outcomes import (
     refuse_observed_elsewhere,
     refused,
 )
+from pymc_dirdp.models.privacy_unit import as_code, axis_text
 
 
 def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
@@ -106,22 +109,35 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
     shape = stored_shape(stored)
     if name in said.counts:
         return _counts(rv, shape, model, inputs, said)
-    several = False
-    if called in ("Binomial", "Multinomial"):
-        trials = parameters(rv)[1][0]
-        several = any(map(is_random, ancestors([trials]))) or not bool(np.all(evaluate(trials) == 1))
-    if several and said.trials_are_people:
-        return _trials(rv, shape, model, inputs, said)
-    if several and called == "Multinomial" and said.unit is None:
-        raise refused(
-            name,
-            "counts several trials in each observation, and the model leaves open whose they are",
-            "Say unit='trial' if each trial is another person; or unit='record' if each observation is, and list the "
-            f"values that one can have in support={{{name!r}: [...]}}.",
-        )
-    if several and shape == ():
-        raise refused(name, "is a single number of successes", "Say unit='trial' if each trial is another person.")
+    if has_several_trials(rv, said):
+        if said.trials_are_people and called in ("Binomial", "Multinomial"):
+            return _trials(rv, shape, model, inputs, said)
+        if not said.says_whose_trials:
+            raise _whose_trials(rv, shape, model)
+    said.people_axes(rv, model)
     return read_records(rv, shape, model, inputs, said)
+
+
+def has_several_trials(rv: Node, said: ModelOptions) -> bool:
+    """Whether an observation of a variable may be that of several people. A private number of trials may be any."""
+    if operation(rv) not in TRIALS or rv.name in said.counts:
+        return False
+    trials = parameters(rv)[1][0]
+    private = private_trials(trials, said) or any(map(is_random, ancestors([trials])))
+    return bool(private) or not bool(np.all(evaluate(trials) == 1))
+
+
+def _whose_trials(rv: Node, shape: tuple[int, ...], model: pm.Model) -> UnsupportedModelError:
+    name, axes = str(rv.name), axes_of(rv, model)
+    people = ""
+    if axes.axes:
+        people = f"; or unit={as_code(axes.axes[0])} if each entry of {axis_text(axes.axes[0])} is a person"
+        people += f", and list all answers of one in support={{{name!r}: [...]}}" if core_of(rv) else ""
+    return refused(
+        name,
+        "counts several trials in each observation, and the model leaves open whose they are",
+        f"Say contribution=1 if each trial is another person{people}.",
+    )
 
 
 # Each trial is one person.
@@ -180,7 +196,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
 def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
     name = str(rv.name)
     if core_of(rv):
-        raise refused(name, "has vectors as observations", "Say unit='trial' if each trial is another person.")
+        raise refused(name, "has vectors as observations", "Say contribution=1 if each trial is another person.")
     if said.records_are_public:
         raise ArgumentError(
             f"counts={name!r} keeps the number of people private. Say adjacency='add-remove', or leave it out."

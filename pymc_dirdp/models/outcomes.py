@@ -26,6 +26,8 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError, missing_values
+from pymc_dirdp.models.answers import Answers
+from pymc_dirdp.models.finite_gradients import with_finite_gradient
 from pymc_dirdp.models.graph import (
     Node,
     compiled_plainly,
@@ -37,8 +39,12 @@ from pymc_dirdp.models.graph import (
     stored_shape,
 )
 from pymc_dirdp.models.likelihoods import stored_observations
+from pymc_dirdp.models.privacy_unit import NamedAxes, Stated, as_code, axis_text, people_axes, unit_axes
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import generator
+
+TRIALS = ("Binomial", "Multinomial", "BetaBinomial", "DirichletMultinomial")
+"""The distributions of which one observation is a number of trials, which may be those of as many people."""
 
 NOISES = ("geometric", "gaussian", "joint")
 """The mechanisms whose likelihood is known; that of joint noise is for tables of one row with a public total."""
@@ -57,8 +63,8 @@ class ModelOptions:
     counts: Any = ()
     jointly: Any = ()
     support: Any = None
-    unit: str | None = None
-    contribution: int = 1
+    unit: Any = None
+    contribution: int | None = None
     adjacency: str | None = None
     mechanism: str = "auto"
     weights: Mapping[str, float] | None = None
@@ -75,13 +81,17 @@ class ModelOptions:
             "jointly": groups_of_names(jointly=self.jointly),
             "disjoint": None if self.disjoint is None else groups_of_names(disjoint=self.disjoint),
             "support": mapping_of_names(support=self.support),
-            "contribution": integer(1, contribution=self.contribution),
+            "unit": unit_axes(None if isinstance(self.unit, tuple) and not self.unit else self.unit),
+            "contribution": None if self.contribution is None else integer(1, contribution=self.contribution),
             "max_cells": integer(2, max_cells=self.max_cells),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        if self.unit is not None:
-            one_of(("record", "trial"), unit=self.unit)
+        if self.unit and self.contribution is not None:
+            raise ArgumentError(
+                "With unit= an observation of a private model is that of one person with all its trials, so leave "
+                "contribution= out; or leave unit= out if each trial is a record, of which a person holds so many."
+            )
         one_of(("auto", *NOISES), mechanism=self.mechanism)
         adjacency_named(self.relation)
 
@@ -99,22 +109,82 @@ class ModelOptions:
 
     @property
     def trials_are_people(self) -> bool:
-        """Whether every trial of a Binomial or Multinomial is another person."""
-        return self.unit == "trial"
+        """Whether every trial of a Binomial or Multinomial is a record, of which a person holds `most_records`."""
+        return not self.unit and self.contribution is not None
 
-    def check_cells(self, name: str, cells: int) -> None:
-        """Refuse a table of too many cells."""
+    @property
+    def says_whose_trials(self) -> bool:
+        """Whether somebody has said what a person is where an observation has several trials."""
+        return bool(self.unit) or self.contribution is not None
+
+    @property
+    def most_records(self) -> int:
+        """How many records of each observed variable a person holds at most."""
+        return self.contribution or 1
+
+    @property
+    def stated(self) -> Stated:
+        """What was said of people, in the words of :func:`pymc_dirdp.sample`."""
+        return Stated(unit=self.unit, contribution=self.contribution, adjacency=self.relation)
+
+    def people_axes(self, rv: Node, model: pm.Model) -> tuple[int, ...] | None:
+        """The batch axes of an observed variable whose entries are the people, in the order of `unit`.
+
+        None without a `unit`: each observation is a person, or each trial (:attr:`trials_are_people`).
+
+        Raises
+        ------
+        ArgumentError
+            If the variable lacks an axis of the unit.
+        """
+        if not self.unit:
+            return None
+        axes = axes_of(rv, model)
+        people = people_axes(axes, self.stated)
+        if people is None:
+            raise ArgumentError(
+                f"{axes.name!r} has no {self.stated.unit_text}, so it is unknown who is behind its observations. Give "
+                "it the dim, or release it by a model of its own."
+            )
+        return people
+
+    def check_cells(self, name: str, cells: int, *, smaller: str = "Put values of covariates together") -> None:
+        """Refuse a table of too many cells, with a way to a `smaller` one."""
         if cells > self.max_cells:
             raise refused(
                 name,
                 f"has {cells} cells, which are more than max_cells={self.max_cells}, and the noise would swamp them",
-                "Put values of covariates together, use fewer of them, or raise max_cells. Fewer cells than a fifth of "
-                "the records is good advice.",
+                f"{smaller}, use fewer of them, or raise max_cells. Fewer cells than a fifth of the records is good "
+                "advice.",
             )
 
     def is_public(self, name: str | None) -> bool:
         """Whether a covariate or number of trials was said to be public."""
         return self.public is True or (self.public is not False and name in self.public)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """A free variable with an entry for each person, which is integrated out by a rule of quadrature.
+
+    Attributes
+    ----------
+    variable : Variable
+        The free variable.
+    input : Variable
+        What differs between people: a vector with an entry for each of them.
+    formula : Variable
+        The free variable as a function of the input and of other free variables.
+    nodes, log_weights : array
+        The values that the input of a person takes, and the logarithms of their probabilities.
+    """
+
+    variable: Node
+    input: Node
+    formula: Node
+    nodes: NDArray[np.float64]
+    log_weights: NDArray[np.float64]
 
 
 @final
@@ -128,13 +198,16 @@ class Inputs:
         For each free variable the input that stands for it.
     points : list of list of array
         Values of the inputs.
+    effect : Effect or None
+        That of each person, which is no free variable of the private model.
     """
 
     by_variable: dict[Node, Node]
     points: list[list[Any]]
+    effect: Effect | None = None
 
     @classmethod
-    def of(cls, model: pm.Model, free: Sequence[Node]) -> "Inputs":
+    def of(cls, model: pm.Model, free: Sequence[Node], effect: Effect | None = None) -> "Inputs":
         """Those of a model: near its initial point, because draws from a prior may be no proper values."""
         start, rng = model.initial_point(random_seed=1), generator(1)
         values = [model.rvs_to_values[rv] for rv in free]
@@ -143,10 +216,12 @@ class Inputs:
         for _ in range(3):
             nearby = [start[value.name] + rng.normal(scale=0.5, size=np.shape(start[value.name])) for value in values]
             points.append(at(*[np.asarray(one, dtype=v.type.dtype) for one, v in zip(nearby, values, strict=True)]))
-        return cls({rv: rv.type(name=rv.name) for rv in free}, points)
+        return cls({rv: rv.type(name=rv.name) for rv in free}, points, effect)
 
     def replaced(self, variable: Node) -> Node:
         """The variable as a function of the inputs."""
+        if self.effect is not None:
+            variable = graph_replace([variable], {self.effect.variable: self.effect.formula}, strict=False)[0]
         return graph_replace([variable], self.by_variable, strict=False)[0]
 
     def function(self, graph: Node, *others: Node) -> Callable[..., list[NDArray[np.float64]]]:
@@ -183,8 +258,8 @@ class Outcomes:
     rows : tuple
         Labels of the rows of covariates; one of them where there are no covariates.
     log_p : Variable
-        Their log-probabilities as functions of the inputs, shape (rows, outcomes); of counts, the log-probability of
-        `value`.
+        Their log-probabilities as functions of the inputs, shape (rows, outcomes), or (rows, nodes, outcomes) until
+        the effect of each person is integrated out; of counts, the log-probability of `value`.
     value : Variable or None
         Of counts: what is observed.
     totals : tuple of int, or None
@@ -267,10 +342,44 @@ def refuse_observed_elsewhere(name: str, graph: Node, model: pm.Model) -> None:
             raise refused(name, "reads what a variable observes", "Observe both together, as one Multinomial variable.")
 
 
+def axes_of(rv: Node, model: pm.Model) -> NamedAxes:
+    """The axes of an observed variable: by a dim, or by a number."""
+    name, core = str(rv.name), core_of(rv)
+    dims = model.named_vars_to_dims.get(name) or (None,) * rv.type.ndim
+    names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
+    batch = len(names) - core
+    return NamedAxes(name, names[:batch], tuple(axis for axis in names[batch:] if isinstance(axis, str)))
+
+
 def core_of(rv: Node) -> int:
     """The number of axes of one observation."""
     op: Any = rv.owner.op
     return int(op.ndim_supp)
+
+
+def people_axis(rv: Node, model: pm.Model, said: ModelOptions) -> int:
+    """The axis of an observed variable whose entries are the people; 0 where it has no axis at all.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If nobody said which of several axes it is.
+    ArgumentError
+        If the variable lacks it.
+    """
+    people, known = said.people_axes(rv, model), axes_of(rv, model)
+    if people is not None and len(people) == 1:
+        return people[0]
+    if people is not None or len(known.axes) > 1:
+        ways = [f"unit={as_code(axis)} if each entry of {axis_text(axis)} is a person" for axis in known.axes]
+        call = f"dirdp.private_model(guarantee, model, unit={as_code(known.axes[0])})"
+        raise refused(
+            known.name,
+            "has several axes of observations, and a person may have several answers",
+            f"Say {', or '.join(ways)}, as in {call}. Where people are the entries of several axes together, make "
+            "them one axis by reshape.",
+        )
+    return 0
 
 
 # An observed variable of which one observation is one person: outcomes by rows of covariates.
@@ -278,17 +387,15 @@ def core_of(rv: Node) -> int:
 
 def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
     """The outcomes of an observed variable, of which each observation is a person."""
-    name, core = str(rv.name), core_of(rv)
+    name, core, axis = str(rv.name), core_of(rv), people_axis(rv, model, said)
     batch = shape[: len(shape) - core]
-    if len(batch) > 1:
-        raise refused(
-            name,
-            "has more than one axis of observations, so a person may hold several of them",
-            "Observe one variable for each entry of the second axis, and put them together by jointly=.",
-        )
-    value = pt.tensor(dtype=rv.type.dtype, shape=shape, name=f"{name}_value")
-    log_p = log_probability(rv, value, inputs)
-    n = batch[0] if batch else None
+    n = batch[axis] if batch else None
+    questions = (*batch[:axis], *batch[axis + 1 :])
+    # People come first. A variable with one axis of observations asks them one question.
+    value = pt.tensor(dtype=rv.type.dtype, shape=(*batch[axis : axis + 1], *questions, *shape[len(batch) :]))
+    value.name = f"{name}_value"
+    log_p: Any = log_probability(rv, pt.moveaxis(value, 0, axis) if questions else value, inputs)
+    log_p = pt.moveaxis(log_p, axis, 0) if questions else log_p
     arrays = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else []
     public, private = _covariates(name, arrays, model, said)
     first, pattern = _patterns(name, public, n or 1)
@@ -299,17 +406,37 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     tables = {array: np.repeat(evaluate(array)[first], len(grid), axis=0) for array in public}
     for array, codes in zip(private, zip(*grid, strict=True), strict=True):
         tables[array] = np.array(codes * len(first), dtype=array.type.dtype)
-    short, entry = _with_rows(log_p, value, tables, n, total_rows, model, rv) if batch else (log_p, value)
+    # Three effects tell what the values are, and whether people are mixed.
+    few = _with_effects(tables, total_rows, inputs.effect, np.array([-1.3, 0.4, 2.1]))
+    short, entry = _with_rows(log_p, value, few, n, model, rv, axis) if batch else (log_p, value)
     support = _support(rv, short, entry, core, inputs, said)
     said.check_cells(name, total_rows * len(support))
     by_value = _by_value(short, entry, support)
-    rows = by_value.T if batch else by_value[None]
-    _check(name, rows, log_p, value, support, tables, n, inputs)
+    rows = pt.moveaxis(by_value, 0, -1) if batch else by_value[None]
+    _check(name, rows, log_p, value, support, few, n, inputs)
     labels = tuple(",".join(map(str, one.tolist())) if core else int(one) for one in support)
+    answers = None
+    if questions:
+        flat = (-1, math.prod(questions), len(support))
+        answers = Answers.of(name, [logs.reshape(flat) for logs in inputs.at_points(rows)])
+        fewer = "Put answers together or ask fewer questions, put values of covariates together"
+        said.check_cells(name, total_rows * answers.cells, smaller=fewer)
+        labels = answers.labels(support)
+    if (effect := inputs.effect) is not None:
+        every = _with_effects(tables, total_rows, effect, effect.nodes)
+        short, entry = _with_rows(log_p, value, every, n, model, rv, axis)
+        rows = pt.moveaxis(_by_value(with_finite_gradient(short), entry, support), 0, -1)
+    if answers is not None:
+        rows = answers.log_p(rows.reshape(flat))
+    if effect is not None:
+        rows = rows.reshape((total_rows, len(effect.nodes), len(labels)))
 
     def each(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         own = np.asarray(evaluate(stored_observations(records[name], records)))
+        own = np.moveaxis(own, axis, 0) if questions else own
         codes = _codes(name, own.reshape(-1, *shape[len(batch) :]), support)
+        if answers is not None:
+            codes = answers.codes(codes.reshape(len(own), math.prod(questions)))
         row = pattern
         for array, length in zip(private, levels, strict=True):
             levels_of_records = evaluate(array).astype(np.int64)
@@ -323,6 +450,16 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
 
     totals = tuple(np.bincount(pattern).tolist()) if said.records_are_public and not private else None
     return Outcomes(name, "records", labels, _row_labels(tables, total_rows), rows, None, totals, n or 1, each)
+
+
+def _with_effects(
+    tables: Mapping[Node, NDArray[Any]], rows: int, effect: Effect | None, values: NDArray[np.float64]
+) -> dict[Node, NDArray[Any]]:
+    """The covariates of the rows of a table, of which each is met once with each value of the effect of a person."""
+    if effect is None:
+        return dict(tables)
+    repeated = {array: np.repeat(entries, len(values), axis=0) for array, entries in tables.items()}
+    return {**repeated, effect.input: np.tile(values, rows)}
 
 
 def _aligned(
@@ -346,11 +483,14 @@ def _aligned(
     }
     lengths |= {array: stored_shape(array) for array in others}
 
+    axis = people_axis(rv, model, said)
+    effects = {} if inputs.effect is None else {inputs.effect.input: (None,)}
+
     def fits(unknown: Sequence[Node]) -> bool:
-        shapes = lengths | {array: (None, *stored_shape(array)[1:]) for array in unknown}
+        shapes = lengths | {array: (None, *stored_shape(array)[1:]) for array in unknown} | effects
         places = {node: pt.tensor(dtype=node.type.dtype, shape=shape) for node, shape in shapes.items()}
         try:
-            found, _ = _with_length(log_p, value, places, n, None, model, rv)
+            found, _ = _with_length(log_p, value, places, (n, None), model, rv, axis)
         except UnsupportedModelError:
             return False
         return bool(found.type.shape[0] is None)
@@ -410,8 +550,9 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
         )
     said.check_cells(name, rows * cells)
     places = list(itertools.product(*(range(len(one.labels)) for one in outcomes)))
-    chosen = [pt.broadcast_to(one.log_p, (rows, len(one.labels))) for one in outcomes]
-    log_p: Any = sum(logs[:, list(entries)] for logs, entries in zip(chosen, zip(*places, strict=True), strict=True))
+    every: list[Any] = [one.log_p for one in outcomes]
+    chosen = [pt.broadcast_to(logs, (rows, *tuple(logs.shape)[1:])) for logs in every]
+    log_p: Any = sum(logs[..., list(entries)] for logs, entries in zip(chosen, zip(*places, strict=True), strict=True))
     labels = tuple(",".join(str(one.labels[k]) for one, k in zip(outcomes, entries, strict=True)) for entries in places)
 
     def together(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -497,13 +638,14 @@ def _with_rows(
     value: Node,
     tables: Mapping[Node, NDArray[Any]],
     n: int | None,
-    rows: int,
     model: pm.Model,
     rv: Node,
+    axis: int,
 ) -> tuple[Node, Node]:
     """The log-probability with an entry for each row of the table in the place of one for each record."""
+    rows = max(map(len, tables.values()), default=1)
     constants = {array: pt.constant(entries) for array, entries in tables.items()}
-    found, entry = _with_length(log_p, value, constants, n, rows, model, rv)
+    found, entry = _with_length(log_p, value, constants, (n, rows), model, rv, axis)
     if found.type.shape[0] not in (None, rows):
         raise _per_record(str(rv.name))
     return found, entry
@@ -513,19 +655,21 @@ def _with_length(
     log_p: Node,
     value: Node,
     places: Mapping[Node, Node],
-    n: int | None,
-    rows: int | None,
+    lengths: tuple[int | None, int | None],
     model: pm.Model,
     rv: Node,
+    axis: int,
 ) -> tuple[Node, Node]:
     """The log-probability of so many rows, or of a number that is not known, with what stands in place of covariates.
 
-    The graph is built again from its inputs, so that the shapes of all nodes follow.
+    The lengths are the number of records and that of rows. The graph is rebuilt from its inputs, so that the shapes of
+    all nodes follow.
     """
+    n, rows = lengths
     entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]), name=value.name)
     memo: dict[Node, Node] = {**places, value: entry}
     length: Node = entry.shape[0] if rows is None else pt.constant(rows, dtype="int64")
-    for dim in model.named_vars_to_dims.get(str(rv.name), ())[:1]:
+    for dim in model.named_vars_to_dims.get(str(rv.name), ())[axis : axis + 1]:
         if dim is not None and dim in model.dim_lengths:
             memo[model.dim_lengths[dim]] = length
     try:
@@ -534,7 +678,7 @@ def _with_length(
     except (TypeError, ValueError, NotImplementedError, AssertionError, IndexError, KeyError):
         raise _per_record(str(rv.name)) from None
     found = memo.get(log_p, log_p)
-    if found.type.ndim != 1:
+    if found.type.ndim != log_p.type.ndim:
         raise _per_record(str(rv.name))
     return found, entry
 
@@ -594,8 +738,8 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said
         return given.astype(np.int64)
     if core:
         trials = (
-            " Or say unit='trial' if each trial is another person."
-            if operation(rv) in ("BetaBinomial", "DirichletMultinomial")
+            " Or say contribution=1 in place of unit= if each trial is another person."
+            if operation(rv) in TRIALS
             else ""
         )
         raise refused(
@@ -633,7 +777,7 @@ def _check(
     """Compare with PyMC's own log-probability of n made-up records, and add up the outcomes."""
     short = inputs.at_points(rows)
     for logs in short:
-        if not np.all(np.abs(np.exp(logs).sum(axis=1) - 1) <= 1e-6):
+        if not np.all(np.abs(np.exp(logs).sum(axis=-1) - 1) <= 1e-6):
             raise refused(
                 name,
                 "has more values than those that were found or said: their probabilities do not add up to 1",
@@ -651,7 +795,7 @@ def _check(
         for k, one in enumerate(support):
             every = np.broadcast_to(one, value.type.shape).astype(value.type.dtype)
             for mine, pymc in zip(short, inputs.at_points(whole, (value, every)), strict=True):
-                if not np.allclose(mine[places, k], pymc, rtol=1e-9, atol=1e-9):
+                if not np.allclose(mine[places][..., k], pymc, rtol=1e-9, atol=1e-9):
                     raise _per_record(name)
 
 

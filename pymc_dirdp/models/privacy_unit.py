@@ -3,12 +3,14 @@
 It holds public numbers only.
 """
 
+import difflib
 import json
 import math
 import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol, final
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names
 from pymc_dirdp.errors import ArgumentError, type_name
@@ -28,12 +30,11 @@ class Stated:
     contribution : int or None
         How many records of each table a person holds at most, anywhere; with a unit, how many of each observed
         variable, and the number itself is private. None if nothing was said.
-    public_n : tuple of str
-        Observed variables whose number of trials anybody may know.
+    public : tuple of str
+        Observed variables whose number of trials or records anybody may know, and `pm.Data` in priors that anybody may
+        know.
     disjoint : tuple of tuple of str, or None
         Groups of tables or observed variables that are fed by different people.
-    public_prior : tuple of str
-        The `pm.Data` in priors that anybody may know.
     counted : str or None
         The column whose entries are the people, where the counts of at most `contribution` records of each of them are
         observed; None if the counts say nothing of people.
@@ -43,9 +44,8 @@ class Stated:
 
     unit: tuple[str | int, ...] = ()
     contribution: int | None = None
-    public_n: tuple[str, ...] = ()
+    public: tuple[str, ...] = ()
     disjoint: tuple[tuple[str, ...], ...] | None = None
-    public_prior: tuple[str, ...] = ()
     counted: str | None = None
     adjacency: str = "replace-one"
 
@@ -92,22 +92,20 @@ def stated(
     *,
     unit: Unit | None,
     contribution: int | None,
-    public_n: Iterable[str],
+    public: Iterable[str],
     disjoint: Iterable[Iterable[str]] | None,
-    public_prior: Iterable[str] = (),
     counted: str | None = None,
     adjacency: str = "replace-one",
 ) -> Stated:
     """The checked statements, or an ArgumentError if they contradict one another."""
-    axes = _axes(unit)
+    axes = unit_axes(unit)
     if contribution is not None:
         contribution = integer(1, contribution=contribution)
     said = Stated(
         axes,
         contribution,
-        list_of_names(public_n=public_n),
+        list_of_names(public=public),
         None if disjoint is None else groups_of_names(disjoint=disjoint),
-        list_of_names(public_prior=public_prior),
         counted,
         adjacency,
     )
@@ -121,7 +119,8 @@ def check_stated(said: Stated) -> None:
         raise ArgumentError("Expected counted to be the name of a column, with contribution and without unit.")
 
 
-def _axes(unit: Unit | None) -> tuple[str | int, ...]:
+def unit_axes(unit: Unit | None) -> tuple[str | int, ...]:
+    """The axes of a unit, or an ArgumentError if it names none."""
     if unit is None:
         return ()
     given = unit if isinstance(unit, tuple | list) else (unit,)
@@ -135,6 +134,97 @@ def _axes(unit: Unit | None) -> tuple[str | int, ...]:
     if not given or len(set(given)) < len(given):
         raise ArgumentError("Expected unit to name at least one axis, and each of them once.")
     return tuple(axis if isinstance(axis, str) else int(axis) for axis in given)
+
+
+# Which axes of an observed variable hold the people.
+
+
+class HasAxes(Protocol):
+    """An observed variable, as far as its axes are concerned."""
+
+    @property
+    def name(self) -> str:
+        """The observed variable."""
+
+    @property
+    def axes(self) -> tuple[str | int, ...]:
+        """Its batch axes: a dim's name, or the number of an axis without a dim."""
+
+    @property
+    def core(self) -> tuple[str, ...]:
+        """The dims of one observation, such as that of the categories."""
+
+
+@final
+@dataclass(frozen=True)
+class NamedAxes:
+    """The axes of an observed variable: see :class:`HasAxes`."""
+
+    name: str
+    axes: tuple[str | int, ...]
+    core: tuple[str, ...]
+
+
+def people_axes(observed: HasAxes, stated: Stated) -> tuple[int, ...] | None:
+    """The batch axes of an observed variable that hold the people; None if it lacks one of them.
+
+    Raises
+    ------
+    ArgumentError
+        If the unit is the dim of the categories.
+    """
+    people = []
+    for axis in stated.unit:
+        if axis in observed.core:
+            raise ArgumentError(
+                f"{stated.unit_text} is the dim of the categories of {observed.name!r}, so its entries are no people. "
+                f"Name another axis of {observed.name!r}: {', '.join(map(repr, observed.axes)) or 'it has none'}."
+            )
+        if isinstance(axis, str) and axis in observed.axes:
+            people.append(observed.axes.index(axis))
+        elif isinstance(axis, int) and axis < len(observed.axes):
+            people.append(axis)
+        else:
+            return None
+    if len(set(people)) < len(people):
+        raise ArgumentError(f"{stated.unit_text} names an axis of {observed.name!r} twice. Name each of them once.")
+    return tuple(people)
+
+
+def refuse_unknown_axes(observations: Sequence[HasAxes], stated: Stated) -> None:
+    """Refuse a unit that no observed variable has: it is a slip."""
+    dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
+    most = max((len(observed.axes) for observed in observations), default=0)
+    cores = {dim for observed in observations for dim in observed.core}
+    for axis in stated.unit:
+        if isinstance(axis, str) and axis not in dims and axis not in cores:
+            near = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
+            known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
+            known += " Leave unit= out if each record, or each trial that is counted, is another person."
+            hint = f"Did you mean {near[0]!r}?" if near else known
+            if axis in ("record", "trial"):
+                hint = "If every record is that of another person, pass contribution=1 in place of unit=."
+            raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
+        if isinstance(axis, int):
+            if axis >= most:
+                raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
+            # The number of an axis may be one dim in one observed variable and another dim in another.
+            called = {one.axes[axis]: one.name for one in observations if axis < len(one.axes)}
+            # An axis without a dim is called by its number.
+            called.pop(axis, None)
+            if len(called) > 1:
+                (one, first), (other, second) = list(called.items())[:2]
+                raise ArgumentError(
+                    f"unit={axis} is the dim {one!r} of {first!r} and {other!r} of {second!r}. Name the dim of the "
+                    "people."
+                )
+    if stated.unit and all(people_axes(observed, stated) is None for observed in observations):
+        raise ArgumentError(
+            f"{stated.unit_text} names axes that no observation has together, so nobody is such an entry. Name axes "
+            "of one observation, such as "
+            + " or ".join(f"unit={as_code(observed.axes)}" for observed in observations if observed.axes)
+            + "."
+        )
 
 
 # Who is protected, and what two neighbouring data sets are, in sentences.
@@ -237,7 +327,7 @@ class Reading:
         if len(names) > 5:
             tables = f"the {len(names)} tables"
         # Numbers of records may differ where somebody has said so, and then some people have none in some table.
-        most = "at most " if self.stated.contribution is not None or self.stated.public_n else ""
+        most = "at most " if self.stated.contribution is not None or self.stated.public else ""
         return f"{most}one record in each of {tables}"
 
     @property

@@ -12,17 +12,19 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Sum
 
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.models.contributions import contribution_of_record, people_axes
+from pymc_dirdp.errors import DataError
+from pymc_dirdp.models.contributions import contribution_of_record
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, origin, parameters, same_data, same_numbers, values_read
-from pymc_dirdp.models.likelihoods import trials_parameter
+from pymc_dirdp.models.likelihoods import data_in_priors, trials_parameter
 from pymc_dirdp.models.observations import Observation, observed_records, read_counts
-from pymc_dirdp.models.privacy_unit import Stated, as_code
+from pymc_dirdp.models.privacy_unit import Stated, as_code, people_axes
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
 
-def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]) -> None:
+def check_public(
+    observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]
+) -> dict[str, str]:
     """Refuse a model whose release would publish data as if they were public numbers.
 
     Parameters
@@ -31,7 +33,12 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     model : pymc.Model
     stated : Stated
     numbered : iterable of str
-        The variables of the same people whose numbers of records differ: `public_n` may name all of them.
+        The variables of the same people whose numbers of records differ: `public` may name all of them.
+
+    Returns
+    -------
+    idle : dict of str to str
+        The names in `public` that change nothing, and why.
 
     Raises
     ------
@@ -39,12 +46,12 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
         If a number of trials that a release would use is, or is computed from, something observed, or holds the same
         two numbers or more; if the rows of a release would show who takes part; if groups of `disjoint` share data.
     ArgumentError
-        If `public_n` names what has no number of trials, or changes nothing.
+        If `public` names what is no number of trials and in no prior.
     """
     asked = set(numbered)
-    counted = [observed.name for observed in observations if observed.trials is not None or observed.name in asked]
-    for name in stated.public_n:
-        one_of(counted, **{"observed variable with a number of trials in public_n": name})
+    known = may_be_public(observations, model, asked)
+    for name in stated.public:
+        one_of(known, **{"observed variable with a number of trials, or data in a prior, in public": name})
     if not stated.relation.records_are_public:
         _refuse_rows_of_records(observations, stated)
         _refuse_private_lengths(observations, model, stated)
@@ -79,15 +86,21 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     complete = {id(other.stored): other.stored for other in observations if other.kind.core}
     for observed in observations if used else ():
         source = _source(observed, observations, data, complete, model, stated, counts)
-        if source is not None and observed.name in stated.public_n:
+        if source is not None and observed.name in stated.public:
             asked.add(observed.name)
         elif source is not None:
-            named = f"add public_n={as_code([observed.name])} if anybody may know it, or " if public else ""
+            named = f"add public={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
             raise refusal("trials are data", observed.name, source=source, ways=ways[0].upper() + ways[1:])
-    for name in stated.public_n:
-        if name not in asked:
-            _refuse_idle(name, observations, stated)
+    others = (name for name in stated.public if name not in asked and name not in data_in_priors(model))
+    reasons = ((name, _why_idle(name, observations, stated)) for name in others)
+    return {name: why for name, why in reasons if why is not None}
+
+
+def may_be_public(observations: Sequence[Observation], model: pm.Model, numbered: Collection[str]) -> list[str]:
+    """The names that `public` may hold, if they change something."""
+    counted = [observed.name for observed in observations if observed.trials is not None or observed.name in numbered]
+    return list(dict.fromkeys([*counted, *data_in_priors(model)]))
 
 
 def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> list[str]:
@@ -102,8 +115,8 @@ def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> li
     return [name for name, number in known.items() if number < most]
 
 
-def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated) -> None:
-    """Refuse a name in `public_n` that changes neither what a person can change nor which models are read."""
+def _why_idle(name: str, observations: Sequence[Observation], stated: Stated) -> str | None:
+    """Why a name in `public` changes neither what a person can change nor which models are read; None if it does."""
     mine = [(one, people_axes(one, stated) if stated.unit else None) for one in observations if one.name == name]
     if not stated.relation.records_are_public:
         why = (
@@ -117,7 +130,7 @@ def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated)
         _record_stays(one.table, observations, stated) if people is None else one.trials_differ_along(people)
         for one, people in mine
     ):
-        return
+        return None
     elif mine[0][1] is not None:
         why = f"each entry of {stated.unit_text} holds as many trials, which is public under replace-one. Please"
     else:
@@ -125,7 +138,7 @@ def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated)
             "its number of trials is public under replace-one, and decides the number of records of no row: no axis of "
             f"{name!r} is an axis of rows of its table, or others that feed the table are not named. Please"
         )
-    raise ArgumentError(f"public_n={as_code([name])} changes nothing: {why} leave it out.")
+    return f"public={as_code([name])} changes nothing: {why} leave it out."
 
 
 def _record_stays(table: Table, observations: Sequence[Observation], stated: Stated) -> bool:
@@ -241,9 +254,9 @@ def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]
         It names a table and no number.
     """
     for table in tables if stated.sizes_are_public and not stated.unit else ():
-        if not {one.name for one in table.likelihoods} <= set(stated.public_n):
+        if not {one.name for one in table.likelihoods} <= set(stated.public):
             _refuse_stages(table.name, counts[table.name])
-    if not stated.public_prior:
+    if set(stated.public) <= {one.name for table in tables for one in table.likelihoods}:
         priors = [table.prior for table in tables]
         refuse_copies([array for prior in priors for array in (prior, *np.moveaxis(prior, -1, 0))], counts)
 
@@ -319,7 +332,7 @@ def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 1
                     f"The numbers of trials of the rows of {name!r} count what is observed in the rows before, so the "
                     "number of records is no public number. Observe one variable with a category for the last stage "
                     "that a person has reached; or ask for adjacency='add-remove', where the numbers of records are "
-                    "private; or name the observed variable in public_n if anybody may know these numbers."
+                    "private; or name the observed variable in public if anybody may know these numbers."
                 )
 
 

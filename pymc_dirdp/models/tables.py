@@ -48,7 +48,7 @@ from pymc_dirdp.signatures import user_facing
 
 
 @user_facing
-def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ()) -> tuple[Table, ...]:
+def tables(model: pm.Model | None = None, *, public: Collection[str] | bool = ()) -> tuple[Table, ...]:
     """The conjugate tables that a PyMC model holds, in the model's order.
 
     No observed value is read; where a prior is integrated out, the number of rows is the shape of the observations.
@@ -57,8 +57,9 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
     ----------
     model : pymc.Model, optional
         The model on the context stack by default. A nested model stands for the whole that it is part of.
-    public_prior : collection of str, default ()
-        The `pm.Data` in priors that anybody may know.
+    public : collection of str, or True, default ()
+        The `pm.Data` in priors that anybody may know; True for all of them. Names of observed variables may be among
+        them, and change nothing here.
 
     Returns
     -------
@@ -96,9 +97,11 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
         whole = str(rv.name).removesuffix("_unobserved")
         if whole != rv.name and whole in computed:
             raise refusal("missing values", whole)
-    for name in public_prior:
-        one_of([str(data.name) for data in model.data_vars], **{"pm.Data in public_prior": name})
-    families = {str(rv.name): checked_family(rv, model, public_prior) for rv in model.free_RVs}
+    known = [str(variable.name) for variable in (*model.data_vars, *model.observed_RVs)]
+    public = known if public is True else public or ()
+    for name in public:
+        one_of(known, **{"name in public": name})
+    families = {str(rv.name): checked_family(rv, model, public) for rv in model.free_RVs}
     followers: dict[str, list[Likelihood]] = {name: [] for name in families}
     integrated: dict[str, Kind] = {}
     for rv in model.observed_RVs:
@@ -117,7 +120,7 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
     found = []
     for name, rv in model.named_vars.items():
         if name in integrated:
-            found.append(_integrated_table(rv, integrated[name], model, public_prior))
+            found.append(_integrated_table(rv, integrated[name], model, public))
         elif name in families:
             found.append(_table(name, families[name], prior_of(rv), name, followers[name], model))
     if not found:
@@ -148,14 +151,14 @@ def root_model(model: pm.Model | None) -> pm.Model:
     return unrolled(lowered(found.root))
 
 
-def _integrated_table(observed: Node, kind: Kind, model: pm.Model, public_prior: Collection[str]) -> Table:
+def _integrated_table(observed: Node, kind: Kind, model: pm.Model, public: Collection[str]) -> Table:
     """The table of a likelihood whose parameter is integrated out: every observation has its own row."""
     name = f"{observed.name}_p"
     if name in model.named_vars:
         raise refusal("name taken", observed.name, released=name)
     arguments = tuple(parameters(observed)[1][position] for position in kind.prior)
     for argument in arguments:
-        refuse_uncertain_prior(str(observed.name), argument, model, public_prior)
+        refuse_uncertain_prior(str(observed.name), argument, model, public)
     batch = batch_shape(observed, kind, model)
     prior = broadcast_prior(str(observed.name), kind.family, map(evaluate, arguments), batch)
     likelihood = Likelihood(str(observed.name), kind.name, tuple(range(len(batch))))

@@ -17,19 +17,28 @@ from pymc_dirdp.models.contributions import (
     contribution_to,
     lacking,
     overlapping,
-    people_axes,
     refuse_steps,
-    refuse_unknown_axes,
     united,
 )
 from pymc_dirdp.models.graph import evaluate, root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, observation, totals_of
-from pymc_dirdp.models.privacy_unit import Reading, Stated, as_code, axis_text, check_stated
-from pymc_dirdp.models.public import check_public, numbers_to_name
+from pymc_dirdp.models.privacy_unit import (
+    Reading,
+    Stated,
+    as_code,
+    axis_text,
+    check_stated,
+    people_axes,
+    refuse_unknown_axes,
+)
+from pymc_dirdp.models.public import check_public, may_be_public, numbers_to_name
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
+
+type Group = frozenset[str]
+"""The observed variables that one person may feed together."""
 
 
 def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool = True) -> Reading:
@@ -67,8 +76,10 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     refuse_unknown_axes(observations, stated)
     _refuse_shared_data(groups, observations)
     sizes = _numbers(observations, stated)
-    differing = {name: group for group in groups for name in numbers_to_name(sizes, group | anybody)}
-    check_public(observations, model, stated, anybody.union(*differing.values()) if differing else ())
+    differing = _differing(sizes, groups, anybody)
+    numbered = anybody.union(*differing.values()) if differing else frozenset()
+    for idle in check_public(observations, model, stated, numbered).values():
+        raise ArgumentError(idle)
     parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
     others = False
     for group in groups:
@@ -81,7 +92,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
             others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
-    if unnamed := [name for name in differing if name not in stated.public_n]:
+    if unnamed := [name for name in differing if name not in stated.public]:
         raise _different_numbers(unnamed, sizes, differing[unnamed[0]] | anybody, stated, works)
     fed = tuple(
         tuple(table.name for table in tables if any(one.name in group | anybody for one in table.likelihoods))
@@ -94,6 +105,18 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
     known = stated.relation.records_are_public and len(numbers) == 1
     return Reading(stated, shapes, contributions, fed, numbers.pop() if known else None, others)
+
+
+def with_all_public(stated: Stated, tables: Sequence[Table], model: pm.Model) -> Stated:
+    """What was said about people, with everything named public that changes something: `public=True`."""
+    groups, anybody = _groups_of_people(tables, stated.disjoint)
+    observations = _observations(tables, model)
+    refuse_unknown_axes(observations, stated)
+    differing = _differing(_numbers(observations, stated), groups, anybody)
+    numbered = anybody.union(*differing.values()) if differing else frozenset()
+    names = may_be_public(observations, model, numbered)
+    idle = check_public(observations, model, replace(stated, public=tuple(names)), numbered)
+    return replace(stated, public=tuple(name for name in names if name not in idle))
 
 
 def public_totals(reading: Reading, table: Table, model: pm.Model) -> tuple[int, ...]:
@@ -220,6 +243,11 @@ def _numbers(observations: Sequence[Observation], stated: Stated) -> dict[str, i
     return numbers
 
 
+def _differing(sizes: Mapping[str, int], groups: Iterable[Group], anybody: Group) -> dict[str, Group]:
+    """The variables of other numbers of records than others of the same people, and these people's variables."""
+    return {name: group for group in groups for name in numbers_to_name(sizes, group | anybody)}
+
+
 def _different_numbers(
     unnamed: Sequence[str],
     numbers: Mapping[str, int],
@@ -230,7 +258,7 @@ def _different_numbers(
     """The error for numbers of records that differ. It offers statements that were tried, and names no number."""
     first = unnamed[0]
     other = max((name for name in numbers if name in together), key=numbers.__getitem__)
-    public = replace(stated, public_n=tuple(dict.fromkeys((*stated.public_n, *unnamed))))
+    public = replace(stated, public=tuple(dict.fromkeys((*stated.public, *unnamed))))
     alike = {number: tuple(name for name in numbers if numbers[name] == number) for number in numbers.values()}
     apart = stated if stated.disjoint else replace(stated, disjoint=tuple(alike.values()))
     several = replace(stated, contribution=2, unit=())
@@ -242,10 +270,6 @@ def _different_numbers(
     its = "this number" if len(unnamed) == 1 else "these numbers"
     ways = [f"{_written(said)} {why.format(its=its)}" for said, why in offered if said != stated and works(said)]
     return refusal("different numbers", first, other=other, ways="; ".join(ways))
-
-
-# The observed variables that one person may feed together.
-Group = frozenset[str]
 
 
 def _groups_of_people(
@@ -403,11 +427,11 @@ def _completed(said: Stated, together: Sequence[Observation], works: Callable[[S
     candidates = [said]
     if said.unit:
         differing = [one for one in counted if one.trials_differ_along(people_axes(one, said) or ())]
-        candidates += [replace(said, public_n=(one.name,)) for one in counted]
-        candidates += [replace(said, public_n=tuple(one.name for one in some)) for some in (differing, counted)]
+        candidates += [replace(said, public=(one.name,)) for one in counted]
+        candidates += [replace(said, public=tuple(one.name for one in some)) for some in (differing, counted)]
         candidates += [replace(said, contribution=_BOUND)]
     numbers = _numbers(together, said)
-    candidates += [replace(said, public_n=tuple(numbers_to_name(numbers, numbers)))]
+    candidates += [replace(said, public=tuple(numbers_to_name(numbers, numbers)))]
     return next((candidate for candidate in candidates if works(candidate)), None)
 
 
@@ -416,7 +440,7 @@ def _written(said: Stated) -> str:
     given = {
         "unit": said.unit[0] if len(said.unit) == 1 else said.unit or None,
         "contribution": said.contribution,
-        "public_n": list(said.public_n) or None,
+        "public": list(said.public) or None,
         "disjoint": None if said.disjoint is None else [list(group) for group in said.disjoint],
     }
     return ", ".join(f"{name}={as_code(value)}" for name, value in given.items() if value is not None)

@@ -59,9 +59,11 @@ def refuse_free_variables(
             raise refused(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
-                "Name the observed variable in counts= if each observation is a number of people, as in a Poisson "
-                "regression, or say unit='trial' if each trial is a person. Otherwise give groups of records an "
-                "effect, chosen by a covariate of codes, as in effect[group].",
+                "Say unit= with the axis of the people if an observation is all that a person answers: a pm.Normal "
+                "effect of each of them is integrated out then. Name the observed variable in counts= if each "
+                "observation is a number of people, as in a Poisson regression, or say contribution=1 if each trial is "
+                "a person. Otherwise give groups of records an effect, chosen by a covariate of codes, as in "
+                "effect[group].",
             )
         for node in ancestors([rv]):
             if any(node is one or _shares_memory(node, one) for one in secret):

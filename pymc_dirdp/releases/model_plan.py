@@ -32,6 +32,8 @@ class ModelPlan(Tabular):
         What was said about the model.
     cells : dict of str to int
         How many cells the table of each observed variable has.
+    integrated : tuple of str
+        The free variables with an entry for each person, which the private model has not.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class ModelPlan(Tabular):
     tables: Plan
     options: ModelOptions
     cells: dict[str, int]
+    integrated: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"ModelPlan({self.tables!r}, {sum(self.cells.values())} cells)"
@@ -65,7 +68,8 @@ class ModelPlan(Tabular):
             }
             for part in self.tables.parts
         ]
-        return above, rows, []
+        left_out = [f"{name!r} has an entry for each person, and is integrated out" for name in self.integrated]
+        return above, rows, left_out
 
 
 def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = True, **said: Any) -> ModelPlan:
@@ -76,5 +80,11 @@ def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = Tr
     guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**said)
     found = read_model(model, options)
     chosen = planned_tables(guarantee, found, options)
-    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.contribution)
-    return ModelPlan(chosen, options, {one.name: len(one.rows) * len(one.labels) for one in found.outcomes})
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.most_records)
+    effect = found.inputs.effect
+    return ModelPlan(
+        chosen,
+        options,
+        {one.name: len(one.rows) * len(one.labels) for one in found.outcomes},
+        () if effect is None else (str(effect.variable.name),),
+    )

@@ -27,9 +27,20 @@ from pymc_dirdp.inference.joint_rows import JointRows, multiplications
 from pymc_dirdp.mechanisms.noise import NoisyMarginal
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.outcome_kinds import private_trials, read_outcomes, with_shares
-from pymc_dirdp.models.outcomes import NOISES, Inputs, ModelOptions, Outcomes, jointly_observed, record_arrays, refused
-from pymc_dirdp.models.privacy_unit import as_code
+from pymc_dirdp.models.outcome_kinds import has_several_trials, private_trials, read_outcomes, with_shares
+from pymc_dirdp.models.outcomes import (
+    NOISES,
+    Inputs,
+    ModelOptions,
+    Outcomes,
+    axes_of,
+    jointly_observed,
+    people_axis,
+    record_arrays,
+    refused,
+)
+from pymc_dirdp.models.person_effects import effect_of_person, integrated, refuse_long_format
+from pymc_dirdp.models.privacy_unit import as_code, refuse_unknown_axes
 from pymc_dirdp.models.public import numbers_to_name, refuse_copies
 from pymc_dirdp.models.refusals import REFUSALS
 from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
@@ -94,11 +105,19 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
         one_of([*sorted(data), *observed], **{"name in public or levels": name})
     if both := set(named) & set(said.levels):
         raise ArgumentError(f"Name {min(both)!r} in public or in levels, not in both.")
-    free, secret, dims = list(model.free_RVs), [], set()
+    if said.unit:
+        refuse_long_format(model, said)
+        refuse_unknown_axes([axes_of(rv, model) for rv in model.observed_RVs], said.stated)
+    for rv in model.observed_RVs:
+        if _asks_for_people(rv, said):
+            people_axis(rv, model, said)
+    effect = effect_of_person(model, said)
+    free = [rv for rv in model.free_RVs if effect is None or rv is not effect.variable]
+    secret, dims = [], set()
     for rv in model.observed_RVs:
         name, stored = str(rv.name), stored_observations(rv, model)
         secret.append(stored)
-        if (known := known_bound(name, model)) is not None and known[1].records > said.contribution:
+        if (known := known_bound(name, model)) is not None and known[1].records > said.most_records:
             raise ArgumentError(
                 f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Say "
                 f"contribution={known[1].records}, or count with contribution=1."
@@ -116,16 +135,24 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
                 "pm.Mixture, whose weights are the probabilities of the states.",
             )
         if name not in said.counts and not trials and len(shape) > core.ndim_supp:
-            secret += record_arrays(rv, free, shape, said)
-            dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[:1] if dim is not None}
+            axis = people_axis(rv, model, said) if _asks_for_people(rv, said) else 0
+            secret += record_arrays(rv, free, shape[axis:], said)
+            dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[axis : axis + 1] if dim is not None}
     refuse_free_variables(model, free, secret, dims)
     refuse_unnamed_data(model, free, secret, said)
-    inputs = Inputs.of(model, free)
+    inputs = Inputs.of(model, free, effect)
     alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
     outcomes = [one for name, one in alone.items() if name not in together]
     outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
+    outcomes = integrated(outcomes, effect, model, groups)
     _refuse_shared_rows(outcomes, said)
     return ModelRead(model, free, inputs, outcomes, said, secret, frozenset(dims))
+
+
+def _asks_for_people(rv: Node, said: ModelOptions) -> bool:
+    """Whether an observation of a variable is that of one person, so that one of its axes holds the people."""
+    known = hasattr(rv.owner.op, "ndim_supp") and rv.name not in said.counts
+    return known and (bool(said.unit) or not has_several_trials(rv, said))
 
 
 def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> None:
@@ -156,7 +183,7 @@ def _refuse_different_numbers(found: ModelRead) -> list[str]:
         If nobody has said that anybody may know it.
     """
     said = found.said
-    if not said.records_are_public or said.contribution > 1:
+    if not said.records_are_public or said.most_records > 1:
         return []
     numbers = {one.name: sum(one.totals) if one.totals is not None else one.n_records or 0 for one in found.outcomes}
     apart = [frozenset(group) for group in said.disjoint or ()]
@@ -201,7 +228,7 @@ def layout_of(one: Outcomes, found: ModelRead) -> Layout:
         return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
     if len(rows) == 1:
         return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=public)
-    if public and (one.totals is None or found.said.contribution > 1):
+    if public and (one.totals is None or found.said.most_records > 1):
         cells = tuple(f"{row} | {outcome}" for row in rows for outcome in outcomes)
         return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
     dims = (f"{one.name}_row", f"{one.name}_outcome")
@@ -216,7 +243,7 @@ def counted(found: ModelRead, model: pm.Model) -> pm.Model:
     DataError
         If some observation is not what was said, bounded counts have lost their unit, or the model holds counts.
     """
-    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.contribution)
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.most_records)
     counts = {one.name: one.counts(model) for one in found.outcomes}
     used = ancestors([*found.model.basic_RVs, *found.model.deterministics])
     written = (node for node in used if is_stored(node) and node.type.ndim and not found.said.is_public(node.name))
@@ -265,8 +292,8 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     differing = _refuse_different_numbers(found)
     options: dict[str, Any] = {
         "adjacency": said.relation,
-        "contribution": found.said.contribution,
-        "public_n": [
+        "contribution": found.said.most_records,
+        "public": [
             records_name(one.name)
             for one in found.outcomes
             if (len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public) or one.name in differing

@@ -22,7 +22,7 @@ from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import Reading, Stated, Unit, stated
 from pymc_dirdp.models.table import Table, check_names, plain_labels
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.models.whose_records import public_totals, read, refuse_lost_unit, with_counted
+from pymc_dirdp.models.whose_records import public_totals, read, refuse_lost_unit, with_all_public, with_counted
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
 from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
@@ -52,8 +52,7 @@ class Planning(MechanismPlanning, total=False):
     n_records: int | Mapping[str, int] | None
     unit: Unit | None
     contribution: int | None
-    public_n: Iterable[str]
-    public_prior: Iterable[str]
+    public: Iterable[str] | bool
     weights: Mapping[str, float] | None
     after: PrivateChoice | Sequence[PrivateChoice] | None
     disjoint: Iterable[Iterable[str]] | None
@@ -68,8 +67,8 @@ class ModelPlanning(TypedDict, total=False):
     counts: Iterable[str]
     jointly: Iterable[Iterable[str]]
     support: Mapping[str, Any] | None
-    unit: str | None
-    contribution: int
+    unit: Unit | None
+    contribution: int | None
     adjacency: str | None
     mechanism: str
     weights: Mapping[str, float] | None
@@ -94,14 +93,12 @@ class Options(MechanismOptions):
         How many records of each table a person holds at most, anywhere. With `unit` it is how many records of each
         observed variable an entry of the unit holds at most: the number of records of a person and of all people are
         private then, so sizes come from `n_records`, and `sample` refuses data in which a person holds more.
-    public_n : iterable of str, default ()
-        Observed variables whose number of trials anybody may know, although it comes from data or differs between
-        people; and those whose number of records differs from that of others of the same people. Where each record is
-        another person, the numbers of records of the rows that follow its axes are public then, and a record that is
-        replaced stays in its row. A name that changes nothing is refused.
-    public_prior : iterable of str, default ()
-        The `pm.Data` in priors that anybody may know, also those that :func:`pymc.do` has put there. They are read when
-        a plan is made.
+    public : iterable of str, or True, default ()
+        What anybody may know; True for all of it. Observed variables whose number of trials comes from data or differs
+        between people, and those whose number of records differs from that of others of the same people: where each
+        record is another person, the numbers of records of the rows that follow its axes are public then, and a record
+        that is replaced stays in its row. And `pm.Data` in priors, also those that :func:`pymc.do` has put there, which
+        are read when a plan is made. A name that changes nothing is refused.
     weights : mapping of str to float, optional
         Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
         divergence, at the order of the guarantee or, for ApproxDP, at one that suits it. Marginals have their own.
@@ -116,8 +113,7 @@ class Options(MechanismOptions):
     n_records: int | Mapping[str, int] | None = None
     unit: Unit | None = None
     contribution: int | None = None
-    public_n: Iterable[str] = ()
-    public_prior: Iterable[str] = ()
+    public: Iterable[str] | bool = ()
     weights: Mapping[str, float] | None = None
     after: PrivateChoice | Sequence[PrivateChoice] | None = None
     disjoint: Iterable[Iterable[str]] | None = None
@@ -152,8 +148,7 @@ class Options(MechanismOptions):
         return stated(
             unit=self.unit,
             contribution=self.contribution,
-            public_n=self.public_n,
-            public_prior=self.public_prior,
+            public=() if isinstance(self.public, bool) else self.public,
             disjoint=self.disjoint,
             adjacency=self.adjacency,
         )
@@ -295,11 +290,13 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
     whole = predicts(options)
     wanted = Options(**planning)
     refuse_unpaid_structure(purpose.structure, wanted.choices)
-    by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
+    by_name = {table.name: table for table in tables(model, public=wanted.public is True or wanted.stated.public)}
     labels = (plain_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
     refuse_unpaid_bins(labels, wanted.choices)
     check_names(tuple(by_name.values()))
     stated = with_counted(wanted.stated, tuple(by_name.values()), model)
+    if wanted.public is True:
+        stated = with_all_public(stated, tuple(by_name.values()), model)
     reading = read(tuple(by_name.values()), model, stated)
     for choice in wanted.choices:
         choice.refuse_other_people(wanted.adjacency, reading.label)
@@ -329,7 +326,7 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
         adjacency=wanted.adjacency,
         min_count=wanted.min_count,
         reading=reading,
-        assumptions=assumed(reading),
+        assumptions=assumed(reading, by_name.values()),
         library_version=library_version(),
         after=wanted.choices,
     )
@@ -478,7 +475,7 @@ def _with_plain_labels(table: Table) -> Table:
 def of_model(chosen: Plan, model: pm.Model) -> Plan:
     """The plan with the tables of the model itself, or the error that it is the plan of another one."""
     reading = chosen.reading
-    own = tables(model, public_prior=reading.stated.public_prior)
+    own = tables(model, public=reading.stated.public)
     check_names(own)
     same = (
         list(map(_with_plain_labels, own)) == [_with_plain_labels(part.table) for part in chosen.parts]

@@ -249,16 +249,17 @@ def rebuild(plan: Plan) -> Plan:
         for part in plan.parts
     )
     used = {part.mechanism.min_count for part in parts} - {None}
-    if used - {plan.min_count} or plan.assumptions != assumed(plan.reading):
+    if used - {plan.min_count} or plan.assumptions != assumed(plan.reading, [part.table for part in plan.parts]):
         raise ArgumentError(
             "The plan does not state what its mechanisms assume: min_count, or whose records lie where. Call plan() "
             "again."
         )
     said, adds = plan.reading.stated, [part.mechanism.contributed.fitted(part.table.shape) for part in parts]
-    records = said.contribution or 1
+    records, observed = said.contribution or 1, {one.name for part in parts for one in part.table.likelihoods}
     # Without a unit the records may lie anywhere along all row axes, but for rows whose numbers of records are public.
     # Where nothing was said of people, and rows are observed apart, a person has a record in each; the words say so.
-    kinds = {"any"} | ({"own"} if said.public_n and plan.reading.sizes_are_public and records == 1 else set())
+    public = plan.reading.sizes_are_public and not observed.isdisjoint(said.public)
+    kinds = {"any"} | ({"own"} if public and records == 1 else set())
     kinds |= {"each"} if said.contribution is None and said.counted is None else set()
     # An entry of a unit may fill its bound in each observed variable of its own, and others hold one record.
     few = said.is_bounded and not plan.reading.others and any(one.records < records for one in adds)
@@ -341,7 +342,7 @@ def plan_of(facts: Mapping[str, Any]) -> Plan:
         adjacency=adjacency,
         min_count=at_least(0, min_count=facts["min_count"]),
         reading=reading,
-        assumptions=assumed(reading),
+        assumptions=assumed(reading, [part.table for part in parts]),
         library_version=version_of(facts["library_version"]),
         after=choices_of(facts["after"]) if "after" in facts else (),
     )

@@ -11,6 +11,7 @@ import xarray as xr
 
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, type_name
 from pymc_dirdp.models.outcomes import ModelOptions
+from pymc_dirdp.models.privacy_unit import Unit
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.inference_setup import checked
@@ -40,8 +41,8 @@ def private_model(
     counts: Iterable[str] = (),
     jointly: Iterable[Iterable[str]] = (),
     support: Mapping[str, Any] | None = None,
-    unit: str | None = None,
-    contribution: int = 1,
+    unit: Unit | None = None,
+    contribution: int | None = None,
     adjacency: str | None = None,
     mechanism: str = "auto",
     weights: Mapping[str, float] | None = None,
@@ -82,11 +83,16 @@ def private_model(
         where covariates or the number of people are private.
     support : mapping of str to list, optional
         All values of one observation of a variable, where they are not found, such as vectors.
-    unit : {"record", "trial"}, optional
-        Whether each observation, which is the default, or each trial of a Binomial or Multinomial is another person.
-        It has to be said for a Multinomial of several trials; with `"record"`, `support` lists its values.
-    contribution : int, default 1
-        How many records of each observed variable a person holds at most.
+    unit : str, int or tuple of these, optional
+        The axis of observations whose entries are the people, as for :func:`pymc_dirdp.sample`: a dim of the observed
+        variables, or the number of one of their axes. All other axes are questions: the table has a cell for each
+        combination of the answers of a person. A person answers all trials of an observation, and a Multinomial needs
+        its values in `support`. Without it an observation of one record is one person, and a
+        Binomial, Multinomial, BetaBinomial or DirichletMultinomial of several trials is asked for `unit` or
+        `contribution`.
+    contribution : int, optional
+        How many records of each observed variable a person holds at most, where each trial is a record: with 1 every
+        trial is another person. With `counts` it is how many of those counted one person is.
     adjacency : {"replace-one", "add-remove"}, optional
         By default `"replace-one"`, where the number of records is public, and `"add-remove"` with `counts`.
     mechanism : {"auto", "geometric", "gaussian", "joint"}, default "auto"
@@ -112,7 +118,9 @@ def private_model(
         these and of single numbers. For an observed variable `y` there is the Potential `y_release`. Where numbers of
         records are private, the expected number of records of each row is the new free variable `y_expected`; where
         only their sum is public, their shares are `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of
-        which each trial is a person are `y_p`. Nothing of the records or covariates is in the model.
+        which each trial is a person are `y_p`. A free variable with an entry for each person, whose prior is a
+        `pm.Normal` or `pm.LogNormal`, is integrated out and no variable of the model. Nothing of the records or
+        covariates is in it.
 
     Raises
     ------

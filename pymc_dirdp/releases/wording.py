@@ -182,15 +182,20 @@ def totals_in_words(totals: Sequence[int]) -> str:
     return f"{many} in each of {len(totals)} parts of its rows"
 
 
-def assumed(reading: Reading) -> tuple[str, ...]:
+def assumed(reading: Reading, tables: Iterable[Table]) -> tuple[str, ...]:
     """The assumptions that no model shows: what the user calls public and, under replace-one, whose rows are whose."""
     owns = any("own" in contribution.axes for _, contribution in reading.contributions)
     # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
     of_groups = "the size of each group of disjoint is public, and a replaced person stays in the group"
     of_rows = "whose row is whose is public, and a replaced person's records stay in the person's own row"
     fixed = {of_groups: len(reading.groups) > 1, of_rows: owns} if reading.relation.records_are_public else {}
-    named = [f"anybody may know the number of trials or records of {name!r}" for name in reading.stated.public_n]
-    named += [f"anybody may know the data {name!r} in a prior" for name in reading.stated.public_prior]
+    observed = {likelihood.name for table in tables for likelihood in table.likelihoods}
+    named = (
+        f"anybody may know the number of trials or records of {name!r}"
+        if name in observed
+        else f"anybody may know the data {name!r} in a prior"
+        for name in reading.stated.public
+    )
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
 
 

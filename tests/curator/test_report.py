@@ -21,7 +21,7 @@ def admissions():
 @pytest.fixture(scope="module")
 def diagnoses():
     model = admissions()
-    options = {"contribution": 1, "public_n": ["admitted"]}
+    options = {"contribution": 1, "public": ["admitted"]}
     return {
         mechanism: dirdp.diagnose(
             dirdp.sample(TARGET, model, mechanism=mechanism, **options), model, draws=200, chains=2, random_seed=1
@@ -85,7 +85,7 @@ def test_a_table_without_records_has_a_page_too():
 
 def test_plans_and_releases_have_their_public_reports():
     model = admissions()
-    plan = dirdp.plan(TARGET, model, contribution=1, public_n=["admitted"])
+    plan = dirdp.plan(TARGET, model, contribution=1, public=["admitted"])
     for shown in (plan, dirdp.sample(plan, model)):
         text = str(dirdp.report(shown))
         assert "CONFIDENTIAL" not in text

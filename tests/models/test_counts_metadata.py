@@ -71,7 +71,7 @@ def test_the_number_of_records_is_private_unless_it_is_the_number_of_units():
         (lambda: {"n": np.stack([counted(), counted()])}, ADD_REMOVE, "computed from counts of at most 3"),
         (lambda: {"n": counted(), "m": counted(unit="ward")}, ADD_REMOVE, "of each 'ward'"),
         (lambda: {"n": counted(), "m": np.array([4, 5])}, ADD_REMOVE, "unknown how many of them 'm' holds"),
-        (lambda: {"n": counted(1)}, {"public_n": ["n"]}, "with unit='patient' of counts a person's records may lie"),
+        (lambda: {"n": counted(1)}, {"public": ["n"]}, "with unit='patient' of counts a person's records may lie"),
     ],
 )
 def test_contradictions(observed, planning, message):
@@ -249,10 +249,10 @@ VERBS = {
         ledger=ledger,
     ),
     "private_model": lambda model, ledger, **said: dirdp.private_model(
-        GUARANTEE, model, unit="trial", ledger=ledger, **said, **WITHOUT_N
+        GUARANTEE, model, contribution=1, ledger=ledger, **said, **WITHOUT_N
     ),
     "plan of any model": lambda model, ledger, **said: dirdp.plan(
-        GUARANTEE, model, any_model=True, unit="trial", **said, **WITHOUT_N
+        GUARANTEE, model, any_model=True, contribution=1, **said, **WITHOUT_N
     ),
 }
 

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_dirdp import ApproxDP, Ledger, plan, private_model, report, sample, statement
-from pymc_dirdp.errors import DataError, UnsupportedModelError
+from pymc_dirdp.errors import DataError, DirdpError, UnsupportedModelError
 from pymc_dirdp.models import public
 from pymc_dirdp.releases import release_of
 
@@ -219,7 +219,7 @@ def funnel(first, second, n=230):
 def of_any_model(model, **said):
     """What has to be said of these models anyway."""
     data = [str(data.name) for data in model.data_vars if data.name.startswith("n_")]
-    return {"public": [*data, *said.pop("public", ())], "unit": "trial", **said}
+    return {"public": [*data, *said.pop("public", ())], "contribution": 1, **said}
 
 
 SAID = {"mechanism": "geometric"}
@@ -272,8 +272,7 @@ def test_what_is_said_of_different_numbers_stands_in_the_report(family, verb):
         tree = released if verb == "sample" else release_of(released)
         return " ".join(f"{report(tree)}{statement(tree)}{tree['privacy'].attrs['protected']}".split())
 
-    public = {"public_n": ["bought"]} if verb == "sample" else {"public": ["bought"]}
-    text = texts(**public)
+    text = texts(public=["bought"])
     assert "with at most one record in each of" in text
     assert "person, with one record in each of" not in text
     apart = texts(disjoint=[["signed"], ["bought"]])
@@ -292,23 +291,21 @@ def test_equal_numbers_are_not_asked_for(verb):
     VERBS[verb](model, None)
 
 
-@pytest.mark.parametrize(
-    "said", [{}, {"public_n": ["signed"]}, {"public_n": ["bought"]}, {"public_n": ["signed", "bought"]}]
-)
+@pytest.mark.parametrize("said", [{}, {"public": ["signed"]}, {"public": ["bought"]}, {"public": ["signed", "bought"]}])
 def test_two_variables_of_those_who_were_counted_do_not_outvote_the_first(said):
     with pm.Model() as model:
         for name, n, yes in (("bought", 230, 41), ("returned", 230, 7), ("signed", 1000, 230)):
             binomial(name, n, yes)
     with pytest.raises(UnsupportedModelError, match=r"(bought|returned).*may count what is observed in 'signed'"):
         plan(TARGET, model, **said)
-    assert plan(TARGET, model, public_n=["bought", "returned"]).parts[0].n_records == 230
+    assert plan(TARGET, model, public=["bought", "returned"]).parts[0].n_records == 230
 
 
 def test_variables_that_anybody_may_feed_are_compared_with_each_group():
     with pm.Model() as model:
         for name, n, yes in (("bought", 230, 41), ("north", 1000, 230), ("south", 230, 7)):
             binomial(name, n, yes)
-    with pytest.raises(UnsupportedModelError, match=r"'bought' .*public_n=\[\"bought\"\]"):
+    with pytest.raises(UnsupportedModelError, match=r"'bought' .*public=\[\"bought\"\]"):
         plan(TARGET, model, disjoint=[["north"], ["south"]])
     assert plan(TARGET, model, disjoint=[["north"], ["south", "bought"]]).contribution == 1
 
@@ -419,7 +416,7 @@ def test_the_stages_of_a_funnel_in_one_variable_are_refused_after_the_charge(for
     with pytest.raises(DataError, match=r"count what is observed in the rows before.*ledger has been charged"):
         VERBS["sample"](model, ledger)
     assert len(ledger.entries()) == 1
-    VERBS["sample"](model, None, public_n=["stage"])
+    VERBS["sample"](model, None, public=["stage"])
     VERBS["sample"](model, None, adjacency="add-remove", n_records=1000)
 
 
@@ -428,3 +425,39 @@ def test_rows_of_chance_are_no_stages():
         pm.Binomial("two", n=[9, 3], p=rate("two", shape=2), observed=[3, 1])
         pm.Binomial("other", n=[4, 4, 4], p=rate("other", shape=3), observed=[4, 4, 4])
     VERBS["sample"](model, None)
+
+
+# All that anybody may know, at once.
+
+
+def public_of(model, **said):
+    return plan(TARGET, model, mechanism="geometric", **said).reading.stated.public
+
+
+def test_all_is_public_that_changes_something():
+    with pm.Model() as model:
+        prior = pm.Data("earlier", np.ones(3))
+        pm.Binomial("bought", n=[30, 40], p=rate("bought", shape=2), observed=[3, 9])
+        pm.Multinomial("hair", n=70, p=pm.Dirichlet("p", prior), observed=[20, 20, 30])
+        pm.Bernoulli("y", p=rate("y", shape=2)[pm.Data("codes", np.zeros(70, int))], observed=np.ones(70, int))
+    assert public_of(model, public=True) == ("bought", "earlier")
+    chosen = plan(TARGET, model, mechanism="geometric", public=True)
+    assert chosen == plan(TARGET, model, mechanism="geometric", public=["bought", "earlier"])
+    assert "anybody may know the data 'earlier' in a prior" in chosen.assumptions
+    sample(TARGET, model, mechanism="geometric", public=True)
+    for idle in ("hair", "codes", "p"):
+        with pytest.raises(DirdpError, match="public"):
+            plan(TARGET, model, public=["earlier", idle])
+
+
+@pytest.mark.parametrize("said", [{"unit": 0}, {"contribution": 3}, {"unit": 0, "contribution": 50, "n_records": 100}])
+def test_all_is_public_with_any_unit(said):
+    model = funnel(two_rows, two_rows)
+    names = public_of(model, public=True, **said)
+    assert public_of(model, public=list(names), **said) == names
+
+
+def test_different_numbers_are_public_if_all_is():
+    assert public_of(funnel(binomial, categorical), public=True) == ("signed", "bought")
+    with pytest.raises(UnsupportedModelError, match=DIFFERENT):
+        plan(TARGET, funnel(binomial, categorical), public=False)

@@ -177,11 +177,11 @@ def worst(world, relation):
     ]
     reading = None
     while reading is None:
-        said = stated(unit=world.unit, contribution=None, public_n=with_trials, disjoint=None)
+        said = stated(unit=world.unit, contribution=None, public=with_trials, disjoint=None)
         try:
             reading = read(found, model, replace(said, adjacency=relation))
         except DirdpError as error:
-            idle = [name for name in with_trials if f'public_n=["{name}"] changes nothing' in str(error)]
+            idle = [name for name in with_trials if f'public=["{name}"] changes nothing' in str(error)]
             if not idle:
                 return None
             with_trials.remove(idle[0])

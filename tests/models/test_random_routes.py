@@ -225,7 +225,7 @@ def worst(build, d, n, unit, relation, claimed=None):
     data = answers(rng, axes, d, n)
     model = model_of(build, data, d, n)
     every = tables(model)
-    said = stated(unit=unit, contribution=None, public_n=(), disjoint=None)
+    said = stated(unit=unit, contribution=None, public=(), disjoint=None)
     try:
         reading = read(every, model, replace(said, adjacency=relation))
     except DirdpError:

@@ -182,12 +182,12 @@ case(
     words="'q' has a prior that depends on the random variable 'p'",
 )
 case("prior of data", lambda: tossed(pm.Beta("b", pm.Data("a", 2.0), 1)), lambda: tossed(pm.Beta("b", 2.0, 1)))
-case("prior of data", lambda: tossed(pm.Beta("b", pm.Data("a", 2.0), 1)), said_instead={"public_prior": ["a"]})
+case("prior of data", lambda: tossed(pm.Beta("b", pm.Data("a", 2.0), 1)), said_instead={"public": ["a"]})
 case(
     "prior of records",
     lambda: pm.Bernoulli("y", p=pm.Beta("b", 1 + (x := pm.Data("x", YES)).sum(), 1), observed=x),
     lambda: pm.Bernoulli("y", p=pm.Beta("b", 8, 1), observed=pm.Data("x", YES)),
-    said={"public_prior": ["x"]},
+    said={"public": ["x"]},
     said_instead={},
     words="'b' has a prior that depends on the data 'x', which hold records",
 )
@@ -410,7 +410,7 @@ def funnel():
     pm.Binomial("bought", n=d, p=beta(), observed=3)
 
 
-case("trials are data", funnel, said_instead={"public_n": ["bought"]})
+case("trials are data", funnel, said_instead={"public": ["bought"]})
 case("trials are data", funnel, said_instead={"adjacency": "add-remove", "n_records": 12})
 
 
@@ -421,7 +421,7 @@ def signed_up_and_bought(n=5):
 
 
 OTHERS = "'bought' has another number of records than 'signed'"
-case("different numbers", signed_up_and_bought, said_instead={"public_n": ["bought"]}, words=OTHERS)
+case("different numbers", signed_up_and_bought, said_instead={"public": ["bought"]}, words=OTHERS)
 case("different numbers", signed_up_and_bought, said_instead={"disjoint": [["signed"], ["bought"]]}, words=OTHERS)
 case("different numbers", signed_up_and_bought, said={"contribution": 1}, said_instead={"contribution": 2})
 case("different numbers", signed_up_and_bought, said_instead={"adjacency": "add-remove", "n_records": N})

@@ -17,7 +17,7 @@ from pymc_dirdp.models.whose_records import check_people, read
 from pymc_dirdp.privacy.people import Contribution
 
 RNG = np.random.default_rng(5)
-NOTHING = {"unit": None, "contribution": None, "public_n": (), "disjoint": None}
+NOTHING = {"unit": None, "contribution": None, "public": (), "disjoint": None}
 PEOPLE = 6
 
 
@@ -230,7 +230,7 @@ def test_lines_are_python():
         ({"unit": (0, 0)}, "each of them once"),
         ({"contribution": 0}, "contribution to be an integer >= 1"),
         ({"unit": 0, "contribution": 0}, "contribution to be an integer >= 1"),
-        ({"public_n": "words"}, r"write \['name'\]"),
+        ({"public": "words"}, r"write \['name'\]"),
     ],
 )
 def test_what_cannot_be_said(said, words):

@@ -95,11 +95,11 @@ def hair_colours():
 
 @is_read("record", {"rate": (1, "any")}, {"rate": 2436})
 @is_read("record", {"rate": (1, "any")}, relation="add-remove")
-@is_refused("is not named public", 'public_n=["admitted"]', "contribution=m", unit="department")
-@is_read("department", {"rate": (933, "own")}, {"rate": 2436}, unit="department", public_n=["admitted"])
-@is_read("record", {"rate": (1, "own")}, {"rate": 2436}, public_n=["admitted"])
-@is_read("record", {"rate": (1, "own")}, {"rate": 2436}, contribution=1, public_n=["admitted"])
-@is_refused("changes nothing", "in any rows", contribution=2, public_n=["admitted"])
+@is_refused("is not named public", 'public=["admitted"]', "contribution=m", unit="department")
+@is_read("department", {"rate": (933, "own")}, {"rate": 2436}, unit="department", public=["admitted"])
+@is_read("record", {"rate": (1, "own")}, {"rate": 2436}, public=["admitted"])
+@is_read("record", {"rate": (1, "own")}, {"rate": 2436}, contribution=1, public=["admitted"])
+@is_refused("changes nothing", "in any rows", contribution=2, public=["admitted"])
 def admissions():
     with pm.Model(coords=coords(department=3)) as model:
         rate = pm.Beta("rate", 1, 1, dims="department")
@@ -109,19 +109,19 @@ def admissions():
 
 @is_read("record", {"rate": (1, "any")}, {"rate": 200})
 @is_read("axis 0", {"rate": (100, "own")}, {"rate": 200}, unit=0)
-@is_read("record", {"rate": (1, "own")}, {"rate": 200}, public_n=["bought"])
-@is_refused("changes nothing", "holds as many trials", unit=0, public_n=["bought"])
+@is_read("record", {"rate": (1, "own")}, {"rate": 200}, public=["bought"])
+@is_refused("changes nothing", "holds as many trials", unit=0, public=["bought"])
 def a_b_test():
     with pm.Model() as model:
         pm.Binomial("bought", n=100, p=pm.Beta("rate", 1, 1, shape=2), observed=[13, 21])
     return model
 
 
-@is_refused("'a' has another number of records than 'b'", 'public_n=["a"]', 'disjoint=[["a"], ["b"]]')
+@is_refused("'a' has another number of records than 'b'", 'public=["a"]', 'disjoint=[["a"], ["b"]]')
 @is_refused("'a' has another number of records than 'b'", contribution=1)
-@is_read("record", {"first": (1,), "second": (1,)}, {"first": 50, "second": 60}, public_n=["a"])
-@is_read("record", {"first": (1,), "second": (1,)}, {"first": 50, "second": 60}, public_n=["a"], contribution=1)
-@is_refused("'a' has another number of records than 'b'", public_n=["b"])
+@is_read("record", {"first": (1,), "second": (1,)}, {"first": 50, "second": 60}, public=["a"])
+@is_read("record", {"first": (1,), "second": (1,)}, {"first": 50, "second": 60}, public=["a"], contribution=1)
+@is_refused("'a' has another number of records than 'b'", public=["b"])
 @is_read("at most 2 records", {"first": (2,), "second": (2,)}, contribution=2)
 @is_read("record", {"first": (1,), "second": (1,)}, disjoint=[["first"], ["second"]])
 @is_read("record", {"first": (1,), "second": (1,)}, relation="add-remove")
@@ -148,7 +148,7 @@ def nobody_came():
 @is_read("axis 0", {"p": (1,)}, unit=0)
 @is_refused("unit='persn' is no dim of any observation. Did you mean 'person'?", unit="persn")
 @is_read("person", {"p": (3,)}, unit="person", contribution=3)
-@is_refused("public_n", "'answer'", public_n=["answer"])
+@is_refused("public", "'answer'", public=["answer"])
 def one_question():
     with pm.Model(coords=coords(person=PEOPLE)) as model:
         pm.Categorical("answer", p=flat(LEVELS), observed=CODES, dims="person")
@@ -334,15 +334,15 @@ def documents_of_one_length():
     return model
 
 
-@is_asked("several trials in each entry of 'document'", 'public_n=["words"]')
-@is_refused("keeps the number of records of every person", 'public_n=["words"]', unit="document")
-@is_read("document", {"topic": (LENGTHS.max(),)}, {"topic": LENGTHS.sum()}, unit="document", public_n=["words"])
+@is_asked("several trials in each entry of 'document'", 'public=["words"]')
+@is_refused("keeps the number of records of every person", 'public=["words"]', unit="document")
+@is_read("document", {"topic": (LENGTHS.max(),)}, {"topic": LENGTHS.sum()}, unit="document", public=["words"])
 @is_read("document", {"topic": (40,)}, unit="document", contribution=40)
 @is_refused("unit='document' under adjacency='add-remove'", unit="document", relation="add-remove")
-@is_refused("changes nothing", "are private", unit="document", relation="add-remove", public_n=["words"])
-@is_refused("changes nothing", "Leave out contribution=", unit="document", contribution=60, public_n=["words"])
-@is_refused("changes nothing", "in any rows", contribution=60, public_n=["words"])
-@is_refused("changes nothing", "decides the number of records of no row", contribution=1, public_n=["words"])
+@is_refused("changes nothing", "are private", unit="document", relation="add-remove", public=["words"])
+@is_refused("changes nothing", "Leave out contribution=", unit="document", contribution=60, public=["words"])
+@is_refused("changes nothing", "in any rows", contribution=60, public=["words"])
+@is_refused("changes nothing", "decides the number of records of no row", contribution=1, public=["words"])
 @is_read("document", {"topic": (40,)}, unit="document", contribution=40, relation="add-remove")
 @is_read("record", {"topic": (1,)}, {"topic": LENGTHS.sum()}, contribution=1)
 def documents_of_other_lengths():
@@ -388,8 +388,8 @@ def documents_of_one_length_by_chance():
 
 @is_asked("'k' holds several trials behind the observed parent 'an array'")
 @is_read("record", {"rate": (1, "any")}, {"rate": 26}, contribution=1)
-@is_refused("changes nothing", "of no row", contribution=1, public_n=["k"])
-@is_read("axis 0", {"rate": (8, "any")}, {"rate": 26}, unit=0, public_n=["k"])
+@is_refused("changes nothing", "of no row", contribution=1, public=["k"])
+@is_read("axis 0", {"rate": (8, "any")}, {"rate": 26}, unit=0, public=["k"])
 @is_refused("is not named public", unit=0)
 def germination():
     with pm.Model() as model:
@@ -565,9 +565,9 @@ def sequences_of_people_that_follow_each_other():
 
 
 @is_refused("'bought' has a number of trials that is, or depends on, what is observed in 'visited'", "add-remove")
-@is_read("record", {"a": (1,), "b": (1,)}, {"a": 100, "b": 37}, public_n=["bought"])
+@is_read("record", {"a": (1,), "b": (1,)}, {"a": 100, "b": 37}, public=["bought"])
 @is_read("record", {"a": (1,), "b": (1,)}, relation="add-remove")
-@is_refused("public_n", "Did you mean 'bought'?", public_n=["bougth"])
+@is_refused("public", "Did you mean 'bought'?", public=["bougth"])
 def funnel():
     with pm.Model() as model:
         d = pm.Data("d", np.array(37))
@@ -596,7 +596,7 @@ def funnel_by_a_count_of_codes():
 
 
 @is_refused("'second' has a number of trials that is, or depends on, what is observed in 'first'")
-@is_read("record", {"a": (1, "any"), "b": (1, "own")}, {"a": 200, "b": 57}, public_n=["second"])
+@is_read("record", {"a": (1, "any"), "b": (1, "own")}, {"a": 200, "b": 57}, public=["second"])
 def funnel_by_an_equal_array():
     with pm.Model() as model:
         pm.Binomial("first", n=100, p=pm.Beta("a", 1, 1, shape=2), observed=[37, 20])
@@ -701,17 +701,17 @@ def trials_from_codes_of_a_parent():
 
 @is_read("record", {"y_p": (1,)}, {"y_p": 592})
 @is_read("record", {"y_p": (1,)}, relation="add-remove")
-@is_refused("changes nothing", "no axis of 'y' is an axis of rows", public_n=["y"])
+@is_refused("changes nothing", "no axis of 'y' is an axis of rows", public=["y"])
 def integrated_counts():
     with pm.Model() as model:
         pm.DirichletMultinomial("y", n=592, a=np.ones(4), observed=HAIR)
     return model
 
 
-@is_asked("'words' holds several trials in each row of 'words_p'", 'public_n=["words"]')
+@is_asked("'words' holds several trials in each row of 'words_p'", 'public=["words"]')
 @is_read("record", {"words_p": (1, "any")}, {"words_p": LENGTHS.sum()}, contribution=1)
-@is_read("record", {"words_p": (1, "own")}, {"words_p": LENGTHS.sum()}, contribution=1, public_n=["words"])
-@is_read("axis 0", {"words_p": (LENGTHS.max(), "own")}, unit=0, public_n=["words"])
+@is_read("record", {"words_p": (1, "own")}, {"words_p": LENGTHS.sum()}, contribution=1, public=["words"])
+@is_read("axis 0", {"words_p": (LENGTHS.max(), "own")}, unit=0, public=["words"])
 @is_read("axis 0", {"words_p": (40, "own")}, unit=0, contribution=40)
 @is_refused("are the units of unit=0", "under add-remove", unit=0, contribution=40, relation="add-remove")
 @is_asked("several trials in each row", "contribution=1", "contribution=10", relation="add-remove")
@@ -879,7 +879,7 @@ def the_textbook_globe():
 
 
 @is_refused("'a' has another number of records than 'b'")
-@is_read("record", {"theta": (1, "each")}, {"theta": 220}, public_n=["a"])
+@is_read("record", {"theta": (1, "each")}, {"theta": 220}, public=["a"])
 @is_read("at most 2 records", {"theta": (2, "any")}, contribution=2)
 @is_refused("'theta' is used twice", 'disjoint=[["a"], ["b"]]', contribution=1)
 @is_read("record", {"theta": (1, "any")}, disjoint=[["a"], ["b"]])
@@ -941,9 +941,9 @@ def a_category_taken_twice():
 
 @is_read("record", {"theta_A": (1,), "theta_B": (1,)}, {"theta_A": 100, "theta_B": 120})
 @is_read("record", {"theta_A": (1,), "theta_B": (1,)}, relation="add-remove")
-@is_refused("changes nothing", "of no row", public_n=["bought"])
+@is_refused("changes nothing", "of no row", public=["bought"])
 @is_refused("keeps the number of records of every person", unit=0)
-@is_read("axis 0", {"theta_A": (120,), "theta_B": (120,)}, unit=0, public_n=["bought"])
+@is_read("axis 0", {"theta_A": (120,), "theta_B": (120,)}, unit=0, public=["bought"])
 def stacked_arms():
     with pm.Model() as model:
         arms = [pm.Beta("theta_A", 1, 1), pm.Beta("theta_B", 1, 1)]
@@ -1276,9 +1276,9 @@ def two_columns_of_the_same_people():
 # Priors of public data
 
 
-@is_refused("'p' has a prior that depends on the data 'a'", "public_prior=['a']")
-@is_read("record", {"p": (1,)}, {"p": PEOPLE}, public_prior=["a"])
-@is_refused("public_prior", "Did you mean 'a'?", public_prior=["A"])
+@is_refused("'p' has a prior that depends on the data 'a'", "public=['a']")
+@is_read("record", {"p": (1,)}, {"p": PEOPLE}, public=["a"])
+@is_refused("public", "Did you mean 'a'?", public=["A"])
 def a_prior_of_data():
     with pm.Model() as model:
         p = pm.Dirichlet("p", pm.Data("a", np.ones(LEVELS)))
@@ -1286,7 +1286,7 @@ def a_prior_of_data():
     return model
 
 
-@is_read("record", {"p": (1,)}, public_prior=["scale"])
+@is_read("record", {"p": (1,)}, public=["scale"])
 def a_hyperparameter_that_was_set():
     with pm.Model() as model:
         p = pm.Dirichlet("p", pm.Gamma("scale", 1, 1) * np.ones(LEVELS))
@@ -1294,7 +1294,7 @@ def a_hyperparameter_that_was_set():
     return pm.do(model, {"scale": 2.0})
 
 
-@is_refused("which hold records of people", public_prior=["group"])
+@is_refused("which hold records of people", public=["group"])
 def a_prior_of_codes():
     with pm.Model() as model:
         group = pm.Data("group", GROUP)
@@ -1331,9 +1331,9 @@ def built(build):
 
 def reading(animal):
     model = built(animal.build)
-    nothing = {"unit": None, "contribution": None, "public_n": (), "disjoint": None}
+    nothing = {"unit": None, "contribution": None, "public": (), "disjoint": None}
     said = stated(**nothing | animal.said)
-    every = tables(model, public_prior=said.public_prior)
+    every = tables(model, public=said.public)
     return read(every, model, replace(said, adjacency=animal.relation)), model
 
 
@@ -1345,7 +1345,7 @@ def of(**kinds):
 @of(read=True)
 def test_what_one_person_adds(animal):
     found, model = reading(animal)
-    every = tables(model, public_prior=found.stated.public_prior)
+    every = tables(model, public=found.stated.public)
     assert found.label == animal.expected["unit"]
     blocks = {name: (adds.records, *adds.axes) for name, adds in found.contributions}
     assert blocks == animal.expected["blocks"]

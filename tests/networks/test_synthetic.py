@@ -140,7 +140,7 @@ def test_tables_that_make_up_no_record(network):
         pm.Multinomial("y", n=[5, 4, 4], p=two, observed=[[2, 3], [3, 1], [2, 2]])
         three = pm.Dirichlet("three", a=np.ones(2), dims="hair")
         pm.Multinomial("z", n=11, p=three, observed=[5, 6])
-        release = dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", contribution=1, public_n=["x", "z"])
+        release = dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", contribution=1, public=["x", "z"])
     with pytest.raises(dirdp.errors.ArgumentError, match=r"Two tables hold shares of 'hair'.*tables=\['three'\]"):
         dirdp.synthetic(release)
     with pytest.raises(dirdp.errors.ArgumentError, match=r"shares of 'row', 'line'.*tables=\['two'\]"):

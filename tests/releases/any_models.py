@@ -135,28 +135,28 @@ def test_without_a_gold_standard():
     pm.Bernoulli("y", p=prevalence * sensitivity + (1 - prevalence) * (1 - specificity), observed=answers(2))
 
 
-@accepted(unit="trial")
+@accepted(contribution=1)
 def successes_of_one_group():
     pm.Binomial("y", n=90, p=pm.Beta("a", 2, 2) * pm.Beta("b", 2, 2), observed=30)
 
 
-@accepted(unit="trial", public=["y"])
+@accepted(contribution=1, public=["y"])
 def successes_of_groups():
     mean = pm.Normal("mean")
     pm.Binomial("y", n=[20, 30, 25], logit_p=pm.Normal("e", mean, 1, shape=3), observed=[3, 9, 20])
 
 
-@accepted(unit="trial", adjacency="add-remove")
+@accepted(contribution=1, adjacency="add-remove")
 def successes_of_private_groups():
     successes_of_groups()
 
 
-@accepted(unit="record")
+@accepted(unit=0)
 def scores():
     pm.Binomial("y", n=4, p=pm.Beta("p", 2, 2) ** 2, observed=answers(5))
 
 
-@accepted(unit="trial", public=["y"])
+@accepted(contribution=1, public=["y"])
 def log_linear_table():
     effects = pm.Normal("row", shape=(3, 1)) * pm.Normal("column", shape=4)
     pm.Multinomial(
@@ -204,7 +204,7 @@ def capped_counts():
     pm.Censored("y", pm.Poisson.dist(rate), lower=0, upper=4, observed=answers(5))
 
 
-@accepted()
+@accepted(unit=0)
 def beta_binomial_scores():
     pm.BetaBinomial("y", n=5, alpha=pm.Gamma("a", 2, 1), beta=pm.Gamma("b", 2, 1), observed=answers(6))
 
@@ -257,7 +257,7 @@ def items_of_private_groups():
     pm.Categorical("second", p=pt.special.softmax(ability[group][:, None] * np.arange(3.0), -1), observed=answers(3))
 
 
-@accepted(unit="trial", public=["y"])
+@accepted(contribution=1, public=["y"])
 def table_with_shares():
     p = pm.Dirichlet("p", a=pm.Gamma("a", 2, 1, shape=3), shape=(2, 3))
     pm.Multinomial("y", n=[20, 30], p=p, observed=[[5, 5, 10], [10, 10, 10]])
@@ -289,13 +289,13 @@ def missing_as_a_category():
 PAIRS = [[2, 0, 0], [0, 2, 0], [0, 0, 2], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
 
 
-@accepted(unit="record", support={"y": PAIRS})
+@accepted(unit=0, support={"y": PAIRS})
 def pairs_of_choices():
     liked = pt.stack([pm.Normal("first"), pm.Normal("second"), 0.0])
     pm.Multinomial("y", n=2, p=pt.special.softmax(liked, -1), observed=np.array(PAIRS)[answers(6)])
 
 
-@refused("unit='record'", "pairs_of_choices")
+@refused("unit=0 if", "pairs_of_choices")
 def choices_of_nobody():
     pairs_of_choices()
 
@@ -305,12 +305,12 @@ def items_apart():
     items_of_private_groups()
 
 
-@accepted(unit="trial", adjacency="add-remove")
+@accepted(contribution=1, adjacency="add-remove")
 def overdispersed_successes():
     pm.BetaBinomial("y", n=[3, 4], alpha=pm.Gamma("a", 2, 1), beta=2.0, observed=[2, 4])
 
 
-@accepted(unit="trial", public=["y"])
+@accepted(contribution=1, public=["y"])
 def overdispersed_table():
     pm.DirichletMultinomial("y", n=[20, 30], a=pm.Gamma("a", 2, 1, shape=3), observed=[[5, 5, 10], [10, 10, 10]])
 

@@ -191,7 +191,7 @@ def test_bins_that_nobody_has_paid_for_are_refused(model):
         p = pm.Dirichlet("p", np.ones((len(free.labels), 2)), dims=("age", "ill"))
         pm.Multinomial("x", n=[9] * len(free.labels), p=p, observed=[[4, 5]] * len(free.labels), dims=("age", "ill"))
     with pytest.raises(ArgumentError, match="bins of 'age'"):
-        dirdp.plan(TARGET, own, contribution=1, public_n=["x"])
+        dirdp.plan(TARGET, own, contribution=1, public=["x"])
 
 
 def test_bins_of_a_ledger_need_no_after():
@@ -388,7 +388,7 @@ def test_groups_of_different_people_and_several_draws(bins):
     plan = dirdp.plan(dirdp.PureDP(epsilon=1.0), two, mechanism="geometric", after=bins, disjoint=[["a"], ["b"]])
     for part in plan.parts:
         assert part.mechanism.pure_epsilon + bins.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-3)
-    several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, draws=3, public_n=["a"])
+    several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, draws=3, public=["a"])
     assert several.composition.satisfies(several.guarantee)
     assert not several.composition.satisfies(dirdp.RenyiDP(order=3, epsilon=0.48))
 

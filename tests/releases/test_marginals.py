@@ -392,8 +392,8 @@ REFUSED = {
     "two tables of one variable": (tables_of_others, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "both hold"),
     "different numbers": (
         other_sizes,
-        {"public_n": ["n_hair"]},
-        {"public_n": ["n_hair"], "mechanism": "gaussian"},
+        {"public": ["n_hair"]},
+        {"public": ["n_hair"], "mechanism": "gaussian"},
         UnsupportedModelError,
         "different numbers",
     ),

@@ -30,8 +30,8 @@ def test_options_are_checked_at_once(wrong):
 
 
 def test_names_are_read_once_also_from_an_iterator():
-    options = Options(public_n=iter(["n"]), disjoint=iter([["a"], ["b"]]))
-    assert options.stated.public_n == ("n",)
+    options = Options(public=iter(["n"]), disjoint=iter([["a"], ["b"]]))
+    assert options.stated.public == ("n",)
     assert options.stated.disjoint == (("a",), ("b",))
     assert options.stated is options.stated
 
@@ -382,7 +382,7 @@ def test_an_expected_error_rests_on_the_sizes_of_rows_that_are_public(mechanism)
         with pm.Model(coords={"arm": ["a", "b"]}):
             p = pm.Beta("p", 1, 1, dims="arm")
             pm.Binomial("conv", n=sizes, p=p, observed=[3, 3], dims="arm")
-            planned = dirdp.plan(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), public_n=["conv"], mechanism=mechanism)
+            planned = dirdp.plan(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), public=["conv"], mechanism=mechanism)
         lines = dict(dirdp.report(planned, full=True).sections[0][1])
         texts.append(lines)
         expected.append(float(re.search(r"off by ([.\d]+)", lines["of dirdp.estimate"])[1]))

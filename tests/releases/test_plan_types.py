@@ -84,8 +84,8 @@ PLANNED = {
         {"adjacency": "add-remove", "n_records": {"p": 60}, "mechanism": Dirichlet(strategy="temper")},
     ),
     "several": (two_tables, TARGET, {"contribution": 3}),
-    "views": (viewed_model, TARGET, {"contribution": 1, "public_n": ["y"]}),
-    "another order": (seen_in_another_order, TARGET, {"public_n": ["second"]}),
+    "views": (viewed_model, TARGET, {"contribution": 1, "public": ["y"]}),
+    "another order": (seen_in_another_order, TARGET, {"public": ["second"]}),
     "people": (people_model, TARGET, {"unit": "person"}),
     "at most": (people_model, TARGET, {"unit": "person", "contribution": 3, "n_records": 100}),
     "at most, and others": (
@@ -151,7 +151,7 @@ def test_a_beta_has_the_dims_of_its_rows_in_a_file(tmp_path):
 def test_a_plan_for_rows_that_are_observed_apart_is_drawn(tmp_path):
     """Found by the thorough tests: its mechanism is for a record in each row, and the plan was refused for that."""
     model = seen_in_another_order()
-    plan = dirdp.plan(TARGET, model, public_n=["second"])
+    plan = dirdp.plan(TARGET, model, public=["second"])
     dirdp.save(plan, tmp_path / "plan.json")
     assert dirdp.verify(dirdp.sample(dirdp.load(tmp_path / "plan.json"), model))
     assert "a record stays in its row; a person may have a record in each row of p" in plan.protected

@@ -137,7 +137,7 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
     """A BetaBinomial whose trials are people: over the new free variable the likelihood is that of its counts."""
     with pm.Model() as model:
         pm.BetaBinomial("y", n=pm.Data("n", 7), alpha=2.0, beta=pm.Data("b", 3.0), observed=5)
-    private = dirdp.private_model(PURE, model, unit="trial", public=["y", "b"])
+    private = dirdp.private_model(PURE, model, contribution=1, public=["y", "b"])
     assert [rv.name for rv in private.free_RVs] == ["y_p"]
     part, noisy = part_of(private)
     yes = np.arange(8.0)
@@ -153,7 +153,7 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
         pm.Normal("y_p")
         pm.BetaBinomial("y", n=7, alpha=2.0, beta=3.0, observed=5)
     with pytest.raises(DirdpError, match="'y_p' is a variable of the model"):
-        dirdp.private_model(PURE, model, unit="trial")
+        dirdp.private_model(PURE, model, contribution=1)
 
 
 @pytest.mark.parametrize("place", ["a prior", "the likelihood", "a prior of a prior"])
@@ -178,8 +178,8 @@ def test_a_largest_value_in_a_pm_data_has_to_be_named():
         p = pm.Beta("p", 1, 1)
         pm.Binomial("y", n=pm.Data("n", observed.max()), p=p, observed=observed)
     with pytest.raises(DirdpError, match=r"reads the data 'n'. Say public=\['n'\]"):
-        dirdp.private_model(PURE, model)
-    assert dirdp.private_model(PURE, model, public=["n"]).observed_RVs
+        dirdp.private_model(PURE, model, unit=0)
+    assert dirdp.private_model(PURE, model, unit=0, public=["n"]).observed_RVs
 
 
 def reads_trials():
@@ -215,11 +215,11 @@ def test_private_numbers_of_trials_are_not_in_the_model(make, match, ledger):
     with pm.Model() as model:
         make()
     with pytest.raises(UnsupportedModelError, match=match):
-        dirdp.private_model(PURE, model, unit="trial", adjacency="add-remove", ledger=ledger)
+        dirdp.private_model(PURE, model, contribution=1, adjacency="add-remove", ledger=ledger)
     assert ledger.entries() == before
     if make is reads_trials:
         # The way out, for numbers that anybody may know.
-        assert read_model(model, ModelOptions(unit="trial", public=["y"])).outcomes
+        assert read_model(model, ModelOptions(contribution=1, public=["y"])).outcomes
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -238,9 +238,9 @@ def test_rows_of_trials_are_no_records():
     with pm.Model() as model:
         effect = pm.Normal("effect", shape=3)
         pm.Binomial("y", n=[20, 30, 25], p=pm.math.invlogit(effect), observed=[3, 9, 5])
-    assert read_model(model, ModelOptions(unit="trial", adjacency="add-remove")).outcomes
+    assert read_model(model, ModelOptions(contribution=1, adjacency="add-remove")).outcomes
     with pytest.raises(UnsupportedModelError, match="an entry for each record"):
-        read_model(model, ModelOptions(adjacency="add-remove"))
+        read_model(model, ModelOptions(unit=0, adjacency="add-remove"))
 
 
 def items(n=5, outcomes=2):
@@ -667,7 +667,7 @@ def test_person_effects_are_refused_where_their_number_is_private():
         ("hierarchical_logit", {"levels": {"group": 3}}, "in public or in levels, not in both"),
         ("hierarchical_logit", {"support": {"y": [0, 2]}}, "do not add up to 1"),
         ("successes_of_groups", {"public": []}, "number of trials for each"),
-        ("log_linear_table", {"unit": None}, "unit='trial'"),
+        ("log_linear_table", {"contribution": None}, "contribution=1"),
         ("cases", {"adjacency": "replace-one"}, "add-remove"),
         ("cases", {"counts": ["z"]}, "observed variable in counts"),
         ("latent_class", {"support": None}, "list of all of them"),
@@ -720,4 +720,52 @@ def test_a_likelihood_in_a_potential_is_named():
         dirdp.private_model(PURE, model)
     with pm.Model() as model:
         pm.Bernoulli("y", pm.Beta("p", 1, 1), observed=answers)
-    assert dirdp.private_model(PURE, model, adjacency="replace-one", unit="record").free_RVs
+    assert dirdp.private_model(PURE, model, adjacency="replace-one").free_RVs
+
+
+@pytest.mark.parametrize("unit", ["record", "trial", "pers", 1])
+def test_a_unit_is_an_axis_as_for_sample(unit, ledger):
+    before = ledger.entries()
+    with pm.Model(coords={"person": range(4)}) as model:
+        pm.Binomial("y", n=3, p=pm.Beta("p", 1, 1), observed=[0, 1, 3, 2], dims="person")
+    with pytest.raises(ArgumentError, match="of any observation"):
+        dirdp.private_model(PURE, model, unit=unit, ledger=ledger)
+    with pytest.raises(ArgumentError, match="leave contribution= out"):
+        dirdp.private_model(PURE, model, unit=0, contribution=1, ledger=ledger)
+    assert ledger.entries() == before
+
+
+@pytest.mark.parametrize("unit", ["person", 0, ("person",)])
+def test_a_person_answers_all_trials_of_an_observation(unit):
+    with pm.Model(coords={"person": range(4)}) as model:
+        pm.Binomial("y", n=3, p=pm.Beta("p", 1, 1), observed=[0, 1, 3, 2], dims="person")
+    (outcomes,) = read_model(model, ModelOptions(unit=unit)).outcomes
+    assert (outcomes.kind, outcomes.labels) == ("records", (0, 1, 2, 3))
+    assert ModelOptions(unit=unit).people_axes(model["y"], model) == (0,)
+    assert ModelOptions().people_axes(model["y"], model) is None
+
+
+def test_a_variable_without_the_unit_is_refused():
+    with pm.Model(coords={"person": range(4)}) as model:
+        p = pm.Beta("p", 1, 1)
+        pm.Bernoulli("y", p=p, observed=[0, 1, 1, 0], dims="person")
+        pm.Bernoulli("z", p=p, observed=[0, 1, 1, 0])
+    with pytest.raises(ArgumentError, match="'z' has no unit='person'"):
+        dirdp.private_model(PURE, model, unit="person")
+
+
+@pytest.mark.parametrize("family", ["Binomial", "BetaBinomial", "Multinomial", "DirichletMultinomial"])
+def test_whose_trials_there_are_is_asked_for(family, ledger):
+    """Every kind of trials is asked for, also where the numbers of trials are private and might all be 1."""
+    before, n = ledger.entries(), np.array([1, 1])
+    for said, adjacency in (({"n": 5}, "replace-one"), ({"n": n}, "add-remove")):
+        with pm.Model() as model:
+            rate = pm.Gamma("rate", 2, 1)
+            prior = {"Binomial": {"p": rate / (1 + rate)}, "BetaBinomial": {"alpha": rate, "beta": 1.0}}
+            several = {"Multinomial": {"p": np.full(3, 1 / 3)}, "DirichletMultinomial": {"a": rate * np.ones(3)}}
+            answers = {"observed": np.eye(3, dtype=int)[:2] * np.max(said["n"])} if family in several else {}
+            answers = answers or {"observed": [1, 0]}
+            getattr(pm, family)("y", **said, **(prior | several)[family], **answers)
+        with pytest.raises(UnsupportedModelError, match="leaves open whose they are"):
+            dirdp.private_model(PURE, model, adjacency=adjacency, ledger=ledger)
+    assert ledger.entries() == before

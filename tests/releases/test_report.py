@@ -197,7 +197,7 @@ def test_tables_of_the_same_people_are_advised_together_and_others_apart():
     target = dirdp.RenyiDP(order=4, epsilon=0.2)
     for disjoint, listed in ((None, ["p_a, p_b, p_c, p_d, p_e"]), ([["p_a", "p_b"], ["p_c", "p_d", "p_e"]], None)):
         shown = dirdp.report(
-            dirdp.plan(target, model, mechanism=Dirichlet(strategy="temper"), disjoint=disjoint, public_n=["c"]),
+            dirdp.plan(target, model, mechanism=Dirichlet(strategy="temper"), disjoint=disjoint, public=["c"]),
             full=True,
         )
         about = [text for _, text in shown.sections[-1][1] if "mechanism='auto'" in text]

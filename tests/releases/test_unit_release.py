@@ -86,7 +86,7 @@ def test_a_release_by_unit():
 def test_people_with_private_lengths():
     model = documents([5, 9, 2])
     with pytest.raises(dirdp.errors.ArgumentError, match="n_records is for"):
-        dirdp.plan(TARGET, model, unit="document", public_n=["words"], n_records=100)
+        dirdp.plan(TARGET, model, unit="document", public=["words"], n_records=100)
     options = {"unit": "document", "contribution": 10, "n_records": 30}
     plan = dirdp.plan(TARGET, model, **options)
     (part,) = plan.parts
@@ -155,7 +155,7 @@ def test_fixed_groups_and_own_rows_are_stated():
 
     together = dirdp.plan(TARGET, model(30))
     assert together.assumptions == ()
-    (sentence,) = dirdp.plan(TARGET, model(), public_n=["x"]).assumptions
+    (sentence,) = dirdp.plan(TARGET, model(), public=["x"]).assumptions
     assert "'x'" in sentence
     apart = dirdp.plan(TARGET, model(), disjoint=[["x"], ["y"]])
     (sentence,) = apart.assumptions
@@ -187,7 +187,7 @@ def test_what_is_called_public_is_stated():
         visited = pm.Data("visited", np.array([37, 41]))
         pm.Binomial("came", n=100, p=pm.Beta("a", 1, 1, shape=2), observed=visited)
         pm.Binomial("bought", n=visited, p=pm.Beta("b", 1, 1, shape=2), observed=[5, 6])
-    release = dirdp.sample(TARGET, model, public_n=["bought"])
+    release = dirdp.sample(TARGET, model, public=["bought"])
     assert "anybody may know the number of trials or records of 'bought'" in release["privacy"].attrs["assumptions"]
     assert "the number of trials or records of 'bought'" in " ".join(str(dirdp.report(release, full=True)).split())
 
@@ -196,9 +196,9 @@ def test_public_data_in_a_prior_are_named_with_the_guarantee():
     with pm.Model() as model:
         p = pm.Dirichlet("p", pm.Data("earlier survey", np.array([3.0, 2.0])))
         pm.Multinomial("y", n=50, p=p, observed=[20, 30])
-    with pytest.raises(dirdp.errors.UnsupportedModelError, match=r"public_prior=\['earlier survey'\]"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match=r"public=\['earlier survey'\]"):
         dirdp.plan(TARGET, model)
-    plan = dirdp.plan(TARGET, model, public_prior=["earlier survey"])
+    plan = dirdp.plan(TARGET, model, public=["earlier survey"])
     assert plan.parts[0].table.prior.tolist() == [3, 2]
     release = dirdp.sample(plan, model)
     assert dirdp.verify(release)
@@ -210,5 +210,5 @@ def test_public_data_in_a_prior_are_named_with_the_guarantee():
         pm.set_data({"earlier survey": np.array([3.0, 4.0])})
     with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, model)
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"Expected public_prior to be a list of names"):
-        dirdp.plan(TARGET, model, public_prior="earlier survey")
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"Expected public to be a list of names"):
+        dirdp.plan(TARGET, model, public="earlier survey")

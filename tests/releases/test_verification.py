@@ -245,7 +245,7 @@ def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
         p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("ward", "cure"))
         pm.Multinomial("x", n=[30, 20], p=p, observed=[[10, 12, 8], [9, 6, 5]], dims=("ward", "cure"))
         pm.Binomial("y", n=50, p=pm.Beta("q", 1, 1), observed=20)
-    options = {"contribution": 1, "public_n": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
+    options = {"contribution": 1, "public": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
     release = dirdp.sample(TARGET, model, **options)
     sentences = taken_for_granted(opened(release).plan)
     assert len(sentences) == 6

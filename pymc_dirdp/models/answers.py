@@ -1,0 +1,96 @@
+"""Several answers of a person as one outcome: which combinations there are, and how likely each of them is."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import DataError
+from pymc_dirdp.models.graph import Node
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The combinations of the answers of a person to several questions, in the order of a table of them.
+
+    Attributes
+    ----------
+    name : str
+        The observed variable.
+    of_questions : tuple of array of int
+        For each question the values that its answer can have, by their numbers among those of all questions.
+    """
+
+    name: str
+    of_questions: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of(cls, name: str, logs: Sequence[NDArray[np.float64]]) -> Self:
+        """The answers that have a probability.
+
+        Parameters
+        ----------
+        name : str
+        logs : sequence of array, shape (rows, questions, values)
+            Log-probabilities of the values at several points.
+        """
+        possible = np.any([np.isfinite(at_point).any(axis=0) for at_point in logs], axis=0)
+        return cls(name, tuple(np.flatnonzero(values) for values in possible))
+
+    @property
+    def cells(self) -> int:
+        """The number of combinations."""
+        return math.prod(map(len, self.of_questions))
+
+    def labels(self, values: NDArray[np.int64]) -> tuple[str, ...]:
+        """What the combinations are called: "0,1,1"."""
+        return tuple(
+            ",".join(str(values[k]) for k in combination) for combination in itertools.product(*self.of_questions)
+        )
+
+    def log_p(self, logs: Node) -> Node:
+        """The log-probabilities of the combinations, from those of the values of each question.
+
+        Given what the log-probabilities are functions of, the answers of a person are independent.
+
+        Parameters
+        ----------
+        logs : TensorVariable, shape (rows, questions, values)
+
+        Returns
+        -------
+        log_p : TensorVariable, shape (rows, combinations)
+        """
+        every: Any = logs
+        total = pt.zeros((1, 1))
+        for question, values in enumerate(self.of_questions):
+            # A question is added to all combinations of those before it, so that each sum is formed once.
+            total = (total[:, :, None] + every[:, question, values][:, None, :]).reshape((every.shape[0], -1))
+        return total
+
+    def codes(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """**Secret**: the combination of each person, by number.
+
+        Parameters
+        ----------
+        values : array of int, shape (people, questions)
+            The numbers of the values of the answers.
+
+        Raises
+        ------
+        DataError
+            If some person has an answer without a probability.
+        """
+        codes = np.zeros(len(values), dtype=np.int64)
+        for own, possible in zip(values.T, self.of_questions, strict=True):
+            place = np.searchsorted(possible, own).clip(max=len(possible) - 1)
+            if np.any(possible[place] != own):
+                raise DataError(f"Some answer in {self.name!r} has a probability of 0 in the model. Check the data.")
+            codes = codes * len(possible) + place
+        return codes

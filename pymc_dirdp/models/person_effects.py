@@ -1,0 +1,193 @@
+"""A free variable with an entry for each person: it is integrated out, as the private model must not hold it.
+
+Given its effect, the answers of a person are independent. So a combination of answers has the probability
+`sum_j w_j prod_i p(answer_i | effect_j)` with the nodes and weights of a rule of quadrature.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.graph.traversal import ancestors
+
+from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, stored_shape
+from pymc_dirdp.models.likelihoods import stored_observations
+from pymc_dirdp.models.outcomes import (
+    Effect,
+    ModelOptions,
+    Outcomes,
+    axes_of,
+    core_of,
+    people_axis,
+    refuse_observed_elsewhere,
+    refused,
+)
+from pymc_dirdp.models.privacy_unit import as_code
+
+_graphs: Any = pt
+
+# How a free variable is a function of its parameters and of a standard normal one.
+_FORMULAS = {
+    "Normal": lambda mean, sd, standard: mean + sd * standard,
+    "LogNormal": lambda mean, sd, standard: pt.exp(mean + sd * standard),
+}
+_WAYS = (
+    "Give each person one effect with a pm.Normal prior, whose mean and standard deviation may be free variables or "
+    "functions of covariates; or groups of people an effect, chosen by a covariate of codes, as in effect[group]; or "
+    "integrate it out yourself, in the probabilities of all combinations of answers."
+)
+
+
+def normal_rule(nodes: int = 171, *, reach: float = 8.5) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Equally spaced nodes for a standard normal variable, and the logarithms of their weights.
+
+    For a smooth function the error falls with exponential speed in the distance of the nodes, as the trapezoidal rule
+    has it. With as many nodes, Gauss-Hermite quadrature is far less exact for effects of large standard deviations: it
+    spends most of its nodes where nobody is, and has few where a logistic function rises.
+
+    Parameters
+    ----------
+    nodes : int, default 171
+        Their number. The tests double it for up to 12 answers and standard deviations up to 3.
+    reach : float, default 8.5
+        The largest node. Beyond it is a probability of 2e-17.
+
+    Examples
+    --------
+    >>> nodes, log_weights = normal_rule()
+    >>> round(float(np.exp(log_weights) @ nodes**4), 12)
+    3.0
+    """
+    values, step = np.linspace(-reach, reach, nodes, retstep=True)
+    return values, np.log(step) - values**2 / 2 - np.log(2 * np.pi) / 2
+
+
+def refuse_long_format(model: pm.Model, said: ModelOptions) -> None:
+    """Refuse records one after the other that choose the effects of their people by codes.
+
+    Raises
+    ------
+    UnsupportedModelError
+        It has the way to a table of a row for each person.
+    """
+    axes = [axes_of(rv, model).axes for rv in model.observed_RVs]
+    for dim in said.unit:
+        if any(dim in own for own in axes):
+            continue
+        for rv in model.free_RVs:
+            if dim in model.named_vars_to_dims.get(str(rv.name), ()):
+                name = str(model.observed_RVs[0].name)
+                raise refused(
+                    name,
+                    f"has no axis {dim!r}: its records stand one after the other, and codes say whose they are",
+                    "Observe a table of a row for each person and a column for each question: answers = np.empty("
+                    f"(people, questions), dtype=int); answers[person, question] = y; then observed=answers, "
+                    f'dims=({as_code(dim)}, "question"), with {rv.name}[:, None] for the effects. Everybody has to '
+                    "have answered every question.",
+                )
+
+
+def effect_of_person(model: pm.Model, said: ModelOptions) -> Effect | None:
+    """The free variable with an entry for each person; None if there is none, or nobody said who the people are.
+
+    A variable with dims has an entry for each person if it has their dim. One without dims has it if it is as long as
+    the observations; where their number is private, nothing may depend on that.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If it is no effect that is known how to integrate out. It has the way out.
+    """
+    if not said.unit:
+        return None
+    dims, lengths = set(), set()
+    for rv in model.observed_RVs:
+        if str(rv.name) not in said.counts and len(axes_of(rv, model).axes):
+            axis = people_axis(rv, model, said)
+            dims |= {name for name in (axes_of(rv, model).axes[axis],) if isinstance(name, str)}
+            if said.records_are_public:
+                lengths.add(stored_shape(stored_observations(rv, model))[axis])
+    places = {rv: _axis_of_people(rv, model, dims, lengths) for rv in model.free_RVs}
+    effects = [rv for rv, place in places.items() if place is not None and np.dtype(rv.type.dtype).kind == "f"]
+    if not effects:
+        return None
+    effect = effects[0]
+    _refuse_unknown(effect, effects, model)
+    people = _shape(effect)[places[effect] or 0]
+    (mean, sd), standard = parameters(effect)[1], pt.vector(f"{effect.name}_standard", shape=(people,))
+    # The vector of people lies along their axis of the free variable; all its other axes have length 1.
+    order = [0 if axis == places[effect] else "x" for axis in range(effect.type.ndim)]
+    formula = _FORMULAS[operation(effect)](mean, sd, standard.dimshuffle(order))
+    return Effect(effect, standard, formula, *normal_rule())
+
+
+def _axis_of_people(rv: Node, model: pm.Model, dims: Collection[str], lengths: Collection[int]) -> int | None:
+    """The axis of a free variable with an entry for each person; None if it has none."""
+    own = model.named_vars_to_dims.get(str(rv.name), ())
+    for axis, dim in enumerate(own):
+        if dim in dims:
+            return axis
+    if any(dim is not None for dim in own):
+        return None
+    shape = _shape(rv)
+    return next((axis for axis, length in enumerate(shape) if length in lengths and length > 1), None)
+
+
+def _shape(rv: Node) -> tuple[int, ...]:
+    known = rv.type.shape
+    return known if None not in known else np.shape(evaluate(rv))
+
+
+def _refuse_unknown(effect: Node, effects: Sequence[Node], model: pm.Model) -> None:
+    """Refuse an effect that is not integrated out by one standard normal variable for each person."""
+    name, called = str(effect.name), operation(effect)
+    if len(effects) > 1:
+        others = ", ".join(repr(str(rv.name)) for rv in effects[1:])
+        raise refused(name, f"has an entry for each person, and so has {others}", _WAYS)
+    if called not in _FORMULAS or core_of(effect):
+        raise refused(name, f"has an entry for each person, and its prior is no pm.Normal ({called})", _WAYS)
+    if sum(length > 1 for length in _shape(effect)) > 1:
+        raise refused(name, "has several entries for each person", _WAYS)
+    for rv in model.free_RVs:
+        if rv is not effect and any(node is effect for node in ancestors([rv])):
+            raise refused(str(rv.name), f"depends on {name!r}, which has an entry for each person", _WAYS)
+    for node in ancestors([effect]):
+        if is_random(node) and node in model.observed_RVs:
+            raise refused(name, f"depends on the observed variable {node.name!r}", "Write the prior as numbers.")
+    refuse_observed_elsewhere(name, effect, model)
+
+
+def integrated(
+    outcomes: Sequence[Outcomes], effect: Effect | None, model: pm.Model, groups: Iterable[Collection[str]]
+) -> list[Outcomes]:
+    """The outcomes of all tables, with the effect of each person integrated out.
+
+    The groups are the names of variables that are observed jointly.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If several tables read the effect of a person, as they are not independent without it; or numbers of people do.
+    """
+    if effect is None:
+        return list(outcomes)
+    name = str(effect.variable.name)
+    for one in outcomes:
+        if one.kind != "records" and any(node is effect.input for node in ancestors([one.log_p])):
+            raise refused(name, f"has an entry for each person, and {one.name!r} counts people", _WAYS)
+    reading = [str(rv.name) for rv in model.observed_RVs if any(node is effect.variable for node in ancestors([rv]))]
+    if len(reading) > 1 and not any(set(reading) <= set(group) for group in groups):
+        raise refused(
+            name,
+            f"is read by {', '.join(map(repr, reading))}, whose tables are not independent of one another without it",
+            f"Say jointly=[{as_code(reading)}], so that the table has a cell for each combination of answers.",
+        )
+    weights = pt.constant(effect.log_weights)[None, :, None]
+    return [
+        replace(one, log_p=_graphs.logsumexp(one.log_p + weights, axis=1)) if one.kind == "records" else one
+        for one in outcomes
+    ]
