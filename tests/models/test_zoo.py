@@ -19,7 +19,7 @@ from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.models.whose_records import read
+from pymc_dirdp.models.whose_records import tables_and_people
 
 RNG = np.random.default_rng(11)
 PEOPLE, ITEMS, TIMES, LEVELS = 40, 5, 3, 3
@@ -1333,8 +1333,7 @@ def reading(animal):
     model = built(animal.build)
     nothing = {"unit": None, "contribution": None, "public": (), "disjoint": None}
     said = stated(**nothing | animal.said)
-    every = tables(model, public=said.public)
-    return read(every, model, replace(said, adjacency=animal.relation)), model
+    return tables_and_people(model, replace(said, adjacency=animal.relation))[1], model
 
 
 def of(**kinds):
