@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import re
 import warnings
 
 import cloudpickle
