@@ -25,7 +25,7 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
-from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError, missing_values
+from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, UnsupportedModelError, missing_values
 from pymc_dirdp.models.graph import (
     Node,
     compiled_plainly,
@@ -359,7 +359,13 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     for array, codes in zip(private, zip(*grid, strict=True), strict=True):
         tables[array] = np.array(codes * len(first), dtype=array.type.dtype)
     short, entry = _with_rows(log_p, value, tables, n, total_rows, model, rv) if batch else (log_p, value)
-    support = _support(rv, short, entry, core, inputs, said)
+    try:
+        support = _support(rv, short, entry, core, inputs, said)
+    except DirdpError:
+        raise
+    except ValueError:
+        # An array that nobody called a covariate has an entry for each record, and no other number of rows fits it.
+        raise _per_record(name) from None
     said.check_cells(name, total_rows * len(support))
     by_value = _by_value(short, entry, support)
     rows = by_value.T if batch else by_value[None]

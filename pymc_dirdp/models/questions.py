@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+ADDED = frozenset({"public", "counts", "jointly"})
+"""Options whose names are added to those that were said before."""
+
+
 @final
 @dataclass(frozen=True)
 class Answer:
@@ -30,17 +34,12 @@ class Answer:
     options: Mapping[str, Any]
     why: str = ""
 
-    @property
-    def adds(self) -> bool:
-        """Whether it adds names to what was said, and replaces nothing."""
-        return self.options.keys() <= {"public", "counts", "jointly"}
-
     def added_to[Said: DataclassInstance](self, said: Said) -> Said:
         """What was said, with this."""
         changed = {}
         for name, value in self.options.items():
             before = getattr(said, name)
-            adds = name in ("public", "counts", "jointly") and not isinstance(value, bool)
+            adds = name in ADDED and not isinstance(value, bool)
             changed[name] = tuple(dict.fromkeys((*(before or ()), *value))) if adds and before is not True else value
         return replace(said, **changed)
 
@@ -117,8 +116,8 @@ def _answered[Said: DataclassInstance, Read](
 
     A question that an answer leaves is answered by what was not said yet, so that the search ends.
     """
-    taken_back = () if answer.adds else (getattr(said, name) for name in answer.options)
-    if later and any(value not in (None, ()) for value in taken_back):
+    replaced = answer.options.keys() - ADDED - {"adjacency"}
+    if later and any(getattr(said, name) not in (None, ()) for name in replaced):
         return None
     try:
         now = answer.added_to(said)

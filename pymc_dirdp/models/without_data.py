@@ -97,6 +97,8 @@ def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collectio
             f"reads the data {data!r}",
             f"Say public=[{data!r}] if anybody may know them, or write them as numbers.",
             Answer({"public": tuple(read)}),
+            # Data with an entry for each record tell how many there are.
+            *([] if said.records_are_public else [Answer({"public": tuple(read), "adjacency": "replace-one"})]),
         )
 
 
