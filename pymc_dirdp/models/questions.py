@@ -100,7 +100,7 @@ def completed[Said: DataclassInstance, Read](read: Callable[[Said], Read], said:
     listed = "; ".join(alternatives)
     raise UnsupportedModelError(
         f"{first}{''.join(also)}\nFor example{best.why and f', {best.why}'}:\n    {verb}, {_written(complete)})"
-        + (f"\nIn its place you may say {listed}." if listed else "")
+        + (f"\nThe first question may also be answered by {listed}." if listed else "")
     ) from None
 
 

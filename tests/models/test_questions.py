@@ -52,7 +52,9 @@ def test_other_answers_that_were_tried_are_named_in_words():
     with pytest.raises(UnsupportedModelError) as caught:
         completed(read, Stated(), VERB)
     assert "For example, if anybody may know it:\n" in str(caught.value)
-    assert str(caught.value).endswith('In its place you may say disjoint=[["a"], ["b"]] if nobody is in both.')
+    assert str(caught.value).endswith(
+        'The first question may also be answered by disjoint=[["a"], ["b"]] if nobody is in both.'
+    )
 
 
 @pytest.mark.parametrize("kind", [UnsupportedModelError, ArgumentError])
