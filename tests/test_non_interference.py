@@ -281,7 +281,7 @@ MODELS = {
     mean_of_numbers: ({}, ()),
     three_questions: ({"jointly": [["answer_0", "answer_1", "answer_2"]]}, (3, 8)),
     probit: ({"public": True}, (4, 5)),
-    beta_binomial: ({}, (6, 7)),
+    beta_binomial: ({"unit": 0}, (6, 7)),
     softmax: ({}, (6, 7)),
     mixture: ({}, (4, 5)),
     truncated: ({}, (5, 6)),

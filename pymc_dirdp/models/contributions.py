@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -10,29 +10,30 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import Observation
-from pymc_dirdp.models.privacy_unit import Stated, as_code, axis_text, people_axes
+from pymc_dirdp.models.privacy_unit import Stated, axis_text, people_axes
+from pymc_dirdp.models.questions import Answer, OpenQuestionError
 from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
+A_BOUND = 10
+"""The number of records of a person that is offered where the model's own number is private."""
+
+
 # Refusals of people whom an observed variable does not know, or who are no people.
 
 
-def lacking(
-    observed: Observation, together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]
-) -> ArgumentError:
-    """The error for an observed variable without the unit that others have. It offers groups that were tried."""
+def lacking(observed: Observation, together: Sequence[Observation], stated: Stated) -> OpenQuestionError:
+    """The question about an observed variable without the unit that others have."""
     names = list(dict.fromkeys(other.name for other in together))
     found = {other.name for other in together if people_axes(other, stated) is not None}
     having, without = [name for name in names if name in found], [name for name in names if name not in found]
     what = "a dim" if all(isinstance(axis, str) for axis in stated.unit) else "an axis"
-    ways = f"Give {observed.name!r} the dim"
-    apart = replace(stated, disjoint=(*(stated.disjoint or ()), tuple(having), tuple(without)))
-    if stated.disjoint is None and works(apart):
-        ways += f", or say with disjoint={as_code([having, without])} that other people feed {listed(without)}"
-    return ArgumentError(
+    apart = (*(stated.disjoint or ()), tuple(having), tuple(without))
+    return OpenQuestionError(
         f"{stated.unit_text} is {what} of {listed(having)} but not of {observed.name!r}, so it is unknown what a "
-        f"person can change in {observed.name!r}. {ways}."
+        f"person can change in {observed.name!r}. Give {observed.name!r} the dim.",
+        [Answer({"disjoint": apart}, f"if other people feed {listed(without)}")] if stated.disjoint is None else [],
     )
 
 
@@ -100,11 +101,11 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
                 "planning)."
             )
     elif observed.trials_differ_along(people) and observed.name not in stated.public:
-        raise UnsupportedModelError(
+        raise OpenQuestionError(
             f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
-            f"{observed.name!r} differs between them and is not named public. Add "
-            f"public={as_code([observed.name])} if anybody may know it, or contribution=m (then the number "
-            "of records is private: pass n_records= for planning)."
+            f"{observed.name!r} differs between them and is not named public. Add it to public= if anybody may know "
+            "it, or contribution=m (then the number of records is private: pass n_records= for planning).",
+            [Answer({"public": (observed.name,)}), Answer({"contribution": A_BOUND}, "(or your bound)")],
         )
 
 

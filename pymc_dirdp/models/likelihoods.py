@@ -25,6 +25,7 @@ from pymc_dirdp.models.graph import (
     stored_shape,
     values_read,
 )
+from pymc_dirdp.models.questions import Answer, asking
 from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.table import Family, KindName
 
@@ -123,7 +124,10 @@ def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: C
             if variable in _records(model):
                 raise refusal("prior of records", name, source=variable.name)
             if variable.name not in public:
-                raise refusal("prior of data", name, source=variable.name)
+                raise asking(
+                    refusal("prior of data", name, source=variable.name),
+                    *([Answer({"public": (variable.name,)})] if variable.name else []),
+                )
         elif variable.owner is None and not isinstance(variable, Constant | SharedVariable):
             raise refusal("free input", name)
 

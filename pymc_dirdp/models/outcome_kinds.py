@@ -12,7 +12,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
-from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import Node, evaluate, is_random, is_stored, operation, parameters, same_data, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcomes import (
@@ -20,6 +20,7 @@ from pymc_dirdp.models.outcomes import (
     Inputs,
     ModelOptions,
     Outcomes,
+    asked,
     axes_of,
     core_of,
     log_probability,
@@ -29,6 +30,7 @@ from pymc_dirdp.models.outcomes import (
     refused,
 )
 from pymc_dirdp.models.privacy_unit import as_code, axis_text
+from pymc_dirdp.models.questions import Answer
 
 
 def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
@@ -109,11 +111,8 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
     shape = stored_shape(stored)
     if name in said.counts:
         return _counts(rv, shape, model, inputs, said)
-    if has_several_trials(rv, said):
-        if said.trials_are_people and called in ("Binomial", "Multinomial"):
-            return _trials(rv, shape, model, inputs, said)
-        if not said.says_whose_trials:
-            raise _whose_trials(rv, shape, model)
+    if called in ("Binomial", "Multinomial") and said.trials_are_people and has_several_trials(rv, said):
+        return _trials(rv, shape, model, inputs, said)
     said.people_axes(rv, model)
     return read_records(rv, shape, model, inputs, said)
 
@@ -127,17 +126,25 @@ def has_several_trials(rv: Node, said: ModelOptions) -> bool:
     return bool(private) or not bool(np.all(evaluate(trials) == 1))
 
 
-def _whose_trials(rv: Node, shape: tuple[int, ...], model: pm.Model) -> UnsupportedModelError:
-    name, axes = str(rv.name), axes_of(rv, model)
-    people = ""
-    if axes.axes:
-        people = f"; or unit={as_code(axes.axes[0])} if each entry of {axis_text(axes.axes[0])} is a person"
-        people += f", and list all answers of one in support={{{name!r}: [...]}}" if core_of(rv) else ""
-    return refused(
-        name,
-        "counts several trials in each observation, and the model leaves open whose they are",
-        f"Say contribution=1 if each trial is another person{people}.",
-    )
+def ask_whose_trials(model: pm.Model, said: ModelOptions) -> None:
+    """Ask whose trials an observed variable holds, where nobody has said it."""
+    if said.says_whose_trials:
+        return
+    for rv in model.observed_RVs:
+        if not has_several_trials(rv, said):
+            continue
+        name, axes = str(rv.name), axes_of(rv, model).axes
+        people = ""
+        if axes:
+            people = f"; or unit={as_code(axes[0])} if each entry of {axis_text(axes[0])} is a person"
+            people += f", and list all answers of one in support={{{name!r}: [...]}}" if core_of(rv) else ""
+        raise asked(
+            name,
+            "counts several trials in each observation, and the model leaves open whose they are",
+            f"Say contribution=1 if each trial is another person{people}.",
+            Answer({"contribution": 1}),
+            *(Answer({"unit": (axis,)}, "if each of its entries is a person") for axis in axes[:1]),
+        )
 
 
 # Each trial is one person.
@@ -164,11 +171,12 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
         ):
             raise refused(name, "has a number of trials that is observed elsewhere", "Take adjacency='add-remove'.")
         if not said.is_public(name):
-            raise refused(
+            raise asked(
                 name,
                 "has a number of trials for each of several rows",
                 f"Say public=[{name!r}] if anybody may know these numbers, or adjacency='add-remove' to keep them "
                 "private.",
+                Answer({"public": (name,)}, "if anybody may know these numbers"),
             )
     if core:
         logs = pt.log(pt.broadcast_to(p, shape)).reshape((n_rows, shape[-1]))

@@ -25,7 +25,7 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
-from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError, missing_values
+from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, UnsupportedModelError, missing_values
 from pymc_dirdp.models.answers import Answers
 from pymc_dirdp.models.finite_gradients import with_finite_gradient
 from pymc_dirdp.models.graph import (
@@ -40,6 +40,7 @@ from pymc_dirdp.models.graph import (
 )
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.privacy_unit import NamedAxes, Stated, as_code, axis_text, people_axes, unit_axes
+from pymc_dirdp.models.questions import Answer, OpenQuestionError, asking
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import generator
 
@@ -296,6 +297,11 @@ def refused(name: str | None, why: str, way_out: str) -> UnsupportedModelError:
     return UnsupportedModelError(f"private_model cannot release this model: {name!r} {why}. {way_out}")
 
 
+def asked(name: str | None, why: str, way_out: str, *answers: Answer) -> OpenQuestionError:
+    """The question about what has to be said of a model before `private_model` can release it."""
+    return asking(refused(name, why, way_out), *answers)
+
+
 def n_row_arrays(graph: Iterable[Node], n: int) -> list[Node]:
     """The stored arrays in a graph that have an entry for each of n records."""
     found: dict[int, Node] = {}
@@ -409,7 +415,13 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     # Three effects tell what the values are, and whether people are mixed.
     few = _with_effects(tables, total_rows, inputs.effect, np.array([-1.3, 0.4, 2.1]))
     short, entry = _with_rows(log_p, value, few, n, model, rv, axis) if batch else (log_p, value)
-    support = _support(rv, short, entry, core, inputs, said)
+    try:
+        support = _support(rv, short, entry, core, inputs, said)
+    except DirdpError:
+        raise
+    except ValueError:
+        # An array that nobody called a covariate has an entry for each record, and no other number of rows fits it.
+        raise _per_record(name) from None
     said.check_cells(name, total_rows * len(support))
     by_value = _by_value(short, entry, support)
     rows = pt.moveaxis(by_value, 0, -1) if batch else by_value[None]
@@ -504,10 +516,11 @@ def _aligned(
             isinstance(node, Constant) and stored_shape(node) not in ((), (1,)) and node in read for node in stored
         )
         if said.public is not True and any(nameless):
-            raise refused(
+            raise asked(
                 str(rv.name),
                 "reads an array of numbers without a name, which add-remove keeps private if it was made of records",
                 "If anybody may know it, say public=True, or write it as a pm.Data and name that in public=[...].",
+                Answer({"public": True}),
             )
         return private
     aligned = [array for array in others if not fits(private + [other for other in others if other is not array])]
@@ -591,15 +604,21 @@ def _covariates(
                 name, "reads one covariate as public and private", "Use the same pm.Data in all places of the model."
             )
         if not said.is_public(array.name):
+            # Those without a name are asked for together with all others.
+            open_names = [other.name for other in arrays if other not in private and not said.is_public(other.name)]
+            public = True if None in open_names else tuple(dict.fromkeys(map(str, open_names)))
+            options = {"public": public} | ({} if said.records_are_public else {"adjacency": "replace-one"})
             called = f"the covariate {array.name!r}" if array.name else "a covariate without a name"
             named = f"public=[{str(array.name)!r}]" if array.name else "public=True"
             levels = f"levels={{{str(array.name)!r}: k}}" if array.name else "a pm.Data with a name and levels="
-            raise refused(
-                name,
-                f"reads {called}, which has an entry for each record",
-                f"Say {named} if anybody may know it, record by record; or {levels} if it is private and has the k "
-                "codes 0, 1, ..., k-1.",
-            )
+            ways = [
+                f"{named} if anybody may know it, record by record",
+                f"{levels} if it is private and has the k codes 0, 1, ..., k-1",
+            ]
+            if not said.records_are_public:
+                ways = [ways[1], f"adjacency='replace-one' and {ways[0]}"]
+            way_out = f"Say {'; or '.join(ways)}."
+            raise asked(name, f"reads {called}, which has an entry for each record", way_out, Answer(options))
         if not said.records_are_public:
             raise ArgumentError(
                 f"public={array.name!r} tells how many records there are, which add-remove keeps private. Say "
@@ -752,11 +771,12 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said
     for logs in inputs.at_points(_by_value(short, entry, tried)):
         found |= np.isfinite(logs.reshape(len(tried), -1)).any(axis=1)
     if found[len(near) - 1 :].any() or found[0]:
-        raise refused(
+        raise asked(
             name,
             "has no largest value, or more than 256 values",
             f"Say counts=[{name!r}] if each observation is a number of people; cap it by pm.Censored(..., upper=k); or "
             f"list its values as support={{{name!r}: [...]}}.",
+            Answer({"counts": (name,)}),
         )
     support = tried[found]
     if len(support) < 2:

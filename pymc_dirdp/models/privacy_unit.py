@@ -75,7 +75,9 @@ class Stated:
 
 
 def as_code(value: object) -> str:
-    """A name, a number, or a list or tuple of these, as it is written in Python with double quotes."""
+    """A name, a number, or a list, tuple or dict of these, as it is written in Python with double quotes."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{as_code(key)}: {as_code(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
@@ -200,7 +202,7 @@ def refuse_unknown_axes(observations: Sequence[HasAxes], stated: Stated) -> None
         if isinstance(axis, str) and axis not in dims and axis not in cores:
             near = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
             known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
-            known += " Leave unit= out if each record, or each trial that is counted, is another person."
+            known += " Pass contribution=1 in its place if each record, or each trial, is another person."
             hint = f"Did you mean {near[0]!r}?" if near else known
             if axis in ("record", "trial"):
                 hint = "If every record is that of another person, pass contribution=1 in place of unit=."

@@ -18,6 +18,7 @@ from pymc_dirdp.models.graph import Node, evaluate, is_stored, origin, parameter
 from pymc_dirdp.models.likelihoods import data_in_priors, trials_parameter
 from pymc_dirdp.models.observations import Observation, observed_records, read_counts
 from pymc_dirdp.models.privacy_unit import Stated, as_code, people_axes
+from pymc_dirdp.models.questions import Answer, asking
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
@@ -91,7 +92,8 @@ def check_public(
         elif source is not None:
             named = f"add public={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
-            raise refusal("trials are data", observed.name, source=source, ways=ways[0].upper() + ways[1:])
+            error = refusal("trials are data", observed.name, source=source, ways=ways[0].upper() + ways[1:])
+            raise asking(error, *([Answer({"public": (observed.name,)})] if public else []))
     others = (name for name in stated.public if name not in asked and name not in data_in_priors(model))
     reasons = ((name, _why_idle(name, observations, stated)) for name in others)
     return {name: why for name, why in reasons if why is not None}

@@ -179,7 +179,12 @@ REFUSALS = MappingProxyType(
             "adjacency='add-remove', where the numbers of records are private.",
         ),
         # People
-        "used twice": Refusal("is used twice: {first!r} and {second!r} may hold the same records", "{ways}"),
+        "used twice": Refusal(
+            "is used twice: {first!r} and {second!r} may hold the same records",
+            "Give each its own parameter, or observe the summed counts once; or say with disjoint= that different "
+            "people feed them, with unit= who the people are, or with contribution= how many records of it a person "
+            "holds at most.",
+        ),
         "shared codes": Refusal(
             "takes the rows of several records from one entry of {parent!r}, which {said} gives to several people",
             "Say with unit= that the entries of {axes} are the people; or give each record a code of its own.",
@@ -205,8 +210,9 @@ REFUSALS = MappingProxyType(
             "has another number of records than {other!r}, which would be published, and the same people may stand "
             "behind both, so it may count what is observed in {other!r}, as the number of buyers among those who "
             "signed up does",
-            "Say {ways}. If it is such a count, observe one variable with a category for each outcome, or ask for "
-            "adjacency='add-remove', where the numbers of records are private.",
+            "If it is such a count, observe one variable with a category for each outcome, or ask for "
+            "adjacency='add-remove', where the numbers of records are private. If anybody may know it, or different "
+            "people stand behind them, say so.",
         ),
         "row of each record": Refusal(
             "has one record in each row of {table!r}, so under add-remove the shape of the release would show how many "

@@ -1,7 +1,7 @@
 """Whose records a model holds: what one person adds to each table, and what is said where the model leaves it open."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -11,8 +11,9 @@ import pymc as pm
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.counts import Counts, live_bound
-from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.contributions import (
+    A_BOUND,
     contribution_of_record,
     contribution_to,
     lacking,
@@ -26,31 +27,51 @@ from pymc_dirdp.models.observations import Observation, observation, totals_of
 from pymc_dirdp.models.privacy_unit import (
     Reading,
     Stated,
-    as_code,
     axis_text,
     check_stated,
     people_axes,
     refuse_unknown_axes,
 )
 from pymc_dirdp.models.public import check_public, may_be_public, numbers_to_name
+from pymc_dirdp.models.questions import Answer, OpenQuestionError, asking, completed
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.tables import tables as tables_of
 from pymc_dirdp.privacy.people import Contribution
 
 type Group = frozenset[str]
 """The observed variables that one person may feed together."""
 
 
-def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool = True) -> Reading:
-    """Find out from a model whose records it holds.
-
-    With `ask`, the error for an open question has an answer, which is tried by another call.
+def tables_and_people(model: pm.Model, said: Stated, *, all_public: bool = False) -> tuple[tuple[Table, ...], Reading]:
+    """The tables of a model, and whose records they hold.
 
     Raises
     ------
     UnsupportedModelError
-        If the model leaves open whose records it holds, with a call to copy; or if something would be published
-        that is not public.
+        If the model leaves something open, with all of it and a call to copy; or if something would be published that
+        is not public.
+    ArgumentError
+        If what was said does not fit the model.
+    """
+
+    def attempt(said: Stated) -> tuple[tuple[Table, ...], Reading]:
+        found = tables_of(model, public=all_public or said.public)
+        stated = with_counted(said, found, model)
+        return found, read(found, model, with_all_public(stated, found, model) if all_public else stated)
+
+    return completed(attempt, said, f"dirdp.plan(guarantee, model{', public=True' if all_public else ''}")
+
+
+def read(tables: Sequence[Table], model: pm.Model, stated: Stated) -> Reading:
+    """Find out from a model whose records it holds.
+
+    Raises
+    ------
+    OpenQuestionError
+        If the model leaves open whose records it holds.
+    UnsupportedModelError
+        If something would be published that is not public.
     ArgumentError
         If what was said does not fit the model.
 
@@ -61,17 +82,6 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     # An answer that contradicts what counts know of people is none.
     check_stated(stated)
     groups, anybody = _groups_of_people(tables, stated.disjoint)
-
-    def works(said: Stated) -> bool:
-        # A statement that leaves something else open is no answer. To ask again about it would never end.
-        if not ask:
-            return False
-        try:
-            read(tables, model, said, ask=False)
-        except (UnsupportedModelError, ArgumentError):
-            return False
-        return True
-
     observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)
     _refuse_shared_data(groups, observations)
@@ -84,16 +94,16 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, *, ask: bool 
     others = False
     for group in groups:
         together = [observed for observed in observations if observed.name in group | anybody]
-        of_group = _of_group(together, stated, works)
+        of_group = _of_group(together, stated)
         if of_group is None:
             of_group = _single_records(together, stated)
-            if (asked := question(together, stated, works)) is not None:
-                raise UnsupportedModelError(asked)
+            if (asked := question(together, stated)) is not None:
+                raise asked
             others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
     if unnamed := [name for name in differing if name not in stated.public]:
-        raise _different_numbers(unnamed, sizes, differing[unnamed[0]] | anybody, stated, works)
+        raise _different_numbers(unnamed, sizes, differing[unnamed[0]] | anybody, stated)
     fed = tuple(
         tuple(table.name for table in tables if any(one.name in group | anybody for one in table.likelihoods))
         for group in groups
@@ -149,13 +159,11 @@ def _observations(tables: Sequence[Table], model: pm.Model) -> list[Observation]
     return [observation(table, likelihood, model) for table in tables for likelihood in table.likelihoods]
 
 
-def _of_group(
-    together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]
-) -> Mapping[str, Contribution] | None:
+def _of_group(together: Sequence[Observation], stated: Stated) -> Mapping[str, Contribution] | None:
     """What a person of this group adds to each table; None where nothing was said about the group."""
     tables = {observed.table.name: observed.table for observed in together}
     if stated.contribution is not None and not stated.unit:
-        _refuse_many(together, stated.contribution, stated, works)
+        _refuse_many(together, stated.contribution, stated)
         _refuse_few(together, stated.contribution)
         if stated.contribution == 1 and stated.counted is None:
             return _single_records(together, stated)
@@ -163,11 +171,11 @@ def _of_group(
     having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
     if not having:
         # Nothing was said, or this group is fed by people who are no entries of the unit.
-        _refuse_many(together, 1, stated, works)
+        _refuse_many(together, 1, stated)
         return None
     for observed in together:
         if observed not in having:
-            raise lacking(observed, together, stated, works)
+            raise lacking(observed, together, stated)
         refuse_steps(observed, together, stated)
     return {
         name: contribution_to(table, [one for one in together if one.table.name == name], stated)
@@ -175,12 +183,7 @@ def _of_group(
     }
 
 
-def _refuse_many(
-    together: Sequence[Observation],
-    contribution: int,
-    stated: Stated,
-    works: Callable[[Stated], bool],
-) -> None:
+def _refuse_many(together: Sequence[Observation], contribution: int, stated: Stated) -> None:
     """Refuse a table that has more likelihoods than a person holds records."""
     for name in dict.fromkeys(observed.table.name for observed in together):
         fed = [observed for observed in together if observed.table.name == name]
@@ -190,18 +193,14 @@ def _refuse_many(
         if len(sharing) <= contribution:
             continue
         names = [observed.name for observed in sharing]
-        ways = ["Give each its own parameter", "observe the summed counts once"]
-        apart = replace(stated, disjoint=(*(stated.disjoint or ()), *((one,) for one in names)))
-        if stated.disjoint is None and works(apart):
-            groups = as_code([[one] for one in names])
-            ways.append(f"say with disjoint={groups} that different people feed them")
+        apart = (*(stated.disjoint or ()), *((one,) for one in names))
+        answers = [Answer({"disjoint": apart}, "if different people feed them")] if stated.disjoint is None else []
         axes = [axis for axis in sharing[0].axes if all(axis in observed.axes for observed in sharing)][:1]
-        if axes and works(replace(stated, unit=tuple(axes), contribution=None)):
-            ways.append(f"say with unit={as_code(axes[0])} that its entries are the people")
+        if axes:
+            answers.append(Answer({"unit": tuple(axes), "contribution": None}, "if its entries are the people"))
         records = sum(_records_of_one(observed, stated.sizes_are_public) for observed in sharing)
-        bound = f"contribution={max(records, len(names))} (or your bound) that one person holds so many records in it."
-        ways.append(f"or with {bound}")
-        raise refusal("used twice", name, first=names[0], second=names[1], ways=", ".join(ways))
+        bound = Answer({"contribution": max(records, len(names))}, "(or your bound) if a person holds so many in it")
+        raise asking(refusal("used twice", name, first=names[0], second=names[1]), *answers, bound)
 
 
 def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
@@ -253,23 +252,23 @@ def _different_numbers(
     numbers: Mapping[str, int],
     together: Collection[str],
     stated: Stated,
-    works: Callable[[Stated], bool],
-) -> UnsupportedModelError:
-    """The error for numbers of records that differ. It offers statements that were tried, and names no number."""
+) -> OpenQuestionError:
+    """The question about numbers of records that differ. It names no number."""
     first = unnamed[0]
     other = max((name for name in numbers if name in together), key=numbers.__getitem__)
-    public = replace(stated, public=tuple(dict.fromkeys((*stated.public, *unnamed))))
     alike = {number: tuple(name for name in numbers if numbers[name] == number) for number in numbers.values()}
-    apart = stated if stated.disjoint else replace(stated, disjoint=tuple(alike.values()))
-    several = replace(stated, contribution=2, unit=())
-    offered = (
-        (public, "if anybody may know {its}"),
-        (apart, "if nobody has records in two of these groups"),
-        (several, "(or your bound) if a person may hold several records in one of them, and anybody may know {its}"),
-    )
     its = "this number" if len(unnamed) == 1 else "these numbers"
-    ways = [f"{_written(said)} {why.format(its=its)}" for said, why in offered if said != stated and works(said)]
-    return refusal("different numbers", first, other=other, ways="; ".join(ways))
+    several = f"(or your bound) if a person may hold several records in one of them, and anybody may know {its}"
+    answers = [
+        Answer({"public": tuple(unnamed)}, f"if anybody may know {its}"),
+        *(
+            []
+            if stated.disjoint
+            else [Answer({"disjoint": tuple(alike.values())}, "if nobody has records in two of these groups")]
+        ),
+        Answer({"contribution": 2, "unit": ()}, several),
+    ]
+    return asking(refusal("different numbers", first, other=other), *answers)
 
 
 def _groups_of_people(
@@ -316,34 +315,24 @@ def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observat
 # What is said where a model leaves open whose records it holds, and a call that answers it.
 
 
-# The bound that is offered where the model's own number is private.
-_BOUND = 10
-
-
-def question(together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]) -> str | None:
-    """Why it is open whom a release of these variables would protect, which one person may feed; None if it is not.
-
-    It has one call to copy, of the strongest answer for which `works` is true: it leaves nothing else open.
-    """
+def question(together: Sequence[Observation], stated: Stated) -> OpenQuestionError | None:
+    """Why it is open whom a release of these variables would protect, which one person may feed; None if it is not."""
     for opening, axes, bound in _open(together, stated):
-        answers = [replace(stated, unit=axes), _holding(stated, bound)] if axes else [_holding(stated, bound)]
-        found = (completed for said in answers if (completed := _completed(said, together, works)) is not None)
-        if (said := next(found, None)) is None:
-            return f"Cannot say whom this release would protect: {opening} Take it out of the model."
         people = f"unit= names the axis of the people, such as {axis_text(axes[0])}; " if axes else ""
-        return (
+        answers = [Answer({"unit": axes, "contribution": None})] if axes else []
+        return OpenQuestionError(
             f"Cannot say whom this release would protect: {opening} Say who one person is: {people}contribution=m says "
-            "that a person holds m records of each table at most, anywhere. For example:\n"
-            f"    dirdp.plan(guarantee, model, {_written(said)})"
+            "that a person holds m records of each table at most, anywhere.",
+            [*answers, Answer({"unit": (), "contribution": bound})],
         )
     return None
 
 
-type _OpenQuestion = tuple[str, tuple[str | int, ...], int]
+type _Open = tuple[str, tuple[str | int, ...], int]
 """What is open, an axis that may hold the people, if there is one, and how many records a person may hold."""
 
 
-def _open(together: Sequence[Observation], stated: Stated) -> Iterator[_OpenQuestion]:
+def _open(together: Sequence[Observation], stated: Stated) -> Iterator[_Open]:
     for observed in together:
         asked = _of_one(observed, stated)
         if asked is not None:
@@ -356,12 +345,12 @@ def _open(together: Sequence[Observation], stated: Stated) -> Iterator[_OpenQues
         if link is not None:
             steps = next((axis for axis in (one.step_axis(other), other.step_axis(one)) if axis is not None), None)
             axes = [a for a in one.axes if a in other.axes and (steps is None or one.axes.index(a) != steps)]
-            sequence = max(2, one.lengths[steps]) if steps is not None and stated.sizes_are_public else _BOUND
+            sequence = max(2, one.lengths[steps]) if steps is not None and stated.sizes_are_public else A_BOUND
             bound = 1 if steps is None else sequence
             yield f"{link}, so what one person can change is in both.", tuple(axes[:1]), bound
 
 
-def _of_one(observed: Observation, stated: Stated) -> _OpenQuestion | None:
+def _of_one(observed: Observation, stated: Stated) -> _Open | None:
     """What is open about one observed variable alone; None if nothing is."""
     name, first, public = repr(observed.name), _first(observed), stated.sizes_are_public
     several, n, most = observed.most_trials > 1, observed.one_number_of_trials, _records_of_one(observed, public)
@@ -373,7 +362,7 @@ def _of_one(observed: Observation, stated: Stated) -> _OpenQuestion | None:
             f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
             "may stand behind a whole sequence of records.",
             others[:1],
-            max(observed.records_of_a_step, observed.lengths[chain] if public else _BOUND),
+            max(observed.records_of_a_step, observed.lengths[chain] if public else A_BOUND),
         )
     if several and observed.parents:
         parents = " and ".join(repr(parent) for parent, _ in observed.parents)
@@ -414,38 +403,6 @@ def _first(observed: Observation) -> tuple[int, ...]:
     return (*observed.summed, *observed.record_axes)[:1]
 
 
-def _holding(stated: Stated, records: int) -> Stated:
-    """The statement with a bound on the records of each table in place of a unit."""
-    return replace(stated, unit=(), contribution=records)
-
-
-def _completed(said: Stated, together: Sequence[Observation], works: Callable[[Stated], bool]) -> Stated | None:
-    """The answer with everything else that has to be said for it; None if it is no answer here."""
-    if not said.unit and said.contribution is None:
-        return None
-    counted = [observed for observed in together if observed.trials is not None]
-    candidates = [said]
-    if said.unit:
-        differing = [one for one in counted if one.trials_differ_along(people_axes(one, said) or ())]
-        candidates += [replace(said, public=(one.name,)) for one in counted]
-        candidates += [replace(said, public=tuple(one.name for one in some)) for some in (differing, counted)]
-        candidates += [replace(said, contribution=_BOUND)]
-    numbers = _numbers(together, said)
-    candidates += [replace(said, public=tuple(numbers_to_name(numbers, numbers)))]
-    return next((candidate for candidate in candidates if works(candidate)), None)
-
-
-def _written(said: Stated) -> str:
-    """A statement as arguments of `plan` and `sample`."""
-    given = {
-        "unit": said.unit[0] if len(said.unit) == 1 else said.unit or None,
-        "contribution": said.contribution,
-        "public": list(said.public) or None,
-        "disjoint": None if said.disjoint is None else [list(group) for group in said.disjoint],
-    }
-    return ", ".join(f"{name}={as_code(value)}" for name, value in given.items() if value is not None)
-
-
 def _records_of_one(observed: Observation, public: bool) -> int:
     """How many records an entry of the offered axis holds, if that is public; otherwise a bound to start from."""
     people = _first(observed)
@@ -454,7 +411,7 @@ def _records_of_one(observed: Observation, public: bool) -> int:
     # The lengths of rows are those of the prior, so they are always public.
     known = public or (observed.trials is None and set(others) <= set(observed.record_axes))
     if trials is None or not known:
-        return _BOUND
+        return A_BOUND
     return max(1, trials * math.prod(observed.lengths[axis] for axis in others))
 
 

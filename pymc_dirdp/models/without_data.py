@@ -19,7 +19,8 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_dirdp.errors import InternalError, missing_values
 from pymc_dirdp.models.graph import Node, is_random, is_stored, operation, parameters, stored_shape
-from pymc_dirdp.models.outcomes import ModelOptions, refused
+from pymc_dirdp.models.outcomes import ModelOptions, asked, refused
+from pymc_dirdp.models.questions import Answer
 
 
 def refuse_free_variables(
@@ -82,6 +83,7 @@ def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collectio
     counted = model.observed_RVs if said.trials_are_people else []
     trials = [parameters(rv)[1][0] for rv in counted if operation(rv) in ("Binomial", "Multinomial")]
     spoken_of = [*secret, *(node for node in ancestors(trials) if isinstance(node, SharedVariable))]
+    read: dict[str, str] = {}
     for rv in [*free, *model.observed_RVs]:
         for node in ancestors([rv], blockers=[one for one in free if one is not rv]):
             if (
@@ -90,11 +92,16 @@ def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collectio
                 and not said.is_public(node.name)
                 and node.name not in said.levels
             ):
-                raise refused(
-                    str(rv.name),
-                    f"reads the data {node.name!r}",
-                    f"Say public=[{node.name!r}] if anybody may know them, or write them as numbers.",
-                )
+                read.setdefault(str(node.name), str(rv.name))
+    for data, variable in read.items():
+        raise asked(
+            variable,
+            f"reads the data {data!r}",
+            f"Say public=[{data!r}] if anybody may know them, or write them as numbers.",
+            Answer({"public": tuple(read)}),
+            # Data with an entry for each record tell how many there are.
+            *([] if said.records_are_public else [Answer({"public": tuple(read), "adjacency": "replace-one"})]),
+        )
 
 
 def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]) -> pm.Model:

@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.models.whose_records import refuse_lost_unit
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.model_terms import planned_tables, read_model
+from pymc_dirdp.releases.model_terms import planned_tables, read_completely
 from pymc_dirdp.releases.plan import ModelPlanning
 from pymc_dirdp.releases.plan_types import Plan
 
@@ -78,7 +78,7 @@ def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = Tr
         raise ArgumentError("Say any_model=True, or leave it out for a model with Dirichlet and Beta priors.")
     refuse_unknown("plan", said, ModelPlanning.__annotations__)
     guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**said)
-    found = read_model(model, options)
+    found = read_completely(model, options, "dirdp.plan(guarantee, model, any_model=True", plans=True)
     chosen = planned_tables(guarantee, found, options)
     refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.most_records)
     effect = found.inputs.effect

@@ -27,12 +27,19 @@ from pymc_dirdp.inference.joint_rows import JointRows, multiplications
 from pymc_dirdp.mechanisms.noise import NoisyMarginal
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.outcome_kinds import has_several_trials, private_trials, read_outcomes, with_shares
+from pymc_dirdp.models.outcome_kinds import (
+    ask_whose_trials,
+    has_several_trials,
+    private_trials,
+    read_outcomes,
+    with_shares,
+)
 from pymc_dirdp.models.outcomes import (
     NOISES,
     Inputs,
     ModelOptions,
     Outcomes,
+    asked,
     axes_of,
     jointly_observed,
     people_axis,
@@ -42,6 +49,7 @@ from pymc_dirdp.models.outcomes import (
 from pymc_dirdp.models.person_effects import effect_of_person, integrated, refuse_long_format
 from pymc_dirdp.models.privacy_unit import as_code, refuse_unknown_axes
 from pymc_dirdp.models.public import numbers_to_name, refuse_copies
+from pymc_dirdp.models.questions import Answer, OpenQuestionError, completed
 from pymc_dirdp.models.refusals import REFUSALS
 from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
 from pymc_dirdp.models.without_data import (
@@ -71,11 +79,35 @@ class ModelRead:
     dims: frozenset[str]
 
 
+def read_completely(model: pm.Model, said: ModelOptions, verb: str, *, plans: bool) -> ModelRead:
+    """What :func:`read_model` returns, or one error with all that has to be said, and a call to copy.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    said : ModelOptions
+    verb : str
+        How the call begins.
+    plans : bool
+        Whether a release is planned; a recipient's observations are made up, and of any number.
+    """
+
+    def attempt(said: ModelOptions) -> ModelRead:
+        found = read_model(model, said)
+        if plans:
+            _different_numbers(found)
+        return found
+
+    return completed(attempt, said, verb)
+
+
 def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     """Read all observed variables of a model. No observation is looked at but to refuse one that is a covariate, too.
 
     Raises
     ------
+    OpenQuestionError
+        If something has to be said of it.
     UnsupportedModelError, ArgumentError
         It names the variable, the reason and a way out.
     """
@@ -90,6 +122,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
             "private_model cannot release this model: it observes nothing. Give its discrete variables observed=; a "
             "recipient gives made-up observations of the same kind."
         )
+    ask_whose_trials(model, said)
     model = with_shares(model, said)
     observed = [str(rv.name) for rv in model.observed_RVs]
     groups = said.jointly
@@ -166,15 +199,17 @@ def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> Non
     apart = [set(group) for group in said.disjoint or ()]
     if len(unknown) < 2 or (apart and all(len(group & set(unknown)) < 2 for group in apart)):
         return
-    both = ", ".join(map(repr, unknown))
-    raise UnsupportedModelError(
+    both, alone = ", ".join(map(repr, unknown)), tuple((name,) for name in unknown)
+    different = [] if apart else [Answer({"disjoint": alone}, "if nobody has answered two of them")]
+    raise OpenQuestionError(
         f"private_model cannot release this model: {both} are answers of the same people, whose covariates or number "
         "are private, so that their tables have the same unknown row sizes. Say "
-        f"jointly=[{unknown}], or disjoint= if they are different people."
+        f"jointly=[{unknown}], or disjoint= if they are different people.",
+        [Answer({"jointly": (tuple(unknown),)}, "if they are answers of the same people"), *different],
     )
 
 
-def _refuse_different_numbers(found: ModelRead) -> list[str]:
+def _different_numbers(found: ModelRead) -> list[str]:
     """The tables whose public number of records differs from that of others of the same people.
 
     Raises
@@ -197,13 +232,14 @@ def _refuse_different_numbers(found: ModelRead) -> list[str]:
         first = next(iter(unnamed))
         other = max(differing[first], key=numbers.__getitem__)
         public = [one for of in unnamed.values() for one in of]
-        raise refused(
+        raise asked(
             first,
             REFUSALS["different numbers"].reason.format(other=other),
             f"Say public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
             "know it, or disjoint= if different people stand behind them. If it is such a count, observe one variable "
             "with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
             "private.",
+            Answer({"public": tuple(public)}, "if anybody may know these numbers"),
         )
     return list(differing)
 
@@ -289,7 +325,7 @@ def _made_up_totals(one: Outcomes, found: ModelRead, laid: Layout) -> Any:
 def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -> Plan:
     """The plan with the least noise."""
     tables = table_model(found, None)
-    differing = _refuse_different_numbers(found)
+    differing = _different_numbers(found)
     options: dict[str, Any] = {
         "adjacency": said.relation,
         "contribution": found.said.most_records,

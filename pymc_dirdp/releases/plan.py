@@ -22,7 +22,7 @@ from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import Reading, Stated, Unit, stated
 from pymc_dirdp.models.table import Table, check_names, plain_labels
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.models.whose_records import public_totals, read, refuse_lost_unit, with_all_public, with_counted
+from pymc_dirdp.models.whose_records import public_totals, read, refuse_lost_unit, tables_and_people, with_counted
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
 from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
@@ -290,14 +290,11 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
     whole = predicts(options)
     wanted = Options(**planning)
     refuse_unpaid_structure(purpose.structure, wanted.choices)
-    by_name = {table.name: table for table in tables(model, public=wanted.public is True or wanted.stated.public)}
+    found, reading = tables_and_people(model, wanted.stated, all_public=wanted.public is True)
+    by_name = {table.name: table for table in found}
     labels = (plain_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
     refuse_unpaid_bins(labels, wanted.choices)
     check_names(tuple(by_name.values()))
-    stated = with_counted(wanted.stated, tuple(by_name.values()), model)
-    if wanted.public is True:
-        stated = with_all_public(stated, tuple(by_name.values()), model)
-    reading = read(tuple(by_name.values()), model, stated)
     for choice in wanted.choices:
         choice.refuse_other_people(wanted.adjacency, reading.label)
     refuse_all_spent(guarantee, wanted.choices)

@@ -17,7 +17,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
-from pymc_dirdp.releases.model_terms import counted, planned_tables, read_model, table_model, with_terms
+from pymc_dirdp.releases.model_terms import counted, planned_tables, read_completely, table_model, with_terms
 from pymc_dirdp.releases.opened import load
 from pymc_dirdp.releases.plan import of_model
 from pymc_dirdp.releases.plan_types import Plan, rebuild
@@ -191,10 +191,11 @@ def private_model(
         stored, release = checked(given), given
         if options.adjacency not in (None, stored.plan.adjacency):
             raise ArgumentError(f"The release is for adjacency={stored.plan.adjacency!r}. Leave adjacency out.")
-        found = read_model(model, replace(options, adjacency=stored.plan.adjacency))
+        said = replace(options, adjacency=stored.plan.adjacency)
+        found = read_completely(model, said, "dirdp.private_model(release, model", plans=False)
         terms = with_terms(found, stored.plan, n_prior)
     else:
-        found = read_model(model, options)
+        found = read_completely(model, options, "dirdp.private_model(guarantee, model", plans=True)
         chosen = planned_tables(given, found, options) if isinstance(given, Guarantee) else given
         tables = table_model(found, None)
         chosen = of_model(rebuild(chosen), tables)

@@ -13,7 +13,7 @@ from pymc_dirdp.models.graph import same_data, shift_axis
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.privacy_unit import as_code, stated
 from pymc_dirdp.models.tables import tables
-from pymc_dirdp.models.whose_records import check_people, read
+from pymc_dirdp.models.whose_records import check_people, tables_and_people
 from pymc_dirdp.privacy.people import Contribution
 
 RNG = np.random.default_rng(5)
@@ -22,7 +22,7 @@ PEOPLE = 6
 
 
 def reading(model, relation="replace-one", **said):
-    return read(tables(model), model, stated(**NOTHING | said, adjacency=relation))
+    return tables_and_people(model, stated(**NOTHING | said, adjacency=relation))[1]
 
 
 # Brute force: one person is replaced, and the counts may change by no more than what was read

@@ -19,7 +19,7 @@ from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.models.whose_records import read
+from pymc_dirdp.models.whose_records import tables_and_people
 
 RNG = np.random.default_rng(11)
 PEOPLE, ITEMS, TIMES, LEVELS = 40, 5, 3, 3
@@ -1333,8 +1333,7 @@ def reading(animal):
     model = built(animal.build)
     nothing = {"unit": None, "contribution": None, "public": (), "disjoint": None}
     said = stated(**nothing | animal.said)
-    every = tables(model, public=said.public)
-    return read(every, model, replace(said, adjacency=animal.relation)), model
+    return tables_and_people(model, replace(said, adjacency=animal.relation))[1], model
 
 
 def of(**kinds):
@@ -1375,3 +1374,21 @@ def test_the_call_that_is_offered_works_when_it_is_pasted(animal):
     # The line is all that has to be said.
     found, _ = reading(animal._replace(said=eval(f"dict({line})")))
     assert found.contributions
+
+
+REFUSED = {name: animal for name, animal in ZOO.items() if "words" in animal.expected}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("animal", REFUSED.values(), ids=REFUSED)
+def test_a_call_in_a_refusal_leads_to_a_release(animal):
+    """Not to another refusal, whatever was asked first."""
+    model, guarantee = built(animal.build), dirdp.ApproxDP(epsilon=1.0, delta=1e-9)
+    with pytest.raises((UnsupportedModelError, ArgumentError)) as caught:
+        dirdp.plan(guarantee, model, **animal.said, adjacency=animal.relation)
+    calls = re.findall(r"^    (dirdp\.plan\(.*\))$", str(caught.value), flags=re.MULTILINE)
+    assert len(calls) == ("For example" in str(caught.value))
+    assert calls or not animal.expected["lines"]
+    for call in calls:
+        chosen = eval(call[:-1] + ", mechanism='geometric')", {"dirdp": dirdp, "guarantee": guarantee, "model": model})
+        assert dirdp.sample(chosen, model) is not None

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import re
 import warnings
 
 import cloudpickle
@@ -769,3 +770,70 @@ def test_whose_trials_there_are_is_asked_for(family, ledger):
         with pytest.raises(UnsupportedModelError, match="leaves open whose they are"):
             dirdp.private_model(PURE, model, adjacency=adjacency, ledger=ledger)
     assert ledger.entries() == before
+
+
+STATEMENTS = ("public", "levels", "counts", "jointly", "unit", "contribution")
+WITH_STATEMENTS = [name for name, (_, said) in ACCEPTED.items() if set(said) & set(STATEMENTS)]
+
+
+def call_in(error):
+    """The only call in a refusal."""
+    (call,) = re.findall(r"^    (dirdp\.(?:private_model|plan)\(.*\))$", str(error), flags=re.MULTILINE)
+    return call
+
+
+@pytest.mark.parametrize("given", ["nothing", "each alone"])
+@pytest.mark.parametrize("name", WITH_STATEMENTS)
+def test_one_refusal_asks_for_all_with_a_call_that_leads_to_a_release(name, given, ledger):
+    make, said = ACCEPTED[name]
+    rest = {key: value for key, value in said.items() if key not in STATEMENTS}
+    stated = [{}] if given == "nothing" else [{key: said[key]} for key in STATEMENTS if key in said]
+    before = ledger.entries()
+    with pm.Model() as model:
+        make()
+    for some in stated:
+        try:
+            dirdp.plan(PURE, model, any_model=True, **rest, **some)
+        except UnsupportedModelError:
+            pass
+        else:
+            continue
+        with pytest.raises(UnsupportedModelError) as caught:
+            dirdp.private_model(PURE, model, **rest, **some, ledger=ledger)
+        assert ledger.entries() == before
+        names = {"dirdp": dirdp, "guarantee": PURE, "model": model}
+        assert eval(call_in(caught.value), names).free_RVs
+        with pytest.raises(UnsupportedModelError) as caught:
+            dirdp.plan(PURE, model, any_model=True, **rest, **some)
+        assert dirdp.private_model(eval(call_in(caught.value), names), model).free_RVs
+
+
+def test_admissions_are_asked_for_once():
+    """It took three refusals, and the second proposed what the third refused."""
+    with pm.Model(coords={"department": list("ABCDEF")}) as model:
+        female = pm.Data("female", [0, 1, 0, 1, 0, 1], dims="department")
+        rate = pm.math.invlogit(pm.Normal("a") + pm.Normal("b") * female)
+        pm.BetaBinomial("admitted", n=[40, 9, 30, 20, 8, 50], alpha=9 * rate, beta=9 * (1 - rate), observed=[1] * 6)
+    with pytest.raises(UnsupportedModelError) as caught:
+        dirdp.private_model(PURE, model)
+    call = 'dirdp.private_model(guarantee, model, public=["female", "admitted"], contribution=1)'
+    assert call_in(caught.value) == call
+    assert dirdp.private_model(PURE, model, public=["female", "admitted"], contribution=1).free_RVs
+
+
+def test_a_recipient_is_asked_in_one_refusal_too():
+    make, said = ACCEPTED["successes_of_groups"]
+    with pm.Model() as model:
+        make()
+    release = dirdp.releases.release_of(dirdp.private_model(PURE, model, **said))
+    with pytest.raises(UnsupportedModelError) as caught:
+        dirdp.private_model(release, model)
+    assert eval(call_in(caught.value), {"dirdp": dirdp, "release": release, "model": model}).free_RVs
+
+
+def test_what_no_statement_mends_is_said_at_once():
+    with pm.Model() as model:
+        x = pm.Data("x", any_models.codes(2))
+        pm.Normal("y", pm.Normal("a") * x, 1, observed=np.ones(60))
+    with pytest.raises(UnsupportedModelError, match="variable of real numbers"):
+        dirdp.private_model(PURE, model)

@@ -1,0 +1,152 @@
+"""What a model leaves open, and one refusal that asks for all of it, with a call to copy that was tried."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.models.privacy_unit import as_code
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+ADDED = frozenset({"public", "counts", "jointly"})
+"""Options whose names are added to those that were said before."""
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """A statement that answers a question.
+
+    Attributes
+    ----------
+    options : mapping of str to object
+        The options that say it. Names in `public` and `counts`, and groups in `jointly`, are added to those that were
+        said before; other options replace what was said.
+    why : str
+        When it is true, as the end of a sentence that begins with the options.
+    """
+
+    options: Mapping[str, Any]
+    why: str = ""
+
+    def added_to[Said: DataclassInstance](self, said: Said) -> Said:
+        """What was said, with this."""
+        changed = {}
+        for name, value in self.options.items():
+            before = getattr(said, name)
+            adds = name in ADDED and not isinstance(value, bool)
+            changed[name] = tuple(dict.fromkeys((*(before or ()), *value))) if adds and before is not True else value
+        return replace(said, **changed)
+
+
+@final
+class OpenQuestionError(UnsupportedModelError):
+    """A model of which something has to be said.
+
+    Parameters
+    ----------
+    text : str
+        What is open, and the answers in words.
+    answers : sequence of Answer
+        The likeliest comes first.
+    """
+
+    def __init__(self, text: str, answers: Sequence[Answer] = ()) -> None:
+        super().__init__(text)
+        self.answers = tuple(answers)
+
+
+def asking(error: Exception, *answers: Answer) -> OpenQuestionError:
+    """The question whose text is that of a refusal."""
+    return OpenQuestionError(str(error), answers)
+
+
+def completed[Said: DataclassInstance, Read](read: Callable[[Said], Read], said: Said, verb: str) -> Read:
+    """What `read` makes of what was said; or one error with all that is open, and a call that answers it.
+
+    The call was tried: with it `read` has no question. So were the other answers that are named. An answer that leads
+    to another refusal is not offered, and if there is no other one, that refusal is the error.
+
+    Parameters
+    ----------
+    read : callable
+        It raises an :class:`OpenQuestionError` for what has to be said.
+    said : dataclass
+        What was said.
+    verb : str
+        How the call begins, such as "dirdp.plan(guarantee, model".
+
+    Raises
+    ------
+    UnsupportedModelError, ArgumentError
+    """
+    try:
+        return read(said)
+    except OpenQuestionError as question:
+        first = question
+    refusals: list[UnsupportedModelError | ArgumentError] = []
+    ways = [(answer, _answered(read, said, answer, refusals)) for answer in first.answers]
+    found = [(answer, way) for answer, way in ways if way is not None]
+    if not found:
+        raise (refusals[0] if refusals else UnsupportedModelError(str(first))) from None
+    (best, (complete, questions)), *others = found
+    also = (f"\nAlso: {str(question).partition(': ')[2] or question}" for question in questions)
+    alternatives = (f"{_written(way, answer.options)} {answer.why}" for answer, (way, _) in others if answer.why)
+    listed = "; ".join(alternatives)
+    raise UnsupportedModelError(
+        f"{first}{''.join(also)}\nFor example{best.why and f', {best.why}'}:\n    {verb}, {_written(complete)})"
+        + (f"\nThe first question may also be answered by {listed}." if listed else "")
+    ) from None
+
+
+def _answered[Said: DataclassInstance, Read](
+    read: Callable[[Said], Read],
+    said: Said,
+    answer: Answer,
+    refusals: list[UnsupportedModelError | ArgumentError],
+    *,
+    later: bool = False,
+) -> tuple[Said, list[OpenQuestionError]] | None:
+    """What has to be said with an answer, and the questions that it leaves; None if it leads to a refusal.
+
+    A question that an answer leaves is answered by what was not said yet, so that the search ends.
+    """
+    replaced = answer.options.keys() - ADDED - {"adjacency"}
+    if later and any(getattr(said, name) not in (None, ()) for name in replaced):
+        return None
+    try:
+        now = answer.added_to(said)
+        if now == said:
+            return None
+        read(now)
+    except OpenQuestionError as question:
+        for other in question.answers:
+            if (way := _answered(read, now, other, refusals, later=True)) is not None:
+                return way[0], [question, *way[1]]
+        return None
+    except (UnsupportedModelError, ArgumentError) as error:
+        refusals.append(error)
+        return None
+    return now, []
+
+
+def _written(said: "DataclassInstance", only: Mapping[str, Any] | None = None) -> str:
+    """Statements as the arguments of a call: all that are no default, or only those of some options."""
+    default, parts = type(said)(), []
+    for field in fields(said):
+        value = getattr(said, field.name)
+        if value == getattr(default, field.name) or (only is not None and field.name not in only):
+            continue
+        if field.name == "unit":
+            value = value[0] if len(value) == 1 else value
+        elif field.name == "support":
+            value = {name: np.asarray(values).tolist() for name, values in value.items()}
+        elif isinstance(value, tuple):
+            value = [list(entry) if isinstance(entry, tuple) else entry for entry in value]
+        parts.append(f"{field.name}={as_code(value)}")
+    return ", ".join(parts)
