@@ -22,7 +22,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
-from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError, missing_values
@@ -34,6 +34,7 @@ from pymc_dirdp.models.graph import (
     is_stored,
     operation,
     same_data,
+    stored_array,
     stored_shape,
 )
 from pymc_dirdp.models.likelihoods import stored_observations
@@ -245,9 +246,20 @@ def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], said: 
     return [node for node in graph if is_stored(node) and node.type.ndim and node.name in said.levels]
 
 
-def log_probability(rv: Node, value: Node, inputs: Inputs) -> Node:
-    """The log-probability of a value as a function of the inputs alone."""
+def log_probability(rv: Node, value: Node, model: pm.Model, inputs: Inputs) -> Node:
+    """The log-probability of a value as a function of the inputs alone.
+
+    PyMC gives a variable without dims the shape of the `pm.Data` that it observes. Here it is the shape of the value,
+    so that whatever asks for data afterwards meets none that is there for its shape alone.
+    """
     found: Node = pm.logp(inputs.replaced(rv), value, warn_rvs=False)
+    observations = stored_observations(rv, model)
+    lengths: dict[Node, Node] = {}
+    for step in toposort([found]):
+        if isinstance(step.op, Shape | Shape_i) and step.inputs[0].type.ndim == value.type.ndim:
+            if stored_array(step.inputs[0], through_rounding=True) is observations:
+                lengths[step.outputs[0]] = step.op.make_node(value).outputs[0]
+    found = graph_replace([found], lengths, strict=False)[0]
     for node in ancestors([found]):
         if is_random(node):
             other = f" ({node.name!r})" if node.name else ""
@@ -287,7 +299,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
             "Observe one variable for each entry of the second axis, and put them together by jointly=.",
         )
     value = pt.tensor(dtype=rv.type.dtype, shape=shape, name=f"{name}_value")
-    log_p = log_probability(rv, value, inputs)
+    log_p = log_probability(rv, value, model, inputs)
     n = batch[0] if batch else None
     arrays = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else []
     public, private = _covariates(name, arrays, model, said)
