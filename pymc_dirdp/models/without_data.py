@@ -142,7 +142,9 @@ def public_data(model: pm.Model, secret: Collection[Node], dims: Collection[str]
     A number of records is compared with a length only where it is public itself.
     """
     observed = [stored_shape(stored_observations(rv, model)) for rv in model.observed_RVs]
-    numbers = {shape[0] for shape in observed if shape} if said.records_are_public and not said.trials_are_people else ()
+    numbers = (
+        {shape[0] for shape in observed if shape} if said.records_are_public and not said.trials_are_people else ()
+    )
     return [
         array
         for array in model.data_vars
