@@ -13,6 +13,7 @@ __all__ = [
     "InternalError",
     "KeywordError",
     "LedgerError",
+    "LeftOutWarning",
     "ManyDrawsWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
@@ -98,6 +99,10 @@ class WeakGuaranteeWarning(UserWarning):
 
 class FewRecordsWarning(UserWarning):
     """A table has more cells than a fifth of its public number of records, so the release may tell next to nothing."""
+
+
+class LeftOutWarning(UserWarning):
+    """A private model has no Deterministic that reads records, their covariates, or an array not declared public."""
 
 
 class CategoriesFromDataWarning(UserWarning):

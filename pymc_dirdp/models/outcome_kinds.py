@@ -212,7 +212,7 @@ def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
     size = math.prod(shape)
     said.check_cells(name, size)
     value = pt.tensor(dtype=rv.type.dtype, shape=shape, name=f"{name}_value")
-    log_p = log_probability(rv, value, inputs)
+    log_p = log_probability(rv, value, model, inputs)
     refuse_observed_elsewhere(name, log_p, model)
 
     def read(records: pm.Model) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
-from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, UnsupportedModelError, missing_values
@@ -36,6 +36,7 @@ from pymc_dirdp.models.graph import (
     is_stored,
     operation,
     same_data,
+    stored_array,
     stored_shape,
 )
 from pymc_dirdp.models.likelihoods import stored_observations
@@ -326,9 +327,20 @@ def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], said: 
     return [node for node in graph if is_stored(node) and node.type.ndim and node.name in said.levels]
 
 
-def log_probability(rv: Node, value: Node, inputs: Inputs) -> Node:
-    """The log-probability of a value as a function of the inputs alone."""
+def log_probability(rv: Node, value: Node, model: pm.Model, inputs: Inputs) -> Node:
+    """The log-probability of a value as a function of the inputs alone.
+
+    PyMC gives a variable without dims the shape of the `pm.Data` that it observes. Here it is the shape of the value,
+    so that whatever asks for data afterwards meets none that is there for its shape alone.
+    """
     found: Node = pm.logp(inputs.replaced(rv), value, warn_rvs=False)
+    observations = stored_observations(rv, model)
+    lengths: dict[Node, Node] = {}
+    for step in toposort([found]):
+        if isinstance(step.op, Shape | Shape_i) and step.inputs[0].type.ndim == value.type.ndim:
+            if stored_array(step.inputs[0], through_rounding=True) is observations:
+                lengths[step.outputs[0]] = step.op.make_node(value).outputs[0]
+    found = graph_replace([found], lengths, strict=False)[0]
     for node in ancestors([found]):
         if is_random(node):
             other = f" ({node.name!r})" if node.name else ""
@@ -400,7 +412,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     # People come first. A variable with one axis of observations asks them one question.
     value = pt.tensor(dtype=rv.type.dtype, shape=(*batch[axis : axis + 1], *questions, *shape[len(batch) :]))
     value.name = f"{name}_value"
-    log_p: Any = log_probability(rv, pt.moveaxis(value, 0, axis) if questions else value, inputs)
+    log_p: Any = log_probability(rv, pt.moveaxis(value, 0, axis) if questions else value, model, inputs)
     log_p = pt.moveaxis(log_p, axis, 0) if questions else log_p
     arrays = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else []
     public, private = _covariates(name, arrays, model, said)

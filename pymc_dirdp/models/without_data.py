@@ -19,6 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_dirdp.errors import InternalError, missing_values
 from pymc_dirdp.models.graph import Node, is_random, is_stored, operation, parameters, stored_shape
+from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.outcomes import ModelOptions, asked, refused
 from pymc_dirdp.models.questions import Answer
 
@@ -105,7 +106,10 @@ def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collectio
 
 
 def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]) -> pm.Model:
-    """A model with copies of the free variables and of some Deterministics: same names, dims, labels and transforms."""
+    """A model with copies of the free variables and of some Deterministics: same names, dims, labels and transforms.
+
+    The `pm.Data` that these read are data of the copy, too.
+    """
     outputs = [*free, *formulas]
     memo: dict[Any, Any] = {}
     for node in [*find_rng_nodes(outputs), *ancestors(outputs)]:
@@ -113,13 +117,18 @@ def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]
             memo[node] = deepcopy_shared_variable(node)
     clone_get_equiv([], outputs, copy_inputs=True, copy_orphans=False, memo=memo)
     copy = pm.Model(model=None)
-    names = [str(variable.name) for variable in outputs]
+    data = [array for array in model.data_vars if array in memo]
+    names = [str(variable.name) for variable in [*outputs, *data]]
     dims = {dim for name in names for dim in model.named_vars_to_dims.get(name, ()) if dim is not None}
     for dim in model.coords | model.dim_lengths:
         if dim in dims:
             length = model.dim_lengths[dim]
             copy._coords[dim] = model.coords.get(dim)
             copy._dim_lengths[dim] = memo[length] if length in memo else pt.constant(int(length.eval()))
+    for array in data:
+        memo[array].name = array.name
+        copy.data_vars.append(memo[array])
+        copy.add_named_variable(memo[array], dims=model.named_vars_to_dims.get(str(array.name)))
     for variable in free:
         rv = memo[variable]
         rv.name = variable.name
@@ -136,10 +145,31 @@ def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]
     return copy
 
 
-def public_deterministics(model: pm.Model, free: Sequence[Node], dims: Collection[str]) -> list[Node]:
-    """The Deterministics that are functions of free variables and of single numbers, without a dim of the records.
+def public_data(model: pm.Model, secret: Collection[Node], dims: Collection[str], said: ModelOptions) -> list[Node]:
+    """The `pm.Data` that were declared public and have no entry for each record, such as weights of strata.
 
-    Numbers that are written into a model are public, whatever they are: a rule that left out those that equal the
+    A number of records is compared with a length only where it is public itself.
+    """
+    observed = [stored_shape(stored_observations(rv, model)) for rv in model.observed_RVs]
+    numbers = (
+        {shape[0] for shape in observed if shape} if said.records_are_public and not said.trials_are_people else ()
+    )
+    return [
+        array
+        for array in model.data_vars
+        if said.is_public(array.name)
+        and not any(array is other or _shares_memory(array, other) for other in secret)
+        and not any(dim in dims for dim in model.named_vars_to_dims.get(str(array.name), ()))
+        and not (array.type.ndim and stored_shape(array)[0] in numbers and stored_shape(array)[0] > 1)
+    ]
+
+
+def public_deterministics(
+    model: pm.Model, free: Sequence[Node], dims: Collection[str], public: Collection[Node] = ()
+) -> list[Node]:
+    """The Deterministics that are functions of free variables, of single numbers and of public data.
+
+    None of them has a dim of the records. Numbers that are written into a model are public, whatever they are: a rule that left out those that equal the
     number of records would publish it, because what is left out can be seen. An array may be the records, and so may
     what a function of the user's own holds.
     """
@@ -148,7 +178,7 @@ def public_deterministics(model: pm.Model, free: Sequence[Node], dims: Collectio
         if any(dim in dims for dim in model.named_vars_to_dims.get(str(one.name), ()) if dim is not None):
             continue
         outside = [node for node in ancestors([one], blockers=list(free)) if node not in free]
-        if all(_is_harmless(node, lengths) for node in [*outside, *inside(outside)]):
+        if all(node in public or _is_harmless(node, lengths) for node in [*outside, *inside(outside)]):
             formulas.append(one)
     return formulas
 

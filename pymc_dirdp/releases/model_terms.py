@@ -54,6 +54,7 @@ from pymc_dirdp.models.refusals import REFUSALS
 from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
 from pymc_dirdp.models.without_data import (
     check_nothing_left,
+    public_data,
     public_deterministics,
     refuse_free_variables,
     refuse_unnamed_data,
@@ -546,7 +547,8 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             f"The release has the tables {', '.join(sorted(parts))}, and the model observes "
             f"{', '.join(one.name for one in found.outcomes)}. Take the model that was released."
         )
-    deterministics = public_deterministics(found.model, found.free, found.dims)
+    public = public_data(found.model, found.secret, found.dims, found.said)
+    deterministics = public_deterministics(found.model, found.free, found.dims, public)
     private = without_data(found.model, found.free, deterministics)
     places: dict[str, _Publish] = {}
     together = {part.table.name for group in chosen.together for part in group}

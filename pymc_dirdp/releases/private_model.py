@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pymc as pm
 import xarray as xr
 
-from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, type_name
+from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, LeftOutWarning, type_name, warn
 from pymc_dirdp.models.outcomes import ModelOptions
 from pymc_dirdp.models.privacy_unit import Unit
 from pymc_dirdp.models.tables import root_model
@@ -115,7 +115,8 @@ def private_model(
     -------
     model : pymc.Model
         The free variables with their names, dims, labels and transforms, and Deterministics that are functions of
-        these and of single numbers. For an observed variable `y` there is the Potential `y_release`. Where numbers of
+        these, of single numbers and of `pm.Data` in `public` without an entry for each record; a
+        :class:`~pymc_dirdp.errors.LeftOutWarning` names all others. For an observed variable `y` there is the Potential `y_release`. Where numbers of
         records are private, the expected number of records of each row is the new free variable `y_expected`; where
         only their sum is public, their shares are `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of
         which each trial is a person are `y_p`. A free variable with an entry for each person, whose prior is a
@@ -210,7 +211,20 @@ def private_model(
     assert stored.release is not None
     terms.publish({part.table.name: stored.release.output[part.table.name].values[0] for part in stored.plan.parts})
     vars(terms.model)[_RELEASE] = release
+    _warn_left_out(model, terms.model)
     return terms.model
+
+
+def _warn_left_out(model: pm.Model, private: pm.Model) -> None:
+    """Name the Deterministics that a private model lacks. It follows from the graph and what was declared public."""
+    names = [str(formula.name) for formula in model.deterministics if formula.name not in private.named_vars]
+    if names:
+        warn(
+            f"The private model has no Deterministic {', '.join(map(repr, names))}, which may hold records. To keep one "
+            "that reads public arrays without an entry for each record, such as weights of strata, write each of them "
+            "as a pm.Data, which public= names.",
+            LeftOutWarning,
+        )
 
 
 @user_facing

@@ -1,0 +1,183 @@
+"""A private model does not depend on the idiom in which a model is written, and keeps what is public of it."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import LeftOutWarning
+from pymc_dirdp.models.outcomes import ModelOptions
+from pymc_dirdp.releases.model_terms import read_model
+from tests.releases.any_models import N, answers, codes
+
+PURE = dirdp.PureDP(epsilon=1.0)
+
+
+def _softmax(effect):
+    return pt.special.softmax(effect[:, None] * np.arange(3.0), axis=-1)
+
+
+def _custom(value, logit):
+    return pt.switch(pt.eq(value, 1), -pt.softplus(-logit), -pt.softplus(logit))
+
+
+def _mixture(effect):
+    return [pm.Binomial.dist(n=5, p=pm.math.invlogit(effect)), pm.Binomial.dist(n=5, p=0.5)]
+
+
+ONE_OF_THREE = np.eye(3, dtype=int)
+# The number of values, and the observed variable given an effect of each record.
+FAMILIES = {
+    "Bernoulli": (2, lambda effect, **kw: pm.Bernoulli("y", logit_p=effect, **kw)),
+    "Binomial": (5, lambda effect, **kw: pm.Binomial("y", n=4, p=pm.math.invlogit(effect), **kw)),
+    "Categorical": (3, lambda effect, **kw: pm.Categorical("y", p=_softmax(effect), **kw)),
+    "OrderedLogistic": (
+        4,
+        lambda effect, **kw: pm.OrderedLogistic("y", eta=effect, cutpoints=[-1.0, 0.0, 1.0], compute_p=False, **kw),
+    ),
+    "BetaBinomial": (6, lambda effect, **kw: pm.BetaBinomial("y", n=5, alpha=pm.math.exp(effect), beta=2.0, **kw)),
+    "ZeroInflated": (
+        6,
+        lambda effect, **kw: pm.ZeroInflatedBinomial("y", psi=0.7, n=5, p=pm.math.invlogit(effect), **kw),
+    ),
+    "Multinomial": (3, lambda effect, **kw: pm.Multinomial("y", n=1, p=_softmax(effect), **kw)),
+    "CustomDist": (2, lambda effect, **kw: pm.CustomDist("y", effect, logp=_custom, dtype="int64", **kw)),
+    "Censored": (
+        5,
+        lambda effect, **kw: pm.Censored("y", pm.Poisson.dist(pm.math.exp(effect)), lower=0, upper=4, **kw),
+    ),
+    "Mixture": (6, lambda effect, **kw: pm.Mixture("y", w=[0.3, 0.7], comp_dists=_mixture(effect), **kw)),
+}
+OBSERVED = ("an array", "pm.Data", "pm.Data with dims", "shape=", "pm.Data with dims of its own")
+STATED = {
+    "public": {"public": True},
+    "levels": {"levels": {"group": 3}},
+    "add-remove": {"levels": {"group": 3}, "adjacency": "add-remove", "public": True},
+}
+
+
+def observed(way, values):
+    """The arguments of an observed variable, written in one of several ways."""
+    if way == "an array":
+        return {"observed": values}
+    if way == "shape=":
+        return {"observed": values, "shape": values.shape}
+    if way == "pm.Data":
+        return {"observed": pm.Data("answers", values)}
+    dims = ("record" if way == "pm.Data with dims" else "answer", *[None] * (values.ndim - 1))
+    return {"observed": pm.Data("answers", values, dims=dims), "dims": dims}
+
+
+def model_of(family, way, covariate):
+    k, make = FAMILIES[family]
+    values = ONE_OF_THREE[answers(3)] if family == "Multinomial" else answers(k)
+    with pm.Model(coords={"record": range(N)}) as model:
+        group = pm.Data("group", codes(3)) if covariate == "pm.Data" else codes(3)
+        make(pm.Normal("effect", shape=3)[group], **observed(way, values))
+    return model
+
+
+def outcomes_at_points(model, **stated):
+    """Log-probabilities of all outcomes in all rows at three points, and the counts."""
+    read = read_model(model, ModelOptions(**stated))
+    (table,) = read.outcomes
+    return np.stack(read.inputs.at_points(table.log_p)), table.counts(model), (table.rows, table.labels)
+
+
+@pytest.mark.parametrize(
+    "stated", [pytest.param(name, marks=[pytest.mark.thorough][: name != "public"]) for name in STATED]
+)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_idiom_of_observations_and_covariates_changes_nothing(family, stated):
+    """The log-probabilities of the rows and their counts, which is all that the likelihood of noisy counts reads."""
+    options = dict(STATED[stated])
+    if family == "Multinomial":
+        options |= {"support": {"y": ONE_OF_THREE.tolist()}, "unit": "record"}
+    expected, counts, _ = outcomes_at_points(model_of(family, "an array", "pm.Data"), **options)
+    # A private covariate is a pm.Data, which has a name.
+    covariates = ("an array", "pm.Data") if stated == "public" else ("pm.Data",)
+    for way, covariate in itertools.product(OBSERVED, covariates):
+        found, own, _ = outcomes_at_points(model_of(family, way, covariate), **options)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=f"{way}, {covariate}")
+        assert np.array_equal(own, counts)
+
+
+def poisson(way):
+    with pm.Model(coords={"record": range(5)}) as model:
+        rate = pm.math.exp(pm.Normal("a") + pm.Normal("b") * np.arange(5.0))
+        pm.Poisson("y", rate, **observed(way, np.array([3, 0, 4, 9, 20])))
+    return model
+
+
+def private_logp(model, **options):
+    private = dirdp.private_model(PURE, model, random_seed=5, **options)
+    point = {name: value + 0.1 for name, value in private.initial_point(random_seed=1).items()}
+    return float(private.compile_logp()(point))
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+@pytest.mark.parametrize("way", OBSERVED[1:])
+def test_the_likelihood_of_noisy_counts_is_that_of_the_plain_array(way):
+    expected = private_logp(poisson("an array"), counts=["y"], public=True)
+    assert private_logp(poisson(way), counts=["y"], public=True) == pytest.approx(expected, rel=1e-12)
+    for options in STATED.values():
+        expected = private_logp(model_of("Bernoulli", "an array", "pm.Data"), **options)
+        assert private_logp(model_of("Bernoulli", way, "pm.Data"), **options) == pytest.approx(expected, rel=1e-12)
+
+
+# Deterministics.
+
+
+def poststratified(n=N):
+    with pm.Model(coords={"region": ["north", "south"], "stratum": ["a", "b"]}) as model:
+        which, weights = pm.Data("which", codes(2)[:n]), pm.Data("weights", [0.3, 0.7], dims="stratum")
+        effect = pm.Normal("effect", dims="region")
+        pm.Deterministic("population", (weights * pm.math.invlogit(effect)).sum())
+        pm.Deterministic("fitted", effect[which])
+        pm.Deterministic("written", (np.array([0.3, 0.7]) * effect).sum())
+        pm.Deterministic("mean", pm.Data("sizes", np.arange(n) * 1.0).mean() * effect[0])
+        pm.Bernoulli("y", logit_p=effect[which], observed=answers(2)[:n])
+    return model
+
+
+@pytest.mark.filterwarnings("default::pymc_dirdp.errors.LeftOutWarning")
+@pytest.mark.parametrize(
+    ("stated", "kept"),
+    [
+        ({"public": ["which", "weights", "sizes"]}, {"population"}),
+        ({"public": ["which"]}, set()),
+        ({"public": True}, {"population"}),
+        ({"levels": {"which": 2}, "public": ["weights"], "adjacency": "add-remove"}, {"population"}),
+    ],
+)
+def test_deterministics_of_public_weights_stay_with_their_data(stated, kept):
+    """A poststratification is there after `pm.sample`, and what is left out is named with the way to keep it."""
+    with pytest.warns(LeftOutWarning, match=r"'fitted', 'written', 'mean'.*public=") as caught:
+        private = dirdp.private_model(PURE, poststratified(), **stated)
+    assert {formula.name for formula in private.deterministics} == kept
+    assert {array.name for array in private.data_vars} == ({"weights"} if kept else set())
+    assert ("'population'" in str(caught[-1].message)) is not bool(kept)
+    assert "which" not in private.named_vars
+    if kept:
+        effect = np.array([0.4, -1.0])
+        value = private["population"].eval({private["effect"]: effect})
+        assert value == pytest.approx(np.dot([0.3, 0.7], 1 / (1 + np.exp(-effect))), rel=1e-12)
+        assert private.named_vars_to_dims["weights"] == ("stratum",)
+
+
+@pytest.mark.filterwarnings("default::pymc_dirdp.errors.LeftOutWarning")
+def test_the_warning_tells_nothing_of_the_number_of_records():
+    """Under add-remove: for a record more, and for as many records as there are weights."""
+    texts = set()
+    for n in (1, 2, 3, 10, 11):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            stated = {"levels": {"which": 2}, "public": ["weights"], "adjacency": "add-remove"}
+            private = dirdp.private_model(PURE, poststratified(n), **stated)
+        left_out = [str(warning.message) for warning in caught if warning.category is LeftOutWarning]
+        texts.add((*left_out, *sorted(private.named_vars)))
+    assert len(texts) == 1
