@@ -240,12 +240,11 @@ def _for_arviz(
         attributes["/log_likelihood"] = likelihoods.attributes
     if "log_prior" in wanted:
         arrays["/log_prior"] = log_priors(found, drawn)
-    return {
-        path: _labelled(
-            {name: _drawn(values, chains, labels) for name, (values, labels) in group.items()}
-        ).assign_attrs(attributes.get(path, {}))
-        for path, group in arrays.items()
-    }
+    datasets = {}
+    for path, group in arrays.items():
+        in_chains = {name: _drawn(values, chains, labels) for name, (values, labels) in group.items()}
+        datasets[path] = _labelled(in_chains).assign_attrs(attributes.get(path, {}))
+    return datasets
 
 
 def _attributes(found: Inferences) -> dict[str, str]:

@@ -101,7 +101,7 @@ def _new_counts(found: Inferences, drawn: Mapping[str, Draws], rng: np.random.Ge
 
 
 def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Generator) -> Integers:
-    """New counts, given that every cell holds so many at least: rows with too few are drawn from those that are left."""
+    """New counts, given that every cell holds so many at least: rows with too few are drawn given that."""
     counts = rng.multinomial(totals, shares / shares.sum(axis=-1, keepdims=True))
     for place in map(tuple, np.argwhere((counts < least).any(axis=-1)).tolist()):
         row = RowPosterior(
@@ -117,7 +117,7 @@ def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Gen
 
 def _replicate_of(origin: Opened | MechanismOutput) -> Replicate:
     alone = MechanismOutput.of(origin)
-    return partial(_published_again, origin) if alone is None else partial(_put_out_again, alone)
+    return partial(_published_again, origin) if alone is None else partial(_output_again, alone)
 
 
 def _published_again(release: Any, counts: Mapping[str, Integers], rng: np.random.Generator) -> dict[str, Array]:
@@ -135,10 +135,11 @@ def _published_again(release: Any, counts: Mapping[str, Integers], rng: np.rando
     return published
 
 
-def _put_out_again(
+def _output_again(
     output: MechanismOutput, counts: Mapping[str, Integers], rng: np.random.Generator
 ) -> dict[str, Array]:
-    values = output.mechanism.releases(counts[output.name], len(output.values), random_seed=rng)
+    table_of_counts = counts[output.name].astype(np.float64)
+    values = output.mechanism.releases(table_of_counts, len(output.values), random_seed=rng)
     steps, table = output.steps, TableMechanism.of(output.mechanism)
     if steps is None and table is not None:
         steps = table.steps(str(output.sampler), output.n_records)
