@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
-from scipy.special import digamma, gammaln, xlogy
+from scipy.special import digamma, xlogy
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import checked_counts, positive, positive_array
@@ -22,6 +22,7 @@ from pymc_dirdp.planning.draw_error import DrawError, expected_kl
 from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
 from pymc_dirdp.planning.expected_kl import dirichlet_kl, dirichlet_kl_rows
 from pymc_dirdp.releases.analysis import estimate
+from pymc_dirdp.releases.arviz_groups import log_dirichlet
 from pymc_dirdp.releases.description import PUBLIC_TOTALS, labels
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -68,12 +69,9 @@ class Distribution:
     def log_prior(self, p: Array) -> Array:
         """Logarithm of the prior's density at `p`, for each row: shape `(..., *rows)`.
 
-        It is the density in the coordinates of samplers, `log(p_i / p_d)`: `prod p**prior` over the Beta function. Its
-        power `k` is a prior with `k` times the prior counts. With respect to `p` itself a flat prior has the same
-        density everywhere, so its powers would not show what its counts do.
+        See :func:`pymc_dirdp.releases.arviz_groups.log_dirichlet`.
         """
-        constant = gammaln(self.prior.sum(axis=-1)) - gammaln(self.prior).sum(axis=-1)
-        return np.asarray(constant + (self.prior * np.log(p)).sum(axis=-1))
+        return log_dirichlet(self.prior, p)
 
 
 def own_distribution(table: Table, model: pm.Model) -> Distribution:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final, override
 
@@ -10,11 +10,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.display import Tabular, uncertain
-from pymc_dirdp.inference.estimates import Estimate, interval_ends
+from pymc_dirdp.inference.estimates import Draws, Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.releases.arviz_groups import GROUPS, log_likelihoods, log_priors, replicates
 from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import opened
@@ -39,6 +40,7 @@ def analyse(
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
+    groups: Collection[str] = (),
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
@@ -76,6 +78,9 @@ def analyse(
         Whether one table of classes and tables of features given the class, such as those of
         :func:`pymc_dirdp.naive_bayes`, are taken together: the rows of each feature hold as many records as the classes
         do. Pass False if they are tables of other records, which a release does not tell.
+    groups : collection of str, optional
+        What else ArviZ is to find there, some or all of `"posterior_predictive"`, `"log_likelihood"` and `"log_prior"`.
+        Each takes as long as the draws do, or longer.
     random_seed : int, SeedSequence, Generator or None
         Harmless here: what is drawn from is public.
     progressbar : bool, default True
@@ -90,6 +95,10 @@ def analyse(
         one number for tables that are taken together and is not computed of marginals.
         The attributes say what it is conditional on, and whether tables were taken together. Of several releases
         `observed_data` has a group for each.
+
+        If they are asked for: `posterior_predictive` holds for each draw what another release would publish, with as
+        many records and the shares of the draw, and the mechanism's own noise; `log_likelihood` the log-probability of
+        what was published given the shares, the counts summed out; `log_prior` that of the shares, for each row.
 
     Raises
     ------
@@ -109,6 +118,14 @@ def analyse(
     Draws given noisy marginals are those of Hamiltonian Monte Carlo, each table given all marginals of its variables.
     They depend on one another: 4,000 are worth `effective_draws`. Noise and sample are taken as normal, which is not
     exact for cells with fewer than five records, and for pure guarantees.
+
+    `log_likelihood` has a value for each row if the number of records of every row is public and each has noise of its
+    own, and otherwise one for the table; its attribute `unit` says which. So :func:`arviz.loo` leaves out a row or a
+    table and never a person. Of tables that share a noise it is the likelihood given what was published of the others.
+    Tables that are taken together and marginals have none, and the attribute `left_out` says so.
+
+    `log_prior` is the density in the coordinates `log(p_i / p_d)`, so :func:`arviz.psense_summary` shows what more or
+    fewer prior counts change, also of a flat prior, whose density with respect to `p` is a constant.
 
     A draw with `sampler="fast"` is rounded to a grid of about 2**-32, and is read as if it were not.
 
@@ -131,11 +148,15 @@ def analyse(
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
     >>> dirdp.analyse(release)["posterior"]["p"].shape
     (4, 1000, 4)
+    >>> dirdp.analyse(release, 100, groups=["posterior_predictive"])["posterior_predictive"]["p"].shape
+    (4, 100, 4)
     """
     draws, chains = integer(1, draws=draws), integer(1, chains=chains)
+    wanted = _checked_groups(groups)
     found = inferences(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
-        drawn = found.distributions.draw(chains * draws, generator(random_seed), bar)
+        rng = generator(random_seed)
+        drawn = found.distributions.draw(chains * draws, rng, bar)
     evidence = found.distributions.log_evidence
     effective = [chains * draws if (one := drawn[name].effective) is None else one for name in found.tables]
     stats = {
@@ -143,7 +164,7 @@ def analyse(
         "acceptance": ("table", [drawn[name].acceptance for name in found.tables]),
         "log_evidence": (("table",) if isinstance(evidence, list) else (), evidence),
     }
-    groups = {
+    arrays = {
         "/posterior": _posterior(found, {name: each.shares for name, each in drawn.items()}, chains),
         "/latent_counts": {
             name: _drawn(drawn[name].counts, chains, seen.cell_labels) for name, seen in found.tables.items()
@@ -151,8 +172,9 @@ def analyse(
         **_published(found.tables),
     }
     tree = tree_of(
-        {path: _labelled(arrays) for path, arrays in groups.items()}
+        {path: _labelled(group) for path, group in arrays.items()}
         | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
+        | _for_arviz(found, drawn, wanted, chains, rng)
     )
     tree.attrs = _attributes(found)
     if model is None:
@@ -187,12 +209,42 @@ def _labelled(arrays: Mapping[str, _Array]) -> xr.Dataset:
 
 
 def _published(tables: Mapping[str, ObservedTable]) -> dict[str, dict[str, _Array]]:
-    """The noisy counts, or the draws that are the release, in a group for each release if there are several."""
-    each = zip(*(seen.observed for seen in tables.values()), strict=True)
-    found = [dict(zip(tables, of_release, strict=True)) for of_release in each]
-    if len(found) == 1:
-        return {"/observed_data": found[0]}
-    return {f"/observed_data/release_{i}": arrays for i, arrays in enumerate(found)}
+    """The noisy counts, or the draws that are the release."""
+    by_release = zip(*(seen.observed for seen in tables.values()), strict=True)
+    return _by_release("observed_data", [dict(zip(tables, outputs, strict=True)) for outputs in by_release])
+
+
+def _by_release(group: str, several: list[dict[str, _Array]]) -> dict[str, dict[str, _Array]]:
+    """What there is of every release, in a group for each if there are several."""
+    if len(several) == 1:
+        return {f"/{group}": several[0]}
+    return {f"/{group}/release_{i}": arrays for i, arrays in enumerate(several)}
+
+
+def _checked_groups(groups: Collection[str]) -> frozenset[str]:
+    names = [groups] if isinstance(groups, str) else list(groups)
+    return frozenset(one_of(GROUPS, groups=name) for name in names)
+
+
+def _for_arviz(
+    found: Inferences, drawn: Mapping[str, Draws], wanted: Collection[str], chains: int, rng: np.random.Generator
+) -> dict[str, xr.Dataset]:
+    """The groups that somebody asked for."""
+    arrays: dict[str, dict[str, _Array]] = {}
+    attributes: dict[str, dict[str, str]] = {}
+    if "posterior_predictive" in wanted:
+        arrays |= _by_release("posterior_predictive", replicates(found, drawn, rng))
+    if "log_likelihood" in wanted:
+        likelihoods = log_likelihoods(found, drawn)
+        arrays["/log_likelihood"] = likelihoods.arrays
+        attributes["/log_likelihood"] = likelihoods.attributes
+    if "log_prior" in wanted:
+        arrays["/log_prior"] = log_priors(found, drawn)
+    datasets = {}
+    for path, group in arrays.items():
+        in_chains = {name: _drawn(values, chains, labels) for name, (values, labels) in group.items()}
+        datasets[path] = _labelled(in_chains).assign_attrs(attributes.get(path, {}))
+    return datasets
 
 
 def _attributes(found: Inferences) -> dict[str, str]:

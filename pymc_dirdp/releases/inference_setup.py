@@ -9,8 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, pooled
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, pooled, prior_of
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.releases.opened import Opened, opened
@@ -37,12 +38,15 @@ class Sources:
         Whether the records of all tables of a release may be those of the same people.
     has_own_prior : bool
         Whether the prior of the tables is the analyst's own, and no model's.
+    origins : list of Opened or MechanismOutput
+        Where the outputs are from.
     """
 
     tables: list[dict[str, ObservedTable]]
     seeded: bool
     same_people: bool
     has_own_prior: bool
+    origins: Sequence[Opened | MechanismOutput]
 
 
 def sources_of(source: Source | Sequence[Source]) -> Sources:
@@ -79,7 +83,11 @@ def _of_outputs(given: list[MechanismOutput]) -> Sources:
         if not by_chance and np.array_equal(one.values, other.values):
             raise _twice()
     return Sources(
-        [{output.name: output.observed_table} for output in given], seeded=False, same_people=True, has_own_prior=True
+        [{output.name: output.observed_table} for output in given],
+        seeded=False,
+        same_people=True,
+        has_own_prior=True,
+        origins=given,
     )
 
 
@@ -103,6 +111,7 @@ def _of_releases(given: list[Any]) -> Sources:
         seeded=any(one.reproducible for one in stored),
         same_people=all(len(one.plan.groups) == 1 for one in stored),
         has_own_prior=False,
+        origins=stored,
     )
 
 
@@ -140,6 +149,8 @@ class Inferences:
         The table of classes, if all tables are taken together.
     seeded : bool
         Whether any release says that a seed was used.
+    origins : sequence of Opened or MechanismOutput
+        The releases, or the outputs of mechanisms.
     """
 
     tables: dict[str, ObservedTable]
@@ -147,6 +158,11 @@ class Inferences:
     distributions: Posteriors
     classes: str | None
     seeded: bool
+    origins: Sequence[Opened | MechanismOutput]
+
+    def prior(self, name: str) -> Array:
+        """The prior of the shares of a table."""
+        return prior_of(self.tables[name], self.beliefs[name].prior)
 
     @property
     def consistency(self) -> str:
@@ -227,7 +243,7 @@ def inferences(
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
     beliefs = {name: _with_number(belief, tables[classes or name]) for name, belief in beliefs.items()}
     distributions = Posteriors(tables, beliefs, classes)
-    return Inferences(tables, beliefs, distributions, classes, found.seeded)
+    return Inferences(tables, beliefs, distributions, classes, found.seeded, found.origins)
 
 
 def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_number: bool) -> dict[str, Beliefs]:

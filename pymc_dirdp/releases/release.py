@@ -1,6 +1,6 @@
 """A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Unpack
 
 import pymc as pm
@@ -219,7 +219,7 @@ def sample_sealed(
     counts = sealed.read(lambda records: _read(chosen, records()), receipt, facts)
     warn_if_ranked(released, counts)
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
-        output = _drawn(chosen, counts, sampler, random_seed, bar)
+        output = drawn_outputs(chosen, counts, sampler, random_seed, bar)
     one = identity(random_seed, output)
     tree = shown_tree(Release(chosen, sampler, source, one, receipt, output))
     return with_deterministics(tree, model, size_is_public=chosen.reading.sizes_are_public)
@@ -254,7 +254,9 @@ def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
     return counts
 
 
-def _drawn(chosen: Plan, counts: dict[str, Counts], sampler: str, random_seed: Seed, bar: Bar) -> dict[str, Output]:
+def drawn_outputs(
+    chosen: Plan, counts: Mapping[str, Counts], sampler: str, random_seed: Seed, bar: Bar
+) -> dict[str, Output]:
     """The outputs of the mechanisms, by table."""
     # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
     # from the operating system itself.

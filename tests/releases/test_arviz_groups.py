@@ -1,0 +1,221 @@
+"""The groups for ArviZ: replicates, likelihoods and priors by brute force, ArviZ's verbs, and LOO against refits."""
+
+import itertools
+
+import arviz as az
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.stats import dirichlet, multinomial
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
+from pymc_dirdp.releases.arviz_groups import GROUPS, log_dirichlet
+from pymc_dirdp.releases.opened import opened
+
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+COUNTS = np.array([[30, 12, 8], [10, 22, 18], [5, 5, 40], [20, 20, 10]])
+
+
+def of_rows(prior=1.0, counts=COUNTS):
+    with pm.Model(coords={"region": list("nsew")[: len(counts)], "answer": list("abc")}) as model:
+        p = pm.Dirichlet("p", np.full(counts.shape, prior), dims=("region", "answer"))
+        pm.Multinomial("x", n=counts.sum(axis=1), p=p, observed=counts)
+    return model
+
+
+def of_hair(counts=(7, 4, 1)):
+    with pm.Model(coords={"hair": ["black", "brown", "red"]}) as model:
+        p = pm.Dirichlet("p", np.array([1.0, 0.5, 2.0]), dims="hair")
+        pm.Multinomial("x", n=sum(counts), p=p, observed=counts)
+    return model
+
+
+def of_heads():
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        pm.Binomial("x", n=12, p=p, observed=4)
+    return model
+
+
+def of_survey():
+    with pm.Model(coords={"person": range(20), "question": list("abc"), "answer": ["no", "yes"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones((3, 2)), dims=("question", "answer"))
+        answers = np.arange(60).reshape(20, 3) * 7 % 5 % 2
+        pm.Categorical("x", p=p, observed=answers, dims=("person", "question"))
+    return model
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """A release of rows whose numbers of records are public."""
+    with pytest.warns(SeededReleaseWarning):
+        return dirdp.sample(APPROX, of_rows(), mechanism="geometric", public_n=["x"], random_seed=2)
+
+
+@pytest.fixture(scope="module")
+def analysis(rows):
+    return dirdp.analyse(rows, groups=GROUPS, random_seed=1)
+
+
+RELEASES = {
+    "geometric": (of_hair, {"mechanism": "geometric"}),
+    "gaussian": (of_hair, {"mechanism": "gaussian"}),
+    "draw": (of_hair, {}),
+    "draws": (of_hair, {"draws": 3}),
+    "fast": (of_hair, {"sampler": "fast"}),
+    "min_count": (of_hair, {"min_count": 1}),
+    "private number": (of_hair, {"mechanism": "geometric", "adjacency": "add-remove"}),
+    "beta": (of_heads, {"mechanism": "geometric"}),
+    "beta draw": (of_heads, {}),
+    "rows that add up": (of_survey, {"mechanism": "geometric", "unit": "person"}),
+    "joint noise": (of_survey, {"mechanism": "joint", "unit": "person"}),
+}
+
+
+@pytest.mark.parametrize("kind", RELEASES)
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_groups_have_the_axes_of_what_was_published(kind):
+    model, options = RELEASES[kind]
+    release = dirdp.sample(APPROX, model(), random_seed=3, **options)
+    found = dirdp.analyse(release, 25, chains=2, groups=GROUPS, random_seed=1)
+    plain = dirdp.analyse(release, 25, chains=2, random_seed=1)
+    for group in plain.children:
+        assert plain[group].identical(found[group])
+    published, made = found["observed_data"]["p"], found["posterior_predictive"]["p"]
+    assert made.dims == ("chain", "draw", *published.dims)
+    assert made.shape == (2, 25, *published.shape)
+    assert set(published.coords) <= set(made.coords)
+    assert np.isfinite(found["log_likelihood"]["p"]).all()
+    assert np.isfinite(found["log_prior"]["p"]).all()
+    # What was added to whole numbers, or the grid of an urn.
+    scale = 1.0
+    if "steps" in release["mechanism/p"].attrs:
+        scale = (2 * release["mechanism/p"].attrs["steps"] + (2 if model is of_heads else 3)) / 2
+    if kind not in ("fast", "gaussian"):
+        parts = np.mod(scale * np.stack([made.values.min(), published.values.min()]), 1)
+        assert np.ptp(parts) < 1e-5
+
+
+def test_likelihoods_of_a_few_records_are_sums_over_all_tables():
+    with pm.Model():
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("x", n=5, p=p, observed=[2, 2, 1])
+        releases = [
+            dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric"),
+            dirdp.sample(APPROX, sampler="fast"),
+        ]
+    tables = np.array([x for x in itertools.product(range(6), repeat=3) if sum(x) == 5])
+    for release in releases:
+        found = dirdp.analyse(release, 10, chains=1, groups=["log_likelihood"], random_seed=1)
+        stored = opened(release).tables["p"]
+        given = np.array([float(stored.mechanism.log_likelihood(stored.published[0], x)) for x in tables])
+        for shares, said in zip(found.posterior["p"].values[0], found.log_likelihood["p"].values[0], strict=True):
+            right = np.log(np.sum(np.exp(multinomial(5, shares).logpmf(tables) + given)))
+            assert said == pytest.approx(right, abs=1e-9)
+
+
+def test_rows_add_up_to_the_likelihood_of_the_table(rows, analysis):
+    shares = analysis.posterior["p"].values[0, :5]
+    for p, logs in zip(shares, analysis.log_likelihood["p"].values[0, :5], strict=True):
+        assert logs.sum() == pytest.approx(float(dirdp.release_logp(rows, p).eval()), abs=1e-9)
+
+
+def test_replicates_vary_as_the_sample_and_the_noise(rows, analysis):
+    made, shares = analysis["posterior_predictive"]["p"], analysis.posterior["p"]
+    noise = opened(rows).tables["p"].mechanism.noise_sd
+    expected = 50 * shares
+    variance = float((50 * shares * (1 - shares)).mean()) + noise**2
+    off = made - expected
+    np.testing.assert_allclose(off.mean(("chain", "draw")), 0, atol=5 * np.sqrt(variance / 4000))
+    assert float((off**2).mean()) == pytest.approx(variance, rel=0.05)
+
+
+def test_a_log_prior_is_a_density_in_the_coordinates_of_samplers():
+    p, prior = np.array([0.2, 0.5, 0.3]), np.array([1.0, 0.5, 2.0])
+    # The derivative of the shares in log(p_i / p_d) has the determinant of the product of all shares.
+    assert log_dirichlet(prior, p) == pytest.approx(dirichlet(prior).logpdf(p) + np.log(p).sum())
+
+
+VERBS = {
+    "summary": az.summary,
+    "loo": az.loo,
+    "psense_summary": az.psense_summary,
+    "plot_ppc_dist": az.plot_ppc_dist,
+    "plot_ppc_tstat": az.plot_ppc_tstat,
+    "plot_forest": az.plot_forest,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_verbs_of_arviz_take_an_analysis(verb, analysis):
+    assert VERBS[verb](analysis) is not None
+    plt.close("all")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_priors_are_compared_by_rows(rows):
+    fits = {
+        str(prior): dirdp.analyse(rows, prior=np.full((4, 3), prior), groups=["log_likelihood"], random_seed=1)
+        for prior in (1.0, 50.0)
+    }
+    # The rows differ far more than shares under the second prior do.
+    assert az.compare(fits).index[0] == "1.0"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_leaving_out_a_row_is_what_a_refit_without_it_says(rows):
+    """The shares of a row are nobody else's, so a refit without it predicts it by its evidence."""
+    exact = dirdp.analyse(rows, 1, chains=1)["sample_stats"]["log_evidence"]
+    found = dirdp.analyse(rows, 10_000, chains=4, groups=["log_likelihood"], random_seed=1)
+    loo = az.loo(found, pointwise=True)
+    print(float(exact), float(loo.elpd), np.asarray(loo.pareto_k))
+
+
+def test_what_has_no_likelihood_is_left_out_and_said():
+    records = {"class": np.arange(60) % 2, "a": np.arange(60) % 3}
+    model = dirdp.naive_bayes(records, "class", categories={"class": [0, 1], "a": [0, 1, 2]})
+    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
+    found = dirdp.analyse(release, 20, groups=GROUPS)
+    assert not found.log_likelihood.data_vars
+    assert "jointly=False" in found.log_likelihood.attrs["left_out"]
+    assert set(found.posterior_predictive.data_vars) == set(found.posterior.data_vars)
+    by_table = dirdp.analyse(release, 20, jointly=False, groups="log_likelihood")
+    assert set(by_table.log_likelihood.data_vars) == set(found.posterior.data_vars)
+
+
+def test_marginals_are_replicated_and_have_no_likelihood():
+    records = {"class": np.arange(60) % 2, "a": np.arange(60) % 3}
+    model = dirdp.bayesian_network(records, {"class": [], "a": ["class"]}, categories={"class": [0, 1], "a": [0, 1, 2]})
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-6), model, mechanism="marginals")
+    found = dirdp.analyse(release, 20, groups=GROUPS)
+    for name, published in found.observed_data.data_vars.items():
+        assert found.posterior_predictive[name].shape == (4, 20, *published.shape)
+    assert not found.log_likelihood.data_vars
+    assert "marginals" in found.log_likelihood.attrs["left_out"]
+
+
+def test_several_releases_have_replicates_of_each(rows):
+    again = dirdp.sample(APPROX, of_rows(), mechanism="geometric", public_n=["x"])
+    found = dirdp.analyse([rows, again], 10, groups=GROUPS)
+    assert set(found.posterior_predictive.children) == set(found.observed_data.children)
+    assert found.log_likelihood["p"].sizes == {"chain": 4, "draw": 10, "region": 4}
+
+
+@pytest.mark.parametrize("output", ["urn", "noise"])
+def test_the_output_of_a_mechanism_alone_is_replicated(output):
+    mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 1, 1], 0.2)
+    if output == "noise":
+        mechanism = dirdp.papers.TruncatedNoiseMechanism([1, 1, 1], n_records=60, scale=2.0)
+    values = mechanism.sample([30, 20, 10]) if output == "urn" else mechanism.release([30, 20, 10])
+    given = dirdp.mechanisms.MechanismOutput(mechanism, values, prior=[1, 1, 1], n_records=60)
+    found = dirdp.analyse(given, 20, groups=GROUPS)
+    assert found.posterior_predictive["p"].shape == (4, 20, *found.observed_data["p"].shape)
+    assert np.isfinite(found.log_likelihood["p"]).all()
+
+
+def test_groups_are_named():
+    with pytest.raises(ArgumentError, match="posterior_predictive"):
+        dirdp.analyse(None, groups=["posterior_predictve"])
