@@ -231,8 +231,8 @@ def _sums(
 ) -> tuple[float, float]:
     """The sum of the terms of two cells over that at `start`, and the mean of the first cell less `start`.
 
-    The first has the noisy count `low`, and the second `n - high`. A cell alone, with an odds of its weight, is the same
-    with half of `b`, both noisy counts, and `n` infinite: then no number of the other cell divides a ratio.
+    The first has the noisy count `low`, and the second `n - high`. A cell alone, with its weight in place of the odds,
+    is the same with half of `b`, both noisy counts, and `n` infinite: no number of another cell divides a ratio.
 
     Terms are the ones before them times a ratio, and all that it takes is known beforehand: steps of |z - x| are 1 or
     -1, and those of (z - x)^2 are an arithmetic sequence. It ends where the sum is above `most`.

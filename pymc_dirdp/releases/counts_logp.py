@@ -66,7 +66,7 @@ class CountsLogp(Op):
         if not isinstance(cotangents[1].type, DisconnectedType):
             why = "A release has no second derivatives."
             return [grad_not_implemented(self, i, variable, why) for i, variable in enumerate(inputs)]
-        gradient = pt.shape_padright(cotangents[0], outputs[1].type.ndim - self.value_axes) * outputs[1]
+        gradient = pt.expand_dims(cotangents[0], list(range(self.value_axes, outputs[1].type.ndim))) * outputs[1]
         return [gradient, *(disconnected_type() for _ in inputs[1:])]
 
     def connection_pattern(self, node: Apply[Any]) -> list[list[bool]]:
@@ -181,7 +181,7 @@ def _version(kind: type[CompiledRows]) -> str:
     return sha256(b"".join(Path(str(file)).read_bytes() for file in sorted(map(str, files)))).hexdigest()[:16]
 
 
-@register_funcify_and_cache_key(RowsLogp)
+@register_funcify_and_cache_key(RowsLogp)  # type: ignore[untyped-decorator]
 def _compiled_rows(op: RowsLogp, node: Any = None, **_: Any) -> tuple[Callable[..., Any], str]:
     """A call of the program. Arrays that must not be written to, such as those of samplers, are of another type."""
     program = op.kind.program()

@@ -8,7 +8,7 @@ is found only after a ledger was charged, and one compiled function serves for m
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -340,8 +340,8 @@ def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -
     plans: list[Plan] = []
     problem: Exception | None = None
     # Joint noise of a large table takes long to calibrate, and has no likelihood that NUTS could evaluate.
-    laid = [layout_of(outcomes, found) for outcomes in found.outcomes]
-    small = all(len(table.shape) == 1 and multiplications(table.shape[0], 20) <= _MOST for table in laid)
+    shapes = [layout_of(outcomes, found).shape for outcomes in found.outcomes]
+    small = all(len(shape) == 1 and multiplications(shape[0], 20) <= _MOST for shape in shapes)
     noises = [kind for kind in NOISES if small or kind != "joint"]
     for kind in noises if said.mechanism == "auto" else (said.mechanism,):
         try:
@@ -386,11 +386,20 @@ def _noisy_counts(shape: tuple[int, ...], name: str) -> Any:
     return make(np.zeros(shape, dtype=np.int64), shape=shape, name=f"{name}_noisy")
 
 
+def _measured(part: PlannedTable) -> NoisyMarginal:
+    """The counts of a table, and the noise of their mechanism."""
+    mechanism: Any = part.mechanism
+    marginal: NoisyMarginal = mechanism.noisy_marginals[0]
+    return marginal
+
+
 def _published_into(place: Any) -> _Publish:
     return lambda noisy: place.set_value(np.rint(noisy).astype(np.int64).reshape(place.type.shape))
 
 
-def _numbers_of_people(found: Outcomes, read: ModelRead, part: PlannedTable, *, unlikely: float = 45.0) -> _Publish:
+def _numbers_of_people(
+    found: Outcomes, read: ModelRead, part: PlannedTable, ending: str, *, unlikely: float = 45.0
+) -> _Publish:
     """Observe noisy observations, each of them a number of people.
 
     Noise of a probability of `exp(-unlikely)` beside that of none is left out of the sums.
@@ -434,18 +443,19 @@ def _numbers_of_people(found: Outcomes, read: ModelRead, part: PlannedTable, *, 
     log_numbers = _in_model(log_numbers, inputs, model, grid)
     logp = math_of_graphs.logsumexp(log_numbers + logs, axis=0)
     dims = read.model.named_vars_to_dims.get(found.name)
-    for dim in dims or ():
-        if dim is not None and dim not in model.coords:
-            model.add_coord(dim, read.model.coords.get(dim), length=int(read.model.dim_lengths[dim].eval()))
+    called = dims and tuple(dim and f"{dim}{ending}" for dim in dims)
+    for dim, new in zip(dims or (), called or (), strict=True):
+        if dim is not None and new not in model.coords:
+            model.add_coord(new, read.model.coords.get(dim), length=int(read.model.dim_lengths[dim].eval()))
     observe_noisy_numbers(
-        found.name,
+        _new(f"{found.name}{ending}", model),
         _in_model(read.model[found.name], inputs, model),
         [model[str(rv.name)] for rv in inputs.by_variable],
         logp,
         [grid, logs],
-        measured=part.mechanism.noisy_marginals[0],
+        measured=_measured(part),
         observed=place,
-        dims=dims,
+        dims=called,
     )
     return publish
 
@@ -523,7 +533,14 @@ class PrivateModel:
     publish: Callable[[Mapping[str, Array]], None]
 
 
-def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, float] | None) -> PrivateModel:
+def with_terms(
+    found: ModelRead,
+    chosen: Plan,
+    n_prior: float | Mapping[str, float] | None,
+    *,
+    beside: pm.Model | None = None,
+    ending: str = "",
+) -> PrivateModel:
     """The free variables of a model with the likelihood of a release that keeps to a plan.
 
     Parameters
@@ -533,13 +550,17 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
         Of the tables of the model, or of those of a release.
     n_prior
         As for :func:`pymc_dirdp.private_model`.
+    beside : pymc.Model, optional
+        A private model with the same free variables, to which the tables are added.
+    ending : str, default ""
+        Of the names of all variables and dims that are added.
 
     Raises
     ------
     ReleaseError
         If the plan is not for these tables.
     ArgumentError
-        If `n_prior` is no positive number.
+        If `n_prior` is no positive number, or the free variables are others.
     """
     parts = {part.table.name: part for part in chosen.parts}
     if set(parts) != {one.name for one in found.outcomes}:
@@ -547,9 +568,13 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
             f"The release has the tables {', '.join(sorted(parts))}, and the model observes "
             f"{', '.join(one.name for one in found.outcomes)}. Take the model that was released."
         )
-    public = public_data(found.model, found.secret, found.dims, found.said)
-    deterministics = public_deterministics(found.model, found.free, found.dims, public)
-    private = without_data(found.model, found.free, deterministics)
+    if beside is None:
+        public = public_data(found.model, found.secret, found.dims, found.said)
+        deterministics = public_deterministics(found.model, found.free, found.dims, public)
+        private = without_data(found.model, found.free, deterministics)
+    else:
+        _refuse_other_variables(found, beside)
+        private = beside
     places: dict[str, _Publish] = {}
     together = {part.table.name for group in chosen.together for part in group}
     for outcomes in found.outcomes:
@@ -564,13 +589,13 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
         most = None if given is None else positive(n_prior=given)
         if outcomes.name not in together:
             with private:
-                places[outcomes.name] = _observed(outcomes, found, part, most)
+                places[outcomes.name] = _observed(outcomes, found, part, most, ending)
     log_p = {outcomes.name: outcomes.log_p for outcomes in found.outcomes}
     for group in chosen.together:
         names = [part.table.name for part in group]
         with private:
             logs = [_in_model(log_p[name], found.inputs, private) for name in names]
-            places |= zip(names, _joint_tables(logs, group, _new("_".join(names), found)), strict=True)
+            places |= zip(names, _joint_tables(logs, group, _new("_".join(names) + ending, private)), strict=True)
     check_nothing_left(private, found.secret, (), found.dims)
 
     def publish(noisy: Mapping[str, Array]) -> None:
@@ -580,28 +605,42 @@ def with_terms(found: ModelRead, chosen: Plan, n_prior: float | Mapping[str, flo
     return PrivateModel(private, publish)
 
 
-def _new(name: str, found: ModelRead) -> str:
-    """A name that the private model has not used."""
-    if name in {str(rv.name) for rv in found.free} | {str(rv.name) for rv in found.model.deterministics}:
+def _refuse_other_variables(found: ModelRead, private: pm.Model) -> None:
+    """Refuse a model whose free variables are not those of a private model, by their names and shapes."""
+    shapes = {str(rv.name): rv.type.shape for rv in private.free_RVs}
+    for rv in found.free:
+        if shapes.get(str(rv.name)) != rv.type.shape:
+            raise ArgumentError(
+                f"{rv.name!r} is no free variable of the same shape in the models of all releases. Give all of them "
+                "the same free variables; what differs between releases is a covariate."
+            )
+
+
+def _new(name: str, private: pm.Model) -> str:
+    """A name that a private model has not used."""
+    if name in private.named_vars:
         raise ArgumentError(f"{name!r} is a variable of the model, and the private model needs the name. Rename it.")
     return name
 
 
-def _observed(outcomes: Outcomes, found: ModelRead, part: PlannedTable, most: float | None) -> _Publish:
+def _observed(
+    outcomes: Outcomes, found: ModelRead, part: PlannedTable, most: float | None, ending: str = ""
+) -> _Publish:
     """Observe the noisy table of an observed variable in the model on the context stack; how noisy counts are put in.
 
     New free variables are added to the model.
     """
-    private, laid = pm.modelcontext(None), layout_of(outcomes, found)
-    name = _new(outcomes.name, found)
+    private, name = pm.modelcontext(None), f"{outcomes.name}{ending}"
     if outcomes.kind == "counts":
-        return _numbers_of_people(outcomes, found, part)
+        return _numbers_of_people(outcomes, found, part, ending)
+    outcomes = replace(outcomes, name=_new(name, private))
+    laid = layout_of(outcomes, found)
     noise, rows, cells = part.mechanism.cell_noise, len(outcomes.rows), len(outcomes.labels)
     assert noise is not None
     for dim, labels in zip(laid.dims, laid.labels, strict=True):
         private.add_coord(dim, labels)
     place = _noisy_counts(laid.shape, name)
-    observed: dict[str, Any] = {"measured": part.mechanism.noisy_marginals[0], "observed": place, "dims": laid.dims}
+    observed: dict[str, Any] = {"measured": _measured(part), "observed": place, "dims": laid.dims}
     log_p = _in_model(outcomes.log_p, found.inputs, private)
     publish = _published_into(place)
     if laid.rows_are_public:
@@ -614,13 +653,13 @@ def _observed(outcomes: Outcomes, found: ModelRead, part: PlannedTable, most: fl
         if dims[0] not in private.coords:
             private.add_coord(dims[0], tuple(map(str, outcomes.rows)))
     if found.said.records_are_public:
-        shares = pm.Dirichlet(_new(f"{name}_shares", found), np.ones(rows), dims=dims)
+        shares = pm.Dirichlet(_new(f"{name}_shares", private), np.ones(rows), dims=dims)
         weights = (pt.log(shares)[:, None] + log_p).reshape(laid.shape)
         NoisyCounts(name, weights, np.int64(part.n_records or 0), noise.numbers, **observed)
         return publish
     make: Any = shared
     upper = make(np.zeros(()), name=f"{name}_most")
-    expected: Any = pm.Uniform(_new(f"{name}_expected", found), 0, upper, shape=None if dims else (rows,), dims=dims)
+    expected: Any = pm.Uniform(_new(f"{name}_expected", private), 0, upper, shape=None if dims else (rows,), dims=dims)
     NoisyPoisson(name, (pt.log(expected)[:, None] + log_p).reshape(laid.shape), noise.numbers, **observed)
 
     def publish_with_most(noisy: Array) -> None:

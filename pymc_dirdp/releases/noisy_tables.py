@@ -33,7 +33,7 @@ class _NoisyVariable(RandomVariable):
     """
 
     dtype = "int64"
-    __props__ = (*RandomVariable.__props__, "measured")
+    __props__: Any = (*RandomVariable.__props__, "measured")
 
     def __init__(self, measured: NoisyMarginal, **options: Any) -> None:
         super().__init__(**options)
@@ -106,7 +106,7 @@ def _in_rows(array: Any, like: Any) -> Any:
 
 
 def _variable(
-    cls: Any, *parameters: Any, measured: NoisyMarginal, rng: Any = None, size: Any = None, **options: Any
+    cls: Any, /, *parameters: Any, measured: NoisyMarginal, rng: Any = None, size: Any = None, **options: Any
 ) -> Any:
     """The random variable of a class of distributions. PyMC looks for this function in each class itself."""
     state = shared(np.random.default_rng()) if rng is None else rng
@@ -114,7 +114,7 @@ def _variable(
     return cls.rv_type(measured, **options).make_node(state, size, *parameters).outputs[1]
 
 
-class _NoisyTable(Discrete):
+class _NoisyTable(Discrete):  # type: ignore[misc]  # PyMC has no types.
     """A distribution of noisy counts. `measured` is the table and its noise."""
 
     @classmethod
@@ -129,7 +129,7 @@ class NoisyCounts(_NoisyTable):
     rv_op = classmethod(_variable)
 
     def support_point(rv: Any, size: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: D102, N805  # As PyMC calls it.
-        return pt.round(pt.shape_padright(n) * pt.exp(log_p)).astype("int64") + pt.zeros_like(rv)
+        return pt.round(n[..., None] * pt.exp(log_p)).astype("int64") + pt.zeros_like(rv)
 
     def logp(value: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: D102, N805
         totals = pt.broadcast_to(n, value.shape[:-1]).ravel().astype("int64")
@@ -231,7 +231,7 @@ def observe_noisy_numbers(
         return without_noise + noise.reshape(observed.type.shape)
 
     def log_probability(value: Any, *parameters: Any) -> Any:
-        (given,) = graph_replace([logp], dict(zip(inputs, parameters, strict=True)), strict=False)
+        given: Any = graph_replace([logp], dict(zip(inputs, parameters, strict=True)), strict=False)[0]
         return given.reshape(observed.type.shape)
 
     axes = iter(range(sum(variable.type.ndim for variable in inputs) + observed.type.ndim))

@@ -31,10 +31,13 @@ if TYPE_CHECKING:
 _RELEASE = "_dirdp_release"
 
 
+type Source = xr.DataTree | str | os.PathLike[str]
+
+
 @user_facing
 def private_model(
-    source: "Guarantee | ModelPlan | Plan | xr.DataTree | str | os.PathLike[str]",
-    model: pm.Model | None = None,
+    source: "Guarantee | ModelPlan | Plan | Source | dict[str, Source]",
+    model: pm.Model | dict[str, pm.Model] | None = None,
     *,
     public: Iterable[str] | bool = (),
     levels: Mapping[str, int] | None = None,
@@ -61,7 +64,7 @@ def private_model(
 
     Parameters
     ----------
-    source : Guarantee, ModelPlan, Plan, xarray.DataTree, or path
+    source : Guarantee, ModelPlan, Plan, xarray.DataTree, path, or dict of str to a release or path
         The guarantee of a new release, or a plan for this very model, which has decided all options up to `max_cells`
         (a plan of its tables alone, or the file of one, needs what was said about the model again); or a release that
         :func:`release_of` returned, or its file.
@@ -116,8 +119,8 @@ def private_model(
     model : pymc.Model
         The free variables with their names, dims, labels and transforms, and Deterministics that are functions of
         these, of single numbers and of `pm.Data` in `public` without an entry for each record; a
-        :class:`~pymc_dirdp.errors.LeftOutWarning` names all others. For an observed variable `y` there is the Potential `y_release`. Where numbers of
-        records are private, the expected number of records of each row is the new free variable `y_expected`; where
+        :class:`~pymc_dirdp.errors.LeftOutWarning` names all others. Each observed variable `y`
+        is the noisy table, which PyMC's and ArviZ's functions take as any other. Where numbers of records are private, the expected number of records of each row is the new free variable `y_expected`; where
         only their sum is public, their shares are `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of
         which each trial is a person are `y_p`. A free variable with an entry for each person, whose prior is a
         `pm.Normal` or `pm.LogNormal`, is integrated out and no variable of the model. Nothing of the records or
@@ -134,6 +137,11 @@ def private_model(
 
     Notes
     -----
+    Several releases are given as a dict from names to releases, such as those of months or of sites, with one model for
+    all of them or one for each, which have the same free variables. Then `y` of the release `"may"` is the observed
+    variable `y_may`, and so are new free variables and dims. They have to be of different people: releases of the same
+    people are no independent pieces of evidence, and their likelihoods do not multiply.
+
     Several observed variables share the guarantee, and the likelihoods of their tables are multiplied. This is the
     likelihood of all of them, because answers of a person are independent given the free variables, as the model has
     them.
@@ -162,7 +170,6 @@ def private_model(
     >>> bool(again.compile_logp()(again.initial_point()) == private.compile_logp()(private.initial_point()))
     True
     """
-    model = root_model(model)
     options = ModelOptions(
         public=public,
         levels=levels,
@@ -177,6 +184,9 @@ def private_model(
         disjoint=disjoint,
         max_cells=max_cells,
     )
+    if isinstance(source, dict):
+        return _of_releases(source, model, options, n_prior)
+    model = root_model(model)
     if isinstance(source, ModelPlan):
         if options != ModelOptions():
             raise ArgumentError(
@@ -215,6 +225,40 @@ def private_model(
     return terms.model
 
 
+def _of_releases(
+    releases: dict[str, Source],
+    model: pm.Model | dict[str, pm.Model] | None,
+    options: ModelOptions,
+    n_prior: float | Mapping[str, float] | None,
+) -> pm.Model:
+    """The model of several releases of different people, each an observed variable of its own."""
+    if not releases or not all(isinstance(name, str) and name for name in releases):
+        raise ArgumentError("Expected a release for each of one or more names, such as {'may': release}.")
+    if isinstance(model, dict) and set(model) != set(releases):
+        raise ArgumentError("Expected a model for each release, by the same names, or one model for all.")
+    private, trees, identities = None, dict[str, xr.DataTree](), set[object]()
+    for name, given in releases.items():
+        tree: Any = load(given) if isinstance(given, str | os.PathLike) else given
+        stored = checked(tree)
+        assert stored.release is not None
+        if stored.release.identity in identities:
+            raise ArgumentError(
+                f"Leave {name!r} out: the same release is there twice, which would make intervals too narrow."
+            )
+        own = root_model(model[name] if isinstance(model, dict) else model)
+        said = replace(options, adjacency=stored.plan.adjacency)
+        found = read_completely(own, said, "dirdp.private_model(releases, model", plans=False)
+        terms = with_terms(found, stored.plan, n_prior, beside=private, ending=f"_{name}")
+        terms.publish({part.table.name: stored.release.output[part.table.name].values[0] for part in stored.plan.parts})
+        private, trees[name] = terms.model, tree
+        identities.add(stored.release.identity)
+        if len(trees) == 1:
+            _warn_left_out(own, private)
+    assert private is not None
+    vars(private)[_RELEASE] = trees
+    return private
+
+
 def _warn_left_out(model: pm.Model, private: pm.Model) -> None:
     """Name the Deterministics that a private model lacks. It follows from the graph and what was declared public."""
     names = [str(formula.name) for formula in model.deterministics if formula.name not in private.named_vars]
@@ -228,13 +272,15 @@ def _warn_left_out(model: pm.Model, private: pm.Model) -> None:
 
 
 @user_facing
-def release_of(model: pm.Model) -> xr.DataTree:
+def release_of(model: pm.Model, name: str | None = None) -> xr.DataTree:
     """The release behind a private model: what may be published, for `save`, `report`, `statement` and `verify`.
 
     Parameters
     ----------
     model : pymc.Model
         From :func:`private_model`.
+    name : str, optional
+        Which release, if there are several.
 
     Returns
     -------
@@ -263,4 +309,8 @@ def release_of(model: pm.Model) -> xr.DataTree:
             f"Expected a model from dirdp.private_model, got {type_name(model)} without a release. A copy of a private "
             "model has none: ask the private model itself."
         )
+    if isinstance(found, dict):
+        if name not in found:
+            raise ArgumentError(f"The model is of several releases. Pass name= one of {', '.join(found)}.")
+        found = found[name]
     return found.copy(deep=True)  # type: ignore[no-any-return]

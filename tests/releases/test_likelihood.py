@@ -185,7 +185,7 @@ def test_what_is_no_share_is_an_error_outside_a_model_and_impossible_inside():
         shares = pm.Flat("shares", shape=3)
         pm.Potential("release", dirdp.release_logp(release, shares))
     assert model.compile_logp()({"shares": [0.5, 0.3, 0.3]}) == -np.inf
-    with pytest.raises((AssertionError, ValueError), match="expected 3|Expected as many"):
+    with pytest.raises((AssertionError, ValueError), match=r"expected 3|Expected as many"):
         logp([0.5, 0.5])
 
 

@@ -837,3 +837,72 @@ def test_what_no_statement_mends_is_said_at_once():
         pm.Normal("y", pm.Normal("a") * x, 1, observed=np.ones(60))
     with pytest.raises(UnsupportedModelError, match="variable of real numbers"):
         dirdp.private_model(PURE, model)
+
+
+def monthly(mean, region=None, seed=1):
+    rng = np.random.default_rng(seed)
+    region = rng.integers(3, size=90) if region is None else region
+    with pm.Model(coords={"region": ["a", "b", "c"]}) as model:
+        effect = pm.Normal("effect", mean, 1.5, dims="region")
+        pm.Bernoulli("y", logit_p=effect[pm.Data("where", region)], observed=rng.integers(2, size=len(region)))
+    return model
+
+
+def test_several_releases_of_different_people_are_one_model(tmp_path):
+    """The log-probability is the sum of those of the releases alone, and PyMC's verbs see each by its name."""
+    models = {"may": monthly(0.0), "june": monthly(0.0, np.repeat([0, 1, 2], [10, 20, 60]), seed=2)}
+    releases = {}
+    for month, model in models.items():
+        private = dirdp.private_model(PURE, model, public=["where"])
+        releases[month] = dirdp.releases.release_of(private)
+    path = tmp_path / "june.json"
+    dirdp.save(releases["june"], path)
+    together = dirdp.private_model({"may": releases["may"], "june": path}, models, public=["where"])
+    assert [rv.name for rv in together.free_RVs] == ["effect"]
+    assert [rv.name for rv in together.observed_RVs] == ["y_may", "y_june"]
+    effect = np.array([0.4, -1.0, 0.2])
+    apart = [
+        term_at(dirdp.private_model(releases[month], models[month], public=["where"]), effect=effect)
+        for month in models
+    ]
+    assert term_at(together, effect=effect) == pytest.approx(sum(apart), rel=1e-13)
+    assert (
+        dirdp.releases.release_of(together, "june")["release"]["text"].item()
+        == releases["june"]["release"]["text"].item()
+    )
+    with pytest.raises(ArgumentError, match="name= one of may, june"):
+        dirdp.releases.release_of(together)
+    with pytest.raises(ArgumentError, match="Leave 'again' out"):
+        dirdp.private_model({"may": releases["may"], "again": releases["may"]}, models["may"], public=["where"])
+    with pytest.raises(ArgumentError, match="a model for each release"):
+        dirdp.private_model(releases, {"may": models["may"]}, public=["where"])
+    with pm.Model() as other:
+        pm.Bernoulli(
+            "y", logit_p=pm.Normal("effect", shape=4)[pm.Data("where", np.arange(90) % 3)], observed=np.zeros(90, int)
+        )
+    with pytest.raises(ArgumentError, match="no free variable of the same shape"):
+        dirdp.private_model(releases, {"may": models["may"], "june": other}, public=["where"])
+
+
+@pytest.mark.parametrize("said", [{"levels": {"where": 3}}, {"levels": {"where": 3}, "adjacency": "add-remove"}])
+def test_releases_with_private_numbers_have_numbers_of_their_own(said):
+    model = monthly(0.0)
+    releases = {
+        name: dirdp.releases.release_of(dirdp.private_model(PURE, model, **said)) for name in ("first", "second")
+    }
+    together = dirdp.private_model(releases, model, **said)
+    new = "expected" if "adjacency" in said else "shares"
+    assert [rv.name for rv in together.free_RVs] == ["effect", f"y_first_{new}", f"y_second_{new}"]
+    assert np.isfinite(together.compile_logp()(together.initial_point()))
+
+
+def test_releases_of_counts_keep_their_dims():
+    with pm.Model(coords={"year": [2001, 2002, 2003]}) as model:
+        pm.Poisson("cases", pm.Gamma("rate", 2, 0.1), observed=[3, 5, 11], dims="year")
+    releases = {
+        site: dirdp.releases.release_of(dirdp.private_model(PURE, model, counts=["cases"]))
+        for site in ("here", "there")
+    }
+    together = dirdp.private_model(releases, model, counts=["cases"])
+    assert together.named_vars_to_dims["cases_there"] == ("year_there",)
+    assert together.coords["year_here"] == (2001, 2002, 2003)
