@@ -782,7 +782,7 @@ def call_in(error):
     return call
 
 
-@pytest.mark.parametrize("given", ["nothing", "each alone"])
+@pytest.mark.parametrize("given", ["nothing", pytest.param("each alone", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", WITH_STATEMENTS)
 def test_one_refusal_asks_for_all_with_a_call_that_leads_to_a_release(name, given, ledger):
     make, said = ACCEPTED[name]
