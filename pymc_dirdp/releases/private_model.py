@@ -110,10 +110,11 @@ def private_model(
     model : pymc.Model
         The free variables with their names, dims, labels and transforms, and Deterministics that are functions of
         these, of single numbers and of `pm.Data` in `public` without an entry for each record; a
-        :class:`~pymc_dirdp.errors.LeftOutWarning` names all others. For an observed variable `y` there is the Potential `y_release`. Where numbers of
-        records are private, the expected number of records of each row is the new free variable `y_expected`; where
-        only their sum is public, their shares are `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of
-        which each trial is a person are `y_p`. Nothing of the records or covariates is in the model.
+        :class:`~pymc_dirdp.errors.LeftOutWarning` names all others. For an observed variable `y` there is the Potential
+        `y_release`. Where numbers of records are private, the expected number of records of each row is the new free
+        variable `y_expected`; where only their sum is public, their shares are `y_shares`. The shares of a BetaBinomial
+        or DirichletMultinomial of which each trial is a person are `y_p`. Nothing of the records or covariates is in
+        the model.
 
     Raises
     ------
@@ -213,11 +214,11 @@ def private_model(
 
 def _warn_left_out(model: pm.Model, private: pm.Model) -> None:
     """Name the Deterministics that a private model lacks. It follows from the graph and what was declared public."""
-    names = [str(formula.name) for formula in model.deterministics if formula.name not in private.named_vars]
+    names = [repr(formula.name) for formula in model.deterministics if formula.name not in private.named_vars]
     if names:
         warn(
-            f"The private model has no Deterministic {', '.join(map(repr, names))}, which may hold records. To keep one "
-            "that reads public arrays without an entry for each record, such as weights of strata, write each of them "
+            f"The private model has no Deterministic {', '.join(names)}, which may hold records. To keep one that "
+            "reads public arrays without an entry for each record, such as weights of strata, write each of them "
             "as a pm.Data, which public= names.",
             LeftOutWarning,
         )
