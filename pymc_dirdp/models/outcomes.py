@@ -254,7 +254,7 @@ def log_probability(rv: Node, value: Node, model: pm.Model, inputs: Inputs) -> N
     """
     found: Node = pm.logp(inputs.replaced(rv), value, warn_rvs=False)
     observations = stored_observations(rv, model)
-    lengths: dict[Node, Node] = {}
+    lengths: dict[Node, Any] = {}
     for step in toposort([found]):
         op: Any = step.op
         if (

@@ -146,7 +146,7 @@ def poststratified(n=N):
 
 @pytest.mark.filterwarnings("default::pymc_dirdp.errors.LeftOutWarning")
 @pytest.mark.parametrize(
-    ("stated", "kept"),
+    ("stated", "present"),
     [
         ({"public": ["which", "weights", "sizes"]}, {"population"}),
         ({"public": ["which"]}, set()),
@@ -154,15 +154,15 @@ def poststratified(n=N):
         ({"levels": {"which": 2}, "public": ["weights"], "adjacency": "add-remove"}, {"population"}),
     ],
 )
-def test_deterministics_of_public_weights_stay_with_their_data(stated, kept):
+def test_deterministics_of_public_weights_stay_with_their_data(stated, present):
     """A poststratification is there after `pm.sample`, and what is left out is named with the way to keep it."""
     with pytest.warns(LeftOutWarning, match=r"'fitted', 'written', 'mean'.*public=") as caught:
         private = dirdp.private_model(PURE, poststratified(), **stated)
-    assert {formula.name for formula in private.deterministics} == kept
-    assert {array.name for array in private.data_vars} == ({"weights"} if kept else set())
-    assert ("'population'" in str(caught[-1].message)) is not bool(kept)
+    assert {formula.name for formula in private.deterministics} == present
+    assert {array.name for array in private.data_vars} == ({"weights"} if present else set())
+    assert ("'population'" in str(caught[-1].message)) is not bool(present)
     assert "which" not in private.named_vars
-    if kept:
+    if present:
         effect = np.array([0.4, -1.0])
         value = private["population"].eval({private["effect"]: effect})
         assert value == pytest.approx(np.dot([0.3, 0.7], 1 / (1 + np.exp(-effect))), rel=1e-12)
