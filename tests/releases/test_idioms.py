@@ -22,7 +22,8 @@ def _softmax(effect):
 
 
 def _custom(value, logit):
-    return pt.switch(pt.eq(value, 1), -pt.softplus(-logit), -pt.softplus(logit))
+    yes, no = -pt.softplus(-logit), -pt.softplus(logit)
+    return pt.switch(pt.eq(value, 1), yes, pt.switch(pt.eq(value, 0), no, -np.inf))
 
 
 def _mixture(effect):
@@ -68,14 +69,14 @@ def observed(way, values):
         return {"observed": values, "shape": values.shape}
     if way == "pm.Data":
         return {"observed": pm.Data("answers", values)}
-    dims = ("record" if way == "pm.Data with dims" else "answer", *[None] * (values.ndim - 1))
+    dims = ("record" if way == "pm.Data with dims" else "answer", *["category"] * (values.ndim - 1))
     return {"observed": pm.Data("answers", values, dims=dims), "dims": dims}
 
 
 def model_of(family, way, covariate):
     k, make = FAMILIES[family]
     values = ONE_OF_THREE[answers(3)] if family == "Multinomial" else answers(k)
-    with pm.Model(coords={"record": range(N)}) as model:
+    with pm.Model(coords={"record": range(N), "category": range(3)}) as model:
         group = pm.Data("group", codes(3)) if covariate == "pm.Data" else codes(3)
         make(pm.Normal("effect", shape=3)[group], **observed(way, values))
     return model
