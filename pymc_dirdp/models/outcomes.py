@@ -335,11 +335,15 @@ def log_probability(rv: Node, value: Node, model: pm.Model, inputs: Inputs) -> N
     """
     found: Node = pm.logp(inputs.replaced(rv), value, warn_rvs=False)
     observations = stored_observations(rv, model)
-    lengths: dict[Node, Node] = {}
+    lengths: dict[Node, Any] = {}
     for step in toposort([found]):
-        if isinstance(step.op, Shape | Shape_i) and step.inputs[0].type.ndim == value.type.ndim:
-            if stored_array(step.inputs[0], through_rounding=True) is observations:
-                lengths[step.outputs[0]] = step.op.make_node(value).outputs[0]
+        op: Any = step.op
+        if (
+            isinstance(op, Shape | Shape_i)
+            and step.inputs[0].type.ndim == value.type.ndim
+            and stored_array(step.inputs[0], through_rounding=True) is observations
+        ):
+            lengths[step.outputs[0]] = op(value)
     found = graph_replace([found], lengths, strict=False)[0]
     for node in ancestors([found]):
         if is_random(node):

@@ -151,9 +151,8 @@ def public_data(model: pm.Model, secret: Collection[Node], dims: Collection[str]
     A number of records is compared with a length only where it is public itself.
     """
     observed = [stored_shape(stored_observations(rv, model)) for rv in model.observed_RVs]
-    numbers = (
-        {shape[0] for shape in observed if shape} if said.records_are_public and not said.trials_are_people else ()
-    )
+    compared = said.records_are_public and not said.trials_are_people
+    numbers = {shape[0] for shape in observed if shape and compared}
     return [
         array
         for array in model.data_vars
@@ -169,9 +168,9 @@ def public_deterministics(
 ) -> list[Node]:
     """The Deterministics that are functions of free variables, of single numbers and of public data.
 
-    None of them has a dim of the records. Numbers that are written into a model are public, whatever they are: a rule that left out those that equal the
-    number of records would publish it, because what is left out can be seen. An array may be the records, and so may
-    what a function of the user's own holds.
+    None of them has a dim of the records. Numbers that are written into a model are public, whatever they are: a rule
+    that left out those that equal the number of records would publish it, because what is left out can be seen. An
+    array may be the records, and so may what a function of the user's own holds.
     """
     formulas, lengths = [], [length for dim, length in model.dim_lengths.items() if dim not in dims]
     for one in model.deterministics:

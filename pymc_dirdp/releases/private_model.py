@@ -119,12 +119,12 @@ def private_model(
     model : pymc.Model
         The free variables with their names, dims, labels and transforms, and Deterministics that are functions of
         these, of single numbers and of `pm.Data` in `public` without an entry for each record; a
-        :class:`~pymc_dirdp.errors.LeftOutWarning` names all others. Each observed variable `y`
-        is the noisy table, which PyMC's and ArviZ's functions take as any other. Where numbers of records are private, the expected number of records of each row is the new free variable `y_expected`; where
-        only their sum is public, their shares are `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of
-        which each trial is a person are `y_p`. A free variable with an entry for each person, whose prior is a
-        `pm.Normal` or `pm.LogNormal`, is integrated out and no variable of the model. Nothing of the records or
-        covariates is in it.
+        :class:`~pymc_dirdp.errors.LeftOutWarning` names all others. Each observed variable `y` is the noisy table,
+        which PyMC's and ArviZ's functions take as any other. Where numbers of records are private, the expected number
+        of records of each row is the new free variable `y_expected`; where only their sum is public, their shares are
+        `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of which each trial is a person are `y_p`. A
+        free variable with an entry for each person, whose prior is a `pm.Normal` or `pm.LogNormal`, is integrated out
+        and no variable of the model. Nothing of the records or covariates is in it.
 
     Raises
     ------
@@ -261,11 +261,11 @@ def _of_releases(
 
 def _warn_left_out(model: pm.Model, private: pm.Model) -> None:
     """Name the Deterministics that a private model lacks. It follows from the graph and what was declared public."""
-    names = [str(formula.name) for formula in model.deterministics if formula.name not in private.named_vars]
+    names = [repr(formula.name) for formula in model.deterministics if formula.name not in private.named_vars]
     if names:
         warn(
-            f"The private model has no Deterministic {', '.join(map(repr, names))}, which may hold records. To keep one "
-            "that reads public arrays without an entry for each record, such as weights of strata, write each of them "
+            f"The private model has no Deterministic {', '.join(names)}, which may hold records. To keep one that "
+            "reads public arrays without an entry for each record, such as weights of strata, write each of them "
             "as a pm.Data, which public= names.",
             LeftOutWarning,
         )
