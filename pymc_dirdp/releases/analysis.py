@@ -122,8 +122,9 @@ def analyse(
     `log_likelihood` has a value for each row if the number of records of every row is public and each has noise of its
     own, and otherwise one for the table; its attribute `unit` says which. So :func:`arviz.loo` leaves out a row or a
     table and never a person, and its importance weights are poor where a row has shares of its own, as its Pareto k
-    say: there `log_evidence` is exactly what refits without each row add up to. Of tables that share a noise it is the likelihood given what was published of the others.
-    Tables that are taken together and marginals have none, and the attribute `left_out` says so.
+    say: there `log_evidence` is exactly what refits without each row add up to. Of tables that share a noise it is the
+    likelihood given what was published of the others. Tables that are taken together and marginals have none, and the
+    attribute `left_out` says so.
 
     `log_prior` is the density in the coordinates `log(p_i / p_d)`, so :func:`arviz.psense_summary` shows what more or
     fewer prior counts change, also of a flat prior, whose density with respect to `p` is a constant.
