@@ -223,8 +223,8 @@ def _by_release(group: str, several: list[dict[str, _Array]]) -> dict[str, dict[
     return {f"/{group}/release_{i}": arrays for i, arrays in enumerate(several)}
 
 
-def _checked_groups(groups: Collection[str]) -> frozenset[str]:
-    names = [groups] if isinstance(groups, str) else list(groups)
+def _checked_groups(groups: Any) -> frozenset[str]:
+    names = groups if isinstance(groups, list | tuple | set | frozenset) else [groups]
     return frozenset(one_of(GROUPS, groups=name) for name in names)
 
 

@@ -89,7 +89,7 @@ def test_groups_have_the_axes_of_what_was_published(kind):
     assert set(published.coords) <= set(made.coords)
     assert np.isfinite(found["log_likelihood"]["p"]).all()
     assert np.isfinite(found["log_prior"]["p"]).all()
-    # What was added to whole numbers, or the grid of an urn.
+    # All lie on the same grid: the integers, or that of an urn.
     scale = 1.0
     if "steps" in release["mechanism/p"].attrs:
         scale = (2 * release["mechanism/p"].attrs["steps"] + (2 if model is of_heads else 3)) / 2
@@ -222,6 +222,7 @@ def test_the_output_of_a_mechanism_alone_is_replicated(output):
     assert np.isfinite(found.log_likelihood["p"]).all()
 
 
-def test_groups_are_named():
+@pytest.mark.parametrize("groups", [["posterior_predictve"], None, 1])
+def test_groups_are_named(groups):
     with pytest.raises(ArgumentError, match="posterior_predictive"):
-        dirdp.analyse(None, groups=["posterior_predictve"])
+        dirdp.analyse(None, groups=groups)
