@@ -150,8 +150,9 @@ def analyse(
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
     >>> dirdp.analyse(release)["posterior"]["p"].shape
     (4, 1000, 4)
-    >>> dirdp.analyse(release, 100, groups=["posterior_predictive"])["posterior_predictive"]["p"].shape
-    (4, 100, 4)
+    >>> checked = dirdp.analyse(release, 100, groups=["posterior_predictive"])
+    >>> checked["posterior_predictive"]["p"].dims
+    ('chain', 'draw', 'release_chain', 'release_draw', 'hair')
     """
     draws, chains = integer(1, draws=draws), integer(1, chains=chains)
     wanted = _checked_groups(groups)
