@@ -121,8 +121,10 @@ def analyse(
 
     `log_likelihood` has a value for each row if the number of records of every row is public and each has noise of its
     own, and otherwise one for the table; its attribute `unit` says which. So :func:`arviz.loo` leaves out a row or a
-    table and never a person. Of tables that share a noise it is the likelihood given what was published of the others.
-    Tables that are taken together and marginals have none, and the attribute `left_out` says so.
+    table and never a person, and its importance weights are poor where a row has shares of its own, as its Pareto k
+    say: there `log_evidence` is exactly what refits without each row add up to. Of tables that share a noise it is the
+    likelihood given what was published of the others. Tables that are taken together and marginals have none, and the
+    attribute `left_out` says so.
 
     `log_prior` is the density in the coordinates `log(p_i / p_d)`, so :func:`arviz.psense_summary` shows what more or
     fewer prior counts change, also of a flat prior, whose density with respect to `p` is a constant.
@@ -148,8 +150,9 @@ def analyse(
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
     >>> dirdp.analyse(release)["posterior"]["p"].shape
     (4, 1000, 4)
-    >>> dirdp.analyse(release, 100, groups=["posterior_predictive"])["posterior_predictive"]["p"].shape
-    (4, 100, 4)
+    >>> checked = dirdp.analyse(release, 100, groups=["posterior_predictive"])
+    >>> checked["posterior_predictive"]["p"].dims
+    ('chain', 'draw', 'release_chain', 'release_draw', 'hair')
     """
     draws, chains = integer(1, draws=draws), integer(1, chains=chains)
     wanted = _checked_groups(groups)
@@ -221,8 +224,8 @@ def _by_release(group: str, several: list[dict[str, _Array]]) -> dict[str, dict[
     return {f"/{group}/release_{i}": arrays for i, arrays in enumerate(several)}
 
 
-def _checked_groups(groups: Collection[str]) -> frozenset[str]:
-    names = [groups] if isinstance(groups, str) else list(groups)
+def _checked_groups(groups: Any) -> frozenset[str]:
+    names = groups if isinstance(groups, list | tuple | set | frozenset) else [groups]
     return frozenset(one_of(GROUPS, groups=name) for name in names)
 
 

@@ -89,7 +89,7 @@ def test_groups_have_the_axes_of_what_was_published(kind):
     assert set(published.coords) <= set(made.coords)
     assert np.isfinite(found["log_likelihood"]["p"]).all()
     assert np.isfinite(found["log_prior"]["p"]).all()
-    # What was added to whole numbers, or the grid of an urn.
+    # All lie on the same grid: the integers, or that of an urn.
     scale = 1.0
     if "steps" in release["mechanism/p"].attrs:
         scale = (2 * release["mechanism/p"].attrs["steps"] + (2 if model is of_heads else 3)) / 2
@@ -167,11 +167,17 @@ def test_priors_are_compared_by_rows(rows):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_leaving_out_a_row_is_what_a_refit_without_it_says(rows):
-    """The shares of a row are nobody else's, so a refit without it predicts it by its evidence."""
-    exact = dirdp.analyse(rows, 1, chains=1)["sample_stats"]["log_evidence"]
+    """The shares of a row are nobody else's, so a refit without it predicts it by its evidence.
+
+    Importance sampling has to reach the prior from the posterior, and does not: for four rows of 50 records, noise of
+    an epsilon of 1 and 40,000 draws LOO is -25.6 +- .8 where refits give -28.78, and every Pareto k is .85 to 1.02.
+    """
     found = dirdp.analyse(rows, 10_000, chains=4, groups=["log_likelihood"], random_seed=1)
+    refits = found["sample_stats"]["log_evidence"].item()
     loo = az.loo(found, pointwise=True)
-    print(float(exact), float(loo.elpd), np.asarray(loo.pareto_k))
+    assert refits == pytest.approx(-28.783, abs=1e-3)
+    assert 1.5 < loo.elpd - refits < 4.5
+    assert np.asarray(loo.pareto_k).min() > 0.7
 
 
 def test_what_has_no_likelihood_is_left_out_and_said():
@@ -216,6 +222,7 @@ def test_the_output_of_a_mechanism_alone_is_replicated(output):
     assert np.isfinite(found.log_likelihood["p"]).all()
 
 
-def test_groups_are_named():
+@pytest.mark.parametrize("groups", [["posterior_predictve"], None, 1])
+def test_groups_are_named(groups):
     with pytest.raises(ArgumentError, match="posterior_predictive"):
-        dirdp.analyse(None, groups=["posterior_predictve"])
+        dirdp.analyse(None, groups=groups)
