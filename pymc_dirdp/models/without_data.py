@@ -211,7 +211,9 @@ def _is_harmless(node: Node, lengths: Collection[Node]) -> bool:
     # Of shared numbers only the lengths of dims are known to be none of the data.
     if isinstance(node, SharedVariable) and node not in lengths:
         return False
-    return not (is_stored(node) and node.type.ndim and np.prod(stored_shape(node)) > 1)
+    # An array of one number may be the only record. PyTensor writes a ravel as a reshape to (-1,), which is no count.
+    is_ravel = isinstance(node, Constant) and np.array_equal(node.data, [-1])
+    return not (is_stored(node) and node.type.ndim) or is_ravel
 
 
 def check_nothing_left(model: pm.Model, secret: Sequence[Node], own: Sequence[Node], dims: Collection[str]) -> None:

@@ -66,7 +66,8 @@ class CountsLogp(Op):
         if not isinstance(cotangents[1].type, DisconnectedType):
             why = "A release has no second derivatives."
             return [grad_not_implemented(self, i, variable, why) for i, variable in enumerate(inputs)]
-        gradient = pt.expand_dims(cotangents[0], list(range(self.value_axes, outputs[1].type.ndim))) * outputs[1]
+        added: list[Any] = ["x"] * (outputs[1].type.ndim - self.value_axes)
+        gradient = cotangents[0].dimshuffle([*range(self.value_axes), *added]) * outputs[1]
         return [gradient, *(disconnected_type() for _ in inputs[1:])]
 
     def connection_pattern(self, node: Apply[Any]) -> list[list[bool]]:
@@ -156,8 +157,8 @@ def rows_logp(kind: type[CompiledRows], log_weights: Any, *inputs: Any) -> Any:
 
 def fixed_rows_logp(rows: CompiledRows, log_weights: Any) -> Any:
     """The same of rows that have been published, whose weights may be in another shape."""
-    noisy, *others = (*rows.published, *rows.arrays)
-    return rows_logp(type(rows), log_weights.reshape(noisy.shape), noisy, *others)
+    inputs = [*rows.published, *rows.arrays]
+    return rows_logp(type(rows), log_weights.reshape(inputs[0].shape), *inputs)
 
 
 # What Numba and JAX do with these operations.
