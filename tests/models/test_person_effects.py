@@ -452,6 +452,7 @@ def test_one_question_with_several_trials():
     assert value == pytest.approx(by_hand(private, np.array([p]), [5]), rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
 def test_a_rasch_model_of_300_people():
     rng = np.random.default_rng(5)
     difficulty = np.array([-1.2, -0.5, 0.0, 0.6, 1.3])
