@@ -18,8 +18,9 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.cli import main as command_line
-from pymc_dirdp.models.outcomes import ModelOptions
-from pymc_dirdp.releases.model_terms import planned_tables, read_model, with_terms
+from pymc_dirdp.models.model_options import ModelOptions
+from pymc_dirdp.releases.model_tables import planned_tables, read_model
+from pymc_dirdp.releases.model_terms import with_terms
 
 APPROX, PURE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), dirdp.PureDP(epsilon=1.0)
 

@@ -15,19 +15,14 @@ from pytensor.graph.traversal import ancestors
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import Node, evaluate, is_random, is_stored, operation, parameters, same_data, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
+from pymc_dirdp.models.model_options import TRIALS, ModelOptions, asked, axes_of, core_of, refused
 from pymc_dirdp.models.outcomes import (
-    TRIALS,
     Inputs,
-    ModelOptions,
     Outcomes,
-    asked,
-    axes_of,
-    core_of,
     log_probability,
     n_row_arrays,
     read_records,
     refuse_observed_elsewhere,
-    refused,
 )
 from pymc_dirdp.models.privacy_unit import as_code, axis_text
 from pymc_dirdp.models.questions import Answer

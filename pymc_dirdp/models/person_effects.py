@@ -16,16 +16,8 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.outcomes import (
-    Effect,
-    ModelOptions,
-    Outcomes,
-    axes_of,
-    core_of,
-    people_axis,
-    refuse_observed_elsewhere,
-    refused,
-)
+from pymc_dirdp.models.model_options import ModelOptions, axes_of, core_of, refused
+from pymc_dirdp.models.outcomes import Effect, Outcomes, people_axis, refuse_observed_elsewhere
 from pymc_dirdp.models.privacy_unit import as_code
 
 _graphs: Any = pt

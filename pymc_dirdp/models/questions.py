@@ -2,16 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.privacy_unit import as_code
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 
 ADDED = frozenset({"public", "counts", "jointly"})
 """Options whose names are added to those that were said before."""
@@ -34,14 +30,14 @@ class Answer:
     options: Mapping[str, Any]
     why: str = ""
 
-    def added_to[Said: DataclassInstance](self, said: Said) -> Said:
+    def added_to[Said](self, said: Said) -> Said:
         """What was said, with this."""
         changed = {}
         for name, value in self.options.items():
             before = getattr(said, name)
             adds = name in ADDED and not isinstance(value, bool)
             changed[name] = tuple(dict.fromkeys((*(before or ()), *value))) if adds and before is not True else value
-        return replace(said, **changed)
+        return replace(said, **changed)  # type: ignore[type-var]
 
 
 @final
@@ -66,7 +62,7 @@ def asking(error: Exception, *answers: Answer) -> OpenQuestionError:
     return OpenQuestionError(str(error), answers)
 
 
-def completed[Said: DataclassInstance, Read](read: Callable[[Said], Read], said: Said, verb: str) -> Read:
+def completed[Said, Read](read: Callable[[Said], Read], said: Said, verb: str) -> Read:
     """What `read` makes of what was said; or one error with all that is open, and a call that answers it.
 
     The call was tried: with it `read` has no question. So were the other answers that are named. An answer that leads
@@ -104,7 +100,7 @@ def completed[Said: DataclassInstance, Read](read: Callable[[Said], Read], said:
     ) from None
 
 
-def _answered[Said: DataclassInstance, Read](
+def _answered[Said, Read](
     read: Callable[[Said], Read],
     said: Said,
     answer: Answer,
@@ -135,7 +131,7 @@ def _answered[Said: DataclassInstance, Read](
     return now, []
 
 
-def _written(said: "DataclassInstance", only: Mapping[str, Any] | None = None) -> str:
+def _written(said: Any, only: Mapping[str, Any] | None = None) -> str:
     """Statements as the arguments of a call: all that are no default, or only those of some options."""
     default, parts = type(said)(), []
     for field in fields(said):

@@ -20,7 +20,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_dirdp.errors import InternalError, missing_values
 from pymc_dirdp.models.graph import Node, is_random, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.outcomes import ModelOptions, asked, refused
+from pymc_dirdp.models.model_options import ModelOptions, asked, refused
 from pymc_dirdp.models.questions import Answer
 
 

@@ -8,10 +8,10 @@ import pymc as pm
 from pymc_dirdp.checks import refuse_unknown
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.outcomes import ModelOptions
+from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.whose_records import refuse_lost_unit
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.model_terms import planned_tables, read_completely
+from pymc_dirdp.releases.model_tables import planned_tables, read_completely
 from pymc_dirdp.releases.plan import ModelPlanning
 from pymc_dirdp.releases.plan_types import Plan
 

@@ -10,14 +10,15 @@ import pymc as pm
 import xarray as xr
 
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, LeftOutWarning, type_name, warn
-from pymc_dirdp.models.outcomes import ModelOptions
+from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.privacy_unit import Unit
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
-from pymc_dirdp.releases.model_terms import counted, planned_tables, read_completely, table_model, with_terms
+from pymc_dirdp.releases.model_tables import counted, planned_tables, read_completely, table_model
+from pymc_dirdp.releases.model_terms import with_terms
 from pymc_dirdp.releases.opened import load
 from pymc_dirdp.releases.plan import of_model
 from pymc_dirdp.releases.plan_types import Plan, rebuild

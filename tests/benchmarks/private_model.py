@@ -25,9 +25,9 @@ from numba import njit
 from pymc.distributions.transforms import ordered
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.models.outcomes import ModelOptions
+from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.releases import model_terms
-from pymc_dirdp.releases.model_terms import planned_tables, read_model
+from pymc_dirdp.releases.model_tables import planned_tables, read_model
 from tests.benchmarks.simulated_models import KNOWN, Chain, noisy_data, prior_data
 
 FILE = Path(__file__).with_suffix(".csv")

@@ -14,7 +14,8 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.outcomes import Outcomes
-from pymc_dirdp.releases.model_terms import ModelRead, ModelTerms, layout_of
+from pymc_dirdp.releases.model_tables import ModelRead, layout_of
+from pymc_dirdp.releases.model_terms import ModelTerms
 from pymc_dirdp.releases.plan_types import PlannedTable
 
 # So many draws from a prior are tried for one that its transforms allow, such as cut points in order.

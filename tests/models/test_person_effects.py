@@ -12,9 +12,9 @@ from scipy.stats import binom, norm, poisson
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
-from pymc_dirdp.models.outcomes import ModelOptions
+from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.person_effects import normal_rule
-from pymc_dirdp.releases.model_terms import counted, read_model
+from pymc_dirdp.releases.model_tables import counted, read_model
 from pymc_dirdp.releases.opened import opened
 
 PURE = dirdp.PureDP(epsilon=1.0)

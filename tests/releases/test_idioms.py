@@ -10,8 +10,8 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import LeftOutWarning
-from pymc_dirdp.models.outcomes import ModelOptions
-from pymc_dirdp.releases.model_terms import read_model
+from pymc_dirdp.models.model_options import ModelOptions
+from pymc_dirdp.releases.model_tables import read_model
 from tests.releases.any_models import N, answers, codes
 
 PURE = dirdp.PureDP(epsilon=1.0)

@@ -22,10 +22,10 @@ from scipy.stats import betabinom, poisson
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, InternalError, ReleaseError, UnsupportedModelError
 from pymc_dirdp.models.graph import compiled_plainly, is_random
-from pymc_dirdp.models.outcomes import ModelOptions
+from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import model_terms
-from pymc_dirdp.releases.model_terms import read_model
+from pymc_dirdp.releases.model_tables import read_model
 from pymc_dirdp.releases.opened import opened
 from tests.releases import any_models
 from tests.releases.any_models import ACCEPTED, REFUSED

@@ -1,0 +1,354 @@
+"""The tables of a model of any discrete data: what is read of it, counted and planned.
+
+An observed variable is counted in a table, whose plan is that of a conjugate model. What stands in its place in a
+private model is in `model_terms`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from pytensor.graph.traversal import ancestors
+
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.inference.joint_rows import multiplications
+from pymc_dirdp.models.graph import Node, evaluate, is_stored, operation, parameters, stored_shape
+from pymc_dirdp.models.likelihoods import stored_observations
+from pymc_dirdp.models.model_options import NOISES, ModelOptions, asked, axes_of, refused
+from pymc_dirdp.models.outcome_kinds import (
+    ask_whose_trials,
+    has_several_trials,
+    private_trials,
+    read_outcomes,
+    with_shares,
+)
+from pymc_dirdp.models.outcomes import Inputs, Outcomes, jointly_observed, people_axis, record_arrays
+from pymc_dirdp.models.person_effects import effect_of_person, integrated, refuse_long_format
+from pymc_dirdp.models.privacy_unit import as_code, refuse_unknown_axes
+from pymc_dirdp.models.public import numbers_to_name, refuse_copies
+from pymc_dirdp.models.questions import Answer, OpenQuestionError, completed
+from pymc_dirdp.models.refusals import REFUSALS
+from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
+from pymc_dirdp.models.without_data import (
+    refuse_free_variables,
+    refuse_unnamed_data,
+)
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.plan import planned
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ModelRead:
+    """A model that was read: what is public of it, and the functions that count its records."""
+
+    model: pm.Model
+    free: list[Node]
+    inputs: Inputs
+    outcomes: list[Outcomes]
+    said: ModelOptions
+    secret: list[Node]
+    dims: frozenset[str]
+
+
+def read_completely(model: pm.Model, said: ModelOptions, verb: str, *, plans: bool) -> ModelRead:
+    """What :func:`read_model` returns, or one error with all that has to be said, and a call to copy.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    said : ModelOptions
+    verb : str
+        How the call begins.
+    plans : bool
+        Whether a release is planned; a recipient's observations are made up, and of any number.
+    """
+
+    def attempt(said: ModelOptions) -> ModelRead:
+        found = read_model(model, said)
+        if plans:
+            _different_numbers(found)
+        return found
+
+    return completed(attempt, said, verb)
+
+
+def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
+    """Read all observed variables of a model. No observation is looked at but to refuse one that is a covariate, too.
+
+    Raises
+    ------
+    OpenQuestionError
+        If something has to be said of it.
+    UnsupportedModelError, ArgumentError
+        It names the variable, the reason and a way out.
+    """
+    if not model.observed_RVs and model.potentials:
+        raise UnsupportedModelError(
+            f"private_model cannot release this model: it observes no variable, and {model.potentials[0].name!r} is a "
+            "Potential, which does not say what its records are. Write a likelihood as an observed variable, such as "
+            "pm.Bernoulli('y', p, observed=y)."
+        )
+    if not model.observed_RVs:
+        raise UnsupportedModelError(
+            "private_model cannot release this model: it observes nothing. Give its discrete variables observed=; a "
+            "recipient gives made-up observations of the same kind."
+        )
+    ask_whose_trials(model, said)
+    model = with_shares(model, said)
+    observed = [str(rv.name) for rv in model.observed_RVs]
+    groups = said.jointly
+    together = [name for group in groups for name in group]
+    if len(set(together)) < len(together):
+        raise ArgumentError("Some observed variable is in jointly twice. Name it in one group.")
+    for argument, names in (("counts", said.counts), ("support", said.support), ("jointly", together)):
+        for name in names:
+            one_of(observed, **{f"observed variable in {argument}": name})
+    data = {str(one.name) for one in model.data_vars}
+    named = [] if isinstance(said.public, bool) else list(said.public)
+    for name in [*named, *said.levels]:
+        one_of([*sorted(data), *observed], **{"name in public or levels": name})
+    if both := set(named) & set(said.levels):
+        raise ArgumentError(f"Name {min(both)!r} in public or in levels, not in both.")
+    if said.unit:
+        refuse_long_format(model, said)
+        refuse_unknown_axes([axes_of(rv, model) for rv in model.observed_RVs], said.stated)
+    for rv in model.observed_RVs:
+        if _asks_for_people(rv, said):
+            people_axis(rv, model, said)
+    effect = effect_of_person(model, said)
+    free = [rv for rv in model.free_RVs if effect is None or rv is not effect.variable]
+    secret, dims = [], set()
+    for rv in model.observed_RVs:
+        name, stored = str(rv.name), stored_observations(rv, model)
+        secret.append(stored)
+        if (known := known_bound(name, model)) is not None and known[1].records > said.most_records:
+            raise ArgumentError(
+                f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Say "
+                f"contribution={known[1].records}, or count with contribution=1."
+            )
+        trials = said.trials_are_people and operation(rv) in ("Binomial", "Multinomial")
+        if trials:
+            secret += private_trials(parameters(rv)[1][0], said)
+        shape = stored_shape(stored)
+        core: Any = rv.owner.op
+        if not hasattr(core, "ndim_supp"):
+            raise refused(
+                name,
+                f"is no plain random variable ({type(core).__name__})",
+                "Observe all records as they are, without total_size. In the place of pymc_extras.marginalize take a "
+                "pm.Mixture, whose weights are the probabilities of the states.",
+            )
+        if name not in said.counts and not trials and len(shape) > core.ndim_supp:
+            axis = people_axis(rv, model, said) if _asks_for_people(rv, said) else 0
+            secret += record_arrays(rv, free, shape[axis:], said)
+            dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[axis : axis + 1] if dim is not None}
+    refuse_free_variables(model, free, secret, dims)
+    refuse_unnamed_data(model, free, secret, said)
+    inputs = Inputs.of(model, free, effect)
+    alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
+    outcomes = [one for name, one in alone.items() if name not in together]
+    outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
+    outcomes = integrated(outcomes, effect, model, groups)
+    _refuse_shared_rows(outcomes, said)
+    return ModelRead(model, free, inputs, outcomes, said, secret, frozenset(dims))
+
+
+def _asks_for_people(rv: Node, said: ModelOptions) -> bool:
+    """Whether an observation of a variable is that of one person, so that one of its axes holds the people."""
+    known = hasattr(rv.owner.op, "ndim_supp") and rv.name not in said.counts
+    return known and (bool(said.unit) or not has_several_trials(rv, said))
+
+
+def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> None:
+    """Refuse tables whose rows hold the same people, if their numbers are private: their likelihoods do not multiply.
+
+    Given the free variables, the answers of a person are independent. But each table would have row sizes of its own.
+    """
+    unknown = [
+        one.name for one in outcomes if one.kind == "records" and (one.totals is None or not said.records_are_public)
+    ]
+    apart = [set(group) for group in said.disjoint or ()]
+    if len(unknown) < 2 or (apart and all(len(group & set(unknown)) < 2 for group in apart)):
+        return
+    both, alone = ", ".join(map(repr, unknown)), tuple((name,) for name in unknown)
+    different = [] if apart else [Answer({"disjoint": alone}, "if nobody has answered two of them")]
+    raise OpenQuestionError(
+        f"private_model cannot release this model: {both} are answers of the same people, whose covariates or number "
+        "are private, so that their tables have the same unknown row sizes. Say "
+        f"jointly=[{unknown}], or disjoint= if they are different people.",
+        [Answer({"jointly": (tuple(unknown),)}, "if they are answers of the same people"), *different],
+    )
+
+
+def _different_numbers(found: ModelRead) -> list[str]:
+    """The tables whose public number of records differs from that of others of the same people.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If nobody has said that anybody may know it.
+    """
+    said = found.said
+    if not said.records_are_public or said.most_records > 1:
+        return []
+    numbers = {one.name: sum(one.totals) if one.totals is not None else one.n_records or 0 for one in found.outcomes}
+    apart = [frozenset(group) for group in said.disjoint or ()]
+    anybody = frozenset(numbers).difference(*apart)
+    groups = [group | anybody for group in apart or [frozenset()]]
+    differing = {name: group for group in groups for name in numbers_to_name(numbers, group)}
+    parts = {"_".join(group): group for group in said.jointly}
+    names = {name: parts.get(name, (name,)) for name in differing}
+    unnamed = {name: of for name, of in names.items() if not all(map(said.is_public, of))}
+    if unnamed:
+        first = next(iter(unnamed))
+        other = max(differing[first], key=numbers.__getitem__)
+        public = [one for of in unnamed.values() for one in of]
+        raise asked(
+            first,
+            REFUSALS["different numbers"].reason.format(other=other),
+            f"Say public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
+            "know it, or disjoint= if different people stand behind them. If it is such a count, observe one variable "
+            "with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
+            "private.",
+            Answer({"public": tuple(public)}, "if anybody may know these numbers"),
+        )
+    return list(differing)
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """The table of an observed variable: one row, several rows with public or private numbers, or all cells as one."""
+
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+    rows_are_public: bool
+
+
+def layout_of(one: Outcomes, found: ModelRead) -> Layout:
+    """The table in which the records of an observed variable are counted."""
+    outcomes, rows, public = tuple(map(str, one.labels)), tuple(map(str, one.rows)), found.said.records_are_public
+    if one.kind == "counts":
+        # A table has two cells at least.
+        labels = outcomes if len(outcomes) > 1 else (*outcomes, "nobody")
+        return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
+    if len(rows) == 1:
+        return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=public)
+    if public and (one.totals is None or found.said.most_records > 1):
+        cells = tuple(f"{row} | {outcome}" for row in rows for outcome in outcomes)
+        return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
+    dims = (f"{one.name}_row", f"{one.name}_outcome")
+    return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=public)
+
+
+def counted(found: ModelRead, model: pm.Model) -> pm.Model:
+    """**Secret**: the tables of a model's records, as :func:`table_model` has them. A ledger is charged before.
+
+    Raises
+    ------
+    DataError
+        If some observation is not what was said, bounded counts have lost their unit, or the model holds counts.
+    """
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.most_records)
+    counts = {one.name: one.counts(model) for one in found.outcomes}
+    used = ancestors([*found.model.basic_RVs, *found.model.deterministics])
+    written = (node for node in used if is_stored(node) and node.type.ndim and not found.said.is_public(node.name))
+    refuse_copies([evaluate(node) for node in written if not any(node is one for one in found.secret)], counts)
+    return table_model(found, list(counts.values()))
+
+
+def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:
+    """The tables as a conjugate model, of which releases are planned and drawn. Its prior is not used here.
+
+    Parameters
+    ----------
+    found : ModelRead
+    counts : sequence of array, or None
+        **Secret**: the counts of each table; made-up ones for planning.
+    """
+    with pm.Model(model=None) as tables:
+        for k, one in enumerate(found.outcomes):
+            laid = layout_of(one, found)
+            for dim, labels in zip(laid.dims, laid.labels, strict=True):
+                tables.add_coord(dim, labels)
+            p = pm.Dirichlet(one.name, np.ones(laid.shape), dims=laid.dims)
+            if counts is None:
+                filled = np.zeros(laid.shape, dtype=np.int64)
+                filled[..., 0] = _made_up_totals(one, found, laid)
+            else:
+                filled = counts[k].ravel()
+                filled = np.append(filled, 0) if filled.size < np.prod(laid.shape) else filled
+                filled = filled.reshape(laid.shape)
+            pm.Multinomial(records_name(one.name), n=filled.sum(axis=-1), p=p, observed=filled)
+    return tables
+
+
+def _made_up_totals(one: Outcomes, found: ModelRead, laid: Layout) -> Any:
+    """The public numbers of records of the rows; any numbers where they are private."""
+    if not found.said.records_are_public:
+        return 2
+    if len(laid.shape) == 2:
+        return one.totals
+    return one.n_records if one.totals is None else sum(one.totals)
+
+
+def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -> Plan:
+    """The plan with the least noise."""
+    tables = table_model(found, None)
+    differing = _different_numbers(found)
+    options: dict[str, Any] = {
+        "adjacency": said.relation,
+        "contribution": found.said.most_records,
+        "public": [
+            records_name(one.name)
+            for one in found.outcomes
+            if (len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public) or one.name in differing
+        ],
+        **{name: given for name in ("weights", "disjoint") if (given := getattr(said, name)) is not None},
+    }
+    plans: list[Plan] = []
+    problem: Exception | None = None
+    # Joint noise of a large table takes long to calibrate, and has no likelihood that NUTS could evaluate.
+    shapes = [layout_of(outcomes, found).shape for outcomes in found.outcomes]
+    small = all(len(shape) == 1 and multiplications(shape[0], 20) <= _MOST for shape in shapes)
+    noises = [kind for kind in NOISES if small or kind != "joint"]
+    for kind in noises if said.mechanism == "auto" else (said.mechanism,):
+        try:
+            one = planned(guarantee, tables, mechanism=kind, **options)
+        except (UnattainableError, ArgumentError) as error:
+            problem = problem or error
+            continue
+        if unknown := [part.table.name for part in one.parts if not has_likelihood(part)]:
+            problem = problem or UnattainableError(
+                "Joint noise is for observed variables of the same people, whose number is public, without covariates "
+                f"and of up to some eight outcomes, and {unknown[0]!r} is another. Say mechanism='auto', or jointly= "
+                "for one table of all combinations of answers."
+            )
+        else:
+            plans.append(one)
+    if not plans:
+        assert problem is not None
+        raise problem
+    return min(plans, key=lambda one: math.hypot(*(part.mechanism.noise_sd or 0.0 for part in one.parts)))
+
+
+# An evaluation of the likelihood of joint noise with so many multiplications takes some 20 ms, so NUTS takes minutes.
+_MOST = 6e7
+
+
+def has_likelihood(part: PlannedTable) -> bool:
+    """Whether the likelihood of its noise is known: of single cells, or of a row that shares a noise with others."""
+    mechanism, noise = part.mechanism, part.mechanism.shared_noise
+    if mechanism.cell_noise is not None or noise is None:
+        return mechanism.cell_noise is not None
+    if len(part.table.shape) > 1 or part.n_records is None or noise.reaches is None:
+        return False
+    return sum(map(multiplications, noise.cells, noise.reaches)) <= _MOST
