@@ -15,6 +15,7 @@ __all__ = [
     "LedgerError",
     "LeftOutWarning",
     "ManyDrawsWarning",
+    "ManyRowsWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
     "SeededReleaseWarning",
@@ -99,6 +100,10 @@ class WeakGuaranteeWarning(UserWarning):
 
 class FewRecordsWarning(UserWarning):
     """A table has more cells than a fifth of its public number of records, so the release may tell next to nothing."""
+
+
+class ManyRowsWarning(UserWarning):
+    """A private model has a free variable for each of very many rows of private covariates, and so takes long."""
 
 
 class LeftOutWarning(UserWarning):

@@ -20,7 +20,15 @@ from scipy.special import expit, gammaln, logsumexp
 from scipy.stats import betabinom, poisson
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, InternalError, ReleaseError, UnsupportedModelError
+from pymc_dirdp.errors import (
+    ArgumentError,
+    DataError,
+    DirdpError,
+    InternalError,
+    ManyRowsWarning,
+    ReleaseError,
+    UnsupportedModelError,
+)
 from pymc_dirdp.models.graph import compiled_plainly, is_random
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
@@ -906,3 +914,17 @@ def test_releases_of_counts_keep_their_dims():
     together = dirdp.private_model(releases, model, counts=["cases"])
     assert together.named_vars_to_dims["cases_there"] == ("year_there",)
     assert together.coords["year_here"] == (2001, 2002, 2003)
+
+
+@pytest.mark.filterwarnings("default::pymc_dirdp.errors.ManyRowsWarning")
+def test_many_rows_of_private_covariates_are_warned_of_before_they_are_bought():
+    with pm.Model() as model:
+        first, second = (pm.Data(name, np.arange(60) % 40) for name in ("first", "second"))
+        logit = pm.Normal("a", shape=40)[first] + pm.Normal("b", shape=40)[second]
+        pm.Bernoulli("y", logit_p=logit, observed=np.zeros(60, int))
+    levels = {"first": 40, "second": 40}
+    with pytest.warns(ManyRowsWarning, match=r"1600 rows .* adjacency='add-remove'"):
+        dirdp.plan(PURE, model, any_model=True, levels=levels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ManyRowsWarning)
+        dirdp.plan(PURE, model, any_model=True, levels=levels, adjacency="add-remove")
