@@ -17,7 +17,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
-from pymc_dirdp.arrays import Array
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.joint_rows import JointRows
@@ -51,7 +51,12 @@ def _measured(part: PlannedTable) -> NoisyMarginal:
 
 
 def _published_into(place: Any) -> _Publish:
-    return lambda noisy: place.set_value(np.rint(noisy).astype(np.int64).reshape(place.type.shape))
+    return lambda noisy: place.set_value(_integers(noisy).reshape(place.type.shape))
+
+
+def _integers(noisy: Array) -> Integers:
+    """Noisy counts as PyMC's discrete variables are, cut where there are no 64-bit integers."""
+    return np.clip(np.rint(noisy), -(2.0**62), 2.0**62).astype(np.int64)
 
 
 def _numbers_of_people(
@@ -94,7 +99,7 @@ def _numbers_of_people(
         first = np.take_along_axis(counts, possible.argmax(axis=0)[None], axis=0)
         grid.set_value(np.where(possible, counts, first))
         logs.set_value(np.where(possible, chances, -np.inf))
-        place.set_value(np.rint(noisy).astype(np.int64).reshape(place.type.shape))
+        place.set_value(_integers(noisy).reshape(place.type.shape))
 
     # The numbers that are summed over are put in later.
     log_numbers = _in_model(log_numbers, inputs, model, grid)
@@ -146,7 +151,7 @@ def _joint_tables(log_p: Sequence[Any], parts: Sequence[PlannedTable], name: str
                     f"to {part.n_records} records, or some are below -{most}. Ask its publisher for the file again."
                 )
             values = place.get_value()
-            values[start:end] = np.rint(noisy)
+            values[start:end] = _integers(noisy)
             place.set_value(values)
 
         none = np.zeros(end - start)
