@@ -1,0 +1,291 @@
+"""Noisy tables as observed variables: the verbs of PyMC and ArviZ on private models, and the law of what is drawn."""
+
+import copy
+import math
+
+import arviz as az
+import cloudpickle
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.model.transform.optimization import freeze_dims_and_data
+from scipy.special import expit, softmax
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.releases.opened import opened
+
+PURE = dirdp.PureDP(epsilon=1.0)
+pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+
+
+def logit():
+    rng = np.random.default_rng(1)
+    with pm.Model(coords={"g": list("abcd")}) as model:
+        which = pm.Data("w", rng.integers(4, size=120))
+        effect = pm.Normal("e", 0, 1, dims="g")
+        pm.Bernoulli("y", logit_p=effect[which], observed=rng.integers(2, size=120))
+    return model
+
+
+def categories():
+    rng = np.random.default_rng(2)
+    with pm.Model() as model:
+        which = pm.Data("w", rng.integers(3, size=90))
+        effect = pm.Normal("e", 0, 1, shape=(3, 4))
+        pm.Categorical("y", logit_p=effect[which], observed=rng.integers(4, size=90))
+    return model
+
+
+def cases():
+    with pm.Model(coords={"year": range(6)}) as model:
+        rate, trend = pm.Gamma("e", 2, 0.2), pm.Normal("s", 0, 0.1)
+        mu = rate * pm.math.exp(trend * np.arange(6.0))
+        pm.NegativeBinomial("y", mu=mu, alpha=3.0, observed=[8, 12, 9, 14, 6, 11], dims="year")
+    return model
+
+
+def items():
+    rng = np.random.default_rng(3)
+    with pm.Model() as model:
+        level = pm.Normal("e", 0, 1, shape=3)
+        for i in range(3):
+            pm.Bernoulli(f"i{i}", logit_p=level[i], observed=rng.integers(2, size=80))
+    return model
+
+
+def ordered():
+    rng = np.random.default_rng(4)
+    with pm.Model() as model:
+        which = pm.Data("w", rng.integers(3, size=90))
+        effect = pm.Normal("e", 0, 1, shape=3)
+        cuts = pm.Normal("c", [-1, 1], 1, transform=pm.distributions.transforms.ordered)
+        p = pm.math.sigmoid(cuts[None] - effect[which, None])
+        shares = pm.math.concatenate([p[:, :1], p[:, 1:] - p[:, :1], 1 - p[:, 1:]], axis=1)
+        pm.Categorical("y", p=shares, observed=rng.integers(3, size=90))
+    return model
+
+
+KINDS = {
+    "public rows": (logit, {"public": ["w"]}),
+    "private covariates": (logit, {"levels": {"w": 4}}),
+    "private number": (logit, {"levels": {"w": 4}, "adjacency": "add-remove"}),
+    "several outcomes": (categories, {"public": ["w"]}),
+    "numbers of people": (cases, {"counts": ["y"]}),
+    "joint noise": (items, {"mechanism": "joint"}),
+    "ordered answers": (ordered, {"public": ["w"]}),
+}
+
+
+class Private:
+    """A private model and what PyMC draws of it."""
+
+    def __init__(self, kind):
+        make, said = KINDS[kind]
+        self.model = dirdp.private_model(PURE, make(), random_seed=1, **said)
+        self.point = self.model.initial_point()
+        self.value = float(self.model.compile_logp()(self.point))
+        (self.observed,) = [rv.name for rv in self.model.observed_RVs]
+        with self.model:
+            self.idata = pm.sample(
+                100,
+                tune=100,
+                chains=2,
+                cores=1,
+                progressbar=False,
+                random_seed=1,
+                compute_convergence_checks=False,
+            )
+            options = {"progressbar": False, "random_seed": 1}
+            self.idata.update(pm.sample_posterior_predictive(self.idata, **options))
+            pm.compute_log_likelihood(self.idata, progressbar=False)
+            pm.compute_log_prior(self.idata, progressbar=False)
+
+    def same(self, model, mode=None):
+        """Another form of the model has the same log-probability."""
+        assert float(model.compile_logp(mode=mode)(self.point)) == pytest.approx(self.value, rel=1e-12)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def private(request):
+    return Private(request.param)
+
+
+def _sample(private):
+    assert np.isfinite(private.idata.posterior["e"]).all()
+    assert np.isfinite(private.idata.log_likelihood[private.observed]).all()
+    assert set(private.idata.log_prior) == {rv.name for rv in private.model.free_RVs}
+
+
+def _prior_predictive(private):
+    tree = pm.sample_prior_predictive(20, model=private.model, random_seed=1)
+    assert tree.prior_predictive[private.observed].shape[2:] == private.model[private.observed].type.shape
+
+
+def _posterior_predictive(private):
+    assert private.idata.posterior_predictive[private.observed].dims[:2] == ("chain", "draw")
+    assert private.idata.posterior_predictive[private.observed].dtype == np.int64
+
+
+def _pickle(private):
+    private.same(cloudpickle.loads(cloudpickle.dumps(private.model)))
+    function = private.model.logp_dlogp_function(ravel_inputs=True)
+    function.set_extra_values({})
+    again = cloudpickle.loads(cloudpickle.dumps(function))
+    point = pm.blocking.DictToArrayBijection.map(private.point)
+    for this, that in zip(function(point), again(point), strict=True):
+        np.testing.assert_array_equal(this, that)
+
+
+def _do(private):
+    known = pm.do(private.model, {"e": np.full(private.model["e"].shape.eval(), 0.3)})
+    assert "e" not in {rv.name for rv in known.free_RVs}
+    assert pm.draw(known[private.observed]).shape == private.model[private.observed].type.shape
+
+
+def _observe(private):
+    seen = pm.observe(private.model, {"e": np.full(private.model["e"].shape.eval(), 0.3)})
+    assert np.isfinite(seen.compile_logp()(seen.initial_point()))
+
+
+def _graphviz(private):
+    pytest.importorskip("graphviz")
+    assert private.observed in pm.model_to_graphviz(private.model).source
+
+
+def _text(private):
+    for formatting in ("plain", "latex"):
+        assert any(kind in private.model.str_repr(formatting=formatting) for kind in ("Noisy", "JointCounts"))
+
+
+def _compare(private):
+    result = az.compare({"first": private.idata, "second": private.idata.copy()}, var_name=private.observed)
+    assert result["elpd"].iloc[0] == result["elpd"].iloc[1]
+
+
+def _closing(plot):
+    def verb(private):
+        plot(private.idata)
+        plt.close("all")
+
+    return verb
+
+
+VERBS = {
+    "pm.sample": _sample,
+    "pm.sample_prior_predictive": _prior_predictive,
+    "pm.sample_posterior_predictive": _posterior_predictive,
+    "pm.do": _do,
+    "pm.observe": _observe,
+    "freeze_dims_and_data": lambda private: private.same(freeze_dims_and_data(private.model)),
+    "pm.model_to_graphviz": _graphviz,
+    "Model.str_repr": _text,
+    "Model.copy": lambda private: private.same(private.model.copy()),
+    "copy.deepcopy": lambda private: private.same(copy.deepcopy(private.model)),
+    "cloudpickle": _pickle,
+    "FAST_COMPILE": lambda private: private.same(private.model, "FAST_COMPILE"),
+    "NUMBA": lambda private: private.same(private.model, "NUMBA"),
+    "CVM": lambda private: private.same(private.model, "CVM"),
+    "az.summary": lambda private: az.summary(private.idata),
+    "az.loo": lambda private: az.loo(private.idata, var_name=private.observed),
+    "az.compare": _compare,
+    "az.plot_ppc_dist": _closing(az.plot_ppc_dist),
+    "az.plot_ppc_tstat": _closing(az.plot_ppc_tstat),
+    "az.plot_forest": _closing(az.plot_forest),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("verb", VERBS)
+def test_verbs_of_pymc_and_arviz(private, verb):
+    """The table of verbs and kinds of models in docs/any_model.md."""
+    VERBS[verb](private)
+
+
+def fixed(kind, **values):
+    """Draws of the noisy table at these parameters, and the parts of the plan."""
+    make, said = KINDS[kind]
+    private = dirdp.private_model(PURE, make(), random_seed=1, **said)
+    parts = opened(dirdp.releases.release_of(private)).plan.parts
+    (rv,) = private.observed_RVs
+    return pm.draw(pm.do(private, values)[rv.name], 20_000, random_seed=1), parts
+
+
+def assert_law(drawn, mean, variance):
+    """Mean and variance of each cell within five standard errors; the noise has longer tails than a normal one."""
+    n, off = len(drawn), drawn - mean
+    assert (np.abs(off.mean(axis=0)) < 5 * np.sqrt(variance / n)).all()
+    error = np.sqrt(((off**2 - variance) ** 2).mean(axis=0) / n)
+    assert (np.abs((off**2).mean(axis=0) - variance) < 5 * error).all()
+
+
+EFFECT = np.array([0.3, -1.2, 2.0, 0.0])
+P = np.stack([1 - expit(EFFECT), expit(EFFECT)], axis=1)
+
+
+def test_law_of_rows_with_public_totals():
+    drawn, (part,) = fixed("public rows", e=EFFECT)
+    n = np.array(part.totals, dtype=float)[:, None]
+    assert_law(drawn, n * P, n * P * (1 - P) + part.mechanism.noise_sd**2)
+    weights = np.random.default_rng(5).normal(size=(3, 4))
+    drawn, (part,) = fixed("several outcomes", e=weights)
+    n, p = np.array(part.totals, dtype=float)[:, None], softmax(weights, axis=1)
+    assert_law(drawn, n * p, n * p * (1 - p) + part.mechanism.noise_sd**2)
+
+
+def test_law_of_private_covariates():
+    shares = np.array([0.1, 0.2, 0.3, 0.4])
+    drawn, (part,) = fixed("private covariates", e=EFFECT, y_shares=shares)
+    p = shares[:, None] * P
+    assert_law(drawn, 120 * p, 120 * p * (1 - p) + part.mechanism.noise_sd**2)
+    # People are in one cell or another, and their noises are independent.
+    covariance = np.cov(drawn[:, 0, 0], drawn[:, 3, 1])[0, 1]
+    assert covariance == pytest.approx(-120 * p[0, 0] * p[3, 1], abs=1.0)
+
+
+def test_law_of_a_private_number():
+    expected = np.array([10.0, 20.0, 30.0, 40.0])
+    drawn, (part,) = fixed("private number", e=EFFECT, y_expected=expected)
+    mu = expected[:, None] * P
+    assert_law(drawn, mu, mu + part.mechanism.noise_sd**2)
+
+
+def test_law_of_numbers_of_people():
+    drawn, (part,) = fixed("numbers of people", e=10.0, s=0.1)
+    mu = 10 * np.exp(0.1 * np.arange(6.0))
+    assert_law(drawn, mu, mu + mu**2 / 3 + part.mechanism.noise_sd**2)
+
+
+def test_law_of_joint_noise():
+    """All tables share one radius, so the sizes of their noises depend on each other; each adds up to 0."""
+    level = np.array([0.3, -1.2, 2.0])
+    drawn, parts = fixed("joint noise", e=level)
+    p = np.stack([1 - expit(level), expit(level)], axis=1).ravel()
+    assert (drawn.reshape(-1, 3, 2).sum(axis=2) == 80).all()
+    assert_law(drawn, 80 * p, 80 * p * (1 - p) + parts[0].mechanism.noise_sd ** 2)
+    noise = parts[0].mechanism.noisy_marginals[0].noise.draw((20_000, 1, 6), np.random.default_rng(2)).reshape(-1, 3, 2)
+    many = np.random.default_rng(3).binomial(80, p[1::2], size=(20_000, 3)) + noise[..., 1]
+    quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
+    spread, other = (np.abs(x - 80 * p[1::2]).sum(axis=1) for x in (drawn[:, 1::2], many))
+    np.testing.assert_allclose(np.quantile(spread, quantiles), np.quantile(other, quantiles), rtol=0.1)
+    assert math.isclose(np.corrcoef(spread, other)[0, 1], 0.0, abs_tol=0.05)
+
+
+def test_cores_share_a_model_by_pickles():
+    """In processes of their own, as PyMC starts them on other systems than Linux."""
+    make, said = KINDS["public rows"]
+    private = dirdp.private_model(PURE, make(), random_seed=1, **said)
+    options = {"progressbar": False, "random_seed": 1, "compute_convergence_checks": False}
+    drawn = pm.sample(20, tune=20, chains=2, cores=2, mp_ctx="spawn", model=private, **options)
+    alone = pm.sample(20, tune=20, chains=2, cores=1, model=private, **options)
+    np.testing.assert_allclose(drawn.posterior["e"], alone.posterior["e"])
+
+
+@pytest.mark.parametrize("sampler", ["numpyro", "nutpie"])
+@pytest.mark.parametrize("kind", ["public rows", "numbers of people", "joint noise"])
+def test_other_samplers(kind, sampler):
+    pytest.importorskip(sampler)
+    make, said = KINDS[kind]
+    private = dirdp.private_model(PURE, make(), random_seed=1, **said)
+    drawn = pm.sample(50, tune=50, chains=1, nuts_sampler=sampler, model=private, progressbar=False, random_seed=1)
+    assert np.isfinite(drawn.posterior["e"]).all()
