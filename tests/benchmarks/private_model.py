@@ -21,19 +21,21 @@ from unittest import mock
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numba import njit
 from pymc.distributions.transforms import ordered
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.models.model_options import ModelOptions
-from pymc_dirdp.releases import model_terms
+from pymc_dirdp.releases import noisy_tables
 from pymc_dirdp.releases.model_tables import planned_tables, read_model
-from tests.benchmarks.simulated_models import KNOWN, Chain, noisy_data, prior_data
+from pymc_dirdp.releases.model_terms import with_terms
+from tests.benchmarks.simulated_models import Chain, noisy_data, prior_data
 
 FILE = Path(__file__).with_suffix(".csv")
 LEVELS = (0.5, 0.8, 0.95)
 EPSILONS = {0.2: 300, 0.5: 300, 1.0: 60, 3.0: 60}
 NAIVE = 60
+# With this guarantee noise is practically 0: a model is as if it had the counts themselves.
+WEAK = dirdp.PureDP(epsilon=60)
 COLUMNS = ["model", "epsilon", "method", "data_sets", *(f"{level:.0%}" for level in LEVELS)]
 COLUMNS += [*(f"se {level:.0%}" for level in LEVELS), "widening"]
 
@@ -63,7 +65,7 @@ def log_linear_table():
     i, j, k = np.meshgrid([0.0, 1.0], [0.0, 1.0], np.arange(5), indexing="ij")
     logits = first * i + second * j + both * i * j + pt.concatenate([[0.0], third])[k]
     pm.Multinomial("y", n=500, p=pt.special.softmax(logits.ravel()), observed=[500] + [0] * 19)
-    return {"contribution": 1}, None
+    return {"unit": "trial"}, None
 
 
 def cases():
@@ -76,21 +78,9 @@ def cases():
 MODELS = {one.__name__: one for one in (diagnostic_test, cases, answers, log_linear_table)}
 
 
-class Naive:
-    """Clipped noisy counts, read as if they were the data."""
-
-    def __init__(self, totals):
-        self.totals = totals
-
-    def likelihood(self, log_weights, noisy, noise):
-        return float((noisy * log_weights).sum()), np.array(noisy)
-
-    def compiled(self):
-        @njit
-        def likelihood(log_weights, noisy, noise):
-            return np.asarray((noisy * log_weights).sum()), noisy.copy()
-
-        return likelihood
+def naive_logp(value, log_weights, noise, totals):
+    """Of noisy counts, read as if they were the data."""
+    return (value * log_weights).sum(axis=-1)
 
 
 def ranks(draws, truth):
@@ -119,34 +109,35 @@ def run(name, sets=None, minutes=math.inf):
         said, n_records = MODELS[name]()
     options = ModelOptions(**said)
     found = read_model(model, options)
-    guarantees = {epsilon: dirdp.PureDP(epsilon=epsilon) for epsilon in sets}
-    plans = {epsilon: planned_tables(one, found, options) for epsilon, one in guarantees.items()}
-    terms = model_terms.with_terms(found, plans[min(sets)], None)
-    with mock.patch.object(model_terms, "NoisyRows", Naive):
-        naive_terms = model_terms.with_terms(found, plans[min(sets)], None)
-    aware, naive = Chain(terms, found), Chain(naive_terms, found)
-    simulate = prior_data(found, terms.model, n_records)
+    plans = {epsilon: planned_tables(dirdp.PureDP(epsilon=epsilon), found, options) for epsilon in sets}
+    weak = with_terms(found, planned_tables(WEAK, found, options), None)
+    private = {epsilon: with_terms(found, plan, None) for epsilon, plan in plans.items()}
+    aware = {epsilon: Chain(model, found) for epsilon, model in private.items()}
+    known = Chain(weak, found)
+    # Numbers of people have no rows: for them it is the model of the counts themselves that reads noisy ones.
+    with mock.patch.object(noisy_tables, "_logp_of_rows", naive_logp):
+        naive = Chain(weak, found)
+    simulate = prior_data(found, weak.model, n_records)
     us = {(epsilon, how): [] for epsilon in sets for how in ("aware", "naive")}
     open_u, widths = [], {epsilon: [] for epsilon in sets}
     for k in range(max(sets.values())):
         values, counts = simulate(rng)
         truth = np.concatenate([np.ravel(values[str(rv.name)]) for rv in found.free])
         if k < NAIVE:
-            terms.publish(dict.fromkeys(counts, KNOWN), counts)
-            draws = aware.draws(values, rng, 150, 300)
+            weak.publish(counts)
+            draws = known.draws(values, rng, 150, 300)
             open_u.append(ranks(draws, truth))
             open_width = width(draws)
-        for epsilon, planned in plans.items():
+        for epsilon, plan in plans.items():
             if k >= sets[epsilon]:
                 continue
-            noise, noisy = noisy_data(planned.parts, counts, rng)
-            terms.publish(noise, noisy)
-            draws = aware.draws(values, rng, 150, 300)
+            noisy = noisy_data(plan.parts, counts, rng)
+            private[epsilon].publish(noisy)
+            draws = aware[epsilon].draws(values, rng, 150, 300)
             us[epsilon, "aware"].append(ranks(draws, truth))
             if k < NAIVE:
                 widths[epsilon].append(width(draws) / open_width)
-                clipped = {key: np.maximum(np.round(one), 0) for key, one in noisy.items()}
-                naive_terms.publish(dict.fromkeys(counts, KNOWN), clipped)
+                weak.publish({table: np.maximum(np.round(numbers), 0) for table, numbers in noisy.items()})
                 us[epsilon, "naive"].append(ranks(naive.draws(values, rng, 150, 300), truth))
         late = time.process_time() - start > 60 * minutes
         if late or k + 1 == max(sets.values()) or (k + 1) % 10 == 0:

@@ -11,29 +11,22 @@ from pymc.step_methods.hmc.quadpotential import QuadPotentialDiagAdapt
 from pytensor.graph.replace import graph_replace
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.outcomes import Outcomes
 from pymc_dirdp.releases.model_tables import ModelRead, layout_of
-from pymc_dirdp.releases.model_terms import ModelTerms
+from pymc_dirdp.releases.model_terms import PrivateModel
 from pymc_dirdp.releases.plan_types import PlannedTable
 
 # So many draws from a prior are tried for one that its transforms allow, such as cut points in order.
 _TRIES = 10_000
-KNOWN = CellNoise(is_normal=True, slope=100.0, constant=0.0)
-"""Hardly any noise: counts are known."""
 
 
 def noisy_data(
     parts: Sequence[PlannedTable], counts: Mapping[str, Array], rng: np.random.Generator
-) -> tuple[dict[str, CellNoise], dict[str, Array]]:
+) -> dict[str, Array]:
     """Made-up counts with the noise of a plan."""
-    noise, noisy = {}, {}
-    for part in parts:
-        name, mechanism = part.table.name, getattr(part.mechanism, "alike_alone", part.mechanism)
-        noise[name] = mechanism.cell_noise
-        noisy[name] = mechanism.releases(counts[name], 1, random_seed=rng)[0]
-    return noise, noisy
+    mechanisms = {part.table.name: getattr(part.mechanism, "alike_alone", part.mechanism) for part in parts}
+    return {name: mechanism.releases(counts[name], 1, random_seed=rng)[0] for name, mechanism in mechanisms.items()}
 
 
 def prior_data(
@@ -144,12 +137,12 @@ class Chain:
 
     Parameters
     ----------
-    terms : ModelTerms
+    private : PrivateModel
     found : ModelRead
     """
 
-    def __init__(self, terms: ModelTerms, found: ModelRead) -> None:
-        model = terms.model
+    def __init__(self, private: PrivateModel, found: ModelRead) -> None:
+        model = private.model
         self._model, self._start = model, model.initial_point(random_seed=1)
         self._logp = model.logp_dlogp_function(ravel_inputs=True, initial_point=self._start)
         self._logp.trust_input = True
