@@ -64,8 +64,8 @@ class CountsLogp(Op):
         self, inputs: Sequence[Variable[Any, Any]], outputs: Sequence[Any], cotangents: Sequence[Any]
     ) -> list[Variable[Any, Any]]:
         if not isinstance(cotangents[1].type, DisconnectedType):
-            why = "A release has no second derivatives."
-            return [grad_not_implemented(self, i, variable, why) for i, variable in enumerate(inputs)]
+            missing: Any = grad_not_implemented(self, 0, inputs[0], "A release has no second derivatives.")
+            return [missing, *(disconnected_type() for _ in inputs[1:])]
         added: list[Any] = ["x"] * (outputs[1].type.ndim - self.value_axes)
         gradient = cotangents[0].dimshuffle([*range(self.value_axes), *added]) * outputs[1]
         return [gradient, *(disconnected_type() for _ in inputs[1:])]

@@ -5,6 +5,7 @@ the noise of the mechanism itself. All that a log-probability depends on are its
 compiled before.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, override
 
@@ -14,6 +15,7 @@ import pytensor.tensor as pt
 from pymc.distributions.distribution import Discrete
 from pytensor.compile.sharedvalue import shared
 from pytensor.graph.replace import graph_replace
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_dirdp.arrays import Array, Integers
@@ -44,6 +46,13 @@ class _NoisyVariable(RandomVariable):
         whole = counts.reshape(-1, *self.measured.shape)
         noise = self.measured.noise_for((len(whole),), rng)
         return np.asarray(whole + np.rint(noise).astype(np.int64)).reshape(counts.shape)
+
+
+@numba_core_rv_funcify.register(_NoisyVariable)
+def _drawn_by_python(op: _NoisyVariable, node: Any) -> Any:
+    """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
+    warnings.filterwarnings("ignore", f"Numba will use object mode to run {type(op).__name__}", UserWarning)
+    raise NotImplementedError("The noise of a whole table is drawn at once, by Python.")
 
 
 def _shares_of(log_p: Array) -> Array:
