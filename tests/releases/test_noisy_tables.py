@@ -1,4 +1,4 @@
-"""Noisy tables as observed variables: the verbs of PyMC and ArviZ on private models, and the moments of what is drawn."""
+"""Noisy tables as observed variables: verbs of PyMC and ArviZ on private models, and the moments of what is drawn."""
 
 import copy
 import math
