@@ -12,6 +12,8 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.dims.distributions import transforms
+from pymc.initial_point import make_initial_point_expression
+from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import Mode, optdb
 from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
@@ -65,6 +67,21 @@ def evaluate(variable: Node) -> NDArray[Any]:
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value(borrow=False))
     return np.asarray(compiled_plainly([], variable)())
+
+
+def initial_point(model: pm.Model, seed: int) -> dict[str, NDArray[Any]]:
+    """That of PyMC, by the names of the values of free variables, without a compiler."""
+    expressions = make_initial_point_expression(
+        free_rvs=model.free_RVs,
+        rvs_to_transforms=model.rvs_to_transforms,
+        initval_strategies=model.rvs_to_initial_values,
+        return_transformed=True,
+    )
+    # The generators of the model itself stay as they are.
+    expressions = replace_rng_nodes(expressions)
+    reseed_rngs(find_rng_nodes(expressions), seed)
+    names = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs]
+    return dict(zip(names, map(np.asarray, compiled_plainly([], expressions)()), strict=True))
 
 
 def stored_array(variable: Node, *, through_rounding: bool = False) -> Node | None:

@@ -31,6 +31,7 @@ from pymc_dirdp.models.graph import (
     Node,
     compiled_plainly,
     evaluate,
+    initial_point,
     is_random,
     is_stored,
     operation,
@@ -91,7 +92,7 @@ class Inputs:
     @classmethod
     def of(cls, model: pm.Model, free: Sequence[Node], effect: Effect | None = None) -> "Inputs":
         """Those of a model: near its initial point, because draws from a prior may be no proper values."""
-        start, rng = model.initial_point(random_seed=1), generator(1)
+        start, rng = initial_point(model, seed=1), generator(1)
         values = [model.rvs_to_values[rv] for rv in free]
         at = compiled_plainly(values, model.replace_rvs_by_values(list(free)))
         points = []

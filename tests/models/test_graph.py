@@ -11,7 +11,7 @@ from pytensor.xtensor import as_xtensor
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.graph import Purpose, build_for, built_for, lowered
+from pymc_dirdp.models.graph import Purpose, build_for, built_for, initial_point, lowered
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.tables import root_model, tables
 
@@ -123,3 +123,16 @@ def test_a_purpose_belongs_to_one_model_and_ends_with_it():
     del model
     gc.collect()
     assert alive() is None
+
+
+def test_the_initial_point_is_that_of_pymc():
+    with pm.Model() as model:
+        pm.Normal("drawn", initval="prior")
+        scale = pm.HalfNormal("scale")
+        pm.Dirichlet("p", np.ones(3))
+        pm.Uniform("given", 0, 2, initval=1.5)
+        pm.Beta("from_another", 1, scale, shape=2, initval="prior")
+    ours, theirs = initial_point(model, seed=1), model.initial_point(random_seed=1)
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value)
