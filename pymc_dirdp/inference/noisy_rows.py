@@ -45,6 +45,7 @@ from typing import Any, final, override
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.joint_rows import CompiledRows, JointRows, readonly
@@ -138,7 +139,17 @@ def _compiled() -> Callable[..., None]:
     arrays = f"{readonly('float64', 2)}, {readonly('float64', 1)}, {readonly('float64', 3)}, {readonly('int64', 1)}"
     signature = f"({readonly('float64', 2, 'C')}, float64[:, ::1], float64[::1], {arrays})"
     sums = _pair_step, _pair_mode, _sums, _listed_sums, _pair, _poisson
-    return compiled(signature, _rows, _step, _log_term, _mode, _ratio, _terms, *sums, _tilted, _wave_row)
+    return compiled(signature, _rows, _log_factorial, _step, _log_term, _mode, _ratio, _terms, *sums, _tilted, _wave_row)
+
+
+# A logarithm of a Gamma function takes as long as ten terms of a sum.
+_LOG_FACTORIALS = gammaln(np.arange(1.0, 1025.0))
+
+
+def _log_factorial(x: float) -> float:
+    """Logarithm of x!."""
+    found: float = _LOG_FACTORIALS[int(x)] if x < len(_LOG_FACTORIALS) else math.lgamma(x + 1)
+    return found
 
 
 def _step(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> float:
@@ -154,7 +165,7 @@ def _log_term(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> f
     """Logarithm of f(x) of one cell, without the constant of the noise."""
     distance = (z - x) ** 2 if normal else abs(z - x)
     of_output = t[int(x)] if len(t) > 0 else -b * distance
-    return (a * x if x > 0 else 0.0) - math.lgamma(x + 1) + of_output
+    return (a * x if x > 0 else 0.0) - _log_factorial(x) + of_output
 
 
 def _mode(normal: bool, b: float, a: float, z: float, t: Any) -> float:
@@ -238,25 +249,22 @@ def _sums(
     -1, and those of (z - x)^2 are an arithmetic sequence. It ends where the sum is above `most`.
     """
     total, first, ends = 1.0, 0.0, n < math.inf
-    below, between, above, factor, falling = 1.0, 1.0, 1.0, 1.0, 1.0
-    if normal:
-        falling = math.exp(-4 * b)
+    wide, narrow = math.exp(-4 * b if normal else 2 * b), math.exp(-2 * b)
     for direction in (1, -1):
         x, term = start, 1.0
-        if normal:
-            lower = x if direction == 1 else x - 1
-            factor = math.exp(direction * (odds + 2 * b * (low + high - 1 - 2 * lower)))
-        else:
-            below, between = math.exp(direction * (odds + 2 * b)), math.exp(direction * odds)
-            above = math.exp(direction * (odds - 2 * b))
+        lower = x if direction == 1 else x - 1
+        shift = 2 * b * (low + high - 1 - 2 * lower) if normal else 0.0
+        # Of normal noise the first ratio, without the counts; of Laplace noise that between both noisy counts.
+        factor = math.exp(direction * (odds + shift))
+        below, above = (factor * wide, factor * narrow) if direction == 1 else (factor * narrow, factor * wide)
         while x < n if direction == 1 else x > 0:
             lower = x if direction == 1 else x - 1
             if normal:
-                ratio, factor = factor, factor * falling
+                ratio, factor = factor, factor * wide
             elif lower + 1 <= low:
-                ratio = below if lower + 1 <= high else between
+                ratio = below if lower + 1 <= high else factor
             else:
-                ratio = between if lower + 1 <= high else above
+                ratio = factor if lower + 1 <= high else above
             rest = n - lower if ends else 1.0
             ratio *= rest / (lower + 1) if direction == 1 else (lower + 1) / rest
             x += direction
@@ -458,7 +466,7 @@ def _rows(logs: Any, means: Any, values: Any, noisy: Any, noise: Any, tables: An
                 mean[1] = n - mean[0]
             else:
                 log = _wave_row(normal, b, a, z, t, n, mean)
-            value += log + math.lgamma(n + 1)
+            value += log + _log_factorial(n)
         if value == -math.inf:
             mean[:] = 0.0
         values[row] = value
