@@ -119,7 +119,7 @@ def _sample(private):
 
 def _prior_predictive(private):
     tree = pm.sample_prior_predictive(20, model=private.model, random_seed=1)
-    assert tree.prior_predictive[private.observed].shape[2:] == private.model[private.observed].type.shape
+    assert tree.prior_predictive[private.observed].shape[2:] == private.idata.observed_data[private.observed].shape
 
 
 def _posterior_predictive(private):
@@ -140,7 +140,7 @@ def _pickle(private):
 def _do(private):
     known = pm.do(private.model, {"e": np.full(private.model["e"].shape.eval(), 0.3)})
     assert "e" not in {rv.name for rv in known.free_RVs}
-    assert pm.draw(known[private.observed]).shape == private.model[private.observed].type.shape
+    assert pm.draw(known[private.observed]).shape == private.idata.observed_data[private.observed].shape
 
 
 def _observe(private):
@@ -189,6 +189,7 @@ VERBS = {
     "az.summary": lambda private: az.summary(private.idata),
     "az.loo": lambda private: az.loo(private.idata, var_name=private.observed),
     "az.compare": _compare,
+    "az.psense_summary": lambda private: az.psense_summary(private.idata),
     "az.plot_ppc_dist": _closing(az.plot_ppc_dist),
     "az.plot_ppc_tstat": _closing(az.plot_ppc_tstat),
     "az.plot_forest": _closing(az.plot_forest),
