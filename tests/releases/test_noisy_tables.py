@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 import pymc_dirdp as dirdp
 from pymc_dirdp.releases.opened import opened
 
-PURE = dirdp.PureDP(epsilon=1.0)
+PURE, DRAWS = dirdp.PureDP(epsilon=1.0), 3000
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
 
 
@@ -119,7 +119,7 @@ def _sample(private):
 
 def _prior_predictive(private):
     tree = pm.sample_prior_predictive(20, model=private.model, random_seed=1)
-    assert tree.prior_predictive[private.observed].shape[2:] == private.model[private.observed].type.shape
+    assert tree.prior_predictive[private.observed].shape[2:] == private.idata.observed_data[private.observed].shape
 
 
 def _posterior_predictive(private):
@@ -140,7 +140,7 @@ def _pickle(private):
 def _do(private):
     known = pm.do(private.model, {"e": np.full(private.model["e"].shape.eval(), 0.3)})
     assert "e" not in {rv.name for rv in known.free_RVs}
-    assert pm.draw(known[private.observed]).shape == private.model[private.observed].type.shape
+    assert pm.draw(known[private.observed]).shape == private.idata.observed_data[private.observed].shape
 
 
 def _observe(private):
@@ -189,6 +189,7 @@ VERBS = {
     "az.summary": lambda private: az.summary(private.idata),
     "az.loo": lambda private: az.loo(private.idata, var_name=private.observed),
     "az.compare": _compare,
+    "az.psense_summary": lambda private: az.psense_summary(private.idata),
     "az.plot_ppc_dist": _closing(az.plot_ppc_dist),
     "az.plot_ppc_tstat": _closing(az.plot_ppc_tstat),
     "az.plot_forest": _closing(az.plot_forest),
@@ -208,7 +209,7 @@ def fixed(kind, **values):
     private = dirdp.private_model(PURE, make(), random_seed=1, **said)
     parts = opened(dirdp.releases.release_of(private)).plan.parts
     (rv,) = private.observed_RVs
-    return pm.draw(pm.do(private, values)[rv.name], 20_000, random_seed=1), parts
+    return pm.draw(pm.do(private, values)[rv.name], DRAWS, random_seed=1), parts
 
 
 def assert_moments(drawn, mean, variance):
@@ -237,10 +238,12 @@ def test_moments_of_private_covariates():
     shares = np.array([0.1, 0.2, 0.3, 0.4])
     drawn, (part,) = fixed("private covariates", e=EFFECT, y_shares=shares)
     p = shares[:, None] * P
-    assert_moments(drawn, 120 * p, 120 * p * (1 - p) + part.mechanism.noise_sd**2)
-    # People are in one cell or another, and their noises are independent.
-    covariance = np.cov(drawn[:, 0, 0], drawn[:, 3, 1])[0, 1]
-    assert covariance == pytest.approx(-120 * p[0, 0] * p[3, 1], abs=1.0)
+    assert_moments(drawn.reshape(DRAWS, 4, 2), 120 * p, 120 * p * (1 - p) + part.mechanism.noise_sd**2)
+    # The noise adds up to 0, and so is correlated.
+    assert (drawn.sum(axis=(1, 2) if drawn.ndim == 3 else 1) == 120).all()
+    first, last = drawn.reshape(DRAWS, -1)[:, [0, 7]].T
+    expected = -120 * p[0, 0] * p[3, 1] - part.mechanism.noise_sd**2 / 7
+    assert np.cov(first, last)[0, 1] == pytest.approx(expected, abs=5 * first.std() * last.std() / np.sqrt(DRAWS))
 
 
 def test_moments_of_a_private_number():
@@ -263,12 +266,12 @@ def test_moments_of_joint_noise():
     p = np.stack([1 - expit(level), expit(level)], axis=1).ravel()
     assert (drawn.reshape(-1, 3, 2).sum(axis=2) == 80).all()
     assert_moments(drawn, 80 * p, 80 * p * (1 - p) + parts[0].mechanism.noise_sd ** 2)
-    noise = parts[0].mechanism.noisy_marginals[0].noise.draw((20_000, 1, 6), np.random.default_rng(2)).reshape(-1, 3, 2)
-    many = np.random.default_rng(3).binomial(80, p[1::2], size=(20_000, 3)) + noise[..., 1]
+    noise = parts[0].mechanism.noisy_marginals[0].noise.draw((DRAWS, 1, 6), np.random.default_rng(2)).reshape(-1, 3, 2)
+    many = np.random.default_rng(3).binomial(80, p[1::2], size=(DRAWS, 3)) + noise[..., 1]
     quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
     spread, other = (np.abs(x - 80 * p[1::2]).sum(axis=1) for x in (drawn[:, 1::2], many))
-    np.testing.assert_allclose(np.quantile(spread, quantiles), np.quantile(other, quantiles), rtol=0.1)
-    assert math.isclose(np.corrcoef(spread, other)[0, 1], 0.0, abs_tol=0.05)
+    np.testing.assert_allclose(np.quantile(spread, quantiles), np.quantile(other, quantiles), atol=4.0)
+    assert math.isclose(np.corrcoef(spread, other)[0, 1], 0.0, abs_tol=0.1)
 
 
 def test_cores_share_a_model_by_pickles():
