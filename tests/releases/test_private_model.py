@@ -906,3 +906,22 @@ def test_releases_of_counts_keep_their_dims():
     together = dirdp.private_model(releases, model, counts=["cases"])
     assert together.named_vars_to_dims["cases_there"] == ("year_there",)
     assert together.coords["year_here"] == (2001, 2002, 2003)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("logit", "refusal"),
+    [
+        # Two rows: with two records this was accepted.
+        (lambda effect, group: effect[group] / group.shape[0], "something for each record"),
+        (lambda effect, group: effect[group] + pt.repeat(effect[:1], group.shape[0]) / group.shape[0], "each record"),
+        # With one record nobody was asked.
+        (lambda effect, group: effect[group] * pt.as_tensor(np.array([1.0, 2.0]))[group], "public=True"),
+    ],
+)
+def test_a_private_number_of_records_decides_no_refusal(n, logit, refusal):
+    with pm.Model() as model:
+        effect, group = pm.Normal("effect", shape=2), pm.Data("group", np.arange(n) % 2)
+        pm.Bernoulli("y", logit_p=logit(effect, group), observed=np.arange(n) // 2 % 2)
+    with pytest.raises(UnsupportedModelError, match=refusal):
+        dirdp.private_model(PURE, model, levels={"group": 2}, adjacency="add-remove")
