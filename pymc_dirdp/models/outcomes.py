@@ -8,6 +8,7 @@ an entry for each record, for covariates that are made up; no record is looked a
 
 import itertools
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -23,6 +24,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, UnsupportedModelError, missing_values
@@ -42,6 +44,7 @@ from pymc_dirdp.models.graph import (
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.privacy_unit import NamedAxes, Stated, as_code, axis_text, people_axes, unit_axes
 from pymc_dirdp.models.questions import Answer, OpenQuestionError, asking
+from pymc_dirdp.models.table import is_one_line
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import generator
 
@@ -488,7 +491,8 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
         return row, codes
 
     totals = tuple(np.bincount(pattern).tolist()) if said.records_are_public and not private else None
-    return Outcomes(name, "records", labels, _row_labels(tables, total_rows), rows, None, totals, n or 1, each)
+    called = {array: _labels_of_codes(array, rv, model, inputs) for array in tables}
+    return Outcomes(name, "records", labels, _row_labels(tables, total_rows, called), rows, None, totals, n or 1, each)
 
 
 def _with_effects(
@@ -667,8 +671,36 @@ def _patterns(name: str, public: Sequence[Node], n: int) -> tuple[NDArray[np.int
     return first.astype(np.int64), pattern.astype(np.int64).reshape(-1)
 
 
-def _row_labels(tables: Mapping[Node, NDArray[Any]], rows: int) -> tuple[Any, ...]:
-    """What the rows are called: by the values of the covariates."""
+def _labels_of_codes(array: Node, rv: Node, model: pm.Model, inputs: Inputs) -> tuple[str, ...]:
+    """What the codes of a covariate are called: as the dim along which it chooses entries of a variable of the model.
+
+    Empty if it chooses along no such dim, or along several that disagree. Only dims of free variables are read, which
+    the private model has as well; that of a Deterministic may name the people.
+    """
+    if array.type.ndim != 1 or np.dtype(array.type.dtype).kind not in "iu":
+        return ()
+    public = {dim for free in inputs.by_variable for dim in model.named_vars_to_dims.get(str(free.name), ())}
+    by_name = {name: variable for name, variable in model.named_vars.items() if name in model.named_vars_to_dims}
+    dims: set[str | None] = set()
+    for node in ancestors([rv]):
+        if node.owner is None or not isinstance(node.owner.op, AdvancedSubtensor):
+            continue
+        source, *indices = node.owner.inputs
+        entries = unflatten_index_variables(indices, node.owner.op.idx_list)
+        named = str(source.name)
+        if by_name.get(named) is source and all(getattr(entry, "dtype", "int64") != "bool" for entry in entries):
+            along = model.named_vars_to_dims[named]
+            dims |= {dim for dim, entry in zip(along, entries, strict=False) if entry is array and dim in public}
+    found = {tuple(map(str, model.coords.get(str(dim)) or ())) for dim in dims}
+    labels = found.pop() if len(found) == 1 else ()
+    distinct = {unicodedata.normalize("NFC", label) for label in labels}
+    return labels if len(distinct) == len(labels) and all(map(is_one_line, labels)) else ()
+
+
+def _row_labels(
+    tables: Mapping[Node, NDArray[Any]], rows: int, called: Mapping[Node, tuple[str, ...]]
+) -> tuple[Any, ...]:
+    """What the rows are called: by the values of the covariates, or by what these codes are called."""
     if not tables:
         return (0,)
     labels = []
@@ -676,9 +708,12 @@ def _row_labels(tables: Mapping[Node, NDArray[Any]], rows: int) -> tuple[Any, ..
         parts = []
         for k, (array, table) in enumerate(tables.items()):
             entries = ", ".join(f"{float(one):.17g}" for one in np.ravel(table[row]))
+            if called.get(array) and 0 <= int(table[row]) < len(called[array]):
+                entries = called[array][int(table[row])]
             parts.append(f"{array.name or f'x{k}'}={entries if table[row].size == 1 else f'({entries})'}")
         labels.append("; ".join(parts))
-    return tuple(labels)
+    # Labels may hold what stands between them, or look like codes.
+    return _row_labels(tables, rows, {}) if called and len(set(labels)) < rows else tuple(labels)
 
 
 def _with_rows(
