@@ -139,7 +139,9 @@ def _compiled() -> Callable[..., None]:
     arrays = f"{readonly('float64', 2)}, {readonly('float64', 1)}, {readonly('float64', 3)}, {readonly('int64', 1)}"
     signature = f"({readonly('float64', 2, 'C')}, float64[:, ::1], float64[::1], {arrays})"
     sums = _pair_step, _pair_mode, _sums, _listed_sums, _pair, _poisson
-    return compiled(signature, _rows, _log_factorial, _step, _log_term, _mode, _ratio, _terms, *sums, _tilted, _wave_row)
+    return compiled(
+        signature, _rows, _log_factorial, _step, _log_term, _mode, _ratio, _terms, *sums, _tilted, _wave_row
+    )
 
 
 # A logarithm of a Gamma function takes as long as ten terms of a sum.

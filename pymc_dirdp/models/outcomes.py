@@ -8,6 +8,7 @@ an entry for each record, for covariates that are made up; no record is looked a
 
 import itertools
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -23,6 +24,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
 
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, UnsupportedModelError, missing_values
 from pymc_dirdp.models.answers import Answers
@@ -43,6 +45,7 @@ from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.model_options import TRIALS, ModelOptions, asked, axes_of, core_of, refused
 from pymc_dirdp.models.privacy_unit import as_code, axis_text
 from pymc_dirdp.models.questions import Answer
+from pymc_dirdp.models.table import is_one_line
 from pymc_dirdp.sampling.bits import generator
 
 
@@ -274,7 +277,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     value.name = f"{name}_value"
     log_p: Any = log_probability(rv, pt.moveaxis(value, 0, axis) if questions else value, model, inputs)
     log_p = pt.moveaxis(log_p, axis, 0) if questions else log_p
-    arrays = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else []
+    arrays, written = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else ([], None)
     public, private = _covariates(name, arrays, model, said)
     first, pattern = _patterns(name, public, n or 1)
     levels = [said.levels[str(array.name)] for array in private]
@@ -286,7 +289,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
         tables[array] = np.array(codes * len(first), dtype=array.type.dtype)
     # Three effects tell what the values are, and whether people are mixed.
     few = _with_effects(tables, total_rows, inputs.effect, np.array([-1.3, 0.4, 2.1]))
-    short, entry = _with_rows(log_p, value, few, n, model, rv, axis) if batch else (log_p, value)
+    short, entry = _with_rows(log_p, value, few, written, model, rv, axis) if batch else (log_p, value)
     try:
         support = _support(rv, short, entry, core, inputs, said)
     except DirdpError:
@@ -297,7 +300,18 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     said.check_cells(name, total_rows * len(support))
     by_value = _by_value(short, entry, support)
     rows = pt.moveaxis(by_value, 0, -1) if batch else by_value[None]
-    _check(name, rows, log_p, value, support, few, n, inputs)
+
+    def made_up(places: NDArray[np.int64]) -> tuple[Node, Node]:
+        """The user's own log-probability of made-up records in these rows, and what stands for the observations."""
+        constants: dict[Node, Node] = {array: pt.constant(entries[places]) for array, entries in few.items()}
+        if said.records_are_public:
+            return (graph_replace([log_p], constants, strict=False)[0] if constants else log_p), value
+        return _with_length(log_p, value, constants, (written, len(places)), model, rv, axis)
+
+    _check_outcomes(name, rows, inputs)
+    if n is not None:
+        # Where the number of records is private, neither the answer nor an error may depend on it.
+        _check_records(name, rows, support, n if said.records_are_public else None, made_up, inputs)
     labels = tuple(",".join(map(str, one.tolist())) if core else int(one) for one in support)
     answers = None
     if questions:
@@ -308,7 +322,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
         labels = answers.labels(support)
     if (effect := inputs.effect) is not None:
         every = _with_effects(tables, total_rows, effect, effect.nodes)
-        short, entry = _with_rows(log_p, value, every, n, model, rv, axis)
+        short, entry = _with_rows(log_p, value, every, written, model, rv, axis)
         rows = pt.moveaxis(_by_value(with_finite_gradient(short), entry, support), 0, -1)
     if answers is not None:
         rows = answers.log_p(rows.reshape(flat))
@@ -333,7 +347,8 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
         return row, codes
 
     totals = tuple(np.bincount(pattern).tolist()) if said.records_are_public and not private else None
-    return Outcomes(name, "records", labels, _row_labels(tables, total_rows), rows, None, totals, n or 1, each)
+    called = {array: _labels_of_codes(array, rv, model, inputs) for array in tables}
+    return Outcomes(name, "records", labels, _row_labels(tables, total_rows, called), rows, None, totals, n or 1, each)
 
 
 def _with_effects(
@@ -348,16 +363,17 @@ def _with_effects(
 
 def _aligned(
     log_p: Node, value: Node, n: int, model: pm.Model, rv: Node, inputs: Inputs, said: ModelOptions
-) -> list[Node]:
-    """The stored arrays in a graph that have an entry for each record.
+) -> tuple[list[Node], int | None]:
+    """The stored arrays in a graph that have an entry for each record, and the length that stands for their number.
 
     Where the number of records is public, they are those of its length. Where it is private, nothing may depend on
     which other lengths equal it by chance: an array has an entry for each record if the graph has a length of its own
-    unless that array is given one that is not known.
+    unless that array is given one that is not known. For the same reason a length that is written into the graph is
+    that of records only if the graph has a length of its own otherwise; None if no such length is.
     """
     arrays = n_row_arrays(ancestors([log_p]), n)
-    if said.records_are_public or n == 1:
-        return arrays
+    if said.records_are_public:
+        return arrays, n
     stored = [node for node in ancestors([log_p]) if is_stored(node) and node.type.ndim]
     private = [node for node in stored if node.name in said.levels]
     others = [array for array in arrays if all(array is not one for one in private)]
@@ -370,16 +386,17 @@ def _aligned(
     axis = people_axis(rv, model, said)
     effects = {} if inputs.effect is None else {inputs.effect.input: (None,)}
 
-    def fits(unknown: Sequence[Node]) -> bool:
+    def fits(unknown: Sequence[Node], written: int | None) -> bool:
         shapes = lengths | {array: (None, *stored_shape(array)[1:]) for array in unknown} | effects
         places = {node: pt.tensor(dtype=node.type.dtype, shape=shape) for node, shape in shapes.items()}
         try:
-            found, _ = _with_length(log_p, value, places, (n, None), model, rv, axis)
+            found, _ = _with_length(log_p, value, places, (written, None), model, rv, axis)
         except UnsupportedModelError:
             return False
         return bool(found.type.shape[0] is None)
 
-    if fits(private):
+    written = next((length for length in (None, n) if fits(private, length)), n)
+    if fits(private, written):
         # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen, also in the
         # user's own log-probability. PyMC writes the lengths of a reshape as such an array, which nothing else reads.
         steps = [node.owner for node in ancestors([log_p]) if node.owner is not None]
@@ -394,11 +411,11 @@ def _aligned(
                 "If anybody may know it, say public=True, or write it as a pm.Data and name that in public=[...].",
                 Answer({"public": True}),
             )
-        return private
-    aligned = [array for array in others if not fits(private + [other for other in others if other is not array])]
+        return private, written
+    aligned = [array for array in others if not fits(private + [other for other in others if other is not array], n)]
     if not aligned:
         raise _per_record(str(rv.name))
-    return private + aligned
+    return private + aligned, written
 
 
 def _by_value(log_p: Node, entry: Node, values: NDArray[np.int64]) -> Any:
@@ -510,8 +527,36 @@ def _patterns(name: str, public: Sequence[Node], n: int) -> tuple[NDArray[np.int
     return first.astype(np.int64), pattern.astype(np.int64).reshape(-1)
 
 
-def _row_labels(tables: Mapping[Node, NDArray[Any]], rows: int) -> tuple[Any, ...]:
-    """What the rows are called: by the values of the covariates."""
+def _labels_of_codes(array: Node, rv: Node, model: pm.Model, inputs: Inputs) -> tuple[str, ...]:
+    """What the codes of a covariate are called: as the dim along which it chooses entries of a variable of the model.
+
+    Empty if it chooses along no such dim, or along several that disagree. Only dims of free variables are read, which
+    the private model has as well; that of a Deterministic may name the people.
+    """
+    if array.type.ndim != 1 or np.dtype(array.type.dtype).kind not in "iu":
+        return ()
+    public = {dim for free in inputs.by_variable for dim in model.named_vars_to_dims.get(str(free.name), ())}
+    by_name = {name: variable for name, variable in model.named_vars.items() if name in model.named_vars_to_dims}
+    dims: set[str | None] = set()
+    for node in ancestors([rv]):
+        if node.owner is None or not isinstance(node.owner.op, AdvancedSubtensor):
+            continue
+        source, *indices = node.owner.inputs
+        entries = unflatten_index_variables(indices, node.owner.op.idx_list)
+        named = str(source.name)
+        if by_name.get(named) is source and all(getattr(entry, "dtype", "int64") != "bool" for entry in entries):
+            along = model.named_vars_to_dims[named]
+            dims |= {dim for dim, entry in zip(along, entries, strict=False) if entry is array and dim in public}
+    found = {tuple(map(str, model.coords.get(str(dim)) or ())) for dim in dims}
+    labels = found.pop() if len(found) == 1 else ()
+    distinct = {unicodedata.normalize("NFC", label) for label in labels}
+    return labels if len(distinct) == len(labels) and all(map(is_one_line, labels)) else ()
+
+
+def _row_labels(
+    tables: Mapping[Node, NDArray[Any]], rows: int, called: Mapping[Node, tuple[str, ...]]
+) -> tuple[Any, ...]:
+    """What the rows are called: by the values of the covariates, or by what these codes are called."""
     if not tables:
         return (0,)
     labels = []
@@ -519,9 +564,12 @@ def _row_labels(tables: Mapping[Node, NDArray[Any]], rows: int) -> tuple[Any, ..
         parts = []
         for k, (array, table) in enumerate(tables.items()):
             entries = ", ".join(f"{float(one):.17g}" for one in np.ravel(table[row]))
+            if called.get(array) and 0 <= int(table[row]) < len(called[array]):
+                entries = called[array][int(table[row])]
             parts.append(f"{array.name or f'x{k}'}={entries if table[row].size == 1 else f'({entries})'}")
         labels.append("; ".join(parts))
-    return tuple(labels)
+    # Labels may hold what stands between them, or look like codes.
+    return _row_labels(tables, rows, {}) if called and len(set(labels)) < rows else tuple(labels)
 
 
 def _with_rows(
@@ -553,8 +601,8 @@ def _with_length(
 ) -> tuple[Node, Node]:
     """The log-probability of so many rows, or of a number that is not known, with what stands in place of covariates.
 
-    The lengths are the number of records and that of rows. The graph is rebuilt from its inputs, so that the shapes of
-    all nodes follow.
+    The lengths are what is written into the graph as the number of records, if anything, and that of rows. The graph
+    is rebuilt from its inputs, so that the shapes of all nodes follow.
     """
     n, rows = lengths
     entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]), name=value.name)
@@ -656,37 +704,42 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said
     return support.astype(np.int64)
 
 
-def _check(
-    name: str,
-    rows: Node,
-    log_p: Node,
-    value: Node,
-    support: NDArray[np.int64],
-    tables: Mapping[Node, NDArray[Any]],
-    n: int | None,
-    inputs: Inputs,
-) -> None:
-    """Compare with PyMC's own log-probability of n made-up records, and add up the outcomes."""
-    short = inputs.at_points(rows)
-    for logs in short:
+def _check_outcomes(name: str, rows: Node, inputs: Inputs) -> None:
+    """Add up the probabilities of the outcomes."""
+    for logs in inputs.at_points(rows):
         if not np.all(np.abs(np.exp(logs).sum(axis=-1) - 1) <= 1e-6):
             raise refused(
                 name,
                 "has more values than those that were found or said: their probabilities do not add up to 1",
                 f"List all values of one observation as support={{{name!r}: [...]}}.",
             )
-    if n is None:
-        return
+
+
+def _check_records(
+    name: str,
+    rows: Node,
+    support: NDArray[np.int64],
+    n: int | None,
+    made_up: Callable[[NDArray[np.int64]], tuple[Node, Node]],
+    inputs: Inputs,
+) -> None:
+    """Compare with PyMC's own log-probability of n made-up records; if n is private, of another number than of rows."""
+    short = inputs.at_points(rows)
     total = len(short[0])
+    n = total + 1 if n is None else n
     # Every row is met once, as far as there are records; and all records in one row tell what mixes records, as a mean
     # of a covariate does.
     met = [(np.arange(n) + shift) % total for shift in range(0, total, max(n, 1))]
     for places in [*met, *(np.full(n, row) for row in sorted({0, total - 1}))]:
-        made_up: dict[Node, Node] = {array: pt.constant(entries[places]) for array, entries in tables.items()}
-        whole = graph_replace([log_p], made_up, strict=False)[0] if made_up else log_p
+        whole, value = made_up(places)
         for k, one in enumerate(support):
             every = np.broadcast_to(one, value.type.shape).astype(value.type.dtype)
-            for mine, pymc in zip(short, inputs.at_points(whole, (value, every)), strict=True):
+            try:
+                expected = inputs.at_points(whole, (value, every))
+            except (ValueError, AssertionError, IndexError):
+                # An array has the number of records as its length, and was taken for no covariate.
+                raise _per_record(name) from None
+            for mine, pymc in zip(short, expected, strict=True):
                 if not np.allclose(mine[places][..., k], pymc, rtol=1e-9, atol=1e-9):
                     raise _per_record(name)
 

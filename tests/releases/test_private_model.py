@@ -928,3 +928,65 @@ def test_many_rows_of_private_covariates_are_warned_of_before_they_are_bought():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ManyRowsWarning)
         dirdp.plan(PURE, model, any_model=True, levels=levels, adjacency="add-remove")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("logit", "refusal"),
+    [
+        # Two rows: with two records this was accepted.
+        (lambda effect, group: effect[group] / group.shape[0], "something for each record"),
+        (lambda effect, group: effect[group] + pt.repeat(effect[:1], group.shape[0]) / group.shape[0], "each record"),
+        # With one record nobody was asked.
+        (lambda effect, group: effect[group] * pt.as_tensor(np.array([1.0, 2.0]))[group], "public=True"),
+    ],
+)
+def test_a_private_number_of_records_decides_no_refusal(n, logit, refusal):
+    with pm.Model() as model:
+        effect, group = pm.Normal("effect", shape=2), pm.Data("group", np.arange(n) % 2)
+        pm.Bernoulli("y", logit_p=logit(effect, group), observed=np.arange(n) // 2 % 2)
+    with pytest.raises(UnsupportedModelError, match=refusal):
+        dirdp.private_model(PURE, model, levels={"group": 2}, adjacency="add-remove")
+
+
+def rows_of_regions(build=None, dim=("north", "south"), said=None, codes=(0, 1, 1, 0), y=(1, 0, 1, 1)):
+    """The labels of the rows of a model with an effect of each region."""
+    with pm.Model(coords={"region": list(dim), "other": ["a", "b"]}) as model:
+        region, effect = pm.Data("which", np.array(codes)), pm.Normal("effect", dims="region")
+        logit = effect[region] if build is None else build(effect, region)
+        pm.Bernoulli("y", logit_p=logit, observed=np.array(y))
+    (outcomes,) = read_model(model, ModelOptions(**(said or {"levels": {"which": 2}}))).outcomes
+    return outcomes.rows
+
+
+def test_rows_have_the_labels_of_the_model():
+    named = ("which=north", "which=south")
+    assert rows_of_regions() == rows_of_regions(said={"public": ["which"]}) == named
+    # A recipient makes up observations, and as many as they like.
+    assert rows_of_regions(codes=(0,) * 7, y=(0,) * 7) == named
+    assert rows_of_regions(said={"levels": {"which": 2}, "adjacency": "add-remove"}, codes=(1,), y=(0,)) == named
+    assert rows_of_regions(lambda effect, region: pm.Deterministic("twice", 2 * effect, dims="region")[region]) == named
+    assert rows_of_regions(lambda effect, region: pm.Normal("b", dims=("other", "region"))[1, region]) == named
+    # The second covariate has no labels, and a code beyond those of the dim has none.
+    assert rows_of_regions(lambda effect, region: pt.concatenate([effect, [0.0]])[region]) == ("which=0", "which=1")
+    three = rows_of_regions(
+        lambda e, region: e[pt.minimum(region, 1)] + 0 * e[region % 2], said={"levels": {"which": 3}}
+    )
+    assert three == ("which=0", "which=1", "which=2")
+
+
+@pytest.mark.parametrize(
+    ("build", "dim"),
+    [
+        (lambda effect, region: effect[region] + pm.Normal("b", dims="other")[region], ("north", "south")),
+        (None, ("north", "north")),
+        (None, ("north", "so\nuth")),
+        # Only the private model's own labels: those of a Deterministic may name people.
+        (
+            lambda effect, region: pm.Deterministic("one", pt.ones(2) * effect[0], dims="other")[region],
+            ("north", "south"),
+        ),
+    ],
+)
+def test_rows_are_called_by_their_codes_where_labels_are_none(build, dim):
+    assert rows_of_regions(build, dim) == ("which=0", "which=1")
