@@ -212,7 +212,7 @@ def fixed(kind, **values):
     return pm.draw(pm.do(private, values)[rv.name], DRAWS, random_seed=1), parts
 
 
-def assert_law(drawn, mean, variance):
+def assert_moments(drawn, mean, variance):
     """Mean and variance of each cell within five standard errors; the noise has longer tails than a normal one."""
     n, off = len(drawn), drawn - mean
     assert (np.abs(off.mean(axis=0)) < 5 * np.sqrt(variance / n)).all()
@@ -224,21 +224,21 @@ EFFECT = np.array([0.3, -1.2, 2.0, 0.0])
 P = np.stack([1 - expit(EFFECT), expit(EFFECT)], axis=1)
 
 
-def test_law_of_rows_with_public_totals():
+def test_moments_of_rows_with_public_totals():
     drawn, (part,) = fixed("public rows", e=EFFECT)
     n = np.array(part.totals, dtype=float)[:, None]
-    assert_law(drawn, n * P, n * P * (1 - P) + part.mechanism.noise_sd**2)
+    assert_moments(drawn, n * P, n * P * (1 - P) + part.mechanism.noise_sd**2)
     weights = np.random.default_rng(5).normal(size=(3, 4))
     drawn, (part,) = fixed("several outcomes", e=weights)
     n, p = np.array(part.totals, dtype=float)[:, None], softmax(weights, axis=1)
-    assert_law(drawn, n * p, n * p * (1 - p) + part.mechanism.noise_sd**2)
+    assert_moments(drawn, n * p, n * p * (1 - p) + part.mechanism.noise_sd**2)
 
 
-def test_law_of_private_covariates():
+def test_moments_of_private_covariates():
     shares = np.array([0.1, 0.2, 0.3, 0.4])
     drawn, (part,) = fixed("private covariates", e=EFFECT, y_shares=shares)
     p = shares[:, None] * P
-    assert_law(drawn.reshape(DRAWS, 4, 2), 120 * p, 120 * p * (1 - p) + part.mechanism.noise_sd**2)
+    assert_moments(drawn.reshape(DRAWS, 4, 2), 120 * p, 120 * p * (1 - p) + part.mechanism.noise_sd**2)
     # The noise adds up to 0, and so is correlated.
     assert (drawn.sum(axis=(1, 2) if drawn.ndim == 3 else 1) == 120).all()
     first, last = drawn.reshape(DRAWS, -1)[:, [0, 7]].T
@@ -246,26 +246,26 @@ def test_law_of_private_covariates():
     assert np.cov(first, last)[0, 1] == pytest.approx(expected, abs=5 * first.std() * last.std() / np.sqrt(DRAWS))
 
 
-def test_law_of_a_private_number():
+def test_moments_of_a_private_number():
     expected = np.array([10.0, 20.0, 30.0, 40.0])
     drawn, (part,) = fixed("private number", e=EFFECT, y_expected=expected)
     mu = expected[:, None] * P
-    assert_law(drawn, mu, mu + part.mechanism.noise_sd**2)
+    assert_moments(drawn, mu, mu + part.mechanism.noise_sd**2)
 
 
-def test_law_of_numbers_of_people():
+def test_moments_of_numbers_of_people():
     drawn, (part,) = fixed("numbers of people", e=10.0, s=0.1)
     mu = 10 * np.exp(0.1 * np.arange(6.0))
-    assert_law(drawn, mu, mu + mu**2 / 3 + part.mechanism.noise_sd**2)
+    assert_moments(drawn, mu, mu + mu**2 / 3 + part.mechanism.noise_sd**2)
 
 
-def test_law_of_joint_noise():
+def test_moments_of_joint_noise():
     """All tables share one radius, so the sizes of their noises depend on each other; each adds up to 0."""
     level = np.array([0.3, -1.2, 2.0])
     drawn, parts = fixed("joint noise", e=level)
     p = np.stack([1 - expit(level), expit(level)], axis=1).ravel()
     assert (drawn.reshape(-1, 3, 2).sum(axis=2) == 80).all()
-    assert_law(drawn, 80 * p, 80 * p * (1 - p) + parts[0].mechanism.noise_sd ** 2)
+    assert_moments(drawn, 80 * p, 80 * p * (1 - p) + parts[0].mechanism.noise_sd ** 2)
     noise = parts[0].mechanism.noisy_marginals[0].noise.draw((DRAWS, 1, 6), np.random.default_rng(2)).reshape(-1, 3, 2)
     many = np.random.default_rng(3).binomial(80, p[1::2], size=(DRAWS, 3)) + noise[..., 1]
     quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
