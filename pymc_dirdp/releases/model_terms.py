@@ -152,7 +152,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     for rv in model.observed_RVs:
         name, stored = str(rv.name), stored_observations(rv, model)
         if any(node.owner is not None and isinstance(node.owner.op, Subtensor) for node in ancestors([stored])):
-            # Whoever says that the whole array is public publishes this part of it.
+            # To say that the whole array is public would publish this part of it.
             raise refused(
                 name,
                 "observes a part of an array that the model may read elsewhere",
