@@ -13,6 +13,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import Subtensor
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, ManyRowsWarning, UnattainableError, UnsupportedModelError, warn
@@ -127,6 +128,13 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     secret, dims = [], set()
     for rv in model.observed_RVs:
         name, stored = str(rv.name), stored_observations(rv, model)
+        if any(node.owner is not None and isinstance(node.owner.op, Subtensor) for node in ancestors([stored])):
+            # To say that the whole array is public would publish this part of it.
+            raise refused(
+                name,
+                "observes a part of an array that the model may read elsewhere",
+                "Cut it before the model: pm.Data('observations', records[:, 0]) and observed= that.",
+            )
         secret.append(stored)
         if (known := known_bound(name, model)) is not None and known[1].records > said.most_records:
             raise ArgumentError(

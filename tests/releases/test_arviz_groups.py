@@ -51,7 +51,7 @@ def of_survey():
 def rows():
     """A release of rows whose numbers of records are public."""
     with pytest.warns(SeededReleaseWarning):
-        return dirdp.sample(APPROX, of_rows(), mechanism="geometric", public_n=["x"], random_seed=2)
+        return dirdp.sample(APPROX, of_rows(), mechanism="geometric", public=["x"], random_seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_marginals_are_replicated_and_have_no_likelihood():
 
 
 def test_several_releases_have_replicates_of_each(rows):
-    again = dirdp.sample(APPROX, of_rows(), mechanism="geometric", public_n=["x"])
+    again = dirdp.sample(APPROX, of_rows(), mechanism="geometric", public=["x"])
     found = dirdp.analyse([rows, again], 10, groups=GROUPS)
     assert set(found.posterior_predictive.children) == set(found.observed_data.children)
     assert found.log_likelihood["p"].sizes == {"chain": 4, "draw": 10, "region": 4}

@@ -990,3 +990,58 @@ def test_rows_have_the_labels_of_the_model():
 )
 def test_rows_are_called_by_their_codes_where_labels_are_none(build, dim):
     assert rows_of_regions(build, dim) == ("which=0", "which=1")
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("public", [(), ["records"]])
+def test_no_part_of_an_array_is_observed_which_could_be_public_as_a_whole(public, adjacency):
+    """It was proposed to say that the array is public, which published the observations with it."""
+    records = np.array([[0, 1], [1, 1], [1, 0], [0, 0]])
+    for part in (np.s_[:, 0], np.s_[:3, 0]):
+        with pm.Model() as model:
+            pm.Bernoulli("y", logit_p=pm.Normal("b"), observed=pm.Data("records", records)[part])
+        with pytest.raises(UnsupportedModelError, match="'y' observes a part") as error:
+            dirdp.private_model(PURE, model, public=public, adjacency=adjacency)
+        assert "public" not in str(error.value)
+    with pm.Model() as way_out:
+        pm.Bernoulli("y", logit_p=pm.Normal("b"), observed=pm.Data("observations", records[:, 0]))
+    private = dirdp.private_model(PURE, way_out, adjacency=adjacency)
+    assert np.isfinite(term_at(private, **{rv.name: np.full(rv.type.shape, 0.5) for rv in private.free_RVs}))
+
+
+def likelihood_at_start(private):
+    """The log-probability of a private model at its initial point; its gradient has to be finite."""
+    start = private.initial_point(random_seed=1)
+    assert np.all(np.isfinite(private.compile_dlogp()(start)))
+    return float(private.compile_logp()(start))
+
+
+def different_people(first, second):
+    b = pm.Normal("b")
+    pm.Bernoulli("y", logit_p=b, observed=first)
+    pm.Bernoulli("z", logit_p=b + 1, observed=second)
+
+
+def with_impossible_cells():
+    p = pt.stack([pm.Beta("p", 1, 1), 0.0])
+    pm.Bernoulli("y", p=p[pm.Data("group", [0, 0, 0, 1, 0, 0])], observed=[0, 1, 1, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: pm.Bernoulli("y", logit_p=pm.Normal("b") * pm.Data("x", 2.0), observed=[0, 1]), {"public": ["x"]}),
+        (lambda: pm.Bernoulli("y", logit_p=pm.Normal("b"), observed=pm.Data("only", 1)), {}),
+        (lambda: different_people([0, 1, 1, 0], [1, 1, 0]), {"disjoint": [["y"], ["z"]]}),
+        (lambda: pm.Bernoulli("y", logit_p=pm.Flat("b"), observed=[0, 1]), {}),
+        (lambda: pm.Poisson("y", mu=pm.HalfFlat("m"), observed=[0, 0, 0]), {"counts": ["y"]}),
+        (lambda: pm.Binomial("y", n=5, p=pm.Beta("p", 1, 1), observed=0), {"contribution": 1}),
+        (with_impossible_cells, {"public": ["group"]}),
+        (with_impossible_cells, {"levels": {"group": 2}}),
+        (with_impossible_cells, {"levels": {"group": 2}, "adjacency": "add-remove"}),
+    ],
+)
+def test_unusual_models_have_a_finite_log_probability_and_gradient(build, said):
+    with pm.Model() as model:
+        build()
+    assert np.isfinite(likelihood_at_start(dirdp.private_model(PURE, model, **said)))
