@@ -23,6 +23,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
 
@@ -204,10 +205,18 @@ def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], said: 
 def log_probability(rv: Node, value: Node, model: pm.Model, inputs: Inputs) -> Node:
     """The log-probability of a value as a function of the inputs alone.
 
-    PyMC gives a variable without dims the shape of the `pm.Data` that it observes. Here it is the shape of the value,
-    so that whatever asks for data afterwards meets none that is there for its shape alone.
+    PyMC gives a variable without dims the shape of the `pm.Data` that it observes, or of an array as numbers. Here it
+    is the shape of the value, so that whatever asks for data afterwards meets none that is there for its shape alone,
+    and no number has to be told from the number of records.
     """
-    found: Node = pm.logp(inputs.replaced(rv), value, warn_rvs=False)
+    own = inputs.replaced(rv)
+    random: Any = own.owner.op
+    if isinstance(random, RandomVariable):
+        state, size, *arguments = own.owner.inputs
+        if isinstance(size, Constant) and size.data is not None:
+            # It is as long as its value then, which PyMC's log-probabilities follow.
+            own = random.make_node(state, None, *arguments).outputs[1]
+    found: Node = pm.logp(own, value, warn_rvs=False)
     observations = stored_observations(rv, model)
     lengths: dict[Node, Any] = {}
     for step in toposort([found]):

@@ -199,3 +199,15 @@ def test_a_deterministic_of_records_is_left_out_however_many_there_are(n):
     with pytest.warns(LeftOutWarning, match="no Deterministic 'sum', which"):
         private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, adjacency="add-remove")
     assert [formula.name for formula in private.deterministics] == ["twice", "flat"]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("observed", [np.asarray, lambda y: pm.Data("answers", y)], ids=["array", "pm.Data"])
+def test_a_length_in_the_model_is_not_taken_for_the_number_of_records(n, observed):
+    """Found by an attack: `pt.ones(2)` was taken for an array of records where there are two of them."""
+    with pm.Model() as model:
+        x = pm.Data("x", np.arange(n) % 2)
+        effect = pm.Normal("effect", shape=2) * pt.ones(2)
+        pm.Bernoulli("y", logit_p=effect[x], observed=observed(np.arange(n) % 2))
+    private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, levels={"x": 2}, adjacency="add-remove")
+    assert [rv.name for rv in private.observed_RVs] == ["y"]
