@@ -17,10 +17,12 @@ In both, d log S / d log w_k = E[x_k | z], because w_k^x_k is the only factor th
 noise is -b |z - x| (Laplace, geometric, zero-sum geometric) or -b (z - x)^2 (normal, discrete Gaussian), both without
 the constant; that of other outputs, as of Dirichlet draws, is a list that was found concave. So they rise to a mode and
 fall after it, at each step by a smaller ratio than before, and what is left out behind a term below 1e-18 of the
-largest is no more than the next term over one minus its ratio. No window is fixed beforehand: the mode may be far from
-z, as where a sampler starts.
+largest is no more than the next term over one minus its ratio. No window is fixed beforehand: a sum begins at z and
+goes outward, because the mode is near z unless a sampler is far away, as where it starts. There the terms rise beyond
+all numbers, and the sum begins again at the mode, which is searched for.
 
-**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell.
+**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell: ratios of successive
+terms are those of odds w_1 / w_2, with (n - x) / (x + 1) for 1 / (x + 1), and both noises.
 The waves of more cells would take 6 to 600 times as long.
 
 **More cells, public n.** For every number t, multiplying each w_k by exp(t) multiplies S by exp(n t), so t is chosen
