@@ -249,10 +249,10 @@ VERBS = {
         ledger=ledger,
     ),
     "private_model": lambda model, ledger, **said: dirdp.private_model(
-        GUARANTEE, model, contribution=1, ledger=ledger, **said, **WITHOUT_N
+        GUARANTEE, model, ledger=ledger, **{"contribution": 1} | said, **WITHOUT_N
     ),
     "plan of any model": lambda model, ledger, **said: dirdp.plan(
-        GUARANTEE, model, any_model=True, contribution=1, **said, **WITHOUT_N
+        GUARANTEE, model, any_model=True, **{"contribution": 1} | said, **WITHOUT_N
     ),
 }
 
