@@ -319,7 +319,7 @@ CALLS = {
     # Releases
     "plan": lambda: {"guarantee": APPROX, "model": hair(), **quiet},
     "sample": lambda: {"guarantee": APPROX, "model": hair(), **quiet},
-    "private_model": lambda: {"source": PURE, "model": tosses(), "unit": "record", "adjacency": "replace-one"},
+    "private_model": lambda: {"source": PURE, "model": tosses(), "contribution": 1, "adjacency": "replace-one"},
     "release_of": lambda: {"model": private()},
     "tables": lambda: {"model": hair()},
     "report": lambda: {"release": noisy()},
@@ -400,7 +400,7 @@ OF_OBJECTS = {
     "Ledger.receipt": with_receipt("receipt"),
     "Classifier.predict_log_proba": lambda **named: classifier().predict_log_proba(**named),
 }
-ANY_MODEL = {"guarantee": PURE, "any_model": True, "unit": "record", "adjacency": "replace-one"}
+ANY_MODEL = {"guarantee": PURE, "any_model": True, "contribution": 1, "adjacency": "replace-one"}
 
 
 @pytest.fixture
