@@ -174,7 +174,8 @@ def _in_model(graph: Any, inputs: Inputs, model: pm.Model, *published: Node) -> 
     for node in ancestors([graph], blockers=list(places)):
         is_random_state = isinstance(node.type, RandomType)
         if isinstance(node, SharedVariable) and node not in published and not is_random_state:
-            places[node] = pt.constant(node.get_value())
+            # The same memory, so that what looks for data that are left behind still finds them.
+            places[node] = pt.constant(node.get_value(borrow=True))
     return graph_replace([graph], places, strict=False)[0]
 
 
