@@ -35,7 +35,8 @@ CASES: dict[str, list[Case]] = {}
 
 
 def case(key, refused, instead=None, said=None, said_instead=None, words=""):
-    CASES.setdefault(key, []).append(Case(refused, instead or refused, said or {}, said_instead or said or {}, words))
+    then = said or {} if said_instead is None else said_instead
+    CASES.setdefault(key, []).append(Case(refused, instead or refused, said or {}, then, words))
 
 
 def beta(name="b", **options):
