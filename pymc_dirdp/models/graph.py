@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from pymc.dims.distributions import transforms
 from pymc.initial_point import make_initial_point_expression
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode, optdb
 from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Cast, Identity
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RNGConsumerOp
@@ -221,6 +222,48 @@ def formula(variable: Node) -> str:
         "Switch": "a choice by pm.math.switch",
     }
     return called.get(operation(variable), "a function")
+
+
+# A graph with other inputs.
+
+# What operations of PyTensor raise where they can't be rebuilt, or have no value, for inputs of another shape.
+FAILURES = (AssertionError, IndexError, KeyError, NotImplementedError, TypeError, ValueError)
+
+
+def rebuild(
+    outputs: Sequence[Node], memo: dict[Node, Node], changed: Callable[[Any, list[Node]], list[Node] | Node]
+) -> None:
+    """Put into `memo` what becomes of each node of a graph, given what becomes of some of its inputs.
+
+    All nodes are made again, so that their types follow from those of the new inputs.
+
+    Parameters
+    ----------
+    outputs : sequence of Variable
+        The ends of the graph.
+    memo : dict of Variable to Variable
+        What stands in the place of what. Nothing before a key is looked at.
+    changed : callable
+        Of an application and its new inputs: the inputs that it has, or what stands in the place of its output.
+
+    Raises
+    ------
+    FAILURES
+        If an operation refuses its new inputs.
+    """
+    for node in toposort(outputs, blockers=[*memo]):
+        entries = changed(node, [memo.get(entry, entry) for entry in node.inputs])
+        if isinstance(entries, Variable):
+            memo[node.outputs[0]] = entries
+        elif any(new is not old for new, old in zip(entries, node.inputs, strict=True)):
+            if isinstance(node.op, OpFromGraph):
+                # It keeps the shapes that it was made for, so its own graph takes its place.
+                inner = dict(zip(node.op.inner_inputs, entries, strict=True))
+                rebuild(node.op.inner_outputs, inner, changed)
+                memo.update((old, inner[new]) for old, new in zip(node.outputs, node.op.inner_outputs, strict=True))
+            else:
+                made: Any = node.op.make_node(*entries)
+                memo.update(zip(node.outputs, made.outputs, strict=True))
 
 
 # What a model was built for and from, where this library built it.

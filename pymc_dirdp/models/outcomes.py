@@ -17,7 +17,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace, vectorize_graph
@@ -31,6 +30,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, UnsupportedM
 from pymc_dirdp.models.answers import Answers
 from pymc_dirdp.models.finite_gradients import with_finite_gradient
 from pymc_dirdp.models.graph import (
+    FAILURES,
     Node,
     compiled_plainly,
     evaluate,
@@ -38,6 +38,7 @@ from pymc_dirdp.models.graph import (
     is_random,
     is_stored,
     operation,
+    rebuild,
     same_data,
     stored_array,
     stored_shape,
@@ -620,33 +621,20 @@ def _with_length(
     for dim in model.named_vars_to_dims.get(str(rv.name), ())[axis : axis + 1]:
         if dim is not None and dim in model.dim_lengths:
             memo[model.dim_lengths[dim]] = length
+
+    def with_lengths(node: Any, entries: list[Node]) -> list[Node]:
+        if isinstance(node.op, Alloc | SpecifyShape):
+            entries[1:] = [_length(old, new, n, length) for old, new in zip(node.inputs[1:], entries[1:], strict=True)]
+        return entries
+
     try:
-        _rebuild([log_p], memo, n, length)
-    # Operations of PyTensor refuse another number of rows each by an error of its own kind.
-    except (TypeError, ValueError, NotImplementedError, AssertionError, IndexError, KeyError):
+        rebuild([log_p], memo, with_lengths)
+    except FAILURES:
         raise _per_record(str(rv.name)) from None
     found = memo.get(log_p, log_p)
     if found.type.ndim != log_p.type.ndim:
         raise _per_record(str(rv.name))
     return found, entry
-
-
-def _rebuild(outputs: Sequence[Node], memo: dict[Node, Node], n: int | None, rows: Node) -> None:
-    """Put into `memo` what becomes of each node of a graph, given what becomes of some of its inputs."""
-    for node in toposort(outputs):
-        entries = [memo.get(one, one) for one in node.inputs]
-        if isinstance(node.op, Alloc | SpecifyShape):
-            entries[1:] = [_length(old, new, n, rows) for old, new in zip(node.inputs[1:], entries[1:], strict=True)]
-        if all(new is old for new, old in zip(entries, node.inputs, strict=True)):
-            continue
-        if isinstance(node.op, OpFromGraph):
-            # It keeps the shapes that it was made for, so its own graph takes its place.
-            inner = dict(zip(node.op.inner_inputs, entries, strict=True))
-            _rebuild(node.op.inner_outputs, inner, n, rows)
-            memo.update((old, inner[new]) for old, new in zip(node.outputs, node.op.inner_outputs, strict=True))
-            continue
-        made: Any = node.op.make_node(*entries)
-        memo.update(zip(node.outputs, made.outputs, strict=True))
 
 
 def _length(old: Node, new: Node, n: int | None, rows: Node) -> Node:

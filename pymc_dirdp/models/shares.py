@@ -1,54 +1,36 @@
-"""Reads a formula over released variables as an index map: each entry is one of their cells, or it is refused.
+"""Reads a formula of released variables by its values: each entry is one of their cells, or the formula is refused.
 
-The rules are those of arithmetic that hold at every value of the variables: what is taken out of a table, put together,
-reordered, taken from 1, or divided by a sum that is 1, is still a share. Everything else is `UnreadableError`.
+1. Inputs take the place of the variables, and of the codes that choose between shares, which are data. What is left
+   must read no data.
+2. The variables get made-up shares, no two of which are equal, and the codes get each value that they could have. An
+   entry with the value of the same cell at a dozen random points is that cell: where formulas are analytic one point
+   were enough with probability 1, and what is not, such as a maximum or a limit, differs at points near the corners.
+3. Codes that are drawn at random, on axes of other lengths, confirm what was found.
+
+So nothing has to be known of the operations, and no record is looked at.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, cast
 
 import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pytensor import scalar as ps
-from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Constant
-from pytensor.tensor.basic import Alloc, Join, MakeVector, TensorFromScalar
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import Sum
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.special import LogSoftmax, Softmax
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, unflatten_index_variables
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
 
-from pymc_dirdp.models.cells import (
-    CellMap,
-    Codes,
-    Numbering,
-    UnreadableError,
-    aligned,
-    full_cells,
-    indexed,
-    public_value,
-    slices_along,
-)
-from pymc_dirdp.models.graph import Node, evaluate, formula, values_read
+from pymc_dirdp.models.cells import CellMap, Cells, Codes, Numbering, UnreadableError
+from pymc_dirdp.models.graph import FAILURES, Node, compiled_plainly, formula, is_random, rebuild
 
-
-@dataclass(frozen=True, eq=False)
-class _Number:
-    """A tensor whose entries are all the same public number."""
-
-    value: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Shares:
-    """A tensor of shares, or of a function of them: `minus` is the negative share, `odds` is share / (1 - share)."""
-
-    map: CellMap
-    form: Literal["share", "minus", "log", "odds", "log-odds"] = "share"
-
-
-_Value = _Number | _Shares
+Shares = NDArray[np.float64]
+"""Made-up shares of cells."""
 
 
 def reading_of(variable: Node, parameters: Mapping[Node, CellMap], numbering: Numbering) -> CellMap:
@@ -68,273 +50,274 @@ def reading_of(variable: Node, parameters: Mapping[Node, CellMap], numbering: Nu
     UnreadableError
         If an entry is anything but a share.
     """
-    value = _Reader(parameters, numbering).read(variable)
-    if isinstance(value, _Number):
-        raise UnreadableError("is a number that no released variable changes")
-    return _plain(value)
+    if variable in parameters:
+        return parameters[variable]
+    points = _made_up_shares(numbering)
+    given = [[point[map_.cells] for map_ in parameters.values()] for point in points]
+    return _Values(_Template(variable, [*parameters]), given, points).read()
 
 
-def _plain(value: _Value) -> CellMap:
-    if isinstance(value, _Number):
-        raise UnreadableError("puts numbers in the place of shares")
-    if value.form != "share":
-        raise UnreadableError(f"is the {value.form} of a share" if value.form != "minus" else "is a negative share")
-    return value.map
+def _made_up_shares(numbering: Numbering) -> list[Shares]:
+    """Shares of all cells at some points, from the middle of their rows to near the corners."""
+    rng, points = np.random.default_rng(0), []
+    for k in range(12):
+        rows = []
+        for shape in numbering.shapes:
+            d = shape[-1]
+            concentration = 1.0 if k % 2 == 0 else 0.3 / d
+            # Near corners 1 - p has an error of 1e-16, which this has to exceed; no two shares are equal.
+            drawn = rng.dirichlet(np.full(d, concentration), shape[:-1]) + rng.uniform(1e-10, 2e-10, shape)
+            # A single category has share 1 in each row, which would not tell which row it is.
+            rows.append(drawn / drawn.sum(axis=-1, keepdims=True) if d > 1 else rng.uniform(size=shape))
+        points.append(np.concatenate([row.ravel() for row in rows]))
+    return points
 
 
-class _Reader:
-    def __init__(self, parameters: Mapping[Node, CellMap], numbering: Numbering) -> None:
-        self._known: dict[Node, _Value] = {node: _Shares(cells) for node, cells in parameters.items()}
-        self._parameters = set(parameters)
-        self._numbering = numbering
+_CUT = "is cut, reordered or put together along an axis whose rows are chosen by codes"
 
-    def read(self, node: Node) -> _Value:
-        if node not in self._known:
-            value = self._read(node)
-            # No public array that a model makes of its shares may have more entries than this.
-            if isinstance(value, _Shares) and value.map.cells.size > 10**7:
-                raise UnreadableError("is repeated too often")
-            self._known[node] = value
-        return self._known[node]
 
-    def _read(self, node: Node) -> _Value:
-        if not self._parameters & set(values_read(node)):
-            return _number(node)
-        op: Any = node.owner.op
-        if (move := _MOVES.get(type(op))) is not None:
-            value = self.copied(node)
-            return value if isinstance(value, _Number) else replace(value, map=move(value.map, node))
-        rule = _RULES.get(type(op.scalar_op if isinstance(op, Elemwise) else op))
-        if rule is None:
-            raise UnreadableError(f"is {formula(node)} of shares, which is no share")
-        return rule(self, node)
+class _Template:
+    """A formula with inputs in the place of the released variables and of codes.
 
-    def copied(self, node: Node) -> _Value:
-        return self.read(node.owner.inputs[0])
+    Attributes
+    ----------
+    called : str
+        What the formula is.
+    codes : list of (Variable, bool)
+        Arrays of codes, and whether their truth values choose.
+    """
 
-    def cast(self, node: Node) -> _Value:
-        if not str(node.type.dtype).startswith("float"):
-            raise UnreadableError("is rounded to integers")
-        return self.copied(node)
+    def __init__(self, variable: Node, parameters: list[Node]) -> None:
+        self.called = formula(variable)
+        self.codes: list[tuple[Node, bool]] = []
+        # In double precision, which PyMC's own numbers may not have.
+        self._shares: list[Node] = [pt.tensor(dtype="float64", shape=rv.type.shape) for rv in parameters]
+        self._inputs: list[Node] = []
+        # The axes along which codes choose: of which arrays.
+        self._along: list[list[tuple[Any, int]]] = []
+        self._functions: dict[tuple[tuple[int | None, ...], ...], Callable[..., Any]] = {}
+        # Observed variables choose as data do, though shares decide how they are distributed.
+        memo = {node: node for node in ancestors([variable]) if is_random(node)}
+        memo.update(zip(parameters, self._shares, strict=True))
+        try:
+            rebuild([variable], memo, self._with_inputs)
+        except FAILURES:
+            raise UnreadableError(f"is {self.called} of shares, which is no share") from None
+        self._formula = memo.get(variable, variable)
+        self._refuse_data()
 
-    def joined(self, node: Node) -> _Value:
-        op = node.owner.op
-        # An older PyTensor has the axis as the first input.
-        parts = list(node.owner.inputs)
-        axis = op.axis if hasattr(op, "axis") else int(public_value(parts.pop(0))[0])
-        return self._together([self.read(part) for part in parts], parts, axis % node.type.ndim)
+    def _with_inputs(self, node: Any, entries: list[Node]) -> list[Node] | Node:
+        """The inputs of an operation, codes replaced; what is cast to another float is its input."""
+        of_shares = [new is not old for new, old in zip(entries, node.inputs, strict=True)]
+        inner = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
+        if not any(of_shares):
+            return entries
+        if isinstance(inner, SpecifyShape):
+            return entries[0]
+        if isinstance(inner, ps.Cast) and str(node.outputs[0].type.dtype).startswith("float"):
+            return entries[0]
+        if isinstance(inner, ps.Switch):
+            if of_shares[0]:
+                raise UnreadableError("is chosen by a condition on shares")
+            return [self._input(entries[0], None), *entries[1:]]
+        if isinstance(inner, AdvancedSubtensor):
+            indices = unflatten_index_variables(entries[1:], inner.idx_list)
+            arrays = {i: axis for axis, i in enumerate(indices) if not isinstance(i, slice) and i.type.ndim}
+            if any(index.type.dtype == "bool" for index in arrays):
+                raise UnreadableError("is chosen by a mask, which keeps rows by position")
+            if any(of_shares[1:]):
+                raise UnreadableError("is chosen by a function of shares")
+            source = entries[0]
+            return [source, *(self._input(i, (source, arrays[i])) if i in arrays else i for i in entries[1:])]
+        return entries
 
-    def stacked(self, node: Node) -> _Value:
-        parts = node.owner.inputs
-        values = [self.read(part) for part in parts]
-        # Each is a single number, taken as a vector of one entry.
-        vectors = [one if isinstance(one, _Number) else replace(one, map=replace(one.map, ndim=1)) for one in values]
-        return self._together(vectors, parts, 0)
+    def _input(self, index: Node, along: tuple[Node, int] | None) -> Node:
+        """What stands in the place of codes."""
+        key = (index, along is None)
+        if key not in self.codes:
+            self.codes.append(key)
+            self._inputs.append(pt.tensor(dtype="bool" if along is None else "int64", shape=index.type.shape))
+            self._along.append([])
+        place = self.codes.index(key)
+        if along is not None:
+            self._along[place].append(along)
+        return self._inputs[place]
 
-    def _together(self, values: list[_Value], parts: list[Node], axis: int) -> _Value:
-        forms = {value.form for value in values if isinstance(value, _Shares)}
-        if len(forms) > 1 or any(isinstance(value, _Number) for value in values):
-            raise UnreadableError("puts shares and other numbers together")
-        maps = [value.map for value in values if isinstance(value, _Shares)]
-        slices = [one for map_, part in zip(maps, parts, strict=True) for one in slices_along(map_, part, axis)]
-        arrays, axes = aligned(slices)
-        return _Shares(CellMap(np.stack(arrays, axis=-1), (*axes, axis), maps[0].ndim), next(iter(forms)))
+    def _refuse_data(self) -> None:
+        """Refuse all that is computed from data, but for codes: which cells these are would tell of them.
 
-    def switched(self, node: Node) -> _Value:
-        condition, *branches = node.owner.inputs
-        if self._parameters & set(values_read(condition)):
-            raise UnreadableError("is chosen by a condition on shares")
-        yes, no = (self.read(branch) for branch in branches)
-        if isinstance(yes, _Number) or isinstance(no, _Number) or yes.form != no.form:
-            raise UnreadableError("is a share for some records and a number for others")
-        (first, second), axes = aligned([no.map, yes.map])
-        on = tuple(None if length == 1 else axis for axis, length in enumerate(condition.type.shape))
-        return replace(
-            yes, map=CellMap(np.stack([first, second]), (Codes(condition, on, truth=True), *axes), yes.map.ndim)
+        A single number, and the shape of an array, are a part of the model.
+        """
+        waiting, seen = [(self._formula, False)], {*self._shares, *self._inputs}
+        while waiting:
+            node, is_shape = waiting.pop()
+            if node in seen or isinstance(node.type, RandomType):
+                continue
+            seen.add(node)
+            if node.owner is not None and not is_random(node):
+                op = node.owner.op
+                first = 1 if isinstance(op, Reshape | Alloc) else len(node.owner.inputs)
+                if not isinstance(op, Shape | Shape_i):
+                    waiting += [(entry, is_shape or i >= first) for i, entry in enumerate(node.owner.inputs)]
+            elif not isinstance(node, Constant):
+                raise UnreadableError("is computed from shares and data")
+            elif np.size(node.data) > 1 and not is_shape:
+                raise UnreadableError("is computed from shares and an array of numbers")
+
+    def at(
+        self, codes: Sequence[NDArray[np.int64]], points: Sequence[Sequence[Shares]]
+    ) -> tuple[list[Shares], list[set[int]]]:
+        """The values of the formula at points; and for all codes, the lengths of the axes along which they choose.
+
+        Raises
+        ------
+        UnreadableError
+            If it has no values for codes of these shapes.
+        """
+        shapes = tuple(tuple(1 if n == 1 else None for n in array.shape) for array in codes)
+        try:
+            if shapes not in self._functions:
+                inputs = [pt.tensor(dtype=i.type.dtype, shape=s) for i, s in zip(self._inputs, shapes, strict=True)]
+                memo: dict[Node, Node] = dict(zip(self._inputs, inputs, strict=True))
+                lengths = [pt.stack([array.shape[axis] for array, axis in along] or [2]) for along in self._along]
+                rebuild([self._formula, *lengths], memo, lambda _, entries: entries)
+                self._functions[shapes] = compiled_plainly(
+                    [*self._shares, *inputs], [memo.get(one, one) for one in (self._formula, *lengths)]
+                )
+            arrays = [array.astype(i.type.dtype) for array, i in zip(codes, self._inputs, strict=True)]
+            with np.errstate(all="ignore"):
+                found = [self._functions[shapes](*point, *arrays) for point in points]
+        except FAILURES:
+            raise UnreadableError("has a shape that depends on data") from None
+        return [np.asarray(values) for values, *_ in found], [set(map(int, lengths)) for lengths in found[0][1:]]
+
+
+class _Values:
+    """Which cell each entry of a formula is, by codes and by position.
+
+    An axis of the formula that is as long as codes are is *free*: combinations of codes can be laid along it. Other
+    axes along which codes lie have lengths of their own, as where `switch` chooses between two vectors.
+    """
+
+    def __init__(self, template: _Template, given: list[list[Shares]], points: list[Shares]) -> None:
+        self._template, self._given, self._points = template, given, points
+        self._by_share = np.argsort(points[0])
+        (values,), lengths = template.at(self._first_codes(), given[:1])
+        self._lengths = values.shape
+        if any(len(choices) > 1 for choices in lengths):
+            raise UnreadableError("puts together shares whose shapes do not fit")
+        self._levels = [choices.pop() for choices in lengths]
+        self._codes = [
+            Codes(index, tuple(self._followed(k, axis) for axis in range(index.type.ndim)), truth)
+            for k, (index, truth) in enumerate(template.codes)
+        ]
+        if any(len(set(one.followed)) < len(one.followed) for one in self._codes):
+            raise UnreadableError(_CUT)
+        self._free = {axis for one in self._codes for axis in one.followed if self._lengths[axis] == 1}
+
+    def read(self) -> CellMap:
+        """The index map."""
+        # Codes are laid along the first free axis that they follow; without one, they are tried in turn.
+        places = [next((axis for axis in one.followed if axis in self._free), None) for one in self._codes]
+        along = {axis: [k for k, place in enumerate(places) if place == axis] for axis in (None, *self._free)}
+        axes, shape = list[int | Codes](), list[int]()
+        for axis, length in ((None, 0), *enumerate(self._lengths)):
+            axes += [self._codes[k] for k in along[axis]] if axis in along else [cast(int, axis)]
+            shape += [self._levels[k] for k in along[axis]] if axis in along else [length]
+        turns = math.prod(self._levels[k] for k in along[None])
+        if math.prod(shape) > 10**7 or turns > 10**4:
+            raise UnreadableError("is repeated too often")
+        codes, found = self._first_codes(), list[Cells]()
+        for axis in self._free:
+            for k, values in zip(along[axis], self._combinations(along[axis]), strict=True):
+                codes[k] = values.reshape([-1 if followed == axis else 1 for followed in self._codes[k].on])
+        for turn in self._combinations(along[None]).T:
+            for k, code in zip(along[None], turn, strict=True):
+                codes[k] = np.full_like(codes[k], code)
+            found.append(self._cells(self._template.at(codes, self._given)[0]))
+        if math.prod(shape) != turns * found[0].size:
+            raise UnreadableError(_CUT)
+        map_ = CellMap(np.stack(found).reshape(shape), tuple(axes), len(self._lengths))
+        self._confirm(map_)
+        return _in_order(map_)
+
+    def _combinations(self, codes: list[int]) -> Cells:
+        """All combinations of some codes, shape (codes, combinations)."""
+        levels = [self._levels[k] for k in codes]
+        return np.indices(levels).reshape(len(codes), math.prod(levels))
+
+    def _first_codes(self) -> list[Cells]:
+        return [np.zeros((1,) * index.type.ndim, dtype=np.int64) for index, _ in self._template.codes]
+
+    def _followed(self, place: int, axis: int) -> int | None:
+        """The axis of the formula that an axis of codes follows; None for one of length 1 of a condition."""
+        index, truth = self._template.codes[place]
+        # A condition lies along other axes for its form, of which none is chosen. That of a single record is the first.
+        candidates = [k for k, n in enumerate(index.type.shape) if n != 1] or [0]
+        if truth and axis not in candidates:
+            return None
+        for length in dict.fromkeys((2, *(n for n in self._lengths if n > 1))):
+            codes = self._first_codes()
+            codes[place] = np.zeros([length if k == axis else 1 for k in range(index.type.ndim)], dtype=np.int64)
+            try:
+                (values,), _ = self._template.at(codes, self._given[:1])
+            except UnreadableError:
+                continue
+            longer = [k for k, (old, new) in enumerate(zip(self._lengths, values.shape, strict=True)) if new != old]
+            if len(longer) == 1 and self._lengths[longer[0]] == 1:
+                return longer[0]
+            if not longer and self._levels[place] > 1:
+                # One entry has another code, so what differs lies at one position of the axis.
+                codes[place].flat[0] = 1
+                (others,), _ = self._template.at(codes, self._given[:1])
+                differ = [np.unique(positions).tolist() for positions in np.nonzero(values != others)]
+                along = [k for k, n in enumerate(self._lengths) if n == length and differ[k] == [0]]
+                if len(along) == 1:
+                    return along[0]
+        raise UnreadableError(_CUT)
+
+    def _cells(self, values: list[Shares]) -> Cells:
+        """The cell that each entry is at all points."""
+        known = self._points[0][self._by_share]
+        above = np.searchsorted(known, values[0]).clip(0, len(known) - 1)
+        below = (above - 1).clip(0)
+        is_below = np.abs(values[0] - known[below]) < np.abs(values[0] - known[above])
+        cells: Cells = self._by_share[np.where(is_below, below, above)]
+        if not self._are_cells(values, cells):
+            raise UnreadableError(f"is {self._template.called} of shares, which is no share")
+        return cells
+
+    def _are_cells(self, values: list[Shares], cells: Cells) -> bool:
+        pairs = [(one, point[cells]) for one, point in zip(values, self._points, strict=False)]
+        return all(
+            one.shape == share.shape and bool(np.all(np.abs(one - share) <= 1e-9 * share + 1e-14))
+            for one, share in pairs
         )
 
-    # Arithmetic
-
-    def added(self, node: Node) -> _Value:
-        values = [self.read(part) for part in node.owner.inputs]
-        shares = all(isinstance(value, _Shares) and value.form == "share" for value in values)
-        reason = "is a sum of categories, which is no cell" if shares else "adds a number to a share"
-        return self._sum([(1, value) for value in values], reason)
-
-    def subtracted(self, node: Node) -> _Value:
-        first, second = map(self.read, node.owner.inputs)
-        return self._sum([(1, first), (-1, second)], "is a difference that is no share")
-
-    def negated(self, node: Node) -> _Value:
-        return self._sum([(-1, self.copied(node))], "is a negative logarithm or odds of a share")
-
-    def multiplied(self, node: Node) -> _Value:
-        values = [self.read(part) for part in node.owner.inputs]
-        shares = [value for value in values if isinstance(value, _Shares)]
-        number = float(np.prod([value.value for value in values if isinstance(value, _Number)]))
-        if len(shares) > 1:
-            raise UnreadableError("is a product, which is no share")
-        terms: list[tuple[float, _Value]] = [(number, share) for share in shares]
-        return self._sum(terms or [(1.0, _Number(number))], "is a product, which is no share")
-
-    def _sum(self, terms: Sequence[tuple[float, _Value]], reason: str) -> _Value:
-        """The sum of some values, each times a number; the reason says what it is where it is no share."""
-        number = sum(factor * value.value for factor, value in terms if isinstance(value, _Number))
-        shares = [(factor, value) for factor, value in terms if isinstance(value, _Shares)]
-        if not shares:
-            return _Number(number)
-        factor, value = shares[0]
-        if len(shares) == 1:
-            if (factor, number) == (1, 0):
-                return value
-            sign = -factor if value.form == "minus" else factor
-            if value.form in ("share", "minus") and (sign, number) in ((1, 0), (-1, 0)):
-                return replace(value, form="share" if sign == 1 else "minus")
-            if value.form in ("share", "minus") and (sign, number) == (-1, 1):
-                return self._rest(value)
-            if (value.form, factor, number) == ("log-odds", -1, 0):
-                return replace(self._rest(value), form="log-odds")
-        elif number == 0:
-            forms = [(factor, value.form) for factor, value in shares]
-            if forms == [(1, "share"), (1, "share")] and self._are_the_rest(value, shares[1][1]):
-                return _Number(1.0)
-            if forms == [(1, "log"), (-1, "log")] and self._are_the_rest(value, shares[1][1]):
-                return replace(value, form="log-odds")
-        raise UnreadableError(reason)
-
-    def divided(self, node: Node) -> _Value:
-        above, below = map(self.read, node.owner.inputs)
-        if isinstance(below, _Number):
-            if below.value == 1:
-                return above
-        elif isinstance(above, _Shares) and above.form == below.form == "share" and self._are_the_rest(above, below):
-            return replace(above, form="odds")
-        raise UnreadableError("is a ratio, which is no share")
-
-    def summed(self, node: Node) -> _Value:
-        value, axes = self.copied(node), node.owner.op.axis
-        map_ = _plain(value)
-        axes = tuple(range(map_.ndim)) if axes is None else axes
-        if len(axes) == 1 and self._are_whole(map_, axes[0]):
-            return _Number(1.0)
-        raise UnreadableError("is a sum of categories, which is no cell")
-
-    # Logarithms and odds
-
-    def logarithm(self, node: Node) -> _Value:
-        return _changed(self.copied(node), {"share": "log", "odds": "log-odds"}, "is a logarithm of more than a share")
-
-    def logarithm_beside_1(self, node: Node) -> _Value:
-        value = self.copied(node)
-        if isinstance(value, _Shares) and value.form == "minus":
-            return replace(self._rest(value), form="log")
-        raise UnreadableError("is a logarithm of more than a share")
-
-    def exponential(self, node: Node) -> _Value:
-        return _changed(self.copied(node), {"log": "share", "log-odds": "odds"}, "is an exponential of a share")
-
-    def logistic(self, node: Node) -> _Value:
-        reason = "is a logistic function of something that is no log-odds of a share"
-        return _changed(self.copied(node), {"log-odds": "share"}, reason)
-
-    def softmax(self, node: Node) -> _Value:
-        value, given = self.copied(node), node.owner.op.axis
-        if isinstance(value, _Shares) and value.form == "log":
-            # All axes, one or several: only a softmax along one gives back the shares of a row.
-            every = tuple(range(value.map.ndim))
-            axes = every if given is None else (given,) if isinstance(given, int) else tuple(given)
-            if len(axes) == 1 and self._are_whole(value.map, axes[0] % value.map.ndim):
-                return value if isinstance(node.owner.op, LogSoftmax) else replace(value, form="share")
-        raise UnreadableError("is a softmax of something that is no logarithm of whole rows of shares")
-
-    def _rest(self, value: _Shares) -> _Shares:
-        """The other share of each row."""
-        other = self._numbering.others(value.map.cells)
-        return _Shares(CellMap(other, value.map.axes, value.map.ndim))
-
-    def _are_whole(self, map_: CellMap, axis: int) -> bool:
-        """Whether the entries along an axis are all categories of a row."""
-        by_position = map_.place(axis) is not None and not map_.chosen_along(axis)
-        return by_position and self._numbering.are_rows(map_.last(axis))
-
-    def _are_the_rest(self, first: _Shares, second: _Shares) -> bool:
-        """Whether both shares add up to 1 everywhere."""
-        (one, other), _ = aligned([first.map, second.map])
-        two = np.all(self._numbering.categories(one) == 2)
-        return bool(two and np.array_equal(self._numbering.others(one), other))
+    def _confirm(self, map_: CellMap) -> None:
+        """Compare with the values for codes of which each entry is drawn on its own."""
+        rng = np.random.default_rng(2)
+        lengths = [101 if axis in self._free else n for axis, n in enumerate(self._lengths)]
+        codes = {
+            one: rng.integers(levels, size=[1 if axis is None else lengths[axis] for axis in one.on])
+            for one, levels in zip(self._codes, self._levels, strict=True)
+        }
+        places = []
+        for axis in map_.axes:
+            values, on = (codes[axis], axis.on) if isinstance(axis, Codes) else (np.arange(lengths[axis]), (axis,))
+            followed = [k for k in on if k is not None]
+            values = values.reshape([n for n, k in zip(values.shape, on, strict=True) if k is not None])
+            others = tuple(k for k in range(map_.ndim) if k not in followed)
+            places.append(np.expand_dims(values.transpose(np.argsort(followed)), others))
+        cells = np.broadcast_to(map_.cells[tuple(places)], lengths)
+        if not self._are_cells(self._template.at(list(codes.values()), self._given[:2])[0], cells):
+            raise UnreadableError(_CUT)
 
 
-def _changed(value: _Value, forms: Mapping[str, str], reason: str) -> _Shares:
-    if isinstance(value, _Number) or value.form not in forms:
-        raise UnreadableError(reason)
-    return replace(value, form=forms[value.form])  # type: ignore[arg-type]
-
-
-def _number(node: Node) -> _Number:
-    """A public number, or an array of equal ones."""
-    if any(not isinstance(leaf, Constant) for leaf in values_read(node) if leaf.owner is None):
-        raise UnreadableError("is computed from shares and data")
-    values = evaluate(node)
-    if values.size == 0 or values.dtype.kind not in "biuf" or np.any(values != values.flat[0]):
-        raise UnreadableError("is computed from shares and an array of numbers")
-    return _Number(float(values.flat[0]))
-
-
-# What moves entries without changing them.
-
-
-def _shuffled(map_: CellMap, node: Node) -> CellMap:
-    order = node.owner.op.new_order
-    return map_.renumbered({old: new for new, old in enumerate(order) if old != "x"}, len(order))
-
-
-def _reshaped(map_: CellMap, node: Node) -> CellMap:
-    source, shape = node.owner.inputs
-    if map_.codes:
-        raise UnreadableError("is reshaped after codes have chosen its rows")
-    cells = full_cells(map_, source).reshape([int(n) for n in public_value(shape)])
-    return CellMap(cells, tuple(range(cells.ndim)), cells.ndim)
-
-
-def _repeated(map_: CellMap, node: Node) -> CellMap:
-    # A tensor repeats itself along axes that nothing follows, so only the number of axes is new.
-    source, added = node.owner.inputs[0], node.type.ndim - map_.ndim
-    lengths = source.type.shape
-    remaining = {axis: axis + added for axis in range(map_.ndim) if lengths[axis] != 1 or map_.chosen_along(axis)}
-    return map_.renumbered(remaining, node.type.ndim)
-
-
-def _indexed(map_: CellMap, node: Node) -> CellMap:
-    return indexed(map_, unflatten_index_variables(node.owner.inputs[1:], node.owner.op.idx_list), node.type.ndim)
-
-
-_MOVES: dict[type, Callable[[CellMap, Node], CellMap]] = {
-    DimShuffle: _shuffled,
-    Reshape: _reshaped,
-    Alloc: _repeated,
-    Subtensor: _indexed,
-    AdvancedSubtensor: _indexed,
-}
-
-_RULES: dict[type, Callable[[_Reader, Node], _Value]] = {
-    ViewOp: _Reader.copied,
-    SpecifyShape: _Reader.copied,
-    TensorFromScalar: _Reader.copied,
-    Join: _Reader.joined,
-    MakeVector: _Reader.stacked,
-    Sum: _Reader.summed,
-    Softmax: _Reader.softmax,
-    LogSoftmax: _Reader.softmax,
-    ps.Identity: _Reader.copied,
-    ps.Cast: _Reader.cast,
-    ps.Switch: _Reader.switched,
-    ps.Add: _Reader.added,
-    ps.Sub: _Reader.subtracted,
-    ps.Neg: _Reader.negated,
-    ps.Mul: _Reader.multiplied,
-    ps.TrueDiv: _Reader.divided,
-    ps.Log: _Reader.logarithm,
-    ps.Log1p: _Reader.logarithm_beside_1,
-    ps.Exp: _Reader.exponential,
-    ps.Sigmoid: _Reader.logistic,
-}
+def _in_order(map_: CellMap) -> CellMap:
+    """The map with its axes in the order of its table, of which the last has the smallest steps between cells."""
+    longer = [k for k, n in enumerate(map_.cells.shape) if n > 1]
+    steps = {k: abs(int(map_.cells.take(1, axis=k).flat[0] - map_.cells.flat[0])) for k in longer}
+    in_order = iter(sorted(longer, key=lambda k: -steps[k]))
+    order = [next(in_order) if k in steps else k for k in range(map_.cells.ndim)]
+    return CellMap(map_.cells.transpose(order), tuple(map_.axes[k] for k in order), map_.ndim)

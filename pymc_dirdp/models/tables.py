@@ -1,7 +1,7 @@
 """The conjugate tables that a model holds, and which of their cells each record feeds. No observed value is read."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -255,25 +255,24 @@ def _route(observed: Node, kind: Kind, model: pm.Model) -> tuple[dict[str, Likel
     except UnreadableError as error:
         raise refusal("formula", observed.name, names=listed(sorted(used)), why=str(error)) from None
     fed = numbering.names_in(cells)
-    same = len(fed) == 1 and np.array_equal(cells, numbering.of_table(fed[0]))
-    if not same:
-        for place in reversed(range(len(axes))):
-            # Every entry along this axis may be the same cell.
-            first = cells.take([0], axis=place)
-            if np.all(cells == first):
-                cells, axes = np.take(first, 0, axis=place), (*axes[:place], *axes[place + 1 :])
+    cells, axes = _without(cells, axes, [k for k, n in enumerate(cells.shape[:-1]) if n > 1 and _is_idle(cells, k)])
+    whole = _arranged(cells, axes, numbering.of_table(fed[0])) if len(fed) == 1 else None
+    if whole is None:
+        cells, axes = _without(cells, axes, [k for k, n in enumerate(cells.shape[:-1]) if n == 1])
         _refuse_repeated_rows(cells, axes, observed, numbering)
+    else:
+        axes = whole
     # The axes of the probability are the last batch axes of the observations.
     before = observed.type.ndim - kind.core - (probability.type.ndim - (kind.family == "dirichlet"))
-    renumbered = {axis: axis + before for axis in range(probability.type.ndim)}
     parents = []
     for codes in (axis for axis in axes if isinstance(axis, Codes)):
-        parent = _parent_of(codes.renumbered(renumbered), model)
+        on = tuple(None if axis is None else axis + before for axis in codes.on)
+        parent = _parent_of(replace(codes, on=on), model)
         if parent is None:
             called = codes.index.name or ("an array" if codes.index.owner is None else "a formula")
             raise refusal("computed codes", observed.name, names=listed(fed), parent=called)
         parents.append(parent)
-    rows = tuple(None if isinstance(axis, Codes) else renumbered[axis] for axis in axes)
+    rows = tuple(None if isinstance(axis, Codes) else axis + before for axis in axes)
     names = tuple(parent.name for parent in parents)
     likelihoods = {}
     chosen = [k for k, axis in enumerate(axes) if isinstance(axis, Codes)]
@@ -282,9 +281,33 @@ def _route(observed: Node, kind: Kind, model: pm.Model) -> tuple[dict[str, Likel
             inside = (cells >= start) & (cells < stop)
             # Whether codes decide if a record belongs to this table.
             by_codes = any(np.any(inside[..., 0] != inside[..., 0].take([0], axis=k)) for k in chosen)
-            view = None if same else View(np.where(inside, cells - start, -1), by_codes)
+            view = None if whole is not None else View(np.where(inside, cells - start, -1), by_codes)
             likelihoods[name] = Likelihood(str(observed.name), kind.name, rows, names, view)
     return likelihoods, tuple(parents)
+
+
+def _is_idle(cells: Cells, axis: int) -> bool:
+    """Whether every entry along an axis is the same cell."""
+    return bool(np.all(cells == cells.take([0], axis=axis)))
+
+
+def _without(
+    cells: Cells, axes: tuple[int | Codes, ...], idle: Collection[int]
+) -> tuple[Cells, tuple[int | Codes, ...]]:
+    """The first of the cells along axes that change nothing."""
+    first = cells[tuple(0 if k in idle else slice(None) for k in range(cells.ndim))]
+    return first, tuple(axis for k, axis in enumerate(axes) if k not in idle)
+
+
+def _arranged(cells: Cells, axes: tuple[int | Codes, ...], table: Cells) -> tuple[int | Codes, ...] | None:
+    """What decides each row axis of a table, of which these are the cells; None if they are others."""
+    single = [axis for axis, n in zip(axes, cells.shape, strict=False) if n == 1]
+    longer = iter(axis for axis, n in zip(axes, cells.shape, strict=False) if n > 1)
+    # Axes of length 1 are those of the table in their order, or follow from the form of the formula.
+    missing = table.shape[:-1].count(1)
+    if not np.array_equal(cells.squeeze(), table.squeeze()) or missing not in (0, len(single)):
+        return None
+    return tuple(single.pop(0) if n == 1 else next(longer) for n in table.shape[:-1])
 
 
 def _counted(
@@ -300,10 +323,11 @@ def _counted(
     last = read.ndim - 1
     family = family_of(used[numbering.names_in(read.cells)[0]])
     mixed = refusal("mixed rows", observed.name, names=names, family=str(family).capitalize(), operation=called)
-    if read.place(last) is None or read.chosen_along(last):
-        raise mixed if family == "beta" else refusal("last axis", observed.name, names=names)
     lines = read.last(last)
-    if not numbering.are_rows(lines):
+    whole = numbering.are_rows(lines)
+    if read.chosen_along(last) or (not whole and _is_idle(lines, lines.ndim - 1)):
+        raise mixed if family == "beta" else refusal("last axis", observed.name, names=names)
+    if not whole:
         first = numbering.row_of(lines)
         taken, categories = lines.shape[-1], int(d.flat[0])
         distinct = all(len(set(line)) == taken for line in lines.reshape(-1, taken).tolist())

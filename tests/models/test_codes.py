@@ -11,7 +11,6 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.models.cells import CellMap, aligned
 from pymc_dirdp.models.observations import read_counts
 
 from .test_random_models import divergence
@@ -194,14 +193,3 @@ def test_a_record_that_changes_its_rows_never_exceeds_the_curve():
             worst = max(worst, total)
     assert 0.5 * curve < worst <= curve * (1 + 1e-12)
 
-
-def test_cells_over_axes_in_another_order_are_laid_side_by_side():
-    """Oracle: the transpose of the second by hand."""
-    cells, others = np.arange(6).reshape(2, 3), np.arange(6, 12).reshape(3, 2)
-    (one, other, third), axes = aligned(
-        [CellMap(cells, (0, 1), 2), CellMap(others, (1, 0), 2), CellMap(np.arange(3), (1,), 2)]
-    )
-    assert axes == (0, 1)
-    assert one.tolist() == cells.tolist()
-    assert other.tolist() == others.T.tolist()
-    assert third.tolist() == [[0, 1, 2]] * 2
