@@ -19,7 +19,6 @@ TESTED_BY = {
     "mechanisms/audit_distributions.py": ("privacy/test_finite_distributions.py", "draws and noise, against masses"),
     "models/outcome_kinds.py": ("releases/test_private_model.py", "forty-two models, accepted or refused"),
     "models/outcomes.py": ("releases/test_private_model.py", "outcomes by rows against sums over all tables"),
-    "models/shares.py": ("models/test_routes.py", "formulas against the values of PyTensor"),
     "models/without_data.py": ("releases/test_private_model.py", "what is left in a copy of a model"),
     "papers/accuracy.py": ("planning/test_draw_error.py", "printed bounds beside exact tails"),
     "papers/posterior_mechanism.py": ("papers/test_truncated_noise.py", "the two kinds that release a posterior"),

@@ -3,8 +3,8 @@
 1. Inputs take the place of the variables, and of the codes that choose between shares, which are data. What is left
    must read no data.
 2. The variables get made-up shares, no two of which are equal, and the codes get each value that they could have. An
-   entry with the value of the same cell at a dozen random points is that cell: where formulas are analytic one point
-   were enough with probability 1, and what is not, such as a maximum or a limit, differs at points near the corners.
+   entry with the value of the same cell at 16 random points is that cell: one point were enough for analytic formulas,
+   with probability 1, and others, such as a maximum or a limit, differ somewhere in the middle or near the corners.
 3. Codes that are drawn at random, on axes of other lengths, confirm what was found.
 
 So nothing has to be known of the operations, and no record is looked at.
@@ -21,13 +21,13 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Alloc
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
 
 from pymc_dirdp.models.cells import CellMap, Cells, Codes, Numbering, UnreadableError
-from pymc_dirdp.models.graph import FAILURES, Node, compiled_plainly, formula, is_random, rebuild
+from pymc_dirdp.models.graph import FAILURES, Node, compiled_plainly, formula, is_random, origin, rebuild
 
 Shares = NDArray[np.float64]
 """Made-up shares of cells."""
@@ -60,13 +60,16 @@ def reading_of(variable: Node, parameters: Mapping[Node, CellMap], numbering: Nu
 def _made_up_shares(numbering: Numbering) -> list[Shares]:
     """Shares of all cells at some points, from the middle of their rows to near the corners."""
     rng, points = np.random.default_rng(0), []
-    for k in range(12):
+    first = [rng.integers(shape[-1], size=shape[:-1]) for shape in numbering.shapes]
+    for k in range(16):
         rows = []
-        for shape in numbering.shapes:
+        for start, shape in zip(first, numbering.shapes, strict=True):
             d = shape[-1]
-            concentration = 1.0 if k % 2 == 0 else 0.3 / d
-            # Near corners 1 - p has an error of 1e-16, which this has to exceed; no two shares are equal.
-            drawn = rng.dirichlet(np.full(d, concentration), shape[:-1]) + rng.uniform(1e-10, 2e-10, shape)
+            drawn = rng.dirichlet(np.ones(d), shape[:-1])
+            if k % 2:
+                # One category after the other has nearly all. The others are large beside 1e-16, the error of 1 - p.
+                is_most = (start[..., None] + k // 2) % d == np.arange(d)
+                drawn = np.where(is_most, 1.0, 1e-10 * (drawn + 1))
             # A single category has share 1 in each row, which would not tell which row it is.
             rows.append(drawn / drawn.sum(axis=-1, keepdims=True) if d > 1 else rng.uniform(size=shape))
         points.append(np.concatenate([row.ravel() for row in rows]))
@@ -88,7 +91,7 @@ class _Template:
     """
 
     def __init__(self, variable: Node, parameters: list[Node]) -> None:
-        self.called = formula(variable)
+        self.called = formula(origin(variable)[0])
         self.codes: list[tuple[Node, bool]] = []
         # In double precision, which PyMC's own numbers may not have.
         self._shares: list[Node] = [pt.tensor(dtype="float64", shape=rv.type.shape) for rv in parameters]
@@ -217,6 +220,8 @@ class _Values:
 
     def read(self) -> CellMap:
         """The index map."""
+        if 0 in self._lengths:
+            raise UnreadableError("has no entry")
         # Codes are laid along the first free axis that they follow; without one, they are tried in turn.
         places = [next((axis for axis in one.followed if axis in self._free), None) for one in self._codes]
         along = {axis: [k for k, place in enumerate(places) if place == axis] for axis in (None, *self._free)}
@@ -264,16 +269,22 @@ class _Values:
             except UnreadableError:
                 continue
             longer = [k for k, (old, new) in enumerate(zip(self._lengths, values.shape, strict=True)) if new != old]
-            if len(longer) == 1 and self._lengths[longer[0]] == 1:
+            if longer:
+                if len(longer) > 1 or self._lengths[longer[0]] != 1:
+                    break
                 return longer[0]
-            if not longer and self._levels[place] > 1:
-                # One entry has another code, so what differs lies at one position of the axis.
-                codes[place].flat[0] = 1
+            # Where the first entry has another code, the formula differs at the first position of an axis.
+            for level in range(1, self._levels[place]):
+                codes[place].flat[0] = level
                 (others,), _ = self._template.at(codes, self._given[:1])
-                differ = [np.unique(positions).tolist() for positions in np.nonzero(values != others)]
-                along = [k for k, n in enumerate(self._lengths) if n == length and differ[k] == [0]]
-                if len(along) == 1:
-                    return along[0]
+                if not np.array_equal(values, others):
+                    differ = [
+                        np.unique(positions).tolist() for positions in np.nonzero(np.atleast_1d(values != others))
+                    ]
+                    along = [k for k, n in enumerate(self._lengths) if n == length and differ[k] == [0]]
+                    if len(along) == 1:
+                        return along[0]
+                    break
         raise UnreadableError(_CUT)
 
     def _cells(self, values: list[Shares]) -> Cells:
@@ -288,7 +299,7 @@ class _Values:
         return cells
 
     def _are_cells(self, values: list[Shares], cells: Cells) -> bool:
-        pairs = [(one, point[cells]) for one, point in zip(values, self._points, strict=False)]
+        pairs = ((one, point[cells]) for one, point in zip(values, self._points, strict=False))
         return all(
             one.shape == share.shape and bool(np.all(np.abs(one - share) <= 1e-9 * share + 1e-14))
             for one, share in pairs

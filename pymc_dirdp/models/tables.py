@@ -364,9 +364,11 @@ def _parent_of(codes: Codes, model: pm.Model) -> Parent | None:
     else:
         (formula,) = clone_replace([given], known)
         found = list(_leaves(formula, tuple(range(formula.type.ndim))))
-        leaves = [leaf for leaf in found if leaf is not None]
-        if len(leaves) < len(found):
+        every = [leaf for leaf in found if leaf is not None]
+        if len(every) < len(found):
             return None
+        # A constant with one entry is a number of the formula, or the code of a single record.
+        leaves = [one for one in every if not isinstance(one[0], Constant) or np.size(one[0].data) > 1] or every
     places = {place for _, place in leaves}
     if len(places) != 1 or places == {()}:
         return None
@@ -387,7 +389,7 @@ def _leaves(node: Node, place: tuple[int, ...]) -> Iterator[tuple[Node, tuple[in
     """
     source, axes = origin(node)
     place = tuple(place[axis] for axis in axes)
-    if isinstance(source, Constant) and np.size(source.data) == 1:
+    if isinstance(source, Constant) and source.type.ndim == 0:
         return
     if root_of(source) is not None:
         yield source, place

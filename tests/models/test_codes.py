@@ -93,8 +93,10 @@ def test_a_matrix_of_records():
         (lambda t: t[A, pytensor.shared(0, name="base") + B], ["computed in the model"]),
         (lambda t: t[A, pm.Categorical("hidden", p=[0.5, 0.5], shape=N)], ["hidden"]),
         (lambda t: t[A, B] ** 2, ["is a power of shares"]),
-        (lambda t: t[A, B][:-1], ["cut along an axis whose rows are chosen by codes"]),
-        (lambda t: t[A, B].reshape((N, 4)), ["reshaped after codes"]),
+        (lambda t: t[A, B][:-1], ["is cut, reordered or put together along an axis whose rows are chosen by codes"]),
+        (lambda t: pt.roll(t[A, B], 1, axis=0)[:-1], ["is cut, reordered or put together"]),
+        (lambda t: t[A, B][::-1][:-1], ["is cut, reordered or put together"]),
+        (lambda t: t[A, B].reshape((N, 4)), ["has a shape that depends on data"]),
     ],
 )
 def test_other_indexing_is_refused(use, words):
@@ -192,4 +194,3 @@ def test_a_record_that_changes_its_rows_never_exceeds_the_curve():
                 total += divergence(r * x + prior, r * y + prior, [order])[0]
             worst = max(worst, total)
     assert 0.5 * curve < worst <= curve * (1 + 1e-12)
-

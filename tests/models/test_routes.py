@@ -81,7 +81,7 @@ def negative_taken_away():
 def shares_and_what_is_always_1():
     b = pm.Beta("b", 1, 2, shape=3)
     one = b + (1 - b)
-    pm.Binomial("y", n=9, p=(one[np.array([2, 0, 1])] - b) * (one + one + -one), observed=[6, 1, 2])
+    pm.Binomial("y", n=9, p=(one[::-1] - b) * (one + one + -one), observed=[6, 1, 2])
 
 
 @reads

@@ -915,7 +915,7 @@ def a_share_and_the_rest_of_the_same_people():
     return model
 
 
-@is_refused("'y' has a probability that is computed from 'p'", "is a sum of categories, which is no cell")
+@is_refused("'y' has a probability that is computed from 'p'", "is a quotient of shares, which is no share")
 def two_of_three_categories_with_a_sum_of_1():
     with pm.Model() as model:
         p = flat(3)
@@ -923,7 +923,7 @@ def two_of_three_categories_with_a_sum_of_1():
     return model
 
 
-@is_refused("'y' has a probability that is computed from 'p'", "is a sum of categories, which is no cell")
+@is_refused("'y' has a probability that is computed from 'p'", "is a sum of shares, which is no share")
 def two_categories_merged():
     with pm.Model() as model:
         p = flat(3)
@@ -1039,7 +1039,7 @@ def one_of_the_rows_with_the_labels_of_people():
     return model
 
 
-@is_refused("is a share for some records and a number for others")
+@is_refused("is a choice by pm.math.switch of shares, which is no share")
 def a_guess_for_some_records():
     with pm.Model() as model:
         pm.Bernoulli("y", p=pm.math.switch(YES, pm.Beta("b", 1, 1), 0.5), observed=CODES % 2)
@@ -1163,14 +1163,14 @@ def two_of_many_rows():
     return model
 
 
-@is_refused("is computed from 'b'", "is a logistic function of something that is no log-odds of a share")
+@is_refused("is computed from 'b'", "is an inverse logit of shares, which is no share")
 def a_share_as_a_logit():
     with pm.Model() as model:
         pm.Bernoulli("y", logit_p=pm.Beta("b", 1, 1), observed=YES)
     return model
 
 
-@is_refused("is a softmax of something that is no logarithm of whole rows of shares")
+@is_refused("is a softmax of shares, which is no share")
 def a_softmax_of_some_logarithms():
     with pm.Model() as model:
         pm.Categorical("y", p=pm.math.softmax(pm.math.log(flat(LEVELS)[:2])), observed=YES)
@@ -1306,7 +1306,7 @@ def a_prior_of_codes():
 # What stays refused
 
 
-@is_refused("is computed from 'v'", "is a product, which is no share")
+@is_refused("is computed from 'v'", "of shares, which is no share")
 def stick_breaking():
     with pm.Model() as model:
         v = pm.Beta("v", 1, 1, shape=2)
