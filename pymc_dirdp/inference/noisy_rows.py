@@ -249,34 +249,37 @@ def _sums(
     The first has the noisy count `low`, and the second `n - high`. A cell alone, with its weight in place of the odds,
     is the same with half of `b`, both noisy counts, and `n` infinite: no number of another cell divides a ratio.
 
-    Terms are the ones before them times a ratio, and all that it takes is known beforehand: steps of |z - x| are 1 or
-    -1, and those of (z - x)^2 are an arithmetic sequence. It ends where the sum is above `most`.
+    Terms are the ones before them times a ratio: odds, numbers of records, and noise, whose ratios are a geometric
+    sequence where they are normal, and otherwise change at both noisy counts alone. It ends where the sum is above
+    `most`.
     """
-    total, first, ends = 1.0, 0.0, n < math.inf
-    wide, narrow = math.exp(-4 * b if normal else 2 * b), math.exp(-2 * b)
-    for direction in (1, -1):
-        x, term = start, 1.0
-        lower = x if direction == 1 else x - 1
-        shift = 2 * b * (low + high - 1 - 2 * lower) if normal else 0.0
-        # Of normal noise the first ratio, without the counts; of Laplace noise that between both noisy counts.
-        factor = math.exp(direction * (odds + shift))
-        below, above = (factor * wide, factor * narrow) if direction == 1 else (factor * narrow, factor * wide)
-        while x < n if direction == 1 else x > 0:
-            lower = x if direction == 1 else x - 1
-            if normal:
-                ratio, factor = factor, factor * wide
-            elif lower + 1 <= low:
-                ratio = below if lower + 1 <= high else factor
-            else:
-                ratio = factor if lower + 1 <= high else above
-            rest = n - lower if ends else 1.0
-            ratio *= rest / (lower + 1) if direction == 1 else (lower + 1) / rest
-            x += direction
-            term *= ratio
-            total += term
-            first += term * (x - start)
-            if not (term >= 1e-18 * total and total <= most):
-                break
+    if normal:
+        gain, loss = low + high - 1 - 2 * start, 2 * start - 1 - low - high
+    else:
+        gain = (1.0 if start < low else 0.0) - (1.0 if start >= high else 0.0)
+        loss = (1.0 if start > high else 0.0) - (1.0 if start <= low else 0.0)
+    up, down = math.exp(odds + 2 * b * gain), math.exp(2 * b * loss - odds)
+    change = math.exp(-4 * b if normal else -2 * b)
+    # A cell alone has no other, whose number falls as its own rises.
+    other, fall = (n - start, 1.0) if n < math.inf else (1.0, 0.0)
+    total, first, x, term, others = 1.0, 0.0, start, 1.0, other
+    while others > 0 and term >= 1e-18 * total and total <= most:
+        x += 1
+        term *= up * (others / x)
+        others -= fall
+        total += term
+        first += term * (x - start)
+        up *= change if normal or x == low else 1.0
+        up *= change if not normal and x == high else 1.0
+    x, term, others = start, 1.0, other
+    while x > 0 and term >= 1e-18 * total and total <= most:
+        others += fall
+        term *= down * (x / others)
+        x -= 1
+        total += term
+        first += term * (x - start)
+        down *= change if normal or x == low else 1.0
+        down *= change if not normal and x == high else 1.0
     return total, first / total
 
 
