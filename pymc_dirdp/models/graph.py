@@ -235,7 +235,7 @@ def rebuild(
 ) -> None:
     """Put into `memo` what becomes of each node of a graph, given what becomes of some of its inputs.
 
-    All nodes are made again, so that their types follow from those of the new inputs.
+    All nodes are new, so that their types follow from those of the new inputs.
 
     Parameters
     ----------

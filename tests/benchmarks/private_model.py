@@ -65,7 +65,7 @@ def log_linear_table():
     i, j, k = np.meshgrid([0.0, 1.0], [0.0, 1.0], np.arange(5), indexing="ij")
     logits = first * i + second * j + both * i * j + pt.concatenate([[0.0], third])[k]
     pm.Multinomial("y", n=500, p=pt.special.softmax(logits.ravel()), observed=[500] + [0] * 19)
-    return {"unit": "trial"}, None
+    return {"contribution": 1}, None
 
 
 def cases():
