@@ -281,11 +281,15 @@ class Purpose:
         The axis of the variable that is predicted, of a classifier.
     structure : object
         A structure that was chosen from data.
+    of_counts : bool
+        Whether its data are counts of the records of another model. That has been asked whose these are, and counts
+        may agree by chance, or are made up.
     """
 
     objective: str | None = None
     target: str | None = None
     structure: object = None
+    of_counts: bool = False
 
 
 _PURPOSES: WeakKeyDictionary[pm.Model, Purpose] = WeakKeyDictionary()

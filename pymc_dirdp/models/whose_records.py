@@ -21,7 +21,7 @@ from pymc_dirdp.models.contributions import (
     refuse_steps,
     united,
 )
-from pymc_dirdp.models.graph import evaluate, root_of, same_data
+from pymc_dirdp.models.graph import built_for, evaluate, root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, observation, totals_of
 from pymc_dirdp.models.privacy_unit import (
@@ -84,7 +84,8 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated) -> Reading:
     groups, anybody = _groups_of_people(tables, stated.disjoint)
     observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)
-    _refuse_shared_data(groups, observations)
+    if not built_for(model).of_counts:
+        _refuse_shared_data(groups, observations)
     sizes = _numbers(observations, stated)
     differing = _differing(sizes, groups, anybody)
     numbered = anybody.union(*differing.values()) if differing else frozenset()

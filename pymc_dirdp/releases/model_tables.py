@@ -7,6 +7,7 @@ private model is in `model_terms`.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations, product
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +19,17 @@ from pytensor.tensor.subtensor import Subtensor
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, ManyRowsWarning, UnattainableError, UnsupportedModelError, warn
 from pymc_dirdp.inference.joint_rows import multiplications
-from pymc_dirdp.models.graph import Node, evaluate, is_stored, operation, parameters, stored_shape
+from pymc_dirdp.models.graph import (
+    Node,
+    Purpose,
+    build_for,
+    evaluate,
+    is_stored,
+    operation,
+    parameters,
+    same_data,
+    stored_shape,
+)
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.model_options import NOISES, ModelOptions, asked, axes_of, refused
 from pymc_dirdp.models.outcome_kinds import (
@@ -33,7 +44,7 @@ from pymc_dirdp.models.person_effects import effect_of_person, integrated, refus
 from pymc_dirdp.models.privacy_unit import as_code, refuse_unknown_axes
 from pymc_dirdp.models.public import numbers_to_name, refuse_copies
 from pymc_dirdp.models.questions import Answer, OpenQuestionError, completed
-from pymc_dirdp.models.refusals import REFUSALS
+from pymc_dirdp.models.refusals import REFUSALS, refusal
 from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
 from pymc_dirdp.models.without_data import (
     refuse_free_variables,
@@ -74,6 +85,7 @@ def read_completely(model: pm.Model, said: ModelOptions, verb: str, *, plans: bo
     def attempt(said: ModelOptions) -> ModelRead:
         found = read_model(model, said)
         if plans:
+            _refuse_shared_records(found)
             _different_numbers(found)
         return found
 
@@ -195,6 +207,21 @@ def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> Non
     )
 
 
+def _refuse_shared_records(found: ModelRead) -> None:
+    """Refuse groups of `disjoint` of which one observes what another observes or reads: they hold the same people."""
+    observed, reads = dict[str, Node](), dict[str, list[Node]]()
+    for rv in found.model.observed_RVs:
+        stored, behind = stored_observations(rv, found.model), set(ancestors([rv]))
+        observed[str(rv.name)] = stored
+        reads[str(rv.name)] = [stored, *(array for array in found.secret if array in behind)]
+    together = {"_".join(group): group for group in found.said.jointly}
+    groups = [[part for name in group for part in together.get(name, (name,))] for group in found.said.disjoint or ()]
+    for first, second in permutations(groups, 2):
+        for one, other in product(*([name for name in group if name in observed] for group in (first, second))):
+            if any(same_data(observed[one], array) for array in reads[other]):
+                raise refusal("shared data", one, problem=f"and {other!r} hold the same data")
+
+
 def _different_numbers(found: ModelRead) -> list[str]:
     """The tables whose public number of records differs from that of others of the same people.
 
@@ -283,6 +310,7 @@ def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) ->
         **Secret**: the counts of each table; made-up ones for planning.
     """
     with pm.Model(model=None) as tables:
+        build_for(tables, Purpose(of_counts=True))
         for k, one in enumerate(found.outcomes):
             laid = layout_of(one, found)
             for dim, labels in zip(laid.dims, laid.labels, strict=True):

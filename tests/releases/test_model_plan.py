@@ -1,5 +1,6 @@
 """Plans of private models: what they say, and as input of a release."""
 
+import numpy as np
 import pymc as pm
 import pytest
 
@@ -73,3 +74,53 @@ def test_what_is_said_wrongly():
         dirdp.plan(PURE, one_share(), any_model=False)
     with pytest.raises(TypeError, match="simulations"):
         dirdp.plan(PURE, one_share(), any_model=True, simulations=3)
+
+
+# Whether groups of `disjoint` hold different people is seen from the records, and not from how many there are.
+
+
+def two_questions(first, second, *, reads_the_first=False):
+    with pm.Model() as model:
+        level, slope = pm.Normal("level"), pm.Normal("slope")
+        pm.Bernoulli("y", logit_p=level, observed=np.array(first))
+        other = slope * pm.Data("x", np.array(first)) if reads_the_first else slope
+        pm.Bernoulli("z", logit_p=level + other, observed=np.array(second))
+    return model
+
+
+APART = {"disjoint": [["y"], ["z"]]}
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("second", [[1, 0, 0, 1], [1, 0, 0, 1, 1], [1, 0]])
+def test_different_people_of_any_number_are_released(second, adjacency):
+    """Tables of one plan are made up and alike; where numbers agreed, they were taken for one table."""
+    model = two_questions([0, 1, 1, 0], second)
+    chosen = dirdp.plan(PURE, model, any_model=True, adjacency=adjacency, **APART)
+    assert len(dirdp.private_model(chosen, model).observed_RVs) == 2
+
+
+def test_tables_that_agree_by_chance_are_released():
+    """As many answered yes."""
+    model = two_questions([0, 1, 1, 0], [1, 0, 0, 1])
+    assert len(dirdp.private_model(PURE, model, **APART).observed_RVs) == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (two_questions([0, 1, 1, 0], [0, 1, 1, 0]), {}),
+        (two_questions([0, 1, 1, 0], [0, 1, 1, 0]), {"adjacency": "add-remove"}),
+        (two_questions([0, 1, 1, 0], [1, 1, 0, 1], reads_the_first=True), {"public": ["x"]}),
+        (two_questions([0, 1, 1, 0], [1, 1, 0, 1], reads_the_first=True), {"levels": {"x": 2}}),
+        (
+            two_questions([0, 1, 1, 0], [1, 1, 0, 1], reads_the_first=True),
+            {"levels": {"x": 2}, "adjacency": "add-remove"},
+        ),
+    ],
+)
+def test_the_same_records_are_no_different_people(model, said):
+    with pytest.raises(
+        UnsupportedModelError, match=r"hold the same data|what another variable observes|what a variable observes"
+    ):
+        dirdp.private_model(PURE, model, **APART, **said)
