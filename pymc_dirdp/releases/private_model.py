@@ -140,8 +140,10 @@ def private_model(
     -----
     Several releases are given as a dict from names to releases, such as those of months or of sites, with one model for
     all of them or one for each, which have the same free variables. Then `y` of the release `"may"` is the observed
-    variable `y_may`, and so are new free variables and dims. They have to be of different people: releases of the same
-    people are no independent pieces of evidence, and their likelihoods do not multiply.
+    variable `y_may`, and so are new free variables and dims. They are of different people, or of other questions to the
+    same people, whose number is public: then records are independent given the free variables, and likelihoods
+    multiply. A ledger adds up what both say about a person. Two releases of the same records are no independent
+    evidence; :func:`pymc_dirdp.analyse` pools these.
 
     Several observed variables share the guarantee, and the likelihoods of their tables are multiplied. This is the
     likelihood of all of them, because answers of a person are independent given the free variables, as the model has
@@ -232,7 +234,7 @@ def _of_releases(
     options: ModelOptions,
     n_prior: float | Mapping[str, float] | None,
 ) -> pm.Model:
-    """The model of several releases of different people, each an observed variable of its own."""
+    """The model of several releases, each an observed variable of its own."""
     if not releases or not all(isinstance(name, str) and name for name in releases):
         raise ArgumentError("Expected a release for each of one or more names, such as {'may': release}.")
     if isinstance(model, dict) and set(model) != set(releases):

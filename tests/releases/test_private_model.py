@@ -29,7 +29,7 @@ from pymc_dirdp.errors import (
     ReleaseError,
     UnsupportedModelError,
 )
-from pymc_dirdp.models.graph import compiled_plainly, is_random
+from pymc_dirdp.models.graph import compiled_plainly, is_random, origin
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import model_terms
@@ -890,6 +890,35 @@ def test_several_releases_of_different_people_are_one_model(tmp_path):
         )
     with pytest.raises(ArgumentError, match="no free variable of the same shape"):
         dirdp.private_model(releases, {"may": models["may"], "june": other}, public=["where"])
+
+
+def test_other_questions_to_the_same_people_are_one_model_whose_guarantees_add_up():
+    """Oracle: the same two questions as observed variables of one model with the same noisy counts."""
+    rng = np.random.default_rng(3)
+    answers = dict(zip(("may", "june"), rng.integers(2, size=(2, 60)), strict=True))
+
+    def wave(*months):
+        with pm.Model() as model:
+            level, change = pm.Normal("level"), pm.Normal("change")
+            for month in months:
+                eta = level + change * int(month == "june")
+                pm.Bernoulli("y" if len(months) == 1 else f"y_{month}", logit_p=eta, observed=answers[month])
+        return model
+
+    ledger, half = dirdp.Ledger(dirdp.PureDP(epsilon=1.0)), dirdp.PureDP(epsilon=0.5)
+    releases = {
+        month: dirdp.releases.release_of(dirdp.private_model(half, wave(month), ledger=ledger)) for month in answers
+    }
+    with pytest.raises(dirdp.errors.BudgetError):
+        dirdp.private_model(half, wave("may"), ledger=ledger)
+    private = dirdp.private_model(releases, {month: wave(month) for month in answers})
+    both = dirdp.private_model(dirdp.PureDP(epsilon=1.0), wave(*answers), mechanism="geometric")
+    assert [rv.name for rv in both.observed_RVs] == [rv.name for rv in private.observed_RVs]
+    for rv in both.observed_RVs:
+        noisy = private.rvs_to_values[private[rv.name]].eval()
+        origin(both.rvs_to_values[rv], through_rounding=True)[0].set_value(noisy)
+    at = {"level": 0.3, "change": -0.8}
+    assert term_at(private, **at) == pytest.approx(term_at(both, **at), rel=1e-10)  # Scales are rounded up.
 
 
 @pytest.mark.parametrize("said", [{"levels": {"where": 3}}, {"levels": {"where": 3}, "adjacency": "add-remove"}])
