@@ -18,11 +18,12 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor import scalar as ps
+from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Constant
+from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
 
@@ -151,20 +152,22 @@ class _Template:
 
         A single number, and the shape of an array, are a part of the model.
         """
-        waiting, seen = [(self._formula, False)], {*self._shares, *self._inputs}
+        waiting, seen = [(self._formula, False)], set[tuple[Node, bool]]()
         while waiting:
             node, is_shape = waiting.pop()
-            if node in seen or isinstance(node.type, RandomType):
+            if (node, is_shape) in seen or node in self._shares or node in self._inputs:
                 continue
-            seen.add(node)
+            seen.add((node, is_shape))
             if node.owner is not None and not is_random(node):
                 op = node.owner.op
+                if not type(op).__module__.startswith("pytensor.") or isinstance(op, HasInnerGraph | FromFunctionOp):
+                    raise UnreadableError("is computed by an operation that may hold data")
                 first = 1 if isinstance(op, Reshape | Alloc) else len(node.owner.inputs)
                 if not isinstance(op, Shape | Shape_i):
                     waiting += [(entry, is_shape or i >= first) for i, entry in enumerate(node.owner.inputs)]
             elif not isinstance(node, Constant):
                 raise UnreadableError("is computed from shares and data")
-            elif np.size(node.data) > 1 and not is_shape:
+            elif not is_shape and math.prod(getattr(node.data, "shape", ())) > 1:
                 raise UnreadableError("is computed from shares and an array of numbers")
 
     def at(

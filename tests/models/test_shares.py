@@ -5,6 +5,10 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.ops import FromFunctionOp
+from pytensor.graph.op import Op
+from scipy.sparse import csr_matrix
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
@@ -85,6 +89,60 @@ def test_numbers_of_an_array_decide_no_refusal(use, array):
     with pm.Model() as model:
         pm.Bernoulli("y", p=use(pm.Beta("b", 1, 1), pt.constant(array)), observed=YES)
     with pytest.raises(UnsupportedModelError, match="it is computed from shares and an array of numbers"):
+        dirdp.tables(model)
+
+
+ONE_HOT = np.eye(3)[CODES]
+
+
+class Captured(Op):
+    """Somebody's own operation."""
+
+    itypes = otypes = (pt.dvector,)
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = ONE_HOT @ inputs[0]
+
+
+def scanned(p):
+    rows, _ = pytensor.scan(lambda k: pt.constant(ONE_HOT)[k] @ p, sequences=[pt.arange(N)])
+    return rows
+
+
+def of_its_own(p):
+    inside = pt.vector()
+    return OpFromGraph([inside], [pt.constant(ONE_HOT) @ inside])(p)
+
+
+def beside_a_shape(p):
+    """The array is a shape as well as a factor."""
+    array = pt.constant(np.array([1, 1]))
+    return (pt.ones(array) * array)[0, 0] * p
+
+
+@pytest.mark.filterwarnings("ignore:Scan return signature")
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda p: pt.constant(ONE_HOT) @ p,
+        lambda p: pytensor.sparse.structured_dot(pytensor.sparse.as_sparse(csr_matrix(ONE_HOT)), p[:, None])[:, 0],
+        lambda p: Captured()(p),
+        lambda p: FromFunctionOp(lambda p: ONE_HOT @ p, [pt.dvector], [pt.dvector], None)(p),
+        scanned,
+        of_its_own,
+        beside_a_shape,
+        lambda p: pytensor.shared(ONE_HOT) @ p,
+        lambda p: pm.Data("hot", ONE_HOT) @ p,
+        lambda p: pm.Bernoulli("hot", pm.Beta("b", 1, 1), shape=(N, 3), observed=ONE_HOT.astype(int)) @ p,
+    ],
+)
+def test_no_array_hides_in_an_operation(use):
+    """Values would be those of cells, and which cells these are would be data."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Bernoulli("y", p=use(p), observed=YES)
+    words = r"may hold data|shares and data|an array of numbers|no Dirichlet or Beta variable of this model as its"
+    with pytest.raises(UnsupportedModelError, match=words):
         dirdp.tables(model)
 
 
