@@ -120,6 +120,11 @@ def beside_a_shape(p):
     return (pt.ones(array) * array)[0, 0] * p
 
 
+def before_a_shape(p):
+    array = pt.constant(np.array([1, 1]))
+    return (array * pt.ones(array))[0, 0] * p
+
+
 @pytest.mark.filterwarnings("ignore:Scan return signature")
 @pytest.mark.parametrize(
     "use",
@@ -131,6 +136,7 @@ def beside_a_shape(p):
         scanned,
         of_its_own,
         beside_a_shape,
+        before_a_shape,
         lambda p: pytensor.shared(ONE_HOT) @ p,
         lambda p: pm.Data("hot", ONE_HOT) @ p,
         lambda p: pm.Bernoulli("hot", pm.Beta("b", 1, 1), shape=(N, 3), observed=ONE_HOT.astype(int)) @ p,
@@ -167,6 +173,43 @@ def test_codes_of_few_bits_for_more_rows_than_they_can_name(dtype):
         pm.Bernoulli("y", p=p[CODES.astype(dtype)], observed=YES)
     (table,) = dirdp.tables(model)
     assert read_counts(table, model).sum() == N
+    # Also the rows that no code of this type can name are read.
+    assert table.likelihoods[0].view is None
+
+
+def test_a_shape_that_is_written_into_a_formula_is_no_other_number_of_records():
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1, shape=3)
+        pm.Bernoulli("y", p=pt.specify_shape(p[CODES], (N,)), observed=YES)
+    (table,) = dirdp.tables(model)
+    assert table.likelihoods[0].rows == (None,)
+
+
+GRID = RNG.integers(0, 3, (N, N))
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda p: p[GRID][:, ::-1], "is cut, reordered or put together"),
+        (lambda p: p[GRID].T, None),
+        (lambda p: p[GRID.T], None),
+        (lambda p: pt.roll(p[GRID], 1, axis=1), "is cut, reordered or put together"),
+        (lambda p: pt.diagonal(p[GRID])[:, None] * pt.ones((N, N)), "is cut, reordered or put together"),
+        (lambda p: p[GRID][pt.argsort(p[GRID][:, 0])], "is chosen by a function of shares"),
+        (lambda p: p[GRID] / p[GRID].sum(axis=1, keepdims=True), "is cut, reordered or put together"),
+        (lambda p: pt.switch(p[GRID] > 0.5, p[GRID], p[GRID]), "is chosen by a condition on shares"),
+    ],
+)
+def test_codes_of_two_axes_stay_where_they_are(use, words):
+    with pm.Model() as model:
+        pm.Bernoulli("y", p=use(pm.Beta("p", 1, 1, shape=3)), observed=np.resize(YES, (N, N)))
+    if words is None:
+        (table,) = dirdp.tables(model)
+        assert table.likelihoods[0].rows == (None,)
+    else:
+        with pytest.raises(UnsupportedModelError, match=words):
+            dirdp.tables(model)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
