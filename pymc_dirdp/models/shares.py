@@ -273,7 +273,7 @@ class _Values:
                 continue
             longer = [k for k, (old, new) in enumerate(zip(self._lengths, values.shape, strict=True)) if new != old]
             if longer:
-                if len(longer) > 1 or self._lengths[longer[0]] != 1:
+                if self._lengths[longer[0]] != 1:
                     break
                 return longer[0]
             # Where the first entry has another code, the formula differs at the first position of an axis.

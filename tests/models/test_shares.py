@@ -180,7 +180,7 @@ def test_codes_of_few_bits_for_more_rows_than_they_can_name(dtype):
 def test_a_shape_that_is_written_into_a_formula_is_no_other_number_of_records():
     with pm.Model() as model:
         p = pm.Beta("p", 1, 1, shape=3)
-        pm.Bernoulli("y", p=pt.specify_shape(p[CODES], (N,)), observed=YES)
+        pm.Bernoulli("y", p=pt.specify_shape(p[pm.Data("codes", CODES)], (N,)), observed=YES)
     (table,) = dirdp.tables(model)
     assert table.likelihoods[0].rows == (None,)
 
@@ -194,6 +194,8 @@ GRID = RNG.integers(0, 3, (N, N))
         (lambda p: p[GRID][:, ::-1], "is cut, reordered or put together"),
         (lambda p: p[GRID].T, None),
         (lambda p: p[GRID.T], None),
+        (lambda p: p[GRID].ravel(), "is cut, reordered or put together"),
+        (lambda p: p[GRID].ravel(), "is cut, reordered or put together"),
         (lambda p: pt.roll(p[GRID], 1, axis=1), "is cut, reordered or put together"),
         (lambda p: pt.diagonal(p[GRID])[:, None] * pt.ones((N, N)), "is cut, reordered or put together"),
         (lambda p: p[GRID][pt.argsort(p[GRID][:, 0])], "is chosen by a function of shares"),
@@ -203,7 +205,8 @@ GRID = RNG.integers(0, 3, (N, N))
 )
 def test_codes_of_two_axes_stay_where_they_are(use, words):
     with pm.Model() as model:
-        pm.Bernoulli("y", p=use(pm.Beta("p", 1, 1, shape=3)), observed=np.resize(YES, (N, N)))
+        p = use(pm.Beta("p", 1, 1, shape=3))
+        pm.Bernoulli("y", p=p, observed=np.resize(YES, (N, N) if p.type.ndim == 2 else N * N))
     if words is None:
         (table,) = dirdp.tables(model)
         assert table.likelihoods[0].rows == (None,)
