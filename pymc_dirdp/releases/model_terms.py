@@ -21,6 +21,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.joint_rows import JointRows
+from pymc_dirdp.inference.noisy_rows import pair_terms
 from pymc_dirdp.mechanisms.noise import NoisyMarginal
 from pymc_dirdp.models.graph import Node
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
@@ -48,6 +49,13 @@ def _measured(part: PlannedTable) -> NoisyMarginal:
     mechanism: Any = part.mechanism
     marginal: NoisyMarginal = mechanism.noisy_marginals[0]
     return marginal
+
+
+def _terms(totals: Integers, shape: tuple[int, ...], name: str) -> Any:
+    """Where what depends on noisy counts alone is put in when they are known: nothing for other tables than pairs."""
+    make: Any = shared
+    size = 0 if shape[-1] != 2 else pair_terms(np.zeros((totals.size, 2)), np.zeros(3), totals.ravel()).shape[-1]
+    return make(np.full((*shape[:-1], size), np.nan), shape=(*shape[:-1], size), name=f"{name}_terms")
 
 
 def _published_into(place: Any) -> _Publish:
@@ -308,8 +316,16 @@ def _observed(
     publish = _published_into(place)
     if laid.rows_are_public:
         totals = np.array(part.totals or (part.n_records or 0,), dtype=np.int64).reshape(laid.shape[:-1])
-        NoisyCounts(name, log_p.reshape(laid.shape), totals, noise.numbers, **observed)
-        return publish
+        terms = _terms(totals, laid.shape, name)
+        NoisyCounts(name, log_p.reshape(laid.shape), totals, noise.numbers, terms, **observed)
+
+        def publish_with_terms(noisy: Array) -> None:
+            publish(noisy)
+            if terms.type.shape[-1]:
+                pairs = place.get_value().reshape(-1, 2).astype(np.float64)
+                terms.set_value(pair_terms(pairs, noise.numbers, totals.ravel()).reshape(terms.type.shape))
+
+        return publish_with_terms
     dims = None
     if rows > 1:
         dims = (f"{name}_row",)
@@ -318,7 +334,7 @@ def _observed(
     if found.said.records_are_public:
         shares = pm.Dirichlet(_new(f"{name}_shares", private), np.ones(rows), dims=dims)
         weights = (pt.log(shares)[:, None] + log_p).reshape(laid.shape)
-        NoisyCounts(name, weights, np.int64(part.n_records or 0), noise.numbers, **observed)
+        NoisyCounts(name, weights, np.int64(part.n_records or 0), noise.numbers, np.empty(0), **observed)
         return publish
     make: Any = shared
     upper = make(np.zeros(()), name=f"{name}_most")

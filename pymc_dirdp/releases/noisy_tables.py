@@ -62,14 +62,19 @@ def _shares_of(log_p: Array) -> Array:
 
 
 class _NoisyCountsVariable(_NoisyVariable):
-    """Multinomial counts of each row with noise, given the log-probabilities and the number of records."""
+    """Multinomial counts of each row with noise, given the log-probabilities and the number of records.
+
+    The last input decides nothing of them.
+    """
 
     name = "noisy_counts"
-    signature = "(k),(),(c)->(k)"
+    signature = "(k),(),(c),(l)->(k)"
     _print_name = ("NoisyCounts", "\\operatorname{NoisyCounts}")
 
     @override
-    def rng_fn(self, rng: np.random.Generator, log_p: Array, n: Integers, noise: Array, size: Any) -> Integers:
+    def rng_fn(
+        self, rng: np.random.Generator, log_p: Array, n: Integers, noise: Array, terms: Array, size: Any
+    ) -> Integers:
         shape = np.broadcast_shapes(log_p.shape[:-1], n.shape) if size is None else tuple(size)
         p = np.broadcast_to(_shares_of(log_p), (*shape, log_p.shape[-1]))
         return self.noisy(rng.multinomial(np.broadcast_to(n, shape), p), rng)
@@ -132,17 +137,22 @@ class _NoisyTable(Discrete):  # type: ignore[misc]  # PyMC has no types.
 
 
 class NoisyCounts(_NoisyTable):
-    """Noisy counts of rows with public totals: log-probabilities (k), a total, the three numbers of a `CellNoise`."""
+    """Noisy counts of rows with public totals: log-probabilities (k), a total, the three numbers of a `CellNoise`.
+
+    The last input is :func:`pair_terms` of the noisy counts that were published (l), which changes no value. It is
+    without entries where there are none, and no use for other noisy counts.
+    """
 
     rv_type = _NoisyCountsVariable
     rv_op = classmethod(_variable)
 
-    def support_point(rv: Any, size: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: D102, N805  # As PyMC calls it.
+    def support_point(rv: Any, size: Any, log_p: Any, n: Any, noise: Any, terms: Any) -> Any:  # noqa: D102, N805  # As PyMC calls it.
         return pt.round(n[..., None] * pt.exp(log_p)).astype("int64") + pt.zeros_like(rv)
 
-    def logp(value: Any, log_p: Any, n: Any, noise: Any) -> Any:  # noqa: D102, N805
+    def logp(value: Any, log_p: Any, n: Any, noise: Any, terms: Any) -> Any:  # noqa: D102, N805
         totals = pt.broadcast_to(n, value.shape[:-1]).ravel().astype("int64")
-        return _logp_of_rows(value, log_p, noise, totals)
+        listed = terms.reshape((totals.shape[0], 1, terms.shape[-1])) if terms.type.shape[-1] else _NO_LISTS
+        return _logp_of_rows(value, log_p, noise, listed, totals)
 
 
 class NoisyPoisson(_NoisyTable):
@@ -155,14 +165,17 @@ class NoisyPoisson(_NoisyTable):
         return pt.round(pt.exp(log_mu)).astype("int64") + pt.zeros_like(rv)
 
     def logp(value: Any, log_mu: Any, noise: Any) -> Any:  # noqa: D102, N805
-        logs = _logp_of_rows(value, log_mu, noise, np.empty(0, dtype=np.int64))
+        logs = _logp_of_rows(value, log_mu, noise, _NO_LISTS, np.empty(0, dtype=np.int64))
         return logs - pt.broadcast_to(pt.exp(log_mu), value.shape).sum(axis=-1)
 
 
-def _logp_of_rows(value: Any, log_weights: Any, noise: Any, totals: Any) -> Any:
+_NO_LISTS = np.empty((0, 0, 0))
+
+
+def _logp_of_rows(value: Any, log_weights: Any, noise: Any, listed: Any, totals: Any) -> Any:
     rows = _in_rows(log_weights, value), _in_rows(value, value).astype("float64")
     # PyTensor has given the noise as many axes as the others have.
-    logs = rows_logp(NoisyRows, *rows, noise.ravel()[:3], np.empty((0, 0, 0)), totals)
+    logs = rows_logp(NoisyRows, *rows, noise.ravel()[:3], listed, totals)
     return logs.reshape(value.shape[:-1], ndim=value.ndim - 1)
 
 

@@ -195,3 +195,45 @@ def test_lists_that_are_long_or_not_concave_are_left_to_other_sums():
     (seen,) = output.row_likelihoods()[0]
     object.__setattr__(seen, "of_cells", lambda x, cells: 0.1 * (x - 3.0) ** 2 + 0 * cells)
     assert noisy_rows(output, Beliefs()) is None
+
+
+# Coefficients that are known before the probabilities
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_of_listed_terms_are_those_from_the_noisy_counts_outward(seed):
+    """Odds and their inverses, even and odd totals, rows with many records, and samplers that are far away."""
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+        totals = np.r_[rng.integers(0, 101, size=12), 0, 1, 100, 101, 5000]
+        noise, noisy = noise_of(rng), np.round(rng.normal(scale=60, size=(len(totals), 2)))
+        log_odds = rng.normal(scale=rng.choice([1.0, 30.0, 900.0]), size=len(totals))
+        log_odds[:4] = [0.0, np.inf, -np.inf, -745.0]
+        logs = -np.logaddexp(0, np.stack([-log_odds, log_odds], axis=1))
+        listed, fresh = rows_of(noise, noisy, totals), NoisyRows(totals)
+        assert listed.arrays[0].shape == (len(totals), 1, 105)
+        (value, means), (other, others) = (
+            listed.evaluated(logs),
+            fresh.evaluated(logs, noisy, np.array(noise.numbers)),
+        )
+        np.testing.assert_allclose(value, other, rtol=1e-12, atol=1e-11)
+        np.testing.assert_allclose(means, others, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("change", ["noisy", "totals", "improper"])
+def test_listed_terms_of_other_counts_are_not_used(change):
+    """As where a model is given other noisy counts than those that it was made for."""
+    rng, noise, totals = np.random.default_rng(1), CellNoise(False, 0.4, -1.3), np.array([20, 21, 50])
+    noisy = np.array([[3.0, 17.0], [30.0, -4.0], [25.0, 25.0]])
+    listed = rows_of(noise, noisy, totals).arrays[0]
+    logs = np.log(rng.dirichlet(np.ones(2), size=3))
+    if change == "noisy":
+        noisy = noisy + np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    if change == "totals":
+        totals = totals + [1, 0, -1]
+    if change == "improper":
+        logs[0], logs[1] = np.nan, np.inf
+    arguments = noisy, np.array(noise.numbers)
+    with_others = NoisyRows(totals, listed).evaluated(logs, *arguments)
+    np.testing.assert_allclose(with_others[0], NoisyRows(totals).evaluated(logs, *arguments)[0], rtol=1e-13)
+    np.testing.assert_allclose(with_others[1], NoisyRows(totals).evaluated(logs, *arguments)[1], rtol=1e-11)

@@ -195,7 +195,6 @@ GRID = RNG.integers(0, 3, (N, N))
         (lambda p: p[GRID].T, None),
         (lambda p: p[GRID.T], None),
         (lambda p: p[GRID].ravel(), "is cut, reordered or put together"),
-        (lambda p: p[GRID].ravel(), "is cut, reordered or put together"),
         (lambda p: pt.roll(p[GRID], 1, axis=1), "is cut, reordered or put together"),
         (lambda p: pt.diagonal(p[GRID])[:, None] * pt.ones((N, N)), "is cut, reordered or put together"),
         (lambda p: p[GRID][pt.argsort(p[GRID][:, 0])], "is chosen by a function of shares"),

@@ -13,6 +13,7 @@ import pytensor
 import pytest
 from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy.special import expit, logsumexp, softmax
+from scipy.stats import binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.releases.opened import opened
@@ -317,3 +318,19 @@ def test_leaving_out_a_row_is_what_a_refit_without_it_says():
     refits = logsumexp(joint) - np.array([logsumexp(joint - logs[..., row]) for row in range(12)])
     np.testing.assert_allclose(loo.elpd_i.values.ravel(), refits, atol=0.1)
     assert loo.elpd == pytest.approx(refits.sum(), abs=0.1)
+
+
+def test_other_noisy_counts_have_a_likelihood_of_their_own():
+    """What was computed of the published ones is of no use for them. Oracle: the sum over all counts of each row."""
+    private = dirdp.private_model(PURE, logit(), public=["w"], random_seed=1)
+    y = private["y"]
+    _, totals, noise, terms = (one.eval() for one in y.owner.op.dist_params(y.owner))
+    published = private.rvs_to_values[y].eval()
+    np.testing.assert_array_equal(terms[:, :3], np.column_stack([published, totals]))
+    for noisy in (published, published + [1, -1], published[::-1], published + [0, 1]):
+        found = pm.logp(y, noisy).eval({private["e"]: np.zeros(4)})
+        for row, n in enumerate(totals.ravel()):
+            x = np.arange(n + 1)
+            distances = abs(noisy[row, 0] - x) + abs(noisy[row, 1] - (n - x))
+            logs = binom.logpmf(x, n, 0.5) - noise.ravel()[1] * distances + 2 * noise.ravel()[2]
+            assert found[row] == pytest.approx(logsumexp(logs), rel=1e-12)
