@@ -948,15 +948,17 @@ def test_releases_of_counts_keep_their_dims():
 @pytest.mark.filterwarnings("default::pymc_dirdp.errors.ManyRowsWarning")
 def test_many_rows_of_private_covariates_are_warned_of_before_they_are_bought():
     with pm.Model() as model:
-        first, second = (pm.Data(name, np.arange(60) % 40) for name in ("first", "second"))
+        first, second = pm.Data("first", np.arange(60) % 40), pm.Data("second", np.arange(60) // 2)
         logit = pm.Normal("a", shape=40)[first] + pm.Normal("b", shape=40)[second]
         pm.Bernoulli("y", logit_p=logit, observed=np.zeros(60, int))
     levels = {"first": 40, "second": 40}
     with pytest.warns(ManyRowsWarning, match=r"1600 rows .* adjacency='add-remove'"):
         dirdp.plan(PURE, model, any_model=True, levels=levels)
+    with pytest.warns(ManyRowsWarning, match=r"1600 rows .* free variables of the private model\. Fewer levels"):
+        dirdp.plan(PURE, model, any_model=True, levels=levels, adjacency="add-remove")
     with warnings.catch_warnings():
         warnings.simplefilter("error", ManyRowsWarning)
-        dirdp.plan(PURE, model, any_model=True, levels=levels, adjacency="add-remove")
+        dirdp.plan(PURE, model, any_model=True, levels={"first": 40}, public=["second"])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
