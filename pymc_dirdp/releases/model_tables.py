@@ -385,7 +385,7 @@ def _warn_of_many_rows(found: ModelRead, *, most: int = 1_000) -> None:
             # Sums over the numbers of records of the rows as well would take ten times as long as these variables do.
             instead = (
                 "All of them are in one sum. With adjacency='add-remove' the noise is half as large, and an evaluation "
-                "takes about a third of the time. "
+                "takes about half of the time. "
                 if found.said.records_are_public
                 else ""
             )

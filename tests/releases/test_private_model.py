@@ -958,7 +958,7 @@ def test_many_rows_of_private_covariates_are_warned_of_before_they_are_bought():
         dirdp.plan(PURE, model, any_model=True, levels=levels, adjacency="add-remove")
     with warnings.catch_warnings():
         warnings.simplefilter("error", ManyRowsWarning)
-        dirdp.plan(PURE, model, any_model=True, levels={"first": 40}, public=["second"])
+        dirdp.plan(PURE, model, any_model=True, levels={"first": 20}, public=["second"])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
