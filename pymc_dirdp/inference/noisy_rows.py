@@ -105,7 +105,7 @@ def pair_terms(noisy: Array, noise: Array, totals: NDArray[np.int64], *, most: i
     """What of the likelihood of noisy counts of two cells does not depend on probabilities.
 
     With q_x the probability of the noisy counts given x and n - x records, times n! / x! (n - x)!, S is the sum of
-    q_x p_1^x p_2^(n - x). A gradient by these takes a third of the time (`tests/benchmarks/private_speed.csv`).
+    q_x p_1^x p_2^(n - x). A gradient takes half of the time (`tests/benchmarks/private_speed.csv`).
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def _polynomial(logs: Any, noisy: Any, terms: Any, row: int, n: int) -> tuple[fl
     """
     log_odds = logs[row, 0] - logs[row, 1]
     known = terms[row, 0, 0] == noisy[row, 0] and terms[row, 0, 1] == noisy[row, 1] and terms[row, 0, 2] == n
-    if not (known and abs(log_odds) < math.inf):
+    if not (known and n + 5 <= terms.shape[2] and abs(log_odds) < math.inf):
         return -math.inf, 0.0
     # Horner's rule for even and for odd powers, which run side by side, and their derivatives; in the odds or their
     # inverse, whichever is at most 1.
