@@ -280,10 +280,9 @@ class _Values:
             for level in range(1, self._levels[place]):
                 codes[place].flat[0] = level
                 (others,), _ = self._template.at(codes, self._given[:1])
-                if not np.array_equal(values, others):
-                    differ = [
-                        np.unique(positions).tolist() for positions in np.nonzero(np.atleast_1d(values != others))
-                    ]
+                if not np.allclose(values, others, rtol=1e-9, atol=1e-14):
+                    differs = np.atleast_1d(~np.isclose(values, others, rtol=1e-9, atol=1e-14))
+                    differ = [np.unique(positions).tolist() for positions in np.nonzero(differs)]
                     along = [k for k, n in enumerate(self._lengths) if n == length and differ[k] == [0]]
                     if len(along) == 1:
                         return along[0]
@@ -312,20 +311,24 @@ class _Values:
         """Compare with the values for codes of which each entry is drawn on its own."""
         rng = np.random.default_rng(2)
         lengths = [101 if axis in self._free else n for axis, n in enumerate(self._lengths)]
-        codes = {
-            one: rng.integers(levels, size=[1 if axis is None else lengths[axis] for axis in one.on])
-            for one, levels in zip(self._codes, self._levels, strict=True)
-        }
-        places = []
-        for axis in map_.axes:
-            values, on = (codes[axis], axis.on) if isinstance(axis, Codes) else (np.arange(lengths[axis]), (axis,))
-            followed = [k for k in on if k is not None]
-            values = values.reshape([n for n, k in zip(values.shape, on, strict=True) if k is not None])
-            others = tuple(k for k in range(map_.ndim) if k not in followed)
-            places.append(np.expand_dims(values.transpose(np.argsort(followed)), others))
-        cells = np.broadcast_to(map_.cells[tuple(places)], lengths)
-        if not self._are_cells(self._template.at(list(codes.values()), self._given[:2])[0], cells):
-            raise UnreadableError(_CUT)
+        # A formula may take single entries of codes, which are those that were laid along an axis by chance.
+        for _ in range(16):
+            codes = {
+                one: rng.integers(levels, size=[1 if axis is None else lengths[axis] for axis in one.on])
+                for one, levels in zip(self._codes, self._levels, strict=True)
+            }
+            places = []
+            for axis in map_.axes:
+                values, on = (codes[axis], axis.on) if isinstance(axis, Codes) else (np.arange(lengths[axis]), (axis,))
+                followed = [k for k in on if k is not None]
+                values = values.reshape([n for n, k in zip(values.shape, on, strict=True) if k is not None])
+                others = tuple(k for k in range(map_.ndim) if k not in followed)
+                places.append(np.expand_dims(values.transpose(np.argsort(followed)), others))
+            cells = np.broadcast_to(map_.cells[tuple(places)], lengths)
+            found, choices = self._template.at(list(codes.values()), self._given[:1])
+            # Codes that choose between records have as many choices as there are records.
+            if not self._are_cells(found, cells) or choices != [{levels} for levels in self._levels]:
+                raise UnreadableError(_CUT)
 
 
 def _in_order(map_: CellMap) -> CellMap:

@@ -214,6 +214,27 @@ def test_codes_of_two_axes_stay_where_they_are(use, words):
             dirdp.tables(model)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda p, x, y: p[x, x[0]],
+        lambda p, x, y: p[:, x][x, 0],
+        lambda p, x, y: p[:, x][y, -1],
+        lambda p, x, y: p[x, 0][y],
+        lambda p, x, y: pt.stack([p[0], p[0], 1 - (1 - p[0])])[x][y, 0],
+        lambda p, x, y: p[y, 0] + p[0, 0] - p[0, x][0],
+    ],
+)
+def test_codes_of_single_records_and_records_chosen_by_codes_are_refused(use):
+    """A formula in which one entry of the codes decides for all, or in which codes are numbers of records."""
+    x, y = (pm.draw(pm.Categorical.dist(np.ones(3) / 3), N, random_seed=seed) for seed in (1, 2))
+    with pm.Model() as model:
+        p = use(pm.Beta("p", 1, 1, shape=(3, 3)), pm.Data("x", x), pm.Data("y", y))
+        pm.Bernoulli("z", p=p, observed=np.resize(YES, (N, 3) if p.type.ndim == 2 else N))
+    with pytest.raises(UnsupportedModelError):
+        dirdp.tables(model)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
 def test_any_number_of_records_is_read_in_the_same_way(n):
     """A single record makes axes of length 1; three of them are as many as rows."""
