@@ -3,8 +3,8 @@
 1. Inputs take the place of the variables, and of the codes that choose between shares, which are data. What is left
    must read no data.
 2. The variables get made-up shares, no two of which are equal, and the codes get each value that they could have. An
-   entry with the value of the same cell at 16 random points is that cell: one point were enough for analytic formulas,
-   with probability 1, and others, such as a maximum or a limit, differ somewhere in the middle or near the corners.
+   entry with the value of the same cell at 16 random points is that cell: for analytic formulas one point would be
+   enough, with probability 1, and others, such as a maximum or a limit, differ in the middle or near the corners.
 3. Codes that are drawn at random, on axes of other lengths, confirm what was found.
 
 So nothing has to be known of the operations, and no record is looked at.
@@ -260,7 +260,7 @@ class _Values:
     def _followed(self, place: int, axis: int) -> int | None:
         """The axis of the formula that an axis of codes follows; None for one of length 1 of a condition."""
         index, truth = self._template.codes[place]
-        # A condition lies along other axes for its form, of which none is chosen. That of a single record is the first.
+        # A condition lies along other axes for its form, which choose nothing. The axis of a single record is the first.
         candidates = [k for k, n in enumerate(index.type.shape) if n != 1] or [0]
         if truth and axis not in candidates:
             return None
