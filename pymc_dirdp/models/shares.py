@@ -260,7 +260,7 @@ class _Values:
     def _followed(self, place: int, axis: int) -> int | None:
         """The axis of the formula that an axis of codes follows; None for one of length 1 of a condition."""
         index, truth = self._template.codes[place]
-        # A condition lies along other axes for its form, which choose nothing. The axis of a single record is the first.
+        # Other axes of a condition are there for its form and choose nothing. That of a single record is the first.
         candidates = [k for k, n in enumerate(index.type.shape) if n != 1] or [0]
         if truth and axis not in candidates:
             return None
