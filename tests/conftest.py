@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import numpy as np
 import pytest
@@ -78,3 +79,12 @@ def edited():
 def text_of_facts():
     """`text_of_facts(facts)`: a text in its canonical form, with the digest that belongs to it."""
     return _text
+
+
+@pytest.fixture(scope="session")
+def numbers_in():
+    """`numbers_in(text)`: the integers that stand in a text by themselves.
+
+    An identity, a hash or a random share may hold the digits of any count.
+    """
+    return lambda text: {int(found) for found in re.findall(r"(?<![\w.])\d+(?!\w|\.\d)", text)}

@@ -134,7 +134,7 @@ def test_only_the_posterior_of_a_release_depends_on_the_data():
     assert str(dirdp.report(first, full=True)) == str(dirdp.report(second, full=True))
 
 
-def test_no_count_and_no_posterior_parameter_is_in_a_saved_release(tmp_path):
+def test_no_count_and_no_posterior_parameter_is_in_a_saved_release(tmp_path, numbers_in):
     counts = [1234567, 2345678, 3456789, 4567891]
     release = dirdp.sample(TARGET, hair_model(counts, sum(counts)), mechanism=Dirichlet(strategy="inflate"))
     group = release["mechanism/p"]
@@ -142,8 +142,8 @@ def test_no_count_and_no_posterior_parameter_is_in_a_saved_release(tmp_path):
     path = tmp_path / "release.nc"
     release.to_netcdf(path, engine="h5netcdf")
     saved = path.read_bytes() + str(dirdp.report(release, full=True)).encode() + repr(release).encode()
+    assert not numbers_in(saved.decode("latin-1")) & {int(number) for number in secret}
     for number in secret:
-        assert str(int(number)).encode() not in saved
         for dtype in ("<f8", ">f8", "<f4", "<i8", ">i8", "<i4"):
             assert np.array(number, dtype=dtype).tobytes() not in saved
 
@@ -185,7 +185,7 @@ def test_coords_of_other_dims_stay_behind():
     assert "Ann" not in repr(release)
 
 
-def test_add_remove_keeps_the_number_of_records_private():
+def test_add_remove_keeps_the_number_of_records_private(numbers_in):
     plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", mechanism=Dirichlet(strategy="temper"))
     assert plan.parts[0].n_records is None
     # Nobody spoke of a strategy, so the error does not, and its ways out work.
@@ -194,7 +194,7 @@ def test_add_remove_keeps_the_number_of_records_private():
     assert dirdp.plan(TARGET, hair_model(), adjacency="add-remove", mechanism="geometric").parts
     release = dirdp.sample(TARGET, hair_model(), adjacency="add-remove", n_records=1000)
     assert release["utility"]["n_records"].values.tolist() == [1000]
-    assert "592" not in str(dirdp.report(release, full=True))
+    assert 592 not in numbers_in(str(dirdp.report(release, full=True)))
     with pytest.raises(dirdp.errors.ArgumentError, match="Under replace-one"):
         dirdp.plan(TARGET, hair_model(), n_records=592)
 
