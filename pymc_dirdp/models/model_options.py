@@ -1,7 +1,7 @@
 """What is said about a model of any discrete data, and the errors for what is not said or cannot be released."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import pymc as pm
@@ -42,6 +42,8 @@ class ModelOptions:
     weights: Mapping[str, float] | None = None
     disjoint: Iterable[Iterable[str]] | None = None
     max_cells: int = 10_000
+    # Whether these are answers that nobody gave, so that nothing private may be looked at for them.
+    assumed: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         checked = {

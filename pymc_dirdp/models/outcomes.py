@@ -185,8 +185,7 @@ def n_row_arrays(graph: Iterable[Node], n: int) -> list[Node]:
     for node in graph:
         if is_stored(node) and node.type.ndim:
             shape = stored_shape(node)
-            # A single record has no covariates but those that are said to be data.
-            if shape[0] == n and (n > 1 or (isinstance(node, SharedVariable) and node.name)):
+            if shape[0] == n:
                 found.setdefault(id(node), node)
     return list(found.values())
 
@@ -203,12 +202,13 @@ def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], said: 
     return [node for node in graph if is_stored(node) and node.type.ndim and node.name in said.levels]
 
 
-def log_probability(rv: Node, value: Node, model: pm.Model, inputs: Inputs) -> Node:
+def log_probability(rv: Node, value: Any, model: pm.Model, inputs: Inputs, people: int | None = None) -> Node:
     """The log-probability of a value as a function of the inputs alone.
 
     PyMC gives a variable without dims the shape of the `pm.Data` that it observes, or of an array as numbers. Here it
     is the shape of the value, so that whatever asks for data afterwards meets none that is there for its shape alone,
-    and no number has to be told from the number of records.
+    and no number has to be told from the number of records. So is the length of other data, where it is that of the
+    axis of the people.
     """
     own = inputs.replaced(rv)
     random: Any = own.owner.op
@@ -222,12 +222,18 @@ def log_probability(rv: Node, value: Node, model: pm.Model, inputs: Inputs) -> N
     lengths: dict[Node, Any] = {}
     for step in toposort([found]):
         op: Any = step.op
-        if (
-            isinstance(op, Shape | Shape_i)
-            and step.inputs[0].type.ndim == value.type.ndim
-            and stored_array(step.inputs[0], through_rounding=True) is observations
-        ):
+        if not isinstance(op, Shape | Shape_i):
+            continue
+        array = step.inputs[0]
+        stored = stored_array(array, through_rounding=True)
+        if stored is observations and array.type.ndim == value.type.ndim:
             lengths[step.outputs[0]] = op(value)
+        elif stored is not None and people is not None:
+            n = value.type.shape[people]
+            shape: list[Any] = [
+                value.shape[people] if length == n else pt.constant(length) for length in stored_shape(stored)
+            ]
+            lengths[step.outputs[0]] = pt.stack(shape) if isinstance(op, Shape) else shape[op.i]
     found = graph_replace([found], lengths, strict=False)[0]
     for node in ancestors([found]):
         if is_random(node):
@@ -285,16 +291,18 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     # People come first. A variable with one axis of observations asks them one question.
     value = pt.tensor(dtype=rv.type.dtype, shape=(*batch[axis : axis + 1], *questions, *shape[len(batch) :]))
     value.name = f"{name}_value"
-    log_p: Any = log_probability(rv, pt.moveaxis(value, 0, axis) if questions else value, model, inputs)
+    log_p: Any = log_probability(
+        rv, pt.moveaxis(value, 0, axis) if questions else value, model, inputs, axis if batch else None
+    )
     log_p = pt.moveaxis(log_p, axis, 0) if questions else log_p
     arrays, written = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else ([], None)
     public, private = _covariates(name, arrays, model, said)
-    first, pattern = _patterns(name, public, n or 1)
+    first, pattern = _patterns(name, public, n or 1, said)
     levels = [said.levels[str(array.name)] for array in private]
     total_rows = len(first) * math.prod(levels)
     said.check_cells(name, total_rows)
     grid = list(itertools.product(*map(range, levels)))
-    tables = {array: np.repeat(evaluate(array)[first], len(grid), axis=0) for array in public}
+    tables = {array: np.repeat(_entries(array, said)[first], len(grid), axis=0) for array in public}
     for array, codes in zip(private, zip(*grid, strict=True), strict=True):
         tables[array] = np.array(codes * len(first), dtype=array.type.dtype)
     # Three effects tell what the values are, and whether people are mixed.
@@ -411,9 +419,10 @@ def _aligned(
         # user's own log-probability. PyMC writes the lengths of a reshape as such an array, which nothing else reads.
         steps = [node.owner for node in ancestors([log_p]) if node.owner is not None]
         read = {array for step in steps for array in (step.inputs[:1] if isinstance(step.op, Reshape) else step.inputs)}
-        nameless = (
-            isinstance(node, Constant) and stored_shape(node) not in ((), (1,)) and node in read for node in stored
-        )
+        # It writes single numbers as arrays of one entry, and the covariate of a single record is none of these.
+        before = [node.owner for node in ancestors([rv]) if node.owner is not None and not is_random(node)]
+        read -= {array for array in read if array.type.shape == (1,)}.difference(*(step.inputs for step in before))
+        nameless = (isinstance(node, Constant) and node in read for node in stored)
         if said.public is not True and any(nameless):
             raise asked(
                 str(rv.name),
@@ -526,11 +535,18 @@ def _covariates(
     return [array for array in arrays if array not in private], private
 
 
-def _patterns(name: str, public: Sequence[Node], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _entries(array: Node, said: ModelOptions) -> NDArray[Any]:
+    """The entries of a public covariate; ones where nobody has said that it is public."""
+    return np.ones(stored_shape(array), dtype=array.type.dtype) if said.assumed else evaluate(array)
+
+
+def _patterns(
+    name: str, public: Sequence[Node], n: int, said: ModelOptions
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A record with each of the different values of the public covariates, in order, and which of these each has."""
     if not public:
         return np.zeros(1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    flat = np.concatenate([evaluate(array).reshape(n, -1).astype(np.float64) for array in public], axis=1)
+    flat = np.concatenate([_entries(array, said).reshape(n, -1).astype(np.float64) for array in public], axis=1)
     if not np.all(np.isfinite(flat)):
         raise refused(name, "has a public covariate with missing values", missing_values())
     _, first, pattern = np.unique(flat, axis=0, return_index=True, return_inverse=True)

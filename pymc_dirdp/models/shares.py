@@ -28,7 +28,7 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
 
 from pymc_dirdp.models.cells import CellMap, Cells, Codes, Numbering, UnreadableError
-from pymc_dirdp.models.graph import FAILURES, Node, compiled_plainly, formula, is_random, origin, rebuild
+from pymc_dirdp.models.graph import FAILURES, Node, compiled_plainly, evaluate, formula, is_random, origin, rebuild
 
 Shares = NDArray[np.float64]
 """Made-up shares of cells."""
@@ -80,6 +80,30 @@ def _made_up_shares(numbering: Numbering) -> list[Shares]:
 _CUT = "is cut, reordered or put together along an axis whose rows are chosen by codes"
 
 
+def _made_up_shapes(variable: Node, parameters: list[Node]) -> dict[Node, Node]:
+    """What stands in the place of the shapes of arrays that are no shares: lengths that no data have decided.
+
+    Lengths that the type of an array knows are a part of the model. Of all others, those that are equal stay so.
+    """
+    shapes: dict[Node, Node] = {}
+    lengths: dict[int, int] = {}
+    for node in ancestors([variable], blockers=parameters):
+        op: Any = node.owner and node.owner.op
+        if not isinstance(op, Shape | Shape_i) or set(parameters) & set(ancestors(node.owner.inputs)):
+            continue
+        (array,) = node.owner.inputs
+        try:
+            found = evaluate(array.shape)
+        except FAILURES:
+            raise UnreadableError("has a shape that depends on data") from None
+        shape = [
+            lengths.setdefault(int(n), 1009 + len(lengths)) if known is None else known
+            for n, known in zip(found, array.type.shape, strict=True)
+        ]
+        shapes[node] = pt.constant(shape if isinstance(op, Shape) else shape[op.i], dtype="int64")
+    return shapes
+
+
 class _Template:
     """A formula with inputs in the place of the released variables and of codes.
 
@@ -102,8 +126,12 @@ class _Template:
         self._functions: dict[tuple[tuple[int | None, ...], ...], Callable[..., Any]] = {}
         # Observed variables choose as data do, though shares decide how they are distributed.
         memo = {node: node for node in ancestors([variable]) if is_random(node)}
+        self._shapes = _made_up_shapes(variable, parameters)
+        with_shapes = memo | self._shapes
         memo.update(zip(parameters, self._shares, strict=True))
         try:
+            rebuild([variable], with_shapes, lambda _, entries: entries)
+            variable = with_shapes.get(variable, variable)
             rebuild([variable], memo, self._with_inputs)
         except FAILURES:
             raise UnreadableError(f"is {self.called} of shares, which is no share") from None
@@ -150,7 +178,7 @@ class _Template:
     def _refuse_data(self) -> None:
         """Refuse all that is computed from data, but for codes: which cells these are would tell of them.
 
-        A single number, and the shape of an array, are a part of the model.
+        A single number, and the shape of an array where it is the shape of another one, are a part of the model.
         """
         waiting, seen = [(self._formula, False)], set[tuple[Node, bool]]()
         while waiting:
@@ -158,6 +186,8 @@ class _Template:
             if (node, is_shape) in seen or node in self._shares or node in self._inputs:
                 continue
             seen.add((node, is_shape))
+            if node in self._shapes.values() and not is_shape:
+                raise UnreadableError("is computed from shares and the length of data")
             if node.owner is not None and not is_random(node):
                 op = node.owner.op
                 if not type(op).__module__.startswith("pytensor.") or isinstance(op, HasInnerGraph | FromFunctionOp):

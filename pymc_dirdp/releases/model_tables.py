@@ -6,7 +6,7 @@ private model is in `model_terms`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 from typing import Any, final
 
@@ -82,8 +82,8 @@ def read_completely(model: pm.Model, said: ModelOptions, verb: str, *, plans: bo
         Whether a release is planned; a recipient's observations are made up, and of any number.
     """
 
-    def attempt(said: ModelOptions) -> ModelRead:
-        found = read_model(model, said)
+    def attempt(way: ModelOptions) -> ModelRead:
+        found = read_model(model, replace(way, assumed=way != said))
         if plans:
             _refuse_shared_records(found)
             _different_numbers(found)

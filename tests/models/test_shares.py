@@ -250,6 +250,35 @@ def test_any_number_of_records_is_read_in_the_same_way(n):
     assert maps == [((None, None), 2, (2, 3, 3))] * 2
 
 
+LENGTHS = {
+    "ones": (lambda p, g, x: p[g] * pt.ones(x.shape[0]), True),
+    "ones as long as the codes": (lambda p, g, x: p[g] * pt.ones(g.shape[0]), True),
+    "a power": (lambda p, g, x: p[g] ** pt.ones(x.shape[0]), True),
+    "laid out": (lambda p, g, x: pt.broadcast_to(p[0], (x.shape[0],)), True),
+    "a row laid out": (lambda p, g, x: pt.broadcast_to(p[None, :], (x.shape[0], 2))[:, 0], True),
+    "repeated": (lambda p, g, x: pt.tile(p[:1], x.shape[0]), True),
+    "a factor": (lambda p, g, x: p[g] * x.shape[0] / 5, False),
+    "whether there are several": (lambda p, g, x: p[g] * (x.shape[0] > 1), False),
+    "cut": (lambda p, g, x: p[g][: x.shape[0]], False),
+    "a share for each": (lambda p, g, x: p * pt.ones(x.shape[0]), False),
+}
+
+
+@pytest.mark.parametrize("called", LENGTHS)
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 1009])
+def test_no_length_of_data_decides_what_is_read(called, n):
+    """A formula may have a length of other data, and may not compute with it: it may be the number of records."""
+    use, is_read = LENGTHS[called]
+    with pm.Model() as model:
+        p = use(pm.Beta("p", 1, 1, shape=2), pm.Data("g", np.arange(n) % 2), pm.Data("x", np.arange(n)))
+        pm.Bernoulli("y", p=p, observed=np.zeros(n, dtype=int))
+    if is_read:
+        assert dirdp.tables(model)[0].shape == (2, 2)
+        return
+    with pytest.raises(UnsupportedModelError, match=r"depends on data|length of data|no share"):
+        dirdp.tables(model)
+
+
 def test_a_formula_without_entries_is_refused():
     with pm.Model() as model:
         pm.Bernoulli("y", p=pm.Beta("b", 1, 1, shape=3)[:0], observed=np.zeros(0, dtype=int))

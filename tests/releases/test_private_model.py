@@ -605,7 +605,7 @@ def test_no_array_inside_of_an_operation_comes_along(inside):
 
 
 @pytest.mark.parametrize("said", [{"levels": {"group": 3}}, {"levels": {"group": 3}, "adjacency": "add-remove"}])
-def test_nothing_is_left_behind(said):
+def test_nothing_is_left_behind(said, numbers_in):
     """Nodes, coordinates, draws and their pickle, against the answers, the codes and the number of records."""
     n, rng = 1237, np.random.default_rng(1)
     group, y = rng.integers(3, size=n), rng.integers(2, size=n)
@@ -645,7 +645,7 @@ def test_nothing_is_left_behind(said):
         assert group.tobytes() not in text
         assert y.tobytes() not in text
     if said.get("adjacency") == "add-remove":
-        assert str(n) not in str(dirdp.releases.release_of(private)["release"]["text"].item())
+        assert n not in numbers_in(dirdp.releases.release_of(private)["release"]["text"].item())
 
 
 def test_person_effects_are_refused_where_their_number_is_private():
@@ -1076,3 +1076,41 @@ def test_unusual_models_have_a_finite_log_probability_and_gradient(build, said):
     with pm.Model() as model:
         build()
     assert np.isfinite(likelihood_at_start(dirdp.private_model(PURE, model, **said)))
+
+
+def refusal_of(covariate, *, codes=False, **said):
+    """What a model says that reads a covariate about which nothing was said."""
+    with pm.Model() as model:
+        x = covariate if isinstance(covariate, pt.TensorConstant) else pm.Data("x", covariate)
+        p = pm.Beta("p", 1, 1, shape=2)[x] if codes else pm.math.invlogit(pm.Normal("a") * x)
+        pm.Bernoulli("y", p, observed=np.arange(len(covariate.data if codes else covariate)) % 2)
+    with pytest.raises(UnsupportedModelError) as caught:
+        dirdp.private_model(PURE, model, **said)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_what_a_refusal_proposes_does_not_depend_on_the_covariate(adjacency):
+    """Answers that nobody gave are tried on made-up covariates."""
+    covariates = [np.zeros(300), np.arange(300.0), np.full(300, np.inf), np.full(300, 1e300), -1e5 * np.arange(300.0)]
+    refusals = {refusal_of(x, adjacency=adjacency) for x in covariates}
+    assert len(refusals) == 1
+    assert "public=[" in refusals.pop()
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_covariate_of_a_single_record_is_one(adjacency):
+    """It was a number of the model, and stood in the private model."""
+    for n in (1, 2, 3):
+        said = refusal_of(pt.constant(np.arange(1, n + 1) % 2), codes=True, adjacency=adjacency)
+        assert "without a name" in said, n
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_a_length_of_other_data_is_no_number(n):
+    """One that is as long as there are records is that of the observations, which nobody has to be asked about."""
+    with pm.Model() as model:
+        p, x = pm.Beta("p", 1, 1, shape=2), pm.Data("x", np.arange(n))
+        pm.Bernoulli("y", pt.broadcast_to(p[None, :], (x.shape[0], 2))[:, 0], observed=np.arange(n) % 2)
+    private = dirdp.private_model(PURE, model, public=["x"], adjacency="add-remove")
+    assert private.observed_RVs
