@@ -335,6 +335,33 @@ def test_a_private_number_of_records_changes_nothing_before_the_charge(make):
         assert seen_before_the_charge(make, n) == first, n
 
 
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("is_data", [True, False])
+@pytest.mark.parametrize("verb", [dirdp.plan, dirdp.private_model])
+def test_numbers_of_trials_decide_no_question(verb, is_data, adjacency):
+    """Whether each of them is 1 was looked at, before anybody had said whose they are."""
+    questions = set()
+    for trials in ([1, 1, 1], [2, 1, 1], [7, 8, 9]):
+        with pm.Model() as model:
+            n = pm.Data("n", trials) if is_data else np.array(trials)
+            pm.Binomial("y", n=n, p=pm.Beta("p", 1, 1), observed=[1, 0, 1])
+        with pytest.raises(dirdp.errors.UnsupportedModelError) as caught:
+            verb(PURE, model, adjacency=adjacency)
+        # Under replace-one everybody has the same number of trials in all neighbours.
+        questions.add(str(caught.value) if adjacency == "add-remove" else str(caught.value).partition(". ")[0])
+    assert len(questions) == 1
+    assert "several" in questions.pop()
+
+
+@pytest.mark.parametrize("make", [capped, mixture, truncated, zero_inflated, overdispersed, coin])
+def test_numbers_that_pymc_writes_are_no_covariates(make):
+    """It writes sizes and single numbers as arrays of one entry, which are as many as a single record."""
+    for n in (1, 2):
+        with pm.Model() as model:
+            make(n)
+        assert dirdp.private_model(PURE, model).observed_RVs
+
+
 def test_most_models_of_the_zoo_are_released():
     """So that equal answers are not all refusals."""
     accepted = [make for make in MODELS if isinstance(seen_before_the_charge(make, 40)[0], str)]

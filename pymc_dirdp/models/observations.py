@@ -403,9 +403,9 @@ class Observation:
         return self.kind.probability is None
 
     @property
-    def most_trials(self) -> int:
-        """The largest number of trials of one observation."""
-        return 1 if self.trials is None else int(self.trials.max(initial=0))
+    def has_several_trials(self) -> bool:
+        """Whether an observation may hold several trials. Where each has a number of its own, none is looked at."""
+        return bool(self.numbered) or (self.trials is not None and bool(self.trials.max(initial=0) > 1))
 
     @property
     def one_number_of_trials(self) -> int | None:

@@ -65,8 +65,10 @@ def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
 
 def private_trials(trials: Node, said: ModelOptions) -> list[Node]:
     """The stored arrays that say how many trials there are, where that is private."""
-    if said.records_are_public:
-        return []
+    return [] if said.records_are_public else _stored_numbers(trials)
+
+
+def _stored_numbers(trials: Node) -> list[Node]:
     stored = filter(is_stored, ancestors([trials]))
     return [node for node in stored if isinstance(node, SharedVariable) or node.type.ndim]
 
@@ -117,8 +119,10 @@ def has_several_trials(rv: Node, said: ModelOptions) -> bool:
     if operation(rv) not in TRIALS or rv.name in said.counts:
         return False
     trials = parameters(rv)[1][0]
-    private = private_trials(trials, said) or any(map(is_random, ancestors([trials])))
-    return bool(private) or not bool(np.all(evaluate(trials) == 1))
+    # Numbers of trials that may be data are not looked at.
+    if _stored_numbers(trials) or any(map(is_random, ancestors([trials]))):
+        return True
+    return not bool(np.all(evaluate(trials) == 1))
 
 
 def ask_whose_trials(model: pm.Model, said: ModelOptions) -> None:
@@ -161,7 +165,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
     if said.records_are_public and n_rows > 1:
         if any(
             same_data(one, stored_observations(other, model))
-            for one in n_row_arrays(ancestors([trials]), n_rows)
+            for one in n_row_arrays(ancestors([trials]), n_rows, rv)
             for other in model.observed_RVs
         ):
             raise refused(name, "has a number of trials that is observed elsewhere", "Take adjacency='add-remove'.")

@@ -24,7 +24,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, unflatten_index_variables
 
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, UnsupportedModelError, missing_values
 from pymc_dirdp.models.answers import Answers
@@ -179,15 +179,29 @@ class Outcomes:
         return counts
 
 
-def n_row_arrays(graph: Iterable[Node], n: int) -> list[Node]:
-    """The stored arrays in a graph that have an entry for each of n records."""
-    found: dict[int, Node] = {}
-    for node in graph:
-        if is_stored(node) and node.type.ndim:
-            shape = stored_shape(node)
-            if shape[0] == n:
-                found.setdefault(id(node), node)
-    return list(found.values())
+def n_row_arrays(graph: Iterable[Node], n: int, rv: Node) -> list[Node]:
+    """The stored arrays in a graph of an observed variable that have an entry for each of n records."""
+    stored = {id(node): node for node in graph if is_stored(node) and node.type.ndim}
+    rows = [node for node in stored.values() if stored_shape(node)[0] == n]
+    by_model = inputs_by_model(rv)
+    return [node for node in rows if n > 1 or isinstance(node, SharedVariable) or node in by_model]
+
+
+def inputs_by_model(rv: Node) -> set[Node]:
+    """What the operations and distributions read that a model itself puts before a variable.
+
+    PyMC writes sizes and single numbers as arrays of one entry, which it takes out by their place, or which stand
+    beside these. The covariate of a single record is here.
+    """
+    found = set[Node]()
+    for step in {node.owner for node in ancestors([rv]) if node.owner is not None}:
+        op: Any = step.op
+        is_taken_out = isinstance(op, Subtensor) and not step.outputs[0].type.ndim
+        if isinstance(op, RandomVariable):
+            found.update(op.dist_params(step))
+        elif not is_taken_out and not any(map(is_random, step.outputs)):
+            found.update(step.inputs)
+    return found
 
 
 def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], said: ModelOptions) -> list[Node]:
@@ -198,7 +212,7 @@ def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], said: 
     """
     graph = list(ancestors([rv], blockers=list(free)))
     if said.records_are_public:
-        return n_row_arrays(graph, shape[0])
+        return n_row_arrays(graph, shape[0], rv)
     return [node for node in graph if is_stored(node) and node.type.ndim and node.name in said.levels]
 
 
@@ -389,7 +403,7 @@ def _aligned(
     unless that array is given one that is not known. For the same reason a length that is written into the graph is
     that of records only if the graph has a length of its own otherwise; None if no such length is.
     """
-    arrays = n_row_arrays(ancestors([log_p]), n)
+    arrays = n_row_arrays(ancestors([log_p]), n, rv)
     if said.records_are_public:
         return arrays, n
     stored = [node for node in ancestors([log_p]) if is_stored(node) and node.type.ndim]
@@ -419,9 +433,7 @@ def _aligned(
         # user's own log-probability. PyMC writes the lengths of a reshape as such an array, which nothing else reads.
         steps = [node.owner for node in ancestors([log_p]) if node.owner is not None]
         read = {array for step in steps for array in (step.inputs[:1] if isinstance(step.op, Reshape) else step.inputs)}
-        # It writes single numbers as arrays of one entry, and the covariate of a single record is none of these.
-        before = [node.owner for node in ancestors([rv]) if node.owner is not None and not is_random(node)]
-        read -= {array for array in read if array.type.shape == (1,)}.difference(*(step.inputs for step in before))
+        read -= {array for array in read if array.type.shape == (1,)} - inputs_by_model(rv)
         nameless = (isinstance(node, Constant) and node in read for node in stored)
         if said.public is not True and any(nameless):
             raise asked(
@@ -536,8 +548,13 @@ def _covariates(
 
 
 def _entries(array: Node, said: ModelOptions) -> NDArray[Any]:
-    """The entries of a public covariate; ones where nobody has said that it is public."""
-    return np.ones(stored_shape(array), dtype=array.type.dtype) if said.assumed else evaluate(array)
+    """The entries of a public covariate; where nobody has said that it is public, two values in turn that fit most."""
+    if not said.assumed:
+        return evaluate(array)
+    n, *others = stored_shape(array)
+    kind = np.dtype(array.type.dtype)
+    pair = np.array([0.5, 0.75] if kind.kind == "f" else [0, 1], dtype=kind)
+    return np.broadcast_to(np.resize(pair, n).reshape(n, *(1 for _ in others)), (n, *others))
 
 
 def _patterns(

@@ -361,7 +361,7 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
 def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated) -> None:
     """Refuse rows that belong to one record: under add-remove the shape would be the private number of records."""
     for observed in observations:
-        alone = observed.most_trials <= 1 if observed.integrated else observed.one_number_of_trials == 1
+        alone = not observed.has_several_trials if observed.integrated else observed.one_number_of_trials == 1
         each_has_a_row = observed.integrated or len(observed.shown) == len(observed.lengths)
         if not observed.lengths or not alone:
             continue

@@ -83,7 +83,7 @@ _CUT = "is cut, reordered or put together along an axis whose rows are chosen by
 def _made_up_shapes(variable: Node, parameters: list[Node]) -> dict[Node, Node]:
     """What stands in the place of the shapes of arrays that are no shares: lengths that no data have decided.
 
-    Lengths that the type of an array knows are a part of the model. Of all others, those that are equal stay so.
+    Lengths that the type of an array knows are written into the model. Of all others, those that are equal stay so.
     """
     shapes: dict[Node, Node] = {}
     lengths: dict[int, int] = {}

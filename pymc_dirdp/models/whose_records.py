@@ -354,7 +354,7 @@ def _open(together: Sequence[Observation], stated: Stated) -> Iterator[_Open]:
 def _of_one(observed: Observation, stated: Stated) -> _Open | None:
     """What is open about one observed variable alone; None if nothing is."""
     name, first, public = repr(observed.name), _first(observed), stated.sizes_are_public
-    several, n, most = observed.most_trials > 1, observed.one_number_of_trials, _records_of_one(observed, public)
+    several, n, most = observed.has_several_trials, observed.one_number_of_trials, _records_of_one(observed, public)
     trials = f"n={n} trials" if n is not None and public else "several trials"
     people = tuple(observed.axes[axis] for axis in first)
     if (chain := observed.step_axis(observed)) is not None:

@@ -6,6 +6,7 @@ are its inputs, so what Numba has compiled is found on disk by the next model an
 """
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import sha256
@@ -43,9 +44,9 @@ class CountsLogp(Op):
 
     value_axes = 0
 
+    @abstractmethod
     def evaluate(self, logs: Array, *published: Array) -> tuple[Array, Array]:
         """The log-probability, `-inf` where it is 0 or a share is no number, and the expected counts: its gradient."""
-        raise NotImplementedError
 
     @override
     def make_node(self, *inputs: Any) -> Apply[Any]:

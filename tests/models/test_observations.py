@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -644,18 +643,30 @@ def test_raw_records_have_one_trial_each():
     facts = raw((4, 3))
     assert not facts.trials_differ_along((0, 1))
     assert facts.numbered == ()
-    assert (facts.most_trials, facts.one_number_of_trials) == (1, 1)
+    assert not facts.has_several_trials
+    assert facts.one_number_of_trials == 1
     sizes = facts.records_of((0,))
     assert sizes.dtype == np.int64
     np.testing.assert_array_equal(sizes, [3, 3, 3, 3])
     assert facts.most_in_a_block((0,)) == 3
 
 
-def test_the_most_trials_are_those_of_the_largest_entry_and_none_where_there_is_no_entry():
+@pytest.mark.parametrize("trials", [[[5, 6], [9, 9]], [[1, 1], [1, 1]], [[1]], np.ones((0, 2), int)])
+def test_entries_with_numbers_of_their_own_may_hold_several_trials(trials):
+    assert observed(trials).has_several_trials
+
+
+def test_one_number_of_trials_is_looked_at():
+    for n in (1, 2):
+        with pm.Model() as model:
+            pm.Binomial("y", n=n, p=pm.Beta("p", 1, 1), observed=np.zeros(1, dtype=int))
+        (table,) = tables(model)
+        assert observation(table, table.likelihoods[0], model).has_several_trials == (n > 1)
+
+
+def test_records_of_an_entry_are_its_trials():
     facts = observed([[5, 6], [9, 9]])
-    assert facts.most_trials == 9
     assert facts.one_number_of_trials is None
-    assert replace(facts, trials=np.empty((0, 2), dtype=np.int64)).most_trials == 0
     np.testing.assert_array_equal(facts.records_of((0,)), [11, 18])
     assert facts.most_in_a_block((0,)) == 18
 
