@@ -36,7 +36,7 @@ def no_counts_of_other_tests():
 
 def _text(facts):
     """A text in its canonical form with the digest that belongs to it; any other where there is none, as for NaN."""
-    from pymc_dirdp.releases.grammar import digest, in_lines
+    from pymc_dirdp.texts.grammar import digest, in_lines
 
     try:
         return in_lines({"digest": digest(facts)} | facts)

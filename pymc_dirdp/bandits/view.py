@@ -20,9 +20,9 @@ from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.grammar import Text, guarantee_facts, guarantee_of, library_version, line_of, version_of
 from pymc_dirdp.sampling.bits import Bits, generator
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.grammar import Text, guarantee_facts, guarantee_of, library_version, line_of, version_of
 
 if TYPE_CHECKING:
     import pymc as pm

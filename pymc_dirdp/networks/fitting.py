@@ -24,7 +24,6 @@ from pymc_dirdp.inference.table_fit import MOST_ROUNDS, fit_tables
 from pymc_dirdp.networks.joint_fit import EliminationError, fit_jointly, shares_given_parents, with_co_parents
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
-from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.opened import (
     ListedLabels,
@@ -38,6 +37,7 @@ from pymc_dirdp.releases.opened import (
 from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, tree_of
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.grammar import library_version
 
 
 @user_facing

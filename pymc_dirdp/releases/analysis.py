@@ -16,12 +16,12 @@ from pymc_dirdp.inference.estimates import Draws, Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.arviz_groups import GROUPS, log_likelihoods, log_priors, replicates
-from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.view import tree_of
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.grammar import library_version
 
 if TYPE_CHECKING:
     import pymc as pm

@@ -25,7 +25,7 @@ from pymc_dirdp.mechanisms.choices import ChoiceMechanism, QuantilesMechanism, T
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.grammar import Text, at, digest, guarantee_facts, guarantee_of, version_of
+from pymc_dirdp.texts.grammar import Text, at, digest, guarantee_facts, guarantee_of, version_of
 
 # So that a model with their labels is not planned as if they were public.
 _UNPAID: WeakValueDictionary[int, "Bins"] = WeakValueDictionary()

@@ -10,10 +10,10 @@ from pymc_dirdp.errors import DirdpError, LedgerError, UnattainableError
 from pymc_dirdp.mechanisms.choices import ChoiceMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import fingerprint_of
-from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.wording import warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.texts.grammar import library_version
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

@@ -34,11 +34,11 @@ from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.description import cell_dims
-from pymc_dirdp.releases.grammar import Text, understood
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, shared_noises, view
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.grammar import Text, understood
 
 type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""

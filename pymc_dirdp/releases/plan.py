@@ -36,11 +36,11 @@ from pymc_dirdp.releases.choices import (
     refuse_unpaid_bins,
     refuse_unpaid_structure,
 )
-from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
 from pymc_dirdp.releases.wording import assumed, warn_if_few, warn_if_weak
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.grammar import library_version
 
 if TYPE_CHECKING:
     from pymc_dirdp.releases.model_plan import ModelPlan

@@ -26,7 +26,8 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.releases.choices import PrivateChoice, choices_of, with_choices
-from pymc_dirdp.releases.grammar import (
+from pymc_dirdp.releases.wording import assumed
+from pymc_dirdp.texts.grammar import (
     Text,
     at,
     guarantee_facts,
@@ -38,7 +39,6 @@ from pymc_dirdp.releases.grammar import (
     plain,
     version_of,
 )
-from pymc_dirdp.releases.wording import assumed
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table

@@ -24,7 +24,6 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import with_deterministics
-from pymc_dirdp.releases.grammar import refuse_unreadable
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.plan import (
@@ -42,6 +41,7 @@ from pymc_dirdp.releases.view import refuse_dims, try_distribution
 from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.grammar import refuse_unreadable
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

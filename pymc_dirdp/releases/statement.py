@@ -27,11 +27,11 @@ from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.privacy.curves import Bounded, PrivacyCurves, convert
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named, who
-from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import secret_of, taken_for_granted
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.grammar import library_version
 
 DELTA = 1e-6
 """A guarantee without a delta is also given as an epsilon at this one."""

@@ -16,14 +16,14 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Output
-from pymc_dirdp.releases.grammar import (
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
+from pymc_dirdp.sampling.bits import SOURCES
+from pymc_dirdp.texts.grammar import (
     Text,
     at,
     digest,
     line_of,
 )
-from pymc_dirdp.releases.plan_types import Plan, PlannedTable
-from pymc_dirdp.sampling.bits import SOURCES
 
 _SEED = "seed"
 

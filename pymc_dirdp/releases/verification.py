@@ -15,11 +15,11 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
 from pymc_dirdp.releases.view import LEFT_OUT
 from pymc_dirdp.releases.wording import taken_for_granted
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.grammar import library_version
 
 # Other versions of SciPy round differently; this is for the comparison of a view alone.
 _ROUNDING = 1e-7

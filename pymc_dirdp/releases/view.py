@@ -31,10 +31,10 @@ from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.releases.description import cell_dims, described, labels
-from pymc_dirdp.releases.grammar import digest
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.wording import ESTIMATE
+from pymc_dirdp.texts.grammar import digest
 
 
 def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:

@@ -8,7 +8,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import Transcript
 from pymc_dirdp.bandits import runs as runs_of_bandits
-from pymc_dirdp.releases.grammar import understood
+from pymc_dirdp.texts.grammar import understood
 
 
 def run(**options):

@@ -17,7 +17,7 @@ from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.releases.grammar import digest, in_lines
+from pymc_dirdp.texts.grammar import digest, in_lines
 
 EACH = Contribution(1, ("each",))
 PURE = dirdp.PureDP(epsilon=1.0)

@@ -9,7 +9,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Marginals, NoisyTable
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.releases.grammar import plain
+from pymc_dirdp.texts.grammar import plain
 
 TABLE = np.array([[30, 20, 10], [5, 0, 15]])
 MECHANISMS = [

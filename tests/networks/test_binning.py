@@ -9,7 +9,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError
 from pymc_dirdp.networks import choosing
-from pymc_dirdp.releases.grammar import understood
+from pymc_dirdp.texts.grammar import understood
 
 AGES = np.random.default_rng(4).gamma(4, 12, 3000)
 CANDIDATES = range(1, 200)

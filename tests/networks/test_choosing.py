@@ -21,7 +21,7 @@ from pymc_dirdp.errors import (
 )
 from pymc_dirdp.networks import choosing
 from pymc_dirdp.networks.choosing import part_of, tree_within
-from pymc_dirdp.releases.grammar import understood
+from pymc_dirdp.texts.grammar import understood
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["no", "yes"], "d": ["no", "yes"], "one": ["only"]}
 TARGET = dirdp.ApproxDP(epsilon=2.0, delta=1e-5)

@@ -17,7 +17,7 @@ from pymc_dirdp.accounting.store import Receipt
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.releases.choices import Bins, Structure, choices_of
-from pymc_dirdp.releases.grammar import understood
+from pymc_dirdp.texts.grammar import understood
 
 from .test_text import changed, places
 

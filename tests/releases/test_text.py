@@ -18,10 +18,10 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import Transcript
 from pymc_dirdp.errors import ReleaseError, UnattainableError
-from pymc_dirdp.releases.grammar import digest, in_lines, plain, understood
 from pymc_dirdp.releases.opened import from_text, opened, text_of
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release
+from pymc_dirdp.texts.grammar import digest, in_lines, plain, understood
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 FRAME = pd.DataFrame({"class": ["cat", "hen"] * 20, "legs": [4, 2] * 20})
