@@ -182,16 +182,10 @@ class Receipt:
     number: int
     hash: str
 
-    @classmethod
-    def from_facts(cls, facts: Any) -> Self | None:
-        """The receipt of which these are the facts; None for None, and an error of any kind if they are no receipt."""
-        if facts is None:
-            return None
-        found = cls(**facts)
-        proper = type(found.number) is int and found.number >= 1 and {type(found.ledger), type(found.hash)} == {str}
-        if not (proper and re.fullmatch("[0-9a-f]{32}", found.ledger) and re.fullmatch("[0-9a-f]{64}", found.hash)):
-            raise ValueError("These are no facts of a receipt.")
-        return found
+    def __post_init__(self) -> None:
+        proper = re.fullmatch("[0-9a-f]{32}", self.ledger) and re.fullmatch("[0-9a-f]{64}", self.hash)
+        if not proper or self.number < 1:
+            raise ArgumentError("Expected the identity of a ledger, the number of an entry and its hash.")
 
     @property
     def head(self) -> str:

@@ -84,7 +84,7 @@ def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 
-def checked_labels(arms: Sequence[Hashable]) -> tuple[Hashable, ...]:
+def checked_labels(arms: Sequence[Hashable]) -> tuple[str | int, ...]:
     """The labels of the arms, which a file can hold and tell apart."""
     if not isinstance(arms, Iterable):
         raise ArgumentError(f'Expected the names of the arms, such as ["a", "b"], got {type_name(arms)}.')
@@ -95,7 +95,7 @@ def checked_labels(arms: Sequence[Hashable]) -> tuple[Hashable, ...]:
         raise ArgumentError("Expected every arm to be a text or an integer.")
     if len(set(labels)) < len(labels):
         raise ArgumentError("Expected arms to be different from one another.")
-    return labels
+    return labels  # type: ignore[return-value]  # They are texts and integers.
 
 
 def checked_utilities(utilities: Mapping[str, float] | None) -> dict[str, float] | None:
@@ -159,16 +159,19 @@ class Settings[Rules: Design | EveryRound]:
         The arms that are not chosen any more, sorted by their place among the arms.
     """
 
-    arms: tuple[Hashable, ...]
+    arms: tuple[str | int, ...]
     guarantee: Guarantee
     design: Rules
     unit: str = REWARD
     utilities: dict[str, float] | None = None
     seeded: bool = False
     key: bytes = field(default_factory=lambda: secrets.token_bytes(_KEY_BYTES), repr=False)
-    retired: tuple[Hashable, ...] = ()
+    retired: tuple[str | int, ...] = ()
 
     def __post_init__(self) -> None:
+        checked_labels(self.arms)
+        one_line(unit=self.unit)
+        checked_utilities(self.utilities)
         # True is 1 in Python, and not the same in a text.
         if [repr(label) for label in self.retired] != [repr(label) for label in self.arms if label in self.retired]:
             raise ArgumentError("Expected the retired arms to be among the arms, each once, in the same order.")
@@ -252,11 +255,11 @@ class Settings[Rules: Design | EveryRound]:
             raise ArgumentError("invalid bandit settings: a key is missing, unknown, or of another type")
         key = bytes.fromhex(facts["key"])
         settings = Settings(
-            checked_labels(facts["arms"]),
+            tuple(facts["arms"]),
             understood(facts["guarantee"]),
             Design.from_json(facts["design"]),
-            one_line(unit=facts["unit"]),
-            checked_utilities(facts["utilities"]),
+            facts["unit"],
+            facts["utilities"],
             facts["seeded"],
             key,
             tuple(facts["retired"]),

@@ -26,15 +26,8 @@ from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import shown_tree
-from pymc_dirdp.releases.plan import (
-    Planning,
-    of_model,
-    planned,
-    refuse_second_planning,
-    refuse_unsaid_units,
-    with_options,
-)
-from pymc_dirdp.releases.plan_types import Plan, rebuild
+from pymc_dirdp.releases.plan import Planning, plan_for, refuse_unsaid_units, with_options
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import refuse_dims, try_distribution
@@ -176,11 +169,7 @@ def sample_sealed(
     """
     ledger = sealed.ledger
     check_ledger_type(ledger)
-    if isinstance(guarantee, Plan):
-        refuse_second_planning(guarantee, planning)
-        chosen = of_model(rebuild(guarantee), model)
-    else:
-        chosen = planned(guarantee, model, progressbar=progressbar, **planning)
+    chosen = plan_for(guarantee, model, progressbar=progressbar, **planning)
     refuse_unreadable(chosen)
     composition = chosen.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.

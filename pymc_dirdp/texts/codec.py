@@ -13,7 +13,7 @@ import math
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from operator import attrgetter, getitem
 from typing import Any, ClassVar, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
@@ -41,6 +41,17 @@ class LaidOut:
     """The facts that are not written where they are empty."""
 
 
+class Remade:
+    """A frozen dataclass that is made of its fields again when it is copied or unpickled.
+
+    So it is checked again, and what it has computed stays behind, which could be what another one has computed.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = (field.name for field in dataclasses.fields(self) if field.init)  # type: ignore[arg-type]  # a dataclass
+        return partial(type(self), **{name: getattr(self, name) for name in given}), ()
+
+
 def facts_of(value: Any) -> Any:
     """The facts of a value, in objects, lists, texts, numbers and arrays of numbers.
 
@@ -54,10 +65,8 @@ def facts_of(value: Any) -> Any:
         return guarantee_facts(value)
     if hasattr(type(value), "to_facts"):
         return value.to_facts()
-    if isinstance(value, LaidOut):
-        return _arranged(value, value.layout)
     if dataclasses.is_dataclass(value):
-        return {field.name: facts_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return facts_by_field(value)
     if isinstance(value, Mapping):
         return {key: facts_of(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
@@ -67,6 +76,13 @@ def facts_of(value: Any) -> Any:
             return np.array(value)
         return list(value) if kinds <= {str, int} else list(map(facts_of, value))
     return value if isinstance(value, np.ndarray) else label_facts(value)
+
+
+def facts_by_field(value: Any) -> dict[str, Any]:
+    """The facts of a dataclass: one for each field, or as its layout arranges them."""
+    if isinstance(value, LaidOut):
+        return _arranged(value, value.layout)
+    return {field.name: facts_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
 def value_of[T](kind: type[T], facts: Any) -> T:
@@ -261,13 +277,14 @@ def _any_of(kinds: tuple[Any, ...]) -> Reader:
 
 
 def _several(kind: Any) -> Reader:
-    item, plain = _reader(kind), {kind} if kind in (str, int, float, bool) else set()
+    plain: set[Any] = {str, int, float, bool}
+    item, plain = _reader(kind), plain if kind is Any else plain & {kind}
 
     def read(facts: Any) -> tuple[Any, ...]:
         if type(facts) is not list:
             raise TypeError
         # A text may hold a million of them.
-        return tuple(facts) if set(map(type, facts)) == plain else tuple(map(item, facts))
+        return tuple(facts) if set(map(type, facts)) <= plain else tuple(map(item, facts))
 
     return read
 
