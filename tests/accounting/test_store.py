@@ -13,6 +13,7 @@ from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.accounting.store import Receipt, Terms
 from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
+from pymc_dirdp.texts.codec import value_of
 
 FULL = 2
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
@@ -69,10 +70,10 @@ def test_a_limit_that_is_none_is_damage(tmp_path, limit):
 
 def test_a_receipt_is_a_ledger_a_number_and_a_hash():
     facts = {"ledger": "0" * 32, "number": 1, "hash": "f" * 64}
-    assert Receipt.from_facts(facts) == Receipt(**facts)
+    assert value_of(Receipt, facts) == Receipt(**facts)
     for name, wrong in (("ledger", "0" * 31), ("ledger", 0), ("number", 0), ("number", True), ("hash", "F" * 64)):
-        with pytest.raises(ValueError, match="no facts of a receipt"):
-            Receipt.from_facts(facts | {name: wrong})
+        with pytest.raises(ArgumentError):
+            value_of(Receipt, facts | {name: wrong})
 
 
 def test_a_ledger_in_memory_serves_every_thread():
