@@ -308,7 +308,7 @@ def _array(dtype: np.dtype[Any]) -> Reader:
         values = np.array(facts)
         if values.size and values.dtype.kind not in ("i" if dtype.kind == "i" else "if"):
             raise TypeError
-        return values.astype(dtype)
+        return values.astype(dtype, copy=False)
 
     return read
 
