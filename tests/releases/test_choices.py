@@ -19,8 +19,7 @@ from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.releases.choices import Bins, PrivateChoice, Structure
 from pymc_dirdp.texts.codec import value_of
 from pymc_dirdp.texts.grammar import understood
-
-from .test_text import changed, places
+from tests.texts.test_grammar import changed, places
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 KINDS = [

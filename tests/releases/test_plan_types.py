@@ -16,8 +16,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-
-from .test_text import places
+from tests.texts.test_grammar import places
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
