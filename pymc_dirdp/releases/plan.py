@@ -5,6 +5,7 @@ No observed value is counted in this file.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -467,13 +468,16 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
     if not isinstance(guarantee, Plan):
         return planned(guarantee, model, progressbar=progressbar, **planning)
     refuse_second_planning(guarantee, planning)  # type: ignore[arg-type]  # A plan allows for none.
-    stated, reading = guarantee.stated, guarantee.reading
+    # A mechanism keeps what it has computed, and may have been given what another one has computed.
+    parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)
+    chosen = replace(guarantee, parts=parts, library_version=library_version())
+    stated, reading = chosen.stated, chosen.reading
     own = tables(model, public=stated.public)
     check_names(own)
     # A plan may come from a file. The people are read again, because a model with the same tables may say something
     # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
     same = (
-        [table.as_in_a_text for table in own] == [part.table for part in guarantee.parts]
+        [table.as_in_a_text for table in own] == [part.table for part in parts]
         and with_counted(stated, own, model) == stated
         and read(own, model, stated) == reading
     )
@@ -481,11 +485,11 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
     if not same or any(
         (public and total_records(part.table, model) != part.n_records)
         or public_totals(reading, part.table, model) != part.totals
-        for part in guarantee.parts
+        for part in parts
     ):
-        names = ", ".join(repr(part.table.name) for part in guarantee.parts)
+        names = ", ".join(repr(part.table.name) for part in parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
             "or the public number of records has changed. Call plan() again."
         )
-    return replace(guarantee, library_version=library_version())
+    return chosen

@@ -1,9 +1,11 @@
 """Bins and structures that were chosen before a release: one guarantee for all, the ledger, texts, and refusals."""
 
+import copy
 import gc
 import itertools
 import json
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -391,6 +393,20 @@ def test_groups_of_different_people_and_several_draws(bins):
     several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, draws=3, public=["a"])
     assert several.composition.satisfies(several.guarantee)
     assert not several.composition.satisfies(dirdp.RenyiDP(order=3, epsilon=0.48))
+
+
+@pytest.mark.parametrize("copied", [lambda bins: pickle.loads(pickle.dumps(bins)), copy.copy, copy.deepcopy])
+def test_a_copy_of_bins_is_not_paid_either(copied):
+    """Found by attack: the cost of bins that came back from a pickle was covered by nothing, and nobody was told."""
+    ages = {"age": np.arange(4000) % 80 + 10}
+    names = {"n_bins": 2, "candidates": [50], "ledger": None}
+    bins = copied(dirdp.choose_bins(dirdp.PureDP(epsilon=5.0), ages, "age", **names))
+    gc.collect()
+    with pm.Model(coords={"age": bins.labels}) as model:
+        pm.Multinomial("x", n=20, p=pm.Dirichlet("p", np.ones(2), dims="age"), observed=[10, 10])
+    with pytest.raises(ArgumentError, match="nothing covers"):
+        dirdp.plan(dirdp.PureDP(epsilon=9.0), model, mechanism="geometric")
+    dirdp.plan(dirdp.PureDP(epsilon=9.0), model, mechanism="geometric", after=bins)
 
 
 def test_the_facts_of_choices_are_not_believed(bins):

@@ -73,6 +73,9 @@ def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
     stronger.__dict__["_curves"] = original.__dict__["_curves"]
     assert stronger.epsilon(1e-6) == original.epsilon(1e-6)
     parts = (replace(plan.parts[0], mechanism=stronger), plan.parts[1])
+    with pytest.raises(dirdp.errors.UnattainableError, match="does not keep"):
+        dirdp.sample(replace(plan, parts=parts), model)
+    assert copy.copy(stronger).epsilon(1e-6) > 1
     refused(plan, {"parts": parts}, model, dirdp.errors.UnattainableError, "does not keep")
 
 
