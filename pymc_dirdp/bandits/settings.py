@@ -17,6 +17,7 @@ from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
 from pymc_dirdp.checks import at_least, identifier, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.texts.codec import fields_of
 
 # Rewards as they are reported: labels of arms, numbers, and categories of public worth.
 
@@ -249,21 +250,10 @@ class Settings[Rules: Design | EveryRound]:
             If a fact is not what it should be. Errors of wrong types and of missing facts are raised as they come.
         """
         facts: dict[str, Any] = json.loads(text)
-        names = {"arms", "retired", "guarantee", "design", "unit", "utilities", "seeded", "key"}
-        kinds = {"arms": list, "retired": list, "seeded": bool}
-        if set(facts) != names or any(not isinstance(facts[name], kind) for name, kind in kinds.items()):
-            raise ArgumentError("invalid bandit settings: a key is missing, unknown, or of another type")
-        key = bytes.fromhex(facts["key"])
-        settings = Settings(
-            tuple(facts["arms"]),
-            understood(facts["guarantee"]),
-            Design.from_json(facts["design"]),
-            facts["unit"],
-            facts["utilities"],
-            facts["seeded"],
-            key,
-            tuple(facts["retired"]),
-        )
+        key, guarantee = bytes.fromhex(facts.pop("key")), understood(facts.pop("guarantee"))
+        design = Design.from_json(facts.pop("design"))
+        own = fields_of(Settings, facts, without=("key", "guarantee", "design"))
+        settings = Settings(key=key, guarantee=guarantee, design=design, **own)
         # A shorter key could be guessed, and several rewards of somebody are not the guarantee about single ones.
         if len(key) != _KEY_BYTES or (settings.unit == REWARD and settings.rewards > 1):
             raise ArgumentError("invalid bandit settings: the key for people is too short, or the unit is wrong")

@@ -303,7 +303,7 @@ class Transcript(BanditView, Text):
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         own = {name: facts[name] for name in ("guarantee", "unit", "arms", "retired", "utilities", "seeded")}
         design = Design.from_json(facts["design"])
-        settings = Settings(design=design, **fields_of(Settings, own, without=frozenset({"design", "key"})))
+        settings = Settings(design=design, **fields_of(Settings, own, without=("design", "key")))
         released = value_of(tuple[tuple[tuple[int, Output], ...], ...], facts["released"])
         if len(released) != len(settings.arms):
             raise ArgumentError("there are not as many lists of batches as arms.")

@@ -93,7 +93,7 @@ class PlannedTable(LaidOut):
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any], adjacency: str) -> Self:
         """The table of a plan for this relation that says these facts; errors of all kinds if there is none."""
-        own = fields_of(cls, facts, without=frozenset({"mechanism"}))
+        own = fields_of(cls, facts, without=("mechanism",))
         table, name = own["table"], facts["mechanism"]
         mechanism = by_class_name()[one_of(by_class_name(), mechanism=name)].of_table(
             facts["parameters"],

@@ -11,13 +11,14 @@ The proof that nothing more was written is no business of this file: see :mod:`p
 import dataclasses
 import math
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial, reduce
 from operator import attrgetter, getitem
 from typing import Any, ClassVar, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
@@ -25,7 +26,8 @@ from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 type Layout = Mapping[str, str | Layout]
 """Where the facts of an object stand: by name the path of an attribute, or the layout of an object within."""
 
-type Reader = Callable[[Any], Any]
+
+_hints = cache(get_type_hints)
 
 
 class LaidOut:
@@ -85,7 +87,7 @@ def facts_by_field(value: Any) -> dict[str, Any]:
     return {field.name: facts_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
-def value_of[T](kind: type[T], facts: Any) -> T:
+def value_of(kind: Any, facts: Any) -> Any:
     """The value of a kind of which these are the facts; errors of all kinds if it is none.
 
     Examples
@@ -93,22 +95,48 @@ def value_of[T](kind: type[T], facts: Any) -> T:
     >>> value_of(tuple[int, ...], [2, 3])
     (2, 3)
     """
-    read: Callable[[Any], T] = _reader(kind)  # type: ignore[arg-type]  # a class is hashable
-    return read(facts)
+    origin, inner = get_origin(kind), get_args(kind)
+    if isinstance(kind, TypeAliasType):
+        return value_of(kind.__value__, facts)
+    if isinstance(origin, TypeAliasType):
+        # NumPy's name for an array of some kind of number.
+        return value_of(origin.__value__[inner], facts)
+    if kind is Any:
+        # What may be anything in Python is a label.
+        return label_of(facts)
+    if origin in (Union, types.UnionType):
+        return _alternative(inner, facts)
+    if origin is Literal:
+        if facts not in inner:
+            raise ArgumentError(f"{shown(facts)} is none of {', '.join(map(str, inner))}.")
+        return facts
+    if origin is tuple:
+        return _tuple(inner, _of_type(list, facts))
+    if origin is np.ndarray:
+        return _array(inner[1], _of_type(list, facts))
+    if origin in (dict, Mapping):
+        return {name: value_of(inner[1], fact) for name, fact in _of_type(dict, facts).items()}
+    if issubclass(kind, Guarantee):
+        return guarantee_of(facts)
+    if hasattr(kind, "from_facts"):
+        return kind.from_facts(facts)
+    if not dataclasses.is_dataclass(kind):
+        return _of_type(kind, facts)
+    return kind(**fields_of(kind, facts))  # type: ignore[operator]  # a class
 
 
-def fields_of[T](kind: type[T], facts: Mapping[str, Any], *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+def fields_of(kind: Any, facts: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """The arguments that make a dataclass of these facts; `without` those that its class reads itself."""
-    readers = _field_readers(kind)  # type: ignore[arg-type]  # a class is hashable
+    hints, values = _hints(kind), {}
+    names = [field.name for field in dataclasses.fields(kind) if field.init]
     if issubclass(kind, LaidOut):
         facts = _by_field({name: [] for name in kind.left_out} | dict(facts), kind.layout)
-    elif unknown := facts.keys() - readers:
+    elif unknown := _of_type(dict, facts).keys() - names:
         raise ArgumentError(f"{shown(min(unknown))} is no fact of {kind.__name__}.")
-    values = {}
-    for name in [name for name in readers if name not in without]:
+    for name in [name for name in names if name not in without]:
         fact = facts[name]
         try:
-            values[name] = readers[name](fact)
+            values[name] = value_of(hints[name], fact)
         except TypeError:
             raise ArgumentError(f"{shown(name)} has a value of another type than it has in such a text.") from None
     return values
@@ -122,9 +150,7 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
     """The guarantee that was written; errors of all kinds if it is none."""
-    if type(facts) is not dict:
-        raise TypeError
-    numbers = {name: math.inf if value == "inf" else value for name, value in facts.items() if name != "kind"}
+    numbers = {n: math.inf if x == "inf" else x for n, x in _of_type(dict, facts).items() if n != "kind"}
     if set(map(type, numbers.values())) != {float}:
         raise TypeError
     return KINDS[facts["kind"]](**numbers)
@@ -196,129 +222,39 @@ def _places(layout: Layout, within: tuple[str, ...] = ()) -> Iterator[tuple[tupl
             yield from _places(path, (*within, name))
 
 
-@cache
-def _field_readers(kind: type) -> dict[str, Reader]:
-    """How the facts of each field of a dataclass are read."""
-    hints = get_type_hints(kind)
-    return {field.name: _reader(hints[field.name]) for field in dataclasses.fields(kind) if field.init}
+def _of_type(kind: type, fact: Any) -> Any:
+    """The fact, which has to be of this type itself: True is an int in Python."""
+    if type(fact) is not kind:
+        raise TypeError
+    return fact
 
 
-@cache
-def _reader(kind: Any) -> Reader:
-    """How the facts of a kind are read."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if isinstance(kind, TypeAliasType):
-        return _reader(kind.__value__)
-    if isinstance(origin, TypeAliasType):
-        # NumPy's name for an array of some kind of number.
-        return _reader(origin.__value__[arguments])
-    if kind is Any:
-        # What may be anything in Python is a label.
-        return label_of
-    if origin is Literal:
-        return _words(arguments)
-    if origin in (Union, types.UnionType):
-        return _any_of(arguments)
-    if origin is tuple:
-        return _several(arguments[0]) if arguments[-1] is Ellipsis else _row(arguments)
-    if origin is np.ndarray:
-        (number,) = get_args(arguments[1])
-        return _array(np.dtype(number))
-    if origin in (dict, Mapping):
-        return _mapping(arguments[1])
-    if isinstance(kind, type) and issubclass(kind, Guarantee):
-        return guarantee_of
-    if hasattr(kind, "from_facts"):
-        return kind.from_facts  # type: ignore[no-any-return]
-    return _dataclass(kind) if dataclasses.is_dataclass(kind) else _exactly(kind)
+def _alternative(kinds: tuple[Any, ...], fact: Any) -> Any:
+    """The value of the first of these kinds that it can be of."""
+    if fact is None and types.NoneType in kinds:
+        return None
+    *others, last = (kind for kind in kinds if kind is not types.NoneType)
+    for kind in others:
+        with suppress(TypeError):
+            return value_of(kind, fact)
+    return value_of(last, fact)
 
 
-def _dataclass(kind: Any) -> Reader:
-    def read(facts: Any) -> Any:
-        if type(facts) is not dict:
-            raise TypeError
-        return kind(**fields_of(kind, facts))
-
-    return read
-
-
-def _exactly(kind: type) -> Reader:
-    def read(fact: Any) -> Any:
-        # By the type itself: True is an int in Python.
-        if type(fact) is not kind:
-            raise TypeError
-        return fact
-
-    return read
-
-
-def _words(words: tuple[Any, ...]) -> Reader:
-    def read(fact: Any) -> Any:
-        if type(fact) is not str or fact not in words:
-            raise ArgumentError(f"{shown(fact)} is none of {', '.join(map(str, words))}.")
-        return fact
-
-    return read
-
-
-def _any_of(kinds: tuple[Any, ...]) -> Reader:
-    alternatives = [_reader(kind) for kind in kinds if kind is not types.NoneType]
-
-    def read(fact: Any) -> Any:
-        if fact is None and types.NoneType in kinds:
-            return None
-        *others, last = alternatives
-        for alternative in others:
-            with suppress(TypeError):
-                return alternative(fact)
-        return last(fact)
-
-    return read
-
-
-def _several(kind: Any) -> Reader:
+def _tuple(kinds: tuple[Any, ...], facts: list[Any]) -> tuple[Any, ...]:
+    """As many values as there are, of one kind, or one of each kind."""
+    item, *others = kinds
+    if others != [...]:
+        return tuple(value_of(kind, fact) for kind, fact in zip(kinds, facts, strict=True))
     plain: set[Any] = {str, int, float, bool}
-    item, plain = _reader(kind), plain if kind is Any else plain & {kind}
-
-    def read(facts: Any) -> tuple[Any, ...]:
-        if type(facts) is not list:
-            raise TypeError
-        # A text may hold a million of them.
-        return tuple(facts) if set(map(type, facts)) <= plain else tuple(map(item, facts))
-
-    return read
+    # A text may hold a million of them.
+    if set(map(type, facts)) <= (plain if item is Any else plain & {item}):
+        return tuple(facts)
+    return tuple(value_of(item, fact) for fact in facts)
 
 
-def _row(kinds: tuple[Any, ...]) -> Reader:
-    readers = [_reader(kind) for kind in kinds]
-
-    def read(facts: Any) -> tuple[Any, ...]:
-        if type(facts) is not list:
-            raise TypeError
-        return tuple(reader(fact) for reader, fact in zip(readers, facts, strict=True))
-
-    return read
-
-
-def _array(dtype: np.dtype[Any]) -> Reader:
-    def read(facts: Any) -> Any:
-        if type(facts) is not list:
-            raise TypeError
-        # All numbers at once; texts and truth values would become numbers of their own.
-        values = np.array(facts)
-        if values.size and values.dtype.kind not in ("i" if dtype.kind == "i" else "if"):
-            raise TypeError
-        return values.astype(dtype, copy=False)
-
-    return read
-
-
-def _mapping(kind: Any) -> Reader:
-    item = _reader(kind)
-
-    def read(facts: Any) -> dict[str, Any]:
-        if type(facts) is not dict:
-            raise TypeError
-        return {name: item(fact) for name, fact in facts.items()}
-
-    return read
+def _array(kind: Any, facts: list[Any]) -> NDArray[Any]:
+    """All numbers at once; texts and truth values would become numbers of their own."""
+    values, dtype = np.array(facts), np.dtype(*get_args(kind))
+    if values.size and values.dtype.kind not in ("i" if dtype.kind == "i" else "if"):
+        raise TypeError
+    return values.astype(dtype, copy=False)

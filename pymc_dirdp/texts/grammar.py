@@ -55,7 +55,7 @@ class Text(abc.ABC):
     def own_fields(cls, facts: Mapping[str, Any], *without: str) -> dict[str, Any]:
         """The arguments of its dataclass that these facts are, without those that it reads in another way."""
         own = {name: fact for name, fact in facts.items() if name not in ("format", "version")}
-        return fields_of(cls, own, without=frozenset(without))
+        return fields_of(cls, own, without=without)
 
     @property
     def problem(self) -> str | None:
