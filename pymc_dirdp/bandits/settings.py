@@ -11,12 +11,12 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from pymc_dirdp.accounting.store import understood, written
 from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
 from pymc_dirdp.checks import at_least, identifier, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.texts.codec import guarantee_facts, guarantee_of
 
 # Rewards as they are reported: labels of arms, numbers, and categories of public worth.
 
@@ -230,7 +230,7 @@ class Settings[Rules: Design | EveryRound]:
         facts = {
             "arms": list(self.arms),
             "retired": list(self.retired),
-            "guarantee": written(self.guarantee),
+            "guarantee": json.dumps(guarantee_facts(self.guarantee)),
             "design": self.design.to_json(),
             "unit": self.unit,
             "utilities": self.utilities,
@@ -256,7 +256,7 @@ class Settings[Rules: Design | EveryRound]:
         key = bytes.fromhex(facts["key"])
         settings = Settings(
             tuple(facts["arms"]),
-            understood(facts["guarantee"]),
+            guarantee_of(json.loads(facts["guarantee"])),
             Design.from_json(facts["design"]),
             facts["unit"],
             facts["utilities"],
