@@ -25,7 +25,7 @@ from pymc_dirdp.mechanisms.choices import ChoiceMechanism, QuantilesMechanism, T
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.texts.codec import LaidOut, Layout, Remade, facts_of, fields_of, value_of
+from pymc_dirdp.texts.codec import LaidOut, Layout, Remade, facts_of, value_of
 from pymc_dirdp.texts.grammar import Text, at, digest, version_of
 
 # So that a model with their labels is not planned as if they were public.
@@ -381,7 +381,7 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
     @override
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         parents = value_of(dict[str, tuple[str, ...]], facts["parents"])
-        return cls(parents=tuple(parents.items()), **fields_of(cls, facts, without=frozenset({"parents"})))
+        return cls(parents=tuple(parents.items()), **cls.own_fields(facts, "parents"))
 
     @property
     @override

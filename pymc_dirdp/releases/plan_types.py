@@ -79,10 +79,11 @@ class PlannedTable(LaidOut):
         object.__setattr__(self, "table", self.table.as_in_a_text)
         if self.mechanism.shape != self.table.shape:
             raise ArgumentError(f"the mechanism of {self.table.name!r} is for a table of another shape.")
-        if self.n_records is not None and integer(0, n_records=self.n_records) > MOST_RECORDS:
-            raise ArgumentError("n_records is above 2**53.")
-        for total in self.totals:
-            integer(0, totals=total)
+        if self.n_records is not None:
+            object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
+            if self.n_records > MOST_RECORDS:
+                raise ArgumentError("n_records is above 2**53.")
+        object.__setattr__(self, "totals", tuple(integer(0, totals=total) for total in self.totals))
 
     @property
     def mechanism_name(self) -> str:
@@ -194,9 +195,10 @@ class Plan(Remade, LaidOut, Text):
     def __post_init__(self) -> None:
         one_of(STRATEGIES, strategy=self.strategy)
         one_of(OBJECTIVES, objective=self.objective)
-        at_least(0, min_count=self.min_count)
+        object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
         version_of(self.library_version)
-        if integer(1, draws=self.draws) > MOST_DRAWS:
+        object.__setattr__(self, "draws", integer(1, draws=self.draws))
+        if self.draws > MOST_DRAWS:
             raise ArgumentError(f"it has more than {MOST_DRAWS} draws.")
         if self.draws != 1 and self.publishing(Marginals):
             raise ArgumentError("The plan states several draws, and shares that are fitted are one estimate.")
@@ -264,7 +266,7 @@ class Plan(Remade, LaidOut, Text):
         for number, table in enumerate(facts["tables"], start=1):
             with at(f"table {number}"):
                 parts.append(PlannedTable.of_facts(table, facts["adjacency"]))
-        return cls(parts=tuple(parts), **fields_of(cls, facts, without=frozenset({"parts"})))
+        return cls(parts=tuple(parts), **cls.own_fields(facts, "parts"))
 
     def __repr__(self) -> str:
         # The tables that the one line of a plan names.

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
-from pymc_dirdp.texts.codec import facts_of, fields_of
+from pymc_dirdp.texts.codec import facts_of
 from pymc_dirdp.texts.grammar import Text, at, digest
 
 _SEED = "seed"
@@ -74,7 +74,7 @@ class Release(Text):
         with at("its plan"):
             plan = Plan.from_facts(facts["plan"])
         output = {part.table.name: _output(facts["output"], part, plan.draws) for part in plan.parts}
-        return cls(plan=plan, output=output, **fields_of(cls, facts, without=frozenset({"plan", "output"})))
+        return cls(plan=plan, output=output, **cls.own_fields(facts, "plan", "output"))
 
     @override
     def refuse_unkept(self) -> None:

@@ -49,7 +49,13 @@ class Text(abc.ABC):
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """What says these facts; errors of all kinds if nothing does. Whether a guarantee follows is not decided."""
-        return cls(**fields_of(cls, {name: fact for name, fact in facts.items() if name not in ("format", "version")}))
+        return cls(**cls.own_fields(facts))
+
+    @classmethod
+    def own_fields(cls, facts: Mapping[str, Any], *without: str) -> dict[str, Any]:
+        """The arguments of its dataclass that these facts are, without those that it reads in another way."""
+        own = {name: fact for name, fact in facts.items() if name not in ("format", "version")}
+        return fields_of(cls, own, without=frozenset(without))
 
     @property
     def problem(self) -> str | None:

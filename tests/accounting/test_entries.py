@@ -8,6 +8,7 @@ import pytest
 from pymc_dirdp.accounting.entries import NONSENSE, Entry, Header, Receipt
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.texts.codec import value_of
 
 GUARANTEES = [
     ApproxDP(epsilon=0.1, delta=1e-7),
@@ -110,7 +111,8 @@ def test_a_header_with_another_identity_than_a_ledger_has_is_refused():
 
 def test_a_receipt_is_a_ledger_a_number_and_a_hash():
     facts = {"ledger": "0" * 32, "number": 1, "hash": "f" * 64}
+    assert value_of(Receipt, facts) == Receipt(**facts)
     assert Receipt(**facts).head == f"1:{'f' * 64}"
-    for name, wrong in (("ledger", "0" * 31), ("number", 0), ("hash", "F" * 64)):
-        with pytest.raises(ArgumentError, match="Expected the identity of a ledger"):
-            Receipt(**facts | {name: wrong})
+    for name, wrong in (("ledger", "0" * 31), ("ledger", 0), ("number", 0), ("number", True), ("hash", "F" * 64)):
+        with pytest.raises(ArgumentError):
+            value_of(Receipt, facts | {name: wrong})

@@ -16,7 +16,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
-from pymc_dirdp.releases.choices import Bins, Structure, choices_of
+from pymc_dirdp.releases.choices import Bins, PrivateChoice, Structure
+from pymc_dirdp.texts.codec import value_of
 from pymc_dirdp.texts.grammar import understood
 
 from .test_text import changed, places
@@ -394,11 +395,12 @@ def test_groups_of_different_people_and_several_draws(bins):
 
 
 def test_the_facts_of_choices_are_not_believed(bins):
-    assert choices_of([bins.facts]) == (bins,)
-    assert isinstance(choices_of([bins.facts])[0], Bins)
-    for wrong in (None, {}, [], "x", [1], [{}], [bins.facts | {"edges": []}]):
-        with pytest.raises(ArgumentError):
-            choices_of(wrong)
+    (found,) = value_of(tuple[PrivateChoice, ...], [bins.facts])
+    assert found == bins
+    assert isinstance(found, Bins)
+    for wrong in (None, {}, "x", [1], [{}], [bins.facts | {"edges": []}], [bins.facts | {"format": "pymc_dirdp plan"}]):
+        with pytest.raises((ArgumentError, TypeError)):
+            value_of(tuple[PrivateChoice, ...], wrong)
 
 
 FIELDS = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "entry": Receipt("0" * 32, 1, "0" * 64)}
