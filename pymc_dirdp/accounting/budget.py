@@ -1,6 +1,7 @@
 """What releases cost together, exactly, by which rules that is added up, and what a ledger admits."""
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import final
 
-from pymc_dirdp.accounting.entries import Entry, Header
+from pymc_dirdp.accounting.entries import Entry, Header, Row
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import Bounded, PrivacyCurves, convert, epsilon_at
@@ -88,8 +89,8 @@ class Balance:
         What the ledger is for.
     place : str
         Where the ledger is, as the subject of a sentence.
-    number : int
-        The number of the last entry.
+    last : (int, str, str)
+        Number, text and hash of the last line of the chain, which is the header where there is no entry.
     first : Entry or None
         The first entry, which decides how the others are added up and whom they are about.
     counted : int
@@ -104,7 +105,7 @@ class Balance:
 
     header: Header
     place: str
-    number: int = 0
+    last: Row
     first: Entry | None = None
     counted: int = 0
     sums: Mapping[str, tuple[int, Decimal]] = field(default_factory=dict)
@@ -113,8 +114,6 @@ class Balance:
 
     def after(self, entries: Sequence[Entry]) -> "Balance":
         """The balance after some more entries. The use of a reservation gives its cost back."""
-        if not entries:
-            return self
         counted, sums, reservations = self.counted, dict(self.sums), dict(self.reservations)
         guarantees = Counter(self.guarantees)
         for entry in entries:
@@ -135,16 +134,19 @@ class Balance:
                     sums[name] = having + sign, changed(total, as_decimal(value))
                 if not self.header.adaptive and {"epsilon", "delta"} <= set(cost):
                     guarantees[cost["epsilon"], cost["delta"]] += sign
-        number, first = entries[-1].number, self.first or entries[0]
         return replace(
             self,
-            number=number,
-            first=first,
+            first=self.first or next(iter(entries), None),
             counted=counted,
             sums=sums,
             guarantees=+guarantees,
             reservations=reservations,
         )
+
+    @property
+    def head(self) -> str:
+        """The number and the hash of the last entry."""
+        return f"{self.last[0]}:{self.last[2]}"
 
     def sum(self, name: str) -> Decimal | None:
         """The sum of one number; None if some entry does not have it."""
@@ -156,50 +158,62 @@ class Balance:
         """Whom the guarantees are about: what the ledger was made for, or what its first release said."""
         return self.header.unit if self.first is None else self.first.unit
 
-    def agreed_unit(self, unit: str | None) -> str | None:
-        """The unit of a release, which has to be the unit of all others."""
-        wanted = unit or self.header.unit or self.unit
-        if wanted == self.unit or (self.first is None and self.unit is None):
-            return wanted
-        if self.unit is None:
-            raise ArgumentError(
-                f"{self.place} holds releases that do not say their unit, so nobody knows whether they add up with one "
-                f"about unit={wanted!r}. Keep another ledger for it: Ledger(limit, unit={wanted!r})."
-            )
-        raise ArgumentError(
-            f"{self.place} adds guarantees about unit={self.unit!r}; keep one ledger for each unit. The release is "
-            f"about unit={wanted!r}."
-        )
-
-    def agreed_reservation(self, number: int | None) -> None:
-        """Refuse to use what is no open reservation."""
-        if number is not None and number not in self.reservations:
-            still = ", ".join(map(str, self.reservations)) or "none"
-            raise ArgumentError(
-                f"Entry {number} of {self.place[0].lower()}{self.place[1:]} is no open reservation. Open are: {still}. "
-                "Make one by ledger.reserve(...), or leave using() out."
-            )
-
-    def admitted(self, entries: Sequence[Entry]) -> str | None:
-        """The rule by which some more entries are added up, if that stays fixed from now on.
+    def admitted(self, asked: Sequence[Entry], time: str) -> list[Entry]:
+        """The entries that some releases or reservations become, if all of them fit together.
 
         Raises
         ------
         BudgetError
-            If they do not fit together.
+            If they do not fit.
+        ArgumentError
+            If they are about another unit, use what is no open reservation, or cost what the ledger does not add up.
         """
-        header, after = self.header, self.after(entries)
+        entries = []
+        for number, entry in enumerate(asked, start=self.last[0] + 1):
+            if entry.uses is not None and entry.uses not in self.reservations:
+                still = ", ".join(map(str, self.reservations)) or "none"
+                raise ArgumentError(
+                    f"Entry {entry.uses} of {self.place[0].lower()}{self.place[1:]} is no open reservation. Open are: "
+                    f"{still}. Make one by ledger.reserve(...), or leave using() out."
+                )
+            entries.append(replace(entry, number=number, recorded=time, unit=self._agreed_unit(entry)))
+        rule = self._agreed_rule(entries)
+        return [replace(entry, composition_rule=rule) for entry in entries]
+
+    def _agreed_unit(self, entry: Entry) -> str | None:
+        """The unit of a release, which has to be the unit of all others."""
+        unit = entry.unit or self.header.unit or self.unit
+        if self.first is None and self.unit is None:
+            if entry.reserved and unit is None:
+                raise ArgumentError(
+                    "Say whom the releases will protect, because the first entry of a ledger decides it: "
+                    'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
+                )
+        elif self.unit is None and unit is not None:
+            raise ArgumentError(
+                f"{self.place} holds releases that do not say their unit, so nobody knows whether they add up with one "
+                f"about unit={unit!r}. Keep another ledger for it: Ledger(limit, unit={unit!r})."
+            )
+        elif unit != self.unit:
+            raise ArgumentError(
+                f"{self.place} adds guarantees about unit={self.unit!r}; keep one ledger for each unit. The release is "
+                f"about unit={unit!r}."
+            )
+        return unit
+
+    def _agreed_rule(self, entries: Sequence[Entry]) -> str | None:
+        """The rule by which some more entries are within the limit, if that stays fixed from now on."""
         amounts: dict[str, Amounts] = {}
-        for rule, by_rule in after._by_rules():
+        for rule, by_rule in self.after(entries)._by_rules():
             # A slower rule is tried only if the quicker ones are not enough.
-            if not header.adaptive and all(amount.within for amount in by_rule):
+            if not self.header.adaptive and all(amount.within for amount in by_rule):
                 return None
             amounts[rule] = by_rule
         # The ledger itself is checked before a release is refused.
         before, fixed = self._checked, self._fixed_rule
-        if not amounts or (fixed is not None and self.first is not None and fixed not in amounts):
+        if not amounts or (fixed is not None and fixed not in amounts):
             raise ArgumentError(
-                f"Pass mechanism=, or state the release as {type(header.limit).__name__}, as the limit: "
+                f"Pass mechanism=, or state the release as {type(self.header.limit).__name__}, as the limit: "
                 f"{entries[-1].guarantee} alone does not imply what this ledger adds up"
                 f"{'' if fixed is None else f' by the rule {fixed!r}'}."
             )
@@ -208,34 +222,29 @@ class Balance:
             now = "; ".join(f"{amount.label}: {amount.state}" for amount in before.get(rule, ()))
             then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in amounts[rule])
             raise BudgetError(f"Now {now}. With it {then}.")
-        return rule if header.adaptive else None
+        return rule if self.header.adaptive else None
 
-    def largest_admitted(self, like: Guarantee, *, least: float = 1e-9) -> Guarantee | None:
+    def largest_admitted(self, like: Guarantee) -> Guarantee | None:
         """The largest guarantee of the same kind and delta that is admitted without a mechanism, to three digits.
 
-        None if none is: nothing is left, or the limit does not add up such guarantees. Less than `least`, in the units
-        of a guarantee, is nothing.
+        None if not even one of 1e-9 is: nothing is left, or the limit does not add up such guarantees.
         """
 
-        def fits(budget: float) -> bool:
+        def fails(budget: float) -> bool:
             guarantee = like.with_budget(budget)
             try:
                 cost = cost_of(self.header.limit, guarantee, None, adaptive=self.header.adaptive)
-                self.admitted([Entry(self.number + 1, "now", "one more release", guarantee, cost)])
+                self._agreed_rule([Entry(0, "now", "one more release", guarantee, cost)])
             except (ArgumentError, BudgetError):
-                return False
-            return True
+                return True
+            return False
 
-        digit = 1.0
-        while digit > least and not fits(digit):
-            digit /= 10
-        while least < digit < 1 / least and fits(10 * digit):
-            digit *= 10
-        # `digit` is admitted and ten times as much is not: three digits are found one by one, each from below.
-        largest = 0.0
-        for step in (digit, digit / 10, digit / 100) if digit > least else ():
-            tried = [float(f"{largest + n * step:.3g}") for n in range(9, 0, -1)]
-            largest = next(filter(fits, tried), largest)
+        powers = [float(f"1e{exponent}") for exponent in range(-9, 10)]
+        place, largest = bisect_left(powers, True, key=fails) - 1, 0.0
+        for power in powers[max(place - 2, 0) : place + 1][::-1]:
+            # From below, so that what is returned was tried.
+            tried = [float(f"{largest + n * power:.3g}") for n in range(1, 10)]
+            largest = [largest, *tried][bisect_left(tried, True, key=fails)]
         return like.with_budget(largest) if largest else None
 
     @cached_property
@@ -256,22 +265,15 @@ class Balance:
         itself (Rogers et al. 2016), so the limit is said. Pure losses are bounded output by output, so their sum always
         is.
         """
-        limit = self.header.limit
-        if self.first is None:
+        limit, epsilon = self.header.limit, self.sum("epsilon")
+        is_pure = limit.is_pure or (limit.stated_delta and self.sum("delta") == 0)
+        if is_pure and epsilon and (least := _not_below(epsilon)) <= limit.budget:
+            return PureDP(epsilon=least)
+        if self.header.adaptive or not self.amounts[0].spent:
             return limit
-        epsilon = self.sum("epsilon")
-        if epsilon and (limit.is_pure or (limit.stated_delta and self.sum("delta") == 0)):
-            pure = PureDP(epsilon=_not_below(epsilon))
-            if pure.epsilon <= limit.budget:
-                return pure
-        if self.header.adaptive:
-            return limit
-        spent, *others = self.amounts
-        if not spent.spent:
-            return limit
-        budget = _not_below(spent.spent)
-        if self.rule == "basic" and others[0].spent:
-            return ApproxDP(epsilon=budget, delta=_not_below(others[0].spent))
+        budget, *deltas = (_not_below(amount.spent) for amount in self.amounts)
+        if self.rule == "basic" and deltas[0]:
+            return ApproxDP(epsilon=budget, delta=deltas[0])
         return limit.with_budget(budget)
 
     @property
@@ -280,7 +282,7 @@ class Balance:
         rules = tracked_rules(self.header.limit, adaptive=self.header.adaptive)
         if len(rules) == 1:
             return next(iter(rules))
-        return self.first.composition_rule if self.first is not None and self.header.adaptive else None
+        return None if self.first is None else self.first.composition_rule
 
     def _by_rules(self) -> Iterator[tuple[str, Amounts]]:
         """What the entries cost by each rule that applies to all of them, the quickest rule first."""

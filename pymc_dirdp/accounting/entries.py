@@ -1,5 +1,6 @@
 """What a ledger says: its header and its entries, each of which is a line of text, and the receipt of an entry."""
 
+import hashlib
 import json
 import math
 import re
@@ -34,6 +35,15 @@ class Line:
         if line.text != text:
             raise ValueError("The text is not the one that is written of its facts.")
         return line
+
+
+type Row = tuple[int, str, str]
+"""A line of the chain as a file holds it: its number, its text and its hash. That of the header has the number 0."""
+
+
+def following(before: str, number: int, text: str) -> Row:
+    """The row of a text that follows a hash; its own hash is SHA-256, in hexadecimal."""
+    return number, text, hashlib.sha256(json.dumps([before, text]).encode()).hexdigest()
 
 
 @final

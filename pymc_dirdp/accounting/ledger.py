@@ -135,7 +135,7 @@ class Ledger(Tabular):
     @property
     def head(self) -> str:
         """The number and the hash of the last entry: a text to be noted elsewhere, for :meth:`verify`."""
-        return self._store.head
+        return self._store.balance.head
 
     def entries(self) -> tuple[Entry, ...]:
         """All releases and reservations that were recorded, in order."""
@@ -144,15 +144,15 @@ class Ledger(Tabular):
     @user_facing
     def receipt(self, entry: Entry) -> Receipt:
         """That this ledger holds an entry, for :meth:`holds`."""
-        digest = self._store.hash_of(entry.number)
-        if digest is None:
+        receipt = self._store.receipt(entry.number)
+        if receipt is None:
             raise ArgumentError(f"There is no entry {entry.number} in this ledger.")
-        return Receipt(self._identity, entry.number, digest)
+        return receipt
 
     @user_facing
     def issued(self, receipt: Receipt) -> bool:
         """Whether a receipt is one of this ledger, and its entry is there."""
-        return receipt.ledger == self._identity and self._store.hash_of(receipt.number) == receipt.hash
+        return receipt == self._store.receipt(receipt.number)
 
     @user_facing
     def holds(self, receipt: Receipt, digest: str) -> bool:
@@ -403,7 +403,7 @@ class Ledger(Tabular):
                 "do not add up. Keep a ledger for each."
             )
         try:
-            return self._store.record(lambda balance: _decided(asked, balance))
+            return self._store.record(lambda balance: balance.admitted(asked, _now()))
         except BudgetError as error:
             # Here, because a search takes long and nobody else could write to the file meanwhile.
             balance = self._store.balance
@@ -415,10 +415,6 @@ class Ledger(Tabular):
                 way_out = "Nothing is left: stop releasing data about these people."
             together = " and ".join(dict.fromkeys(str(entry.guarantee) for entry in asked))
             raise BudgetError(f"{together} does not fit, so nothing was recorded. {way_out} {error}") from None
-
-    @property
-    def _identity(self) -> str:
-        return str(self._store.header.identity)
 
     def __repr__(self) -> str:
         header = self._store.header
@@ -458,22 +454,6 @@ class Ledger(Tabular):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._uses = state.pop("uses")
         self._store = Store(**state)
-
-
-def _decided(asked: Sequence[Entry], balance: Balance) -> list[Entry]:
-    """The entries that some releases or reservations become, if the ledger admits all of them together."""
-    entries, recorded = [], _now()
-    for number, entry in enumerate(asked, start=balance.number + 1):
-        unit = balance.agreed_unit(entry.unit)
-        if entry.reserved and unit is None and balance.first is None:
-            raise ArgumentError(
-                "Say whom the releases will protect, because the first entry of a ledger decides it: "
-                'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
-            )
-        balance.agreed_reservation(entry.uses)
-        entries.append(replace(entry, number=number, recorded=recorded, unit=unit))
-    rule = balance.admitted(entries)
-    return [replace(entry, composition_rule=rule) for entry in entries]
 
 
 def _now() -> str:

@@ -4,8 +4,6 @@ It finds damage. A ledger in memory is the same in a database of its own. What i
 :mod:`pymc_dirdp.accounting.budget`.
 """
 
-import hashlib
-import json
 import os
 import secrets
 import sqlite3
@@ -19,17 +17,17 @@ from pathlib import Path
 from typing import final
 
 from pymc_dirdp.accounting.budget import RESTORE, Balance
-from pymc_dirdp.accounting.entries import NONSENSE, Entry, Header
+from pymc_dirdp.accounting.entries import NONSENSE, Entry, Header, Receipt, Row, following
 from pymc_dirdp.errors import LedgerError
+
+type Reading = tuple[Balance, tuple[Entry, ...]]
+"""Some entries, and the balance after them."""
 
 # A chain of entries in which none can be changed, removed or reordered without a trace.
 #
 # Each entry has a hash over the hash before it and its own text. The first one follows a hash of the header's text,
 # which holds the identity of the ledger. Number and hash of the last entry stand beside the header, so that its
 # removal is found. An open ledger remembers the last row that it has seen, so it reads only what was added since.
-
-type Row = tuple[int, str, str]
-"""A line of the chain as the file holds it: its number, its text and its hash. That of the header has the number 0."""
 
 _VERSION = 4
 _SCHEMA = {
@@ -42,11 +40,6 @@ _SCHEMA = {
 _LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
-
-
-def following(before: str, number: int, text: str) -> Row:
-    """The row of a text that follows a hash; its own hash is SHA-256, in hexadecimal."""
-    return number, text, hashlib.sha256(json.dumps([before, text]).encode()).hexdigest()
 
 
 @final
@@ -85,8 +78,8 @@ class Store:
                     f"{self.place} is for ({stored}), not for ({header}). Open it for that, or give another path."
                 )
             self._stored = stored
-            self._start = following("", 0, stored.text), Balance(self.header, self.place)
-            self._last, self._balance, _ = self._read(connection, *self._start)
+            self._start = Balance(self.header, self.place, following("", 0, stored.text))
+            self._balance, _ = self._read(connection, self._start)
         if self.header.unit not in (None, self._balance.unit):
             raise LedgerError(
                 f"{self.place} adds guarantees about unit={self._balance.unit!r}, not {self.header.unit!r}; keep one "
@@ -101,23 +94,18 @@ class Store:
         return "The ledger in memory" if self.path is None else f"The ledger at {self.path}"
 
     @property
-    def head(self) -> str:
-        """The number and the hash of the last entry."""
-        with self._transaction():
-            return _head(self._last)
-
-    @property
     def balance(self) -> Balance:
         """What all entries cost together; the same object as long as no entry was added."""
         with self._transaction():
             return self._balance
 
-    def hash_of(self, number: int) -> str | None:
-        """The hash of an entry; None if there is none with this number."""
+    def receipt(self, number: int) -> Receipt | None:
+        """The receipt of an entry; None if there is none with this number."""
         with self._transaction() as connection:
-            return self._hash(connection, number)
+            digest = self._hash(connection, number)
+            return Receipt(str(self._identity), number, digest) if digest and number else None
 
-    def verified(self, head: str | None = None) -> tuple[Balance, tuple[Entry, ...]]:
+    def verified(self, head: str | None = None) -> Reading:
         """The balance and all entries, each compared with its hash.
 
         The ledger has to have passed through the `head`, an earlier state that somebody has noted.
@@ -125,8 +113,8 @@ class Store:
         with _LOCK, self._opened() as connection:
             self._refuse_another(connection)
             # From the start, so that an error says from which entry on it is damaged.
-            last, balance, entries = self._read(connection, *self._start)
-            for noted in (head or _head(self._start[0]), _head(self._last)):
+            balance, entries = self._read(connection, self._start)
+            for noted in (head or self._start.head, self._balance.head):
                 number = int(noted.partition(":")[0])
                 if noted != f"{number}:{self._hash(connection, number)}":
                     raise LedgerError(
@@ -134,13 +122,13 @@ class Store:
                         "was changed or removed, this is an older copy, or the whole ledger was written again. "
                         f"{RESTORE} Nothing may be released."
                     )
-            if last != self._last:
-                self._last, self._balance = last, balance
+            # What was computed for the same entries is still known.
+            self._balance = self._balance if balance.head == self._balance.head else balance
             return self._balance, entries
 
     def _hash(self, connection: sqlite3.Connection, number: int) -> str | None:
         if number == 0:
-            return self._start[0][2]
+            return self._start.last[2]
         # SQLite has no numbers of more digits.
         asked = (min(number, 2**63 - 1),)
         rows = connection.execute("SELECT hash FROM entries WHERE number = ?", asked).fetchall()
@@ -158,10 +146,10 @@ class Store:
                     written = self._appended(connection, tuple(decide(self._balance)))
             except LedgerError:
                 # A commit that was reported as an error may have been made.
-                if written is None or not self._is_durable(written[0]):
+                if written is None or not self._is_durable(written[0].last):
                     raise
             # The changes are durable only now.
-            self._last, self._balance, entries = written
+            self._balance, entries = written
         return entries
 
     @contextmanager
@@ -169,7 +157,7 @@ class Store:
         """One state of the ledger, of which the entries that were added since the last one have been read."""
         with _LOCK, self._opened(writing=writing) as connection:
             self._refuse_another(connection)
-            self._last, self._balance, _ = self._read(connection, self._last, self._balance)
+            self._balance, _ = self._read(connection, self._balance)
             yield connection
 
     def _refuse_another(self, connection: sqlite3.Connection) -> None:
@@ -178,32 +166,29 @@ class Store:
 
     def _appended(
         self, connection: sqlite3.Connection, entries: tuple[Entry, ...]
-    ) -> tuple[Row, Balance, tuple[Entry, ...]]:
+    ) -> tuple[Balance, tuple[Entry, ...]]:
         """Write entries and read them back, because a trigger may have changed them or something else."""
-        rows, last, changes = list[Row](), self._last, connection.total_changes
+        rows, changes = [self._balance.last], connection.total_changes
         for entry in entries:
-            last = following(last[2], entry.number, entry.text)
-            rows.append(last)
-        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
-        connection.execute("UPDATE ledger SET number = ?, hash = ?", (last[0], last[2]))
-        if connection.total_changes != changes + len(rows) + 1:
-            raise self._damaged(rows[0][0], "the file changed by something else than this entry")
-        written = self._read(connection, self._last, self._balance)
-        if written[0] != last or written[2] != entries:
-            raise self._damaged(rows[0][0], "it is missing, or not what was written")
+            rows.append(following(rows[-1][2], entry.number, entry.text))
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows[1:])
+        connection.execute("UPDATE ledger SET number = ?, hash = ?", rows[-1][::2])
+        if connection.total_changes != changes + len(rows):
+            raise self._damaged(rows[1][0], "the file changed by something else than this entry")
+        written = self._read(connection, self._balance)
+        if written[0].last != rows[-1] or written[1] != entries:
+            raise self._damaged(rows[1][0], "it is missing, or not what was written")
         return written
 
-    def _read(
-        self, connection: sqlite3.Connection, last: Row, balance: Balance
-    ) -> tuple[Row, Balance, tuple[Entry, ...]]:
-        """The entries after a row, each compared with its hash, and the last row and the balance then."""
+    def _read(self, connection: sqlite3.Connection, seen: Balance) -> Reading:
+        """The balance after the entries that follow what was seen, and these entries, each compared with its hash."""
         # The last row is read again, because nothing else shows that it was removed. No entry has a number below 1.
+        last, entries = seen.last, list[Entry]()
         rows = connection.execute(
             "SELECT * FROM entries WHERE number >= ? ORDER BY number", (last[0] or -(2**63),)
         ).fetchall()
         if last[0] and rows[:1] != [last]:
             raise self._damaged(last[0], "it is missing, or not what was written")
-        entries = []
         for number, text, stored in rows[bool(last[0]) :]:
             due = last[0] + 1
             if number != due:
@@ -218,9 +203,9 @@ class Store:
         ((number, stored),) = connection.execute("SELECT number, hash FROM ledger").fetchall()
         if isinstance(number, int) and number != last[0]:
             raise self._damaged(min(number, last[0]) + 1, f"there are {last[0]} of {number} entries")
-        if (number, stored) != (last[0], last[2]):
+        if (number, stored) != last[::2]:
             raise self._damaged(last[0], "the hash beside the header is not that of the last entry")
-        return last, balance.after(entries), tuple(entries)
+        return replace(seen.after(entries), last=last) if entries else seen, tuple(entries)
 
     def _is_durable(self, last: Row) -> bool:
         """Whether a row is in the file for good, although an error was reported."""
@@ -304,11 +289,6 @@ class Store:
                 "old one."
             )
         return header
-
-
-def _head(row: Row) -> str:
-    """The number and the hash of a row."""
-    return f"{row[0]}:{row[2]}"
 
 
 def _make(path: Path, header: Header) -> None:

@@ -37,7 +37,7 @@ GUARANTEE = ApproxDP(epsilon=MECHANISM.epsilon(1e-8), delta=1e-8)
 
 def folded(limit, costs, *, adaptive=True):
     """The balance of releases with these costs."""
-    balance = Balance(Header(limit, adaptive, "replace-one"), "The ledger")
+    balance = Balance(Header(limit, adaptive, "replace-one"), "The ledger", (0, "", ""))
     return balance.after([Entry(i, "now", "hair", PureDP(epsilon=1), cost) for i, cost in enumerate(costs, start=1)])
 
 
@@ -265,7 +265,7 @@ def test_equal_guarantees_are_counted_and_not_listed():
     costs = [{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}] * 100
     balance = folded(LIMIT, costs, adaptive=False)
     assert balance.guarantees == {(0.1, 0.0): 100, (0.2, 0.0): 100}
-    assert (balance.counted, balance.number) == (200, 200)
+    assert balance.counted == 200
     assert folded(LIMIT, costs).guarantees == {}
 
 
@@ -370,10 +370,10 @@ def test_what_a_reservation_lacks_is_added_up_again_once_it_was_used():
     costs = [{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}]
     bare = Entry(1, "now", "hair", PureDP(epsilon=1), {"epsilon": 0.4}, reserved=True)
     release = Entry(2, "now", "hair", PureDP(epsilon=1), costs[0], uses=1)
-    reserved = Balance(Header(LIMIT, True, "replace-one"), "The ledger").after([bare])
+    reserved = Balance(Header(LIMIT, True, "replace-one"), "The ledger", (0, "", "")).after([bare])
     assert reserved.sum("delta") is None
     used = reserved.after([release])
-    assert (used.sum("epsilon"), used.sum("delta"), used.counted, used.number) == (as_decimal(0.1), 0, 1, 2)
+    assert (used.sum("epsilon"), used.sum("delta"), used.counted) == (as_decimal(0.1), 0, 1)
     assert used.reservations == {}
 
 
@@ -381,7 +381,7 @@ def test_a_fold_in_parts_is_the_fold_of_the_whole():
     """Oracle: the sums of the entries that count, by themselves; whatever is reserved, and used in which order."""
     draw = random.Random(11)
     for adaptive in (True, False):
-        start = Balance(Header(LIMIT, adaptive, "replace-one"), "The ledger")
+        start = Balance(Header(LIMIT, adaptive, "replace-one"), "The ledger", (0, "", ""))
         entries, counting, still = [], {}, []
         for number in range(1, 200):
             cost = {"epsilon": draw.choice([0.1, 1e-300, 3e7]), "delta": draw.choice([0.0, 1e-9])}
@@ -392,9 +392,10 @@ def test_a_fold_in_parts_is_the_fold_of_the_whole():
             counting[number] = cost
             still += [number] * reserved
             entries.append(Entry(number, "now", "hair", PureDP(epsilon=1), cost, reserved=reserved, uses=uses))
-        balance = start
-        while balance.number < len(entries):
-            balance = balance.after(entries[balance.number : balance.number + draw.randrange(9)])
+        balance, done = start, 0
+        while done < len(entries):
+            some = entries[done : done + draw.randint(1, 9)]
+            balance, done = balance.after(some), done + len(some)
         assert balance == start.after(entries)
         assert sorted(balance.reservations) == sorted(still)
         for name in ("epsilon", "delta"):

@@ -16,8 +16,8 @@ from contextlib import closing
 import pytest
 
 from pymc_dirdp.accounting.budget import as_decimal
+from pymc_dirdp.accounting.entries import following
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.accounting.store import following
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 
@@ -346,7 +346,7 @@ def test_the_row_is_read_back(ledger, monkeypatch):
 def rewritten(path, change):
     """What somebody can do who knows how the file is made: all hashes are computed again."""
     ledger = Ledger(LIMIT, path)
-    last, rows = ledger._store._start[0], []
+    last, rows = ledger._store._start.last, []
     for number, text in enumerate(change([entry.text for entry in ledger.entries()]), start=1):
         last = following(last[2], number, text)
         rows.append(last)

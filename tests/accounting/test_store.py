@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from pymc_dirdp.accounting import store
+from pymc_dirdp.accounting.entries import following
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
@@ -219,7 +220,7 @@ def test_texts_of_a_file_that_a_terminal_obeys_are_refused(tmp_path, name):
     entry = ledger.spend(TENTH, what="hair", unit="person", contribution="two", digest="sha256:6f1e")
     for text in (FORGED, "\x1b[2J", ""):
         line = json.dumps(json.loads(entry.text) | {name: text}, ensure_ascii=False)
-        row = store.following(ledger._store._start[0][2], 1, line)
+        row = following(ledger._store._start.last[2], 1, line)
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("UPDATE entries SET text = ?, hash = ?", row[1:])
             connection.execute("UPDATE ledger SET hash = ?", row[2:])
