@@ -11,13 +11,12 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from pymc_dirdp.accounting.store import understood, written
 from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
 from pymc_dirdp.checks import at_least, identifier, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.texts.codec import fields_of
+from pymc_dirdp.texts.codec import fields_of, guarantee_facts, guarantee_of
 
 # Rewards as they are reported: labels of arms, numbers, and categories of public worth.
 
@@ -231,7 +230,7 @@ class Settings[Rules: Design | EveryRound]:
         facts = {
             "arms": list(self.arms),
             "retired": list(self.retired),
-            "guarantee": written(self.guarantee),
+            "guarantee": json.dumps(guarantee_facts(self.guarantee)),
             "design": self.design.to_json(),
             "unit": self.unit,
             "utilities": self.utilities,
@@ -250,7 +249,7 @@ class Settings[Rules: Design | EveryRound]:
             If a fact is not what it should be. Errors of wrong types and of missing facts are raised as they come.
         """
         facts: dict[str, Any] = json.loads(text)
-        key, guarantee = bytes.fromhex(facts.pop("key")), understood(facts.pop("guarantee"))
+        key, guarantee = bytes.fromhex(facts.pop("key")), guarantee_of(json.loads(facts.pop("guarantee")))
         design = Design.from_json(facts.pop("design"))
         own = fields_of(Settings, facts, without=("key", "guarantee", "design"))
         settings = Settings(key=key, guarantee=guarantee, design=design, **own)

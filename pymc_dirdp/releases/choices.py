@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.accounting.store import Receipt
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.checks import one_line
 from pymc_dirdp.counting.tables import interval_of
 from pymc_dirdp.display import Labelled, Sections

@@ -87,7 +87,7 @@ def facts_by_field(value: Any) -> dict[str, Any]:
     return {field.name: facts_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
-def value_of(kind: Any, facts: Any) -> Any:
+def value_of[T](kind: type[T], facts: Any) -> T:
     """The value of a kind of which these are the facts; errors of all kinds if it is none.
 
     Examples
@@ -95,34 +95,8 @@ def value_of(kind: Any, facts: Any) -> Any:
     >>> value_of(tuple[int, ...], [2, 3])
     (2, 3)
     """
-    origin, inner = get_origin(kind), get_args(kind)
-    if isinstance(kind, TypeAliasType):
-        return value_of(kind.__value__, facts)
-    if isinstance(origin, TypeAliasType):
-        # NumPy's name for an array of some kind of number.
-        return value_of(origin.__value__[inner], facts)
-    if kind is Any:
-        # What may be anything in Python is a label.
-        return label_of(facts)
-    if origin in (Union, types.UnionType):
-        return _alternative(inner, facts)
-    if origin is Literal:
-        if facts not in inner:
-            raise ArgumentError(f"{shown(facts)} is none of {', '.join(map(str, inner))}.")
-        return facts
-    if origin is tuple:
-        return _tuple(inner, _of_type(list, facts))
-    if origin is np.ndarray:
-        return _array(inner[1], _of_type(list, facts))
-    if origin in (dict, Mapping):
-        return {name: value_of(inner[1], fact) for name, fact in _of_type(dict, facts).items()}
-    if issubclass(kind, Guarantee):
-        return guarantee_of(facts)
-    if hasattr(kind, "from_facts"):
-        return kind.from_facts(facts)
-    if not dataclasses.is_dataclass(kind):
-        return _of_type(kind, facts)
-    return kind(**fields_of(kind, facts))  # type: ignore[operator]  # a class
+    value: T = _read(kind, facts)
+    return value
 
 
 def fields_of(kind: Any, facts: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -136,7 +110,7 @@ def fields_of(kind: Any, facts: Mapping[str, Any], *, without: tuple[str, ...] =
     for name in [name for name in names if name not in without]:
         fact = facts[name]
         try:
-            values[name] = value_of(hints[name], fact)
+            values[name] = _read(hints[name], fact)
         except TypeError:
             raise ArgumentError(f"{shown(name)} has a value of another type than it has in such a text.") from None
     return values
@@ -222,6 +196,38 @@ def _places(layout: Layout, within: tuple[str, ...] = ()) -> Iterator[tuple[tupl
             yield from _places(path, (*within, name))
 
 
+def _read(kind: Any, facts: Any) -> Any:
+    """What :func:`value_of` returns, of any annotation."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if isinstance(kind, TypeAliasType):
+        return _read(kind.__value__, facts)
+    if isinstance(origin, TypeAliasType):
+        # NumPy's name for an array of some kind of number.
+        return _read(origin.__value__[inner], facts)
+    if kind is Any:
+        # What may be anything in Python is a label.
+        return label_of(facts)
+    if origin in (Union, types.UnionType):
+        return _alternative(inner, facts)
+    if origin is Literal:
+        if facts not in inner:
+            raise ArgumentError(f"{shown(facts)} is none of {', '.join(map(str, inner))}.")
+        return facts
+    if origin is tuple:
+        return _tuple(inner, _of_type(list, facts))
+    if origin is np.ndarray:
+        return _array(inner[1], _of_type(list, facts))
+    if origin in (dict, Mapping):
+        return {name: _read(inner[1], fact) for name, fact in _of_type(dict, facts).items()}
+    if issubclass(kind, Guarantee):
+        return guarantee_of(facts)
+    if hasattr(kind, "from_facts"):
+        return kind.from_facts(facts)
+    if not dataclasses.is_dataclass(kind):
+        return _of_type(kind, facts)
+    return kind(**fields_of(kind, facts))  # type: ignore[operator]  # a class
+
+
 def _of_type(kind: type, fact: Any) -> Any:
     """The fact, which has to be of this type itself: True is an int in Python."""
     if type(fact) is not kind:
@@ -236,20 +242,20 @@ def _alternative(kinds: tuple[Any, ...], fact: Any) -> Any:
     *others, last = (kind for kind in kinds if kind is not types.NoneType)
     for kind in others:
         with suppress(TypeError):
-            return value_of(kind, fact)
-    return value_of(last, fact)
+            return _read(kind, fact)
+    return _read(last, fact)
 
 
 def _tuple(kinds: tuple[Any, ...], facts: list[Any]) -> tuple[Any, ...]:
     """As many values as there are, of one kind, or one of each kind."""
     item, *others = kinds
     if others != [...]:
-        return tuple(value_of(kind, fact) for kind, fact in zip(kinds, facts, strict=True))
+        return tuple(_read(kind, fact) for kind, fact in zip(kinds, facts, strict=True))
     plain: set[Any] = {str, int, float, bool}
     # A text may hold a million of them.
     if set(map(type, facts)) <= (plain if item is Any else plain & {item}):
         return tuple(facts)
-    return tuple(value_of(item, fact) for fact in facts)
+    return tuple(_read(item, fact) for fact in facts)
 
 
 def _array(kind: Any, facts: list[Any]) -> NDArray[Any]:
