@@ -360,10 +360,7 @@ class TableMechanism(Mechanism):
                 given["prior"] = prior
             elif fact.given and not (fact.optional and fact.name not in parameters):
                 given[fact.field] = parameters[fact.name]
-        mechanism = cls.from_facts(given)
-        if mechanism.shape != prior.shape:
-            raise ArgumentError("its mechanism is for a table of another shape.")
-        return mechanism
+        return cls.from_facts(given)
 
 
 def _parameter(value: Any) -> Any:
