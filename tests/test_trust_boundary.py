@@ -24,7 +24,8 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.releases.description import described
+from pymc_dirdp.releases.opened import Opened
+from pymc_dirdp.releases.view import mechanism_group, privacy_group
 
 # Four bytes are not all zeros, no size or offset in a file is so large, and sums stay below the 2**31 of PyMC.
 CELLS = [486113771, 313371929, 770035531, 105220937]
@@ -642,10 +643,11 @@ def test_every_kind_of_secret_is_searched_for():
                 assert all(secrets.among(number) for number in found.ravel())
         assert bool(secrets.among(sum(SEVERAL[0]))) == (adjacency == "add-remove")
         # As `utility` would hold it, if it were made of the data.
-        groups = described(plan, plan.composition, sampler="fast")
-        assert secrets.on(groups) == []
-        groups["/utility"]["n_records"] = ("table", [float(sum(SEVERAL[0]))] * 2)
-        assert bool(secrets.on(groups)) == (adjacency == "add-remove")
+        stored = Opened(plan)
+        shown = [stored.errors, privacy_group(plan, 1.0), *(mechanism_group(part, stored) for part in plan.parts)]
+        assert secrets.on(shown) == []
+        errors = {name: replace(error, n_records=sum(SEVERAL[0])) for name, error in stored.errors.items()}
+        assert bool(secrets.on(errors)) == (adjacency == "add-remove")
 
 
 def test_what_the_curator_sees_is_marked_confidential(tmp_path):

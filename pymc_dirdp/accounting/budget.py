@@ -1,22 +1,20 @@
 """What releases cost together, exactly, by which rules that is added up, and what a ledger admits."""
 
-import hashlib
-import json
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Clamped, Context, Decimal, Inexact, Overflow, Rounded, Underflow
 from fractions import Fraction
-from typing import TYPE_CHECKING, final
+from functools import cached_property, lru_cache
+from typing import final
 
+from pymc_dirdp.accounting.entries import Entry, Header, Row
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import Bounded, PrivacyCurves, convert, epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
-
-if TYPE_CHECKING:
-    from pymc_dirdp.accounting.store import Entry
 
 # What releases cost against a limit, and when they are within it. These are the rules; the ledger keeps the record.
 #
@@ -61,9 +59,11 @@ class Amount:
         """Whether the limit holds."""
         return self.spent <= self.limit
 
-    def __str__(self) -> str:
+    @property
+    def state(self) -> str:
+        """How much is spent and left, in words."""
         spent, limit, left = map(float, (self.spent, self.limit, self.left))
-        return f"{self.label}: {spent:.6g} of {limit:.6g} spent, {left:.6g} left"
+        return f"{spent:.6g} of {limit:.6g} spent, {left:.6g} left"
 
     @property
     def share(self) -> Fraction:
@@ -71,49 +71,317 @@ class Amount:
         return Fraction(self.spent) / Fraction(self.limit) if self.limit > 0 else Fraction(int(self.spent > 0))
 
 
+Amounts = tuple[Amount, ...]
+
+
 @final
 @dataclass(frozen=True)
-class Totals:
-    """What some releases cost together. Its size depends on the kinds of their costs and not on their number."""
+class Balance:
+    """What the entries of a ledger cost together, and what it admits beside them.
 
-    releases: int = 0
-    # The exact sum of each number that every release has.
-    sums: Mapping[str, Decimal] = field(default_factory=dict)
-    # How many releases cost this epsilon and delta; counted only for releases that are fixed in advance.
+    All that is known of the entries is folded into it by :meth:`after`, and its size depends on the kinds of their
+    costs, and on open reservations, and not on the number of entries. All rules about what a ledger admits are here:
+    releases about its unit that stay within its limit.
+
+    Attributes
+    ----------
+    header : Header
+        What the ledger is for.
+    place : str
+        Where the ledger is, as the subject of a sentence.
+    last : (int, str, str)
+        Number, text and hash of the last line of the chain, which is the header where there is no entry.
+    first : Entry or None
+        The first entry, which decides how the others are added up and whom they are about.
+    counted : int
+        How many entries the sums are of: a reservation that was used is no longer among them.
+    sums : mapping of str to (int, Decimal)
+        For each number how many of the entries have it, and its exact sum.
+    guarantees : mapping of (float, float) to int
+        How many of the entries cost this epsilon and delta; only for releases that are fixed in advance.
+    reservations : mapping of int to Entry
+        Those that no release has used, by number.
+    """
+
+    header: Header
+    place: str
+    last: Row
+    first: Entry | None = None
+    counted: int = 0
+    sums: Mapping[str, tuple[int, Decimal]] = field(default_factory=dict)
     guarantees: Mapping[tuple[float, float], int] = field(default_factory=dict)
+    reservations: Mapping[int, Entry] = field(default_factory=dict)
 
-    def plus(self, costs: Iterable[Cost], *, adaptive: bool) -> "Totals":
-        """The totals of these releases and some more."""
-        releases, sums, guarantees = self.releases, dict(self.sums), Counter(self.guarantees)
-        for cost in costs:
-            names = set(cost) if releases == 0 else set(cost) & set(sums)
-            sums = {name: EXACT.add(sums.get(name, Decimal(0)), as_decimal(cost[name])) for name in sorted(names)}
-            releases += 1
-            if not adaptive and {"epsilon", "delta"} <= set(cost):
-                guarantees[cost["epsilon"], cost["delta"]] += 1
-        return Totals(releases, sums, guarantees)
-
-    def without(self, cost: Cost) -> "Totals":
-        """The totals of these releases except one of them, which has this cost."""
-        sums = {name: EXACT.subtract(total, as_decimal(cost[name])) for name, total in self.sums.items()}
+    def after(self, entries: Sequence[Entry]) -> "Balance":
+        """The balance after some more entries. The use of a reservation gives its cost back."""
+        counted, sums, reservations = self.counted, dict(self.sums), dict(self.reservations)
         guarantees = Counter(self.guarantees)
-        if guarantees and {"epsilon", "delta"} <= set(cost):
-            guarantees[cost["epsilon"], cost["delta"]] -= 1
-        return Totals(self.releases - 1, sums, +guarantees)
+        for entry in entries:
+            changes = [(entry.cost, 1, EXACT.add)]
+            if entry.uses is not None:
+                if entry.uses not in reservations:
+                    raise LedgerError(
+                        f"{self.place} is damaged from entry {entry.number} on: it uses an entry that is no open "
+                        f"reservation. {RESTORE} Nothing may be released."
+                    )
+                changes.append((reservations.pop(entry.uses).cost, -1, EXACT.subtract))
+            if entry.reserved:
+                reservations[entry.number] = entry
+            for cost, sign, changed in changes:
+                counted += sign
+                for name, value in cost.items():
+                    having, total = sums.get(name, (0, Decimal(0)))
+                    sums[name] = having + sign, changed(total, as_decimal(value))
+                if not self.header.adaptive and {"epsilon", "delta"} <= set(cost):
+                    guarantees[cost["epsilon"], cost["delta"]] += sign
+        return replace(
+            self,
+            first=self.first or next(iter(entries), None),
+            counted=counted,
+            sums=sums,
+            guarantees=+guarantees,
+            reservations=reservations,
+        )
+
+    @property
+    def head(self) -> str:
+        """The number and the hash of the last entry."""
+        return f"{self.last[0]}:{self.last[2]}"
 
     def sum(self, name: str) -> Decimal | None:
-        """The sum of one number; None if some release does not have it."""
-        return self.sums.get(name, None if self.releases else Decimal(0))
+        """The sum of one number; None if some entry does not have it."""
+        having, total = self.sums.get(name, (0, Decimal(0)))
+        return total if having == self.counted else None
+
+    @property
+    def unit(self) -> str | None:
+        """Whom the guarantees are about: what the ledger was made for, or what its first release said."""
+        return self.header.unit if self.first is None else self.first.unit
+
+    def admitted(self, asked: Sequence[Entry], time: str) -> list[Entry]:
+        """The entries that some releases or reservations become, if all of them fit together.
+
+        Raises
+        ------
+        BudgetError
+            If they do not fit.
+        ArgumentError
+            If they are about another unit, use what is no open reservation, or cost what the ledger does not add up.
+        """
+        entries = []
+        for number, entry in enumerate(asked, start=self.last[0] + 1):
+            if entry.uses is not None and entry.uses not in self.reservations:
+                still = ", ".join(map(str, self.reservations)) or "none"
+                raise ArgumentError(
+                    f"Entry {entry.uses} of {self.place[0].lower()}{self.place[1:]} is no open reservation. Open are: "
+                    f"{still}. Make one by ledger.reserve(...), or leave using() out."
+                )
+            entries.append(replace(entry, number=number, recorded=time, unit=self._agreed_unit(entry)))
+        rule = self._agreed_rule(entries)
+        return [replace(entry, composition_rule=rule) for entry in entries]
+
+    def _agreed_unit(self, entry: Entry) -> str | None:
+        """The unit of a release, which has to be the unit of all others."""
+        unit = entry.unit or self.header.unit or self.unit
+        if self.first is None and self.unit is None:
+            if entry.reserved and unit is None:
+                raise ArgumentError(
+                    "Say whom the releases will protect, because the first entry of a ledger decides it: "
+                    'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
+                )
+        elif self.unit is None and unit is not None:
+            raise ArgumentError(
+                f"{self.place} holds releases that do not say their unit, so nobody knows whether they add up with one "
+                f"about unit={unit!r}. Keep another ledger for it: Ledger(limit, unit={unit!r})."
+            )
+        elif unit != self.unit:
+            raise ArgumentError(
+                f"{self.place} adds guarantees about unit={self.unit!r}; keep one ledger for each unit. The release is "
+                f"about unit={unit!r}."
+            )
+        return unit
+
+    def _agreed_rule(self, entries: Sequence[Entry]) -> str | None:
+        """The rule by which some more entries are within the limit, if that stays fixed from now on."""
+        amounts: dict[str, Amounts] = {}
+        for rule, by_rule in self.after(entries)._by_rules():
+            # A slower rule is tried only if the quicker ones are not enough.
+            if not self.header.adaptive and all(amount.within for amount in by_rule):
+                return None
+            amounts[rule] = by_rule
+        # The ledger itself is checked before a release is refused.
+        before, fixed = self._checked, self._fixed_rule
+        if not amounts or (fixed is not None and fixed not in amounts):
+            raise ArgumentError(
+                f"Pass mechanism=, or state the release as {type(self.header.limit).__name__}, as the limit: "
+                f"{entries[-1].guarantee} alone does not imply what this ledger adds up"
+                f"{'' if fixed is None else f' by the rule {fixed!r}'}."
+            )
+        rule = fixed or _tightest(amounts)
+        if not all(amount.within for amount in amounts[rule]):
+            now = "; ".join(f"{amount.label}: {amount.state}" for amount in before.get(rule, ()))
+            then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in amounts[rule])
+            raise BudgetError(f"Now {now}. With it {then}.")
+        return rule if self.header.adaptive else None
+
+    def largest_admitted(self, like: Guarantee) -> Guarantee | None:
+        """The largest guarantee of the same kind and delta that is admitted without a mechanism, to three digits.
+
+        None if not even one of 1e-9 is: nothing is left, or the limit does not add up such guarantees.
+        """
+
+        def fails(budget: float) -> bool:
+            guarantee = like.with_budget(budget)
+            try:
+                cost = cost_of(self.header.limit, guarantee, None, adaptive=self.header.adaptive)
+                self._agreed_rule([Entry(0, "now", "one more release", guarantee, cost)])
+            except (ArgumentError, BudgetError):
+                return True
+            return False
+
+        powers = [float(f"1e{exponent}") for exponent in range(-9, 10)]
+        place, largest = bisect_left(powers, True, key=fails) - 1, 0.0
+        for power in powers[max(place - 2, 0) : place + 1][::-1]:
+            # From below, so that what is returned was tried.
+            tried = [float(f"{largest + n * power:.3g}") for n in range(1, 10)]
+            largest = [largest, *tried][bisect_left(tried, True, key=fails)]
+        return like.with_budget(largest) if largest else None
+
+    @cached_property
+    def rule(self) -> str | None:
+        """The rule that is fixed, or the tightest; None while there is no entry and several rules are open."""
+        return self._fixed_rule if self.first is None else self._fixed_rule or _tightest(self._checked)
+
+    @property
+    def amounts(self) -> Amounts:
+        """What all entries cost, by the rule or else by the tightest."""
+        return self._checked[self.rule or _tightest(self._checked)]
+
+    @property
+    def together(self) -> Guarantee:
+        """What all entries keep together, which is the limit or a tighter guarantee of its kind, or a pure one.
+
+        Where releases were chosen after seeing others, no sum of divergences or deltas is known to be a guarantee by
+        itself (Rogers et al. 2016), so the limit is said. Pure losses are bounded output by output, so their sum always
+        is.
+        """
+        limit, epsilon = self.header.limit, self.sum("epsilon")
+        is_pure = limit.is_pure or (limit.stated_delta and self.sum("delta") == 0)
+        if is_pure and epsilon and (least := _not_below(epsilon)) <= limit.budget:
+            return PureDP(epsilon=least)
+        if self.header.adaptive or not self.amounts[0].spent:
+            return limit
+        budget, *deltas = (_not_below(amount.spent) for amount in self.amounts)
+        if self.rule == "basic" and deltas[0]:
+            return ApproxDP(epsilon=budget, delta=deltas[0])
+        return limit.with_budget(budget)
+
+    @property
+    def _fixed_rule(self) -> str | None:
+        """The rule that the limit or the first release fixed; None if the tightest is chosen again each time."""
+        rules = tracked_rules(self.header.limit, adaptive=self.header.adaptive)
+        if len(rules) == 1:
+            return next(iter(rules))
+        return None if self.first is None else self.first.composition_rule
+
+    def _by_rules(self) -> Iterator[tuple[str, Amounts]]:
+        """What the entries cost by each rule that applies to all of them, the quickest rule first."""
+        for rule, applied in tracked_rules(self.header.limit, adaptive=self.header.adaptive).items():
+            if (amounts := applied(self)) is not None:
+                yield rule, amounts
+
+    @cached_property
+    def _checked(self) -> dict[str, Amounts]:
+        """What the entries cost by each rule, or an error if they do not add up by the rule that was fixed."""
+        amounts, fixed = dict(self._by_rules()), self._fixed_rule
+        undecided = self.header.adaptive and fixed is None and self.first is not None
+        if not amounts or undecided or (fixed is not None and fixed not in amounts):
+            raise LedgerError(
+                f"{self.place} is damaged: its entries cannot be added up. {RESTORE} Nothing may be released."
+            )
+        return amounts
 
 
-def tracked_rules(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
-    """The rules of adding up that prove this limit, in order of preference."""
+RESTORE = (
+    "Restore the newest copy, and call verify() with the head that was noted last or with the one in the newest "
+    "release, release.attrs['ledger_head']: an older copy would give back what was spent since."
+)
+"""The way out for a ledger that is damaged or missing. The file itself cannot tell how old it is."""
+
+
+def _tightest(by_rule: Mapping[str, Sequence[Amount]]) -> str:
+    """The rule by which the largest share of a limit is least; one by which all limits hold, if there is one."""
+
+    def order(rule: str) -> tuple[bool, Fraction]:
+        return not all(amount.within for amount in by_rule[rule]), max(amount.share for amount in by_rule[rule])
+
+    return min(by_rule, key=order)
+
+
+# The rules by which costs are added up, and the numbers that they need of each release.
+
+
+def tracked_rules(limit: Guarantee, *, adaptive: bool) -> dict[str, Callable[[Balance], Amounts | None]]:
+    """The rules of adding up that prove this limit, the quickest first, and what entries have spent by each.
+
+    A rule gives None where the entries do not all have the numbers that it adds up.
+    """
     if Guarantee.checked(limit=limit).adds_up:
-        return (limit.measure,)
+        # Losses of one measure add up, also for releases that are chosen adaptively (Feldman and Zrnic 2021).
+        return {limit.measure: _summed((limit.measure, limit.measure, as_decimal(limit.budget)))}
+    delta = as_decimal(limit.allowed)
+    # Epsilons and deltas add up (Dwork et al. 2006), also as a filter (Rogers, Roth, Ullman and Vadhan 2016).
+    basic = _summed(("epsilon", "epsilon", as_decimal(limit.budget)), ("delta", "delta", delta))
     if not adaptive:
-        return ("basic", "best order", "optimal composition")
-    order, budget = _order(limit.budget, limit.allowed)
-    return ("basic", "divergences") if budget > 0 and math.isfinite(order) else ("basic",)
+        return {"basic": basic, "best order": _best_order, "optimal composition": _optimal}
+    order, most = _order(limit.budget, limit.allowed)
+    if not (most > 0 and math.isfinite(order)):
+        return {"basic": basic}
+    # Rényi divergences at one order, converted to the limit at the end.
+    divergences = _summed(
+        ("divergence", f"Rényi divergence at order {order:.4g}", as_decimal(most)),
+        ("divergence leak", "delta outside of it", EXACT.multiply(delta, 1 - as_decimal(_CONVERTED))),
+    )
+    return {"basic": basic, "divergences": divergences}
+
+
+def _summed(*limits: tuple[str, str, Decimal]) -> Callable[[Balance], Amounts | None]:
+    """The rule that numbers are added: of each its name in costs, its label, and what the sum must not exceed."""
+
+    def spent(balance: Balance) -> Amounts | None:
+        amounts = [
+            Amount(label, total, most) for name, label, most in limits if (total := balance.sum(name)) is not None
+        ]
+        return tuple(amounts) if len(amounts) == len(limits) else None
+
+    return spent
+
+
+def _best_order(balance: Balance) -> Amounts | None:
+    """The least epsilon over the tracked orders, at what is left of delta."""
+    limit, least = balance.header.limit, math.inf
+    for order in _ORDERS:
+        spent, leaked = balance.sum(f"order {order:g}"), balance.sum(f"order {order:g} leak")
+        if spent is None or leaked is None:
+            continue
+        # Delta is rounded down and the divergence up, because the epsilon is a guarantee.
+        left = math.nextafter(float(EXACT.subtract(as_decimal(limit.allowed), leaked)), -math.inf)
+        if left > 0:
+            divergence = math.nextafter(float(spent), math.inf)
+            least = min(least, _converted(order, divergence, left)) if spent > 0 else 0.0
+    return (Amount("epsilon", as_decimal(least), as_decimal(limit.budget)),) if math.isfinite(least) else None
+
+
+def _optimal(balance: Balance) -> Amounts | None:
+    """Composition of what each (epsilon, delta) allows at worst (Kairouz, Oh and Viswanath 2017)."""
+    if sum(balance.guarantees.values()) < max(1, balance.counted):
+        return None
+    limit, composition = balance.header.limit, Composition(_worst(balance.guarantees))
+    largest = as_decimal(limit.budget)
+    if composition._delta(limit.budget) > limit.allowed:
+        # The amount past the limit is of no use, and an epsilon need not exist.
+        return (Amount("epsilon", max(EXACT.multiply(largest, Decimal(2)), as_decimal(math.ulp(0))), largest),)
+    return (Amount("epsilon", min(as_decimal(composition._epsilon(limit.allowed)), largest), largest),)
 
 
 def cost_of(
@@ -140,76 +408,6 @@ def cost_of(
         divergence, leak = _leaking(epsilon, delta, guarantee, mechanism, order)
         cost |= {name: divergence, f"{name} leak": leak}
     return {name: value for name, value in cost.items() if math.isfinite(value)}
-
-
-def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tuple[str, tuple[Amount, ...]]]:
-    """What releases have spent together, by each rule that applies to all of them, the quickest rule first."""
-    # How an (epsilon, delta) is shown to hold; for other guarantees the losses add up.
-    rules = {"basic": _basic, "divergences": _divergences, "best order": _best_order, "optimal composition": _optimal}
-    for rule in tracked_rules(limit, adaptive=adaptive):
-        amounts: tuple[Amount, ...] | None = None
-        if not limit.adds_up:
-            amounts = rules[rule](limit.budget, limit.allowed, totals)
-        elif (spent := totals.sum(limit.measure)) is not None:
-            # Losses of one measure add up, also for releases that are chosen adaptively (Feldman and Zrnic 2021).
-            amounts = (Amount(limit.measure, spent, as_decimal(limit.budget)),)
-        if amounts is not None:
-            yield rule, amounts
-
-
-def tightest(by_rule: Mapping[str, Sequence[Amount]]) -> str:
-    """The rule by which the largest share of a limit is least; one by which all limits hold, if there is one."""
-
-    def order(rule: str) -> tuple[bool, Fraction]:
-        return not all(amount.within for amount in by_rule[rule]), max(amount.share for amount in by_rule[rule])
-
-    return min(by_rule, key=order)
-
-
-def _divergences(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
-    """Rényi divergences at one order, converted to the limit at the end."""
-    order, budget = _order(epsilon, delta)
-    spent, leaked = totals.sum("divergence"), totals.sum("divergence leak")
-    if spent is None or leaked is None:
-        return None
-    divergence = Amount(f"Rényi divergence at order {order:.4g}", spent, as_decimal(budget))
-    outside = EXACT.multiply(as_decimal(delta), 1 - as_decimal(_CONVERTED))
-    return divergence, Amount("delta outside of it", leaked, outside)
-
-
-def _basic(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
-    """Epsilons and deltas add up (Dwork et al. 2006), also as a filter (Rogers, Roth, Ullman and Vadhan 2016)."""
-    epsilons, deltas = totals.sum("epsilon"), totals.sum("delta")
-    if epsilons is None or deltas is None:
-        return None
-    return Amount("epsilon", epsilons, as_decimal(epsilon)), Amount("delta", deltas, as_decimal(delta))
-
-
-def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
-    """The least epsilon over the tracked orders, at what is left of delta."""
-    least = math.inf
-    for order in _ORDERS:
-        spent, leaked = totals.sum(f"order {order:g}"), totals.sum(f"order {order:g} leak")
-        if spent is None or leaked is None:
-            continue
-        # Delta is rounded down and the divergence up, because the epsilon is a guarantee.
-        left = math.nextafter(float(EXACT.subtract(as_decimal(delta), leaked)), -math.inf)
-        if left > 0:
-            divergence = math.nextafter(float(spent), math.inf)
-            least = min(least, _converted(order, divergence, left)) if spent > 0 else 0.0
-    return (Amount("epsilon", as_decimal(least), as_decimal(epsilon)),) if math.isfinite(least) else None
-
-
-def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
-    """Composition of what each (epsilon, delta) allows at worst (Kairouz, Oh and Viswanath 2017)."""
-    if sum(totals.guarantees.values()) < max(1, totals.releases):
-        return None
-    composition = Composition(_worst(totals.guarantees))
-    largest = as_decimal(epsilon)
-    if composition._delta(epsilon) > delta:
-        # The amount past the limit is of no use, and an epsilon need not exist.
-        return (Amount("epsilon", max(EXACT.multiply(largest, Decimal(2)), as_decimal(math.ulp(0))), largest),)
-    return (Amount("epsilon", min(as_decimal(composition._epsilon(delta)), largest), largest),)
 
 
 def _worst(
@@ -250,6 +448,7 @@ def _converted(order: float, divergence: float, delta: float) -> float:
     return epsilon_at(order, divergence, delta) * (1 + 1e-14) + 1e-13
 
 
+@lru_cache
 def _order(epsilon: float, delta: float) -> tuple[float, float]:
     """The order that suits the limit if losses are about Gaussian, and the divergence at it that implies the limit.
 
@@ -305,227 +504,10 @@ def _leaking(
         return (_loss(divergence, PureDP(epsilon=epsilon), None) if epsilon > 0 else 0.0), delta
 
 
-@final
-@dataclass(frozen=True)
-class Header:
-    """What a ledger is for; it never changes. The fields are the parameters of :class:`Ledger`."""
-
-    limit: Guarantee
-    adaptive: bool
-    adjacency: str
-    unit: str | None = None
-
-    def __str__(self) -> str:
-        fixed = "" if self.adaptive else "; releases fixed in advance"
-        unit = "" if self.unit is None else f"; unit {self.unit}"
-        return f"{self.limit}, {self.adjacency}{fixed}{unit}"
-
-
-@final
-@dataclass(frozen=True)
-class Position:
-    """How far a ledger was read, what the entries up to there cost together, and which reservations are open.
-
-    All rules about what a ledger admits are here: releases about its unit that stay within its limit.
-    """
-
-    header: Header
-    place: str  # Where the ledger is, as the subject of a sentence.
-    number: int  # The number of the last entry, 0 if there is none.
-    hash: str  # The hash of the last entry, or of the header.
-    totals: Totals = field(default_factory=Totals)
-    first: "Entry | None" = None  # It decides how the others are added up and whom they are about.
-    last: "Entry | None" = None
-    reservations: Mapping[int, "Entry"] = field(default_factory=dict)  # Those that no release has used, by number.
-
-    @property
-    def head(self) -> str:
-        """Number and hash as one text."""
-        return f"{self.number}:{self.hash}"
-
-    @property
-    def sums(self) -> str:
-        """The totals as a text for files."""
-        return json.dumps({name: str(total) for name, total in sorted(self.totals.sums.items())})
-
-    def after(self, entry: "Entry") -> "Position":
-        """The position after one more entry."""
-        before = self.giving_back(entry.uses)
-        totals = before.totals.plus([entry.cost], adaptive=self.header.adaptive)
-        still = {**before.reservations, entry.number: entry} if entry.reserved else before.reservations
-        after = replace(
-            self, number=entry.number, totals=totals, first=self.first or entry, last=entry, reservations=still
-        )
-        return replace(after, hash=chained(self.hash, *entry.row(), after.sums))
-
-    def giving_back(self, number: int | None) -> "Position":
-        """The same without the cost of an open reservation, or an error that says which ones are open."""
-        if number is None:
-            return self
-        if number not in self.reservations:
-            still = ", ".join(map(str, self.reservations)) or "none"
-            raise ArgumentError(
-                f"Entry {number} of {self.place[0].lower()}{self.place[1:]} is no open reservation. Open are: {still}. "
-                "Make one by ledger.reserve(...), or leave using() out."
-            )
-        open_ones = dict(self.reservations)
-        return replace(self, totals=self.totals.without(open_ones.pop(number).cost), reservations=open_ones)
-
-    @property
-    def unit(self) -> str | None:
-        """Whom the guarantees are about: what the ledger was made for, or what its first release said."""
-        return self.header.unit if self.first is None else self.first.terms.unit
-
-    def agreed_unit(self, unit: str | None) -> str | None:
-        """The unit of a release, which has to be the unit of all others."""
-        wanted = unit if unit is not None else self.header.unit if self.header.unit is not None else self.unit
-        if wanted == self.unit or (self.first is None and self.unit is None):
-            return wanted
-        if self.unit is None:
-            raise ArgumentError(
-                f"{self.place} holds releases that do not say their unit, so nobody knows whether they add up with one "
-                f"about unit={wanted!r}. Keep another ledger for it: Ledger(limit, unit={wanted!r})."
-            )
-        raise ArgumentError(
-            f"{self.place} adds guarantees about unit={self.unit!r}; keep one ledger for each unit. The release is "
-            f"about unit={wanted!r}."
-        )
-
-    def admitted(self, cost: Cost, guarantee: Guarantee) -> str | None:
-        """The rule by which a release is added up, if that stays fixed from now on.
-
-        Raises
-        ------
-        BudgetError
-            If the release does not fit.
-        """
-        header = self.header
-        totals = self.totals.plus([cost], adaptive=header.adaptive)
-        after = {}
-        for rule, amounts in balances(header.limit, totals, adaptive=header.adaptive):
-            # A slower rule is tried only if the quicker ones are not enough.
-            if not header.adaptive and all(amount.within for amount in amounts):
-                return None
-            after[rule] = amounts
-        # The ledger itself is checked before the release is refused.
-        before, fixed = self._amounts_by_rule(), self._fixed_rule
-        way_out = f"Pass mechanism=, or state the release as {type(header.limit).__name__}"
-        if fixed is not None and fixed not in after and self.first is not None:
-            raise BudgetError(
-                f"{way_out}: its cost does not follow from its guarantee alone, because this ledger adds up by the "
-                f"rule {fixed!r}."
-            )
-        if not after:
-            raise ArgumentError(
-                f"{way_out}, as the limit: {guarantee} alone does not imply a bound on {header.limit.measure}, which "
-                "this ledger adds up."
-            )
-        rule = fixed or tightest(after)
-        if not all(amount.within for amount in after[rule]):
-            now = "; ".join(map(str, before.get(rule, ())))
-            then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in after[rule])
-            raise BudgetError(f"Now {now}. With it {then}.")
-        return rule if header.adaptive else None
-
-    def largest_admitted(self, like: Guarantee, *, least: float = 1e-9) -> Guarantee | None:
-        """The largest guarantee of the same kind and delta that is admitted without a mechanism, to three digits.
-
-        None if none is: nothing is left, or the limit does not add up such guarantees. Less than `least`, in the units
-        of a guarantee, is nothing.
-        """
-
-        def fits(budget: float) -> bool:
-            asked = like.with_budget(budget)
-            try:
-                self.admitted(cost_of(self.header.limit, asked, None, adaptive=self.header.adaptive), asked)
-            except (ArgumentError, BudgetError):
-                return False
-            return True
-
-        digit = 1.0
-        while digit > least and not fits(digit):
-            digit /= 10
-        while least < digit < 1 / least and fits(10 * digit):
-            digit *= 10
-        # `digit` is admitted and ten times as much is not: three digits are found one by one, each from below.
-        found = 0.0
-        for step in (digit, digit / 10, digit / 100) if digit > least else ():
-            tried = [float(f"{found + n * step:.3g}") for n in range(9, 0, -1)]
-            found = next(filter(fits, tried), found)
-        return like.with_budget(found) if found else None
-
-    @property
-    def balance(self) -> tuple[str | None, tuple[Amount, ...]]:
-        """The rule that is fixed, or the tightest, and what all entries cost by it.
-
-        The rule is None while there is no entry and several rules are open.
-        """
-        fixed, amounts = self._fixed_rule, self._amounts_by_rule()
-        rule = fixed or tightest(amounts)
-        return (rule if self.first is not None else fixed), amounts[rule]
-
-    @property
-    def together(self) -> Guarantee:
-        """What all entries keep together, which is the limit or a tighter guarantee of its kind, or a pure one.
-
-        Where releases were chosen after seeing others, no sum of divergences or deltas is known to be a guarantee by
-        itself (Rogers et al. 2016), so the limit is said. Pure losses are bounded output by output, so their sum always
-        is.
-        """
-        limit, totals = self.header.limit, self.totals
-        if self.first is None:
-            return limit
-        epsilon = totals.sum("epsilon")
-        if epsilon and (limit.is_pure or (limit.stated_delta and totals.sum("delta") == 0)):
-            pure = PureDP(epsilon=_not_below(epsilon))
-            if pure.epsilon <= limit.budget:
-                return pure
-        if self.header.adaptive:
-            return limit
-        rule, (spent, *others) = self.balance
-        if not spent.spent:
-            return limit
-        budget = _not_below(spent.spent)
-        if rule == "basic" and others[0].spent:
-            return ApproxDP(epsilon=budget, delta=_not_below(others[0].spent))
-        return limit.with_budget(budget)
-
-    @property
-    def _fixed_rule(self) -> str | None:
-        """The rule that the limit or the first release fixed; None if the tightest is chosen again each time."""
-        rules = tracked_rules(self.header.limit, adaptive=self.header.adaptive)
-        if len(rules) == 1:
-            return rules[0]
-        return self.first.composition_rule if self.first is not None and self.header.adaptive else None
-
-    def _amounts_by_rule(self) -> dict[str, tuple[Amount, ...]]:
-        """What the entries cost by each rule, or an error if they do not add up by the rule that was fixed."""
-        amounts = dict(balances(self.header.limit, self.totals, adaptive=self.header.adaptive))
-        fixed = self._fixed_rule
-        undecided = self.header.adaptive and fixed is None and self.first is not None
-        if not amounts or undecided or (fixed is not None and fixed not in amounts):
-            raise LedgerError(
-                f"{self.place} is damaged: its entries cannot be added up. {RESTORE} Nothing may be released."
-            )
-        return amounts
-
-
-RESTORE = (
-    "Restore the newest copy, and call verify() with the head that was noted last or with the one in the newest "
-    "release, release.attrs['ledger_head']: an older copy would give back what was spent since."
-)
-"""The way out for a ledger that is damaged or missing. The file itself cannot tell how old it is."""
-
-
 def _not_below(value: Decimal) -> float:
     """The least double that is not below, as both are written."""
     found = float(value)
     return found if as_decimal(found) >= value else math.nextafter(found, math.inf)
-
-
-def chained(before: str, *facts: object) -> str:
-    """The SHA-256, in hexadecimal, of the hash before and some texts and numbers."""
-    return hashlib.sha256(json.dumps([before, *facts]).encode()).hexdigest()
 
 
 def check_ledger_type(ledger: object) -> None:

@@ -1,6 +1,5 @@
 """A budget that cannot be overspent by accident: every release is recorded before it is drawn."""
 
-import math
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -9,14 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final, override
 
-from pymc_dirdp.accounting.budget import Amount, Header, Position, cost_of, tracked_rules
-from pymc_dirdp.accounting.store import Entry, Receipt, Store, Terms
-from pymc_dirdp.checks import file_path, integer, one_line
+from pymc_dirdp.accounting.budget import Balance, cost_of
+from pymc_dirdp.accounting.entries import Entry, Header, Receipt
+from pymc_dirdp.accounting.store import Store
+from pymc_dirdp.checks import file_path, integer
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.signatures import user_facing
 
 
@@ -90,9 +89,7 @@ class Ledger(Tabular):
         adjacency: str = "replace-one",
         unit: str | None = None,
     ) -> None:
-        tracked_rules(limit, adaptive=adaptive)  # This refuses what is no guarantee.
-        unit = None if unit is None else one_line(unit=unit)
-        header = Header(limit, bool(adaptive), adjacency_named(adjacency).name, unit)
+        header = Header(limit, bool(adaptive), adjacency, unit)
         self._store = Store(None if path is None else file_path(path=path), header)
 
     @property
@@ -118,12 +115,12 @@ class Ledger(Tabular):
     @property
     def unit(self) -> str | None:
         """Whom the guarantees are about; None while nobody has said it."""
-        return self._position.unit
+        return self._store.balance.unit
 
     @property
     def composition_rule(self) -> str | None:
         """How releases are added up; None while several ways are open, before the first release."""
-        return self._balance()[0]
+        return self._store.balance.rule
 
     @property
     def guarantee(self) -> Guarantee:
@@ -133,12 +130,12 @@ class Ledger(Tabular):
         the sum of pure guarantees, or what fixed releases (`adaptive=False`) add up to. See
         :func:`pymc_dirdp.statement`.
         """
-        return self._position.together
+        return self._store.balance.together
 
     @property
     def head(self) -> str:
         """The number and the hash of the last entry: a text to be noted elsewhere, for :meth:`verify`."""
-        return self._position.head
+        return self._store.balance.head
 
     def entries(self) -> tuple[Entry, ...]:
         """All releases and reservations that were recorded, in order."""
@@ -147,17 +144,20 @@ class Ledger(Tabular):
     @user_facing
     def receipt(self, entry: Entry) -> Receipt:
         """That this ledger holds an entry, for :meth:`holds`."""
-        return Receipt(self._store.identity, entry.number, self._store.hash_of(entry.number) or "")
+        receipt = self._store.receipt(entry.number)
+        if receipt is None:
+            raise ArgumentError(f"There is no entry {entry.number} in this ledger.")
+        return receipt
 
     @user_facing
     def issued(self, receipt: Receipt) -> bool:
         """Whether a receipt is one of this ledger, and its entry is there."""
-        return receipt.ledger == self._store.identity and self._store.hash_of(receipt.number) == receipt.hash
+        return receipt == self._store.receipt(receipt.number)
 
     @user_facing
     def holds(self, receipt: Receipt, digest: str) -> bool:
         """Whether a receipt is one of this ledger, for an entry that states this digest."""
-        stated = {entry.number: entry.terms.digest for entry in self.entries()}
+        stated = {entry.number: entry.digest for entry in self.entries()}
         return stated.get(receipt.number) == digest and self.issued(receipt)
 
     @user_facing
@@ -197,19 +197,21 @@ class Ledger(Tabular):
         >>> ledger.verify(noted) == ledger.head
         True
         """
-        if head is not None and not (isinstance(head, str) and re.fullmatch("[0-9]+:[0-9a-f]{64}", head)):
+        # SQLite has numbers of 18 digits, and no ledger has more entries.
+        if head is not None and not (isinstance(head, str) and re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", head)):
             raise ArgumentError("Expected head to be a text such as ledger.head gives: a number, a colon and a hash.")
-        return self._store.verified(*([] if head is None else [head]))[0].head
+        self._store.verified(head)
+        return self.head
 
     @property
     def spent(self) -> dict[str, float]:
         """What has been spent or is reserved, by the names of what is added up."""
-        return {amount.label: float(amount.spent) for amount in self._balance()[1]}
+        return {amount.label: float(amount.spent) for amount in self._store.balance.amounts}
 
     @property
     def left(self) -> dict[str, float]:
         """What is left, by the names of what is added up."""
-        return {amount.label: float(amount.left) for amount in self._balance()[1]}
+        return {amount.label: float(amount.left) for amount in self._store.balance.amounts}
 
     @user_facing
     def remaining(self, delta: float | None = None) -> Guarantee | None:
@@ -241,7 +243,7 @@ class Ledger(Tabular):
             # A tenth of 1e-5 in doubles is 1.0000000000000002e-06.
             tenth = float(f"{(like.stated_delta or 0.0) / 10:.3g}")
             like = ApproxDP(epsilon=1.0, delta=tenth if delta is None else delta)
-        return self._position.largest_admitted(like)
+        return self._store.balance.largest_admitted(like)
 
     @user_facing
     def spend(
@@ -300,9 +302,9 @@ class Ledger(Tabular):
         All releases together keep the limit if the assumptions of each of them hold: those of `contribution`,
         `min_count` and `groups`. The ledger's text lists them.
         """
-        terms = Terms.checked(unit=unit, contribution=contribution, min_count=min_count, groups=groups, digest=digest)
-        asked = Entry(0, "", one_line(what=what), guarantee, {}, terms, None, uses=self._uses)
-        (entry,) = self._recorded([asked], mechanism, adjacency)
+        facts = {"contribution": contribution, "min_count": min_count, "groups": groups or (), "digest": digest}
+        asked = self._asked(what, guarantee, mechanism, unit=unit, uses=self._uses, **facts)
+        (entry,) = self._recorded([asked], adjacency)
         return entry
 
     @user_facing
@@ -362,10 +364,9 @@ class Ledger(Tabular):
         >>> ledger.left
         {'epsilon': 0.2}
         """
-        terms = Terms.checked(unit=unit, contribution=None, min_count=None, groups=None, digest=None)
         guarantees = [guarantee] if isinstance(guarantee, Guarantee) else list(guarantee)
-        asked = [Entry(0, "", one_line(what=what), one, {}, terms, None, reserved=True) for one in guarantees]
-        return self._recorded(asked * integer(1, times=times), mechanism, adjacency)
+        asked = [self._asked(what, asked_for, mechanism, unit=unit, reserved=True) for asked_for in guarantees]
+        return self._recorded(asked * integer(1, times=times), adjacency)
 
     @user_facing
     def using(self, reservation: int) -> "Ledger":
@@ -386,68 +387,34 @@ class Ledger(Tabular):
         view._store, view._uses = self._store, integer(1, reservation=reservation)
         return view
 
-    def _recorded(
-        self, asked: Sequence[Entry], mechanism: PrivacyCurves | None, adjacency: str | None
-    ) -> tuple[Entry, ...]:
+    def _asked(self, what: str, guarantee: Guarantee, mechanism: PrivacyCurves | None = None, **facts: Any) -> Entry:
+        """An entry for a release or a reservation, which no ledger holds yet."""
+        guarantee = Guarantee.checked(guarantee=guarantee)
+        if mechanism is not None and not mechanism.satisfies(guarantee):
+            raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
+        cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
+        return Entry(0, _now(), what, guarantee, cost, **facts)
+
+    def _recorded(self, asked: Sequence[Entry], adjacency: str | None) -> tuple[Entry, ...]:
         """The entries of some releases or reservations, which are durable once this returns."""
         if adjacency not in (None, self.adjacency):
             raise ArgumentError(
                 f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
                 "do not add up. Keep a ledger for each."
             )
-        priced = [replace(entry, cost=self._cost(entry.guarantee, mechanism)) for entry in asked]
         try:
-            return self._added(priced)
+            return self._store.record(lambda balance: balance.admitted(asked, _now()))
         except BudgetError as error:
             # Here, because a search takes long and nobody else could write to the file meanwhile.
-            position = self._position
+            balance = self._store.balance
             for like in (asked[-1].guarantee, self.limit):
-                if most := position.largest_admitted(like):
+                if most := balance.largest_admitted(like):
                     way_out = f"{most} would fit, with any mechanism. Or stop releasing data about these people."
                     break
             else:
                 way_out = "Nothing is left: stop releasing data about these people."
             together = " and ".join(dict.fromkeys(str(entry.guarantee) for entry in asked))
             raise BudgetError(f"{together} does not fit, so nothing was recorded. {way_out} {error}") from None
-
-    def _cost(self, guarantee: Guarantee, mechanism: PrivacyCurves | None) -> dict[str, float]:
-        guarantee = Guarantee.checked(guarantee=guarantee)
-        if mechanism is not None and not mechanism.satisfies(guarantee):
-            raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
-        cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
-        if not all(value >= 0 and math.isfinite(value) for value in cost.values()):
-            raise ArgumentError("The mechanism has a loss that is no number, or is below 0, so it cannot be recorded.")
-        return cost
-
-    def _added(self, asked: Sequence[Entry]) -> tuple[Entry, ...]:
-        """The entries, added in one transaction."""
-        entries: list[Entry] = []
-        with self._store.transaction(writing=True) as now:
-            for entry in asked:
-                terms = replace(entry.terms, unit=now.position.agreed_unit(entry.terms.unit))
-                if entry.reserved and terms.unit is None and now.position.first is None:
-                    raise ArgumentError(
-                        "Say whom the releases will protect, because the first entry of a ledger decides it: "
-                        'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
-                    )
-                rule = now.position.giving_back(entry.uses).admitted(entry.cost, entry.guarantee)
-                recorded, number = datetime.now(UTC).isoformat(timespec="seconds"), now.position.number + 1
-                entries.append(replace(entry, number=number, recorded=recorded, terms=terms, composition_rule=rule))
-                now.append(entries[-1])
-        return tuple(entries)
-
-    @property
-    def _position(self) -> Position:
-        """How far the ledger has come."""
-        with self._store.transaction() as now:
-            return now.position
-
-    def _balance(self) -> tuple[str | None, tuple[Amount, ...]]:
-        """The rule that is fixed, or the tightest, and what all entries cost by it."""
-        position = self._position
-        if self._known is None or self._known[0] != position.head:
-            self._known = position.head, position.balance
-        return self._known[1]
 
     def __repr__(self) -> str:
         header = self._store.header
@@ -458,70 +425,67 @@ class Ledger(Tabular):
         return f"Ledger({self.limit!r}{where}{fixed}, adjacency={self.adjacency!r}{unit}){used}"
 
     _columns = ("number", "recorded", "what", "guarantee")
-    # The last balance and the head that it belongs to: an optimal composition takes a second.
-    _known: tuple[str, tuple[str | None, tuple[Amount, ...]]] | None = None
     # The reservation that the next release uses.
     _uses: int | None = None
 
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """What the ledger states, as labels and texts.
+
+        What it is for and what that assumes, what is spent and left, which reservations are open, and what all of it
+        guarantees together.
+        """
+        return _lines(*self._store.verified())
+
     @override
     def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
-        header, entries = self._store.header, self.entries()
-        header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
-        return (
-            _heading(header, entries),
-            _rows(entries),
-            [*_footing(*self._balance(), self.guarantee), *_unused(entries)],
-        )
+        balance, entries = self._store.verified()
+        (_, title), *lines = _lines(balance, entries)
+        above, below = [f"Ledger of {title}"], list[str]()
+        for label, text in lines:
+            (above if label == "assumed" else below).append(f"{label}: {text}")
+        return above, [_row(entry, balance) for entry in entries], below
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:
             raise LedgerError("A ledger in memory cannot be copied: both copies could spend it. Give it a path.")
-        known = self._store.identity, self.head
-        return {"path": self.path, "header": self._store.header, "known": known, "uses": self._uses}
+        return {"path": self.path, "header": self._store.header, "head": self.head, "uses": self._uses}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._uses = state.pop("uses")
         self._store = Store(**state)
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 # What a ledger says: whom it is about, what it assumes, what was released and what is left.
 
 
-def _heading(header: Header, entries: Sequence[Entry]) -> list[str]:
-    """What the ledger is for, and what has to be true for the sum of its guarantees to hold."""
+def _lines(balance: Balance, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
+    """What a ledger states, as labels and texts; the first line is what it is for."""
     numbers: dict[str, list[int]] = {}
     for entry in entries:
-        for assumption in entry.terms.assumptions:
+        for assumption in entry.assumptions:
             numbers.setdefault(assumption, []).append(entry.number)
-    assumed = [f"Assumed: {text} ({_ranges(which)})." for text, which in numbers.items()]
-    return [f"Ledger of {header}", *assumed]
+    amounts = balance.amounts
+    lines = [("limit", str(replace(balance.header, unit=balance.unit)))]
+    lines += [("assumed", f"{assumption} ({_ranges(which)})") for assumption, which in numbers.items()]
+    lines += [(amount.label, amount.state) for amount in amounts]
+    if balance.reservations:
+        lines.append(("reserved and not used", _ranges(list(balance.reservations))))
+    if balance.rule and all(amount.within for amount in amounts):
+        lines.append(("all of this together", f"{balance.together}; {added_up(balance.rule, balance.together)}"))
+    return tuple(lines)
 
 
-def _rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """The entries as rows of a table."""
-    used = {entry.uses for entry in entries}
-    rows = []
-    for entry in entries:
-        beside = "" if entry.uses is None else f" (as reserved in entry {entry.uses})"
-        if entry.reserved:
-            beside = f" ({'reservation that was used' if entry.number in used else 'reserved'})"
-        rows.append({column: getattr(entry, column) for column in Ledger._columns} | {"what": entry.what + beside})
-    return rows
-
-
-def _unused(entries: Sequence[Entry]) -> list[str]:
-    """Which reservations are open, if there are any."""
-    used = {entry.uses for entry in entries}
-    still = [entry.number for entry in entries if entry.reserved and entry.number not in used]
-    return [f"of it reserved: {_ranges(still)}"] if still else []
-
-
-def _footing(rule: str | None, amounts: Sequence[Amount], together: Guarantee) -> list[str]:
-    """What is spent and left, what all of it guarantees, and how it is added up."""
-    lines = list(map(str, amounts))
-    if rule and all(amount.within for amount in amounts):
-        lines.append(f"All of this together keeps {together}: {added_up(rule, together)}.")
-    return lines
+def _row(entry: Entry, balance: Balance) -> dict[str, Any]:
+    """An entry as a row of a table."""
+    beside = "" if entry.uses is None else f" (as reserved in entry {entry.uses})"
+    if entry.reserved:
+        beside = f" ({'reserved' if entry.number in balance.reservations else 'reservation that was used'})"
+    return {column: getattr(entry, column) for column in Ledger._columns} | {"what": entry.what + beside}
 
 
 def added_up(rule: str, together: Guarantee) -> str:

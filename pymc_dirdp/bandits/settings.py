@@ -11,12 +11,12 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from pymc_dirdp.accounting.store import understood, written
 from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
 from pymc_dirdp.checks import at_least, identifier, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.texts.codec import fields_of, guarantee_facts, guarantee_of
 
 # Rewards as they are reported: labels of arms, numbers, and categories of public worth.
 
@@ -84,7 +84,7 @@ def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 
-def checked_labels(arms: Sequence[Hashable]) -> tuple[Hashable, ...]:
+def checked_labels(arms: Sequence[Hashable]) -> tuple[str | int, ...]:
     """The labels of the arms, which a file can hold and tell apart."""
     if not isinstance(arms, Iterable):
         raise ArgumentError(f'Expected the names of the arms, such as ["a", "b"], got {type_name(arms)}.')
@@ -95,7 +95,7 @@ def checked_labels(arms: Sequence[Hashable]) -> tuple[Hashable, ...]:
         raise ArgumentError("Expected every arm to be a text or an integer.")
     if len(set(labels)) < len(labels):
         raise ArgumentError("Expected arms to be different from one another.")
-    return labels
+    return labels  # type: ignore[return-value]  # They are texts and integers.
 
 
 def checked_utilities(utilities: Mapping[str, float] | None) -> dict[str, float] | None:
@@ -159,16 +159,19 @@ class Settings[Rules: Design | EveryRound]:
         The arms that are not chosen any more, sorted by their place among the arms.
     """
 
-    arms: tuple[Hashable, ...]
+    arms: tuple[str | int, ...]
     guarantee: Guarantee
     design: Rules
     unit: str = REWARD
     utilities: dict[str, float] | None = None
     seeded: bool = False
     key: bytes = field(default_factory=lambda: secrets.token_bytes(_KEY_BYTES), repr=False)
-    retired: tuple[Hashable, ...] = ()
+    retired: tuple[str | int, ...] = ()
 
     def __post_init__(self) -> None:
+        checked_labels(self.arms)
+        one_line(unit=self.unit)
+        checked_utilities(self.utilities)
         # True is 1 in Python, and not the same in a text.
         if [repr(label) for label in self.retired] != [repr(label) for label in self.arms if label in self.retired]:
             raise ArgumentError("Expected the retired arms to be among the arms, each once, in the same order.")
@@ -227,7 +230,7 @@ class Settings[Rules: Design | EveryRound]:
         facts = {
             "arms": list(self.arms),
             "retired": list(self.retired),
-            "guarantee": written(self.guarantee),
+            "guarantee": json.dumps(guarantee_facts(self.guarantee)),
             "design": self.design.to_json(),
             "unit": self.unit,
             "utilities": self.utilities,
@@ -246,21 +249,10 @@ class Settings[Rules: Design | EveryRound]:
             If a fact is not what it should be. Errors of wrong types and of missing facts are raised as they come.
         """
         facts: dict[str, Any] = json.loads(text)
-        names = {"arms", "retired", "guarantee", "design", "unit", "utilities", "seeded", "key"}
-        kinds = {"arms": list, "retired": list, "seeded": bool}
-        if set(facts) != names or any(not isinstance(facts[name], kind) for name, kind in kinds.items()):
-            raise ArgumentError("invalid bandit settings: a key is missing, unknown, or of another type")
-        key = bytes.fromhex(facts["key"])
-        settings = Settings(
-            checked_labels(facts["arms"]),
-            understood(facts["guarantee"]),
-            Design.from_json(facts["design"]),
-            one_line(unit=facts["unit"]),
-            checked_utilities(facts["utilities"]),
-            facts["seeded"],
-            key,
-            tuple(facts["retired"]),
-        )
+        key, guarantee = bytes.fromhex(facts.pop("key")), guarantee_of(json.loads(facts.pop("guarantee")))
+        design = Design.from_json(facts.pop("design"))
+        own = fields_of(Settings, facts, without=("key", "guarantee", "design"))
+        settings = Settings(key=key, guarantee=guarantee, design=design, **own)
         # A shorter key could be guessed, and several rewards of somebody are not the guarantee about single ones.
         if len(key) != _KEY_BYTES or (settings.unit == REWARD and settings.rewards > 1):
             raise ArgumentError("invalid bandit settings: the key for people is too short, or the unit is wrong")

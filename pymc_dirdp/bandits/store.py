@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self, final
 
-from pymc_dirdp.accounting.store import NONSENSE
+from pymc_dirdp.accounting.entries import NONSENSE
 from pymc_dirdp.bandits.batch_release import Output
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import REWARD, Settings

@@ -13,16 +13,17 @@ from pymc_dirdp.bandits.batch_release import BatchCounts, Output
 from pymc_dirdp.bandits.beliefs import log_likelihood
 from pymc_dirdp.bandits.design import Design, EveryRound
 from pymc_dirdp.bandits.runs import BatchRun, RoundRun, decision_tree
-from pymc_dirdp.bandits.settings import REWARD, Settings, Worth, checked_labels, checked_utilities
+from pymc_dirdp.bandits.settings import REWARD, Settings, Worth
 from pymc_dirdp.bandits.store import State
-from pymc_dirdp.checks import integer, one_line
+from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits, generator
 from pymc_dirdp.signatures import user_facing
-from pymc_dirdp.texts.grammar import Text, guarantee_facts, guarantee_of, library_version, line_of, version_of
+from pymc_dirdp.texts.codec import facts_of, fields_of, value_of
+from pymc_dirdp.texts.grammar import Text, library_version, version_of
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -287,14 +288,11 @@ class Transcript(BanditView, Text):
     @override
     def own_facts(self) -> dict[str, Any]:
         settings = self._settings
+        own = ("guarantee", "unit", "arms", "retired", "utilities")
         return {
             "statement": str(settings.guarantee),
             "library_version": self._version,
-            "guarantee": guarantee_facts(settings.guarantee),
-            "unit": settings.unit,
-            "arms": list(settings.arms),
-            "retired": list(settings.retired),
-            "utilities": settings.utilities,
+            **{name: facts_of(getattr(settings, name)) for name in own},
             "design": settings.design.to_json(),
             "seeded": settings.seeded,
             "released": [[list(batch) for batch in batches] for batches in self._batches],
@@ -303,27 +301,15 @@ class Transcript(BanditView, Text):
     @classmethod
     @override
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        for label in facts["arms"]:
-            if not isinstance(label, int):
-                line_of(label)
-        settings = Settings(
-            checked_labels(facts["arms"]),
-            guarantee_of(facts["guarantee"]),
-            Design.from_json(facts["design"]),
-            one_line(unit=facts["unit"]),
-            checked_utilities(facts["utilities"]),
-            seeded=facts["seeded"] is True,
-            retired=tuple(facts["retired"]),
-        )
-        released = facts["released"]
+        own = {name: facts[name] for name in ("guarantee", "unit", "arms", "retired", "utilities", "seeded")}
+        design = Design.from_json(facts["design"])
+        settings = Settings(design=design, **fields_of(Settings, own, without=("design", "key")))
+        released = value_of(tuple[tuple[tuple[int, Output], ...], ...], facts["released"])
         if len(released) != len(settings.arms):
             raise ArgumentError("there are not as many lists of batches as arms.")
-        batches = [
-            [(size, tuple(output) if isinstance(output, list) else output) for size, output in one] for one in released
-        ]
-        for one in batches:
-            settings.design.refuse_others(one)
-        return cls(settings, batches, version_of(facts["library_version"]))
+        for batches in released:
+            settings.design.refuse_others(batches)
+        return cls(settings, released, version_of(facts["library_version"]))
 
     @override
     def refuse_unkept(self) -> None:

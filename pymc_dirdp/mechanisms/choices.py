@@ -4,7 +4,6 @@ Both choose by the exponential mechanism among public candidates. The variables 
 far the counts of a pair are from what noisy marginals predict; edges are chosen by how near they are to a quantile.
 """
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -50,30 +49,6 @@ class ChoiceMechanism(PrivacyCurves):
         scale = positive(scale=self.scale)
         within(_LEAST_SCALE, _LARGEST_SCALE, scale=scale)
         object.__setattr__(self, "scale", float(dyadic_above(scale)))
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a file holds: the arguments of the class."""
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]  # a dataclass
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """The mechanism that a file names; everything is checked.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no such mechanism.
-        """
-        try:
-            found = cls(**facts)
-            same = found.facts == {n: list(value) if isinstance(value, tuple) else value for n, value in facts.items()}
-        except (AttributeError, TypeError):
-            same = False
-        if not same:
-            raise ArgumentError(f"Expected valid parameters of a {cls.__name__}, rounded as it rounds them.")
-        return found
 
 
 @user_facing

@@ -15,6 +15,7 @@ from pymc_dirdp.mechanisms.outputs import Measured, NoisyTable, Output, RowLikel
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.texts.codec import facts_of
 
 
 def worst_neighbours(
@@ -339,3 +340,32 @@ class TableMechanism(Mechanism):
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """The mechanism of which a file says these facts, by the names of its arguments."""
         return cls(**facts)
+
+    @property
+    def own_facts(self) -> dict[str, Any]:
+        """What a text says of it beside the facts of its table."""
+        values = {fact: getattr(self, fact.field) for fact in self.facts if fact.given and fact.name != "prior"}
+        return {fact.name: _parameter(x) for fact, x in values.items() if not (fact.optional and x is None)}
+
+    @classmethod
+    def of_table(
+        cls, parameters: Mapping[str, Any], *, prior: Array, adjacency: str, contribution: Contribution
+    ) -> Self:
+        """The mechanism of a table of which a text says these parameters; errors of all kinds if there is none."""
+        given: dict[str, Any] = {"adjacency": adjacency}
+        # A mechanism takes a single number if the records may lie anywhere.
+        given["contribution"] = contribution.records if set(contribution.axes) <= {"any"} else contribution
+        for fact in cls.facts:
+            if fact.name == "prior":
+                given["prior"] = prior
+            elif fact.given and not (fact.optional and fact.name not in parameters):
+                given[fact.field] = parameters[fact.name]
+        return cls.from_facts(given)
+
+
+def _parameter(value: Any) -> Any:
+    """A number, a word or a table as JSON has it; a tuple may hold tuples of several lengths."""
+    if isinstance(value, tuple):
+        return facts_of(value)
+    array = np.asarray(value)
+    return array if array.dtype in (np.float64, np.int64) else array.tolist()

@@ -49,6 +49,16 @@ class Stated:
     counted: str | None = None
     adjacency: str = "replace-one"
 
+    def __post_init__(self) -> None:
+        unit_axes(self.unit or None)
+        if self.contribution is not None:
+            integer(1, contribution=self.contribution)
+        list_of_names(public=self.public)
+        groups_of_names(disjoint=self.disjoint or ())
+        if self.counted is not None and (not isinstance(self.counted, str) or self.contribution is None or self.unit):
+            raise ArgumentError("Expected counted to be the name of a column, with contribution and without unit.")
+        adjacency_named(self.adjacency)
+
     @property
     def relation(self) -> Adjacency:
         """What is replaced or removed."""
@@ -100,25 +110,14 @@ def stated(
     adjacency: str = "replace-one",
 ) -> Stated:
     """The checked statements, or an ArgumentError if they contradict one another."""
-    axes = unit_axes(unit)
-    if contribution is not None:
-        contribution = integer(1, contribution=contribution)
-    said = Stated(
-        axes,
-        contribution,
+    return Stated(
+        unit_axes(unit),
+        None if contribution is None else integer(1, contribution=contribution),
         list_of_names(public=public),
         None if disjoint is None else groups_of_names(disjoint=disjoint),
         counted,
         adjacency,
     )
-    check_stated(said)
-    return said
-
-
-def check_stated(said: Stated) -> None:
-    """Refuse statements that contradict one another."""
-    if said.counted is not None and (not isinstance(said.counted, str) or said.contribution is None or said.unit):
-        raise ArgumentError("Expected counted to be the name of a column, with contribution and without unit.")
 
 
 def unit_axes(unit: Unit | None) -> tuple[str | int, ...]:

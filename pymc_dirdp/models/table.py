@@ -7,22 +7,25 @@ import hashlib
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.checks import positive_array
-from pymc_dirdp.errors import UnsupportedModelError
+from pymc_dirdp.checks import integer, positive_array
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.texts.codec import facts_of, value_of
+from pymc_dirdp.texts.grammar import plain
 
 Family = Literal["dirichlet", "beta"]
 KindName = Literal["multinomial", "categorical", "dirichlet-multinomial", "binomial", "bernoulli", "beta-binomial"]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class View:
     """A public map from the cells that a likelihood counts in to those of a table.
 
@@ -35,14 +38,13 @@ class View:
         Whether codes, which are data, decide between this table and others.
     """
 
-    __slots__ = ("by_codes", "cells")
     cells: Integers
-    by_codes: bool
+    by_codes: bool = False
 
-    def __init__(self, cells: NDArray[Any], by_codes: bool = False) -> None:
-        own = np.array(cells, dtype=np.int64)
+    def __post_init__(self) -> None:
+        own = np.array(self.cells, dtype=np.int64)
         own.flags.writeable = False
-        self.cells, self.by_codes = own, by_codes
+        object.__setattr__(self, "cells", own)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -103,6 +105,11 @@ class Likelihood:
     parents: tuple[str, ...] = ()
     view: View | None = None
 
+    def __post_init__(self) -> None:
+        for axis in self.rows:
+            if axis is not None:
+                integer(0, rows=axis)
+
     def shape(self, of_table: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the counts that it makes, for a table of this shape."""
         return of_table if self.view is None else self.view.shape
@@ -159,6 +166,26 @@ class Table:
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(fewest=1, **{f"the prior of {self.name!r}": self.prior}))
         object.__setattr__(self, "coords", MappingProxyType(dict(self.coords)))
+        if self.family == "beta" and self.n_categories != 2:
+            raise ArgumentError(f"{self.name!r} is a Beta and has more than two categories.")
+        lengths = self.released_shape if self.dims else ()
+        if self.dims is not None and (len(self.dims) != len(lengths) or set(self.coords) != set(self.dims) - {None}):
+            raise ArgumentError(f"the dims of {self.name!r} are not those of its shape.")
+        for dim, length in zip(self.dims or (), lengths, strict=True):
+            labels = None if dim is None else self.coords[dim]
+            if labels is not None and len(labels) != length:
+                raise ArgumentError(f"the labels of {dim!r} are not as many as its entries.")
+        for view in [likelihood.view for likelihood in self.likelihoods if likelihood.view is not None]:
+            # The last axis holds the categories, and -1 stands for a cell of another table.
+            if not view.cells.ndim or not np.all((view.cells >= -1) & (view.cells < self.prior.size)):
+                raise ArgumentError("a view leads to cells that its table does not have.")
+
+    @property
+    def as_in_a_text(self) -> Self:
+        """The same table, whose labels have the types with which a text gives them back."""
+        kind = tuple[Any, ...]
+        labels = {dim: own and value_of(kind, plain(facts_of(plain_labels(own)))) for dim, own in self.coords.items()}
+        return replace(self, coords=labels, dims=self.dims or None)
 
     @property
     def shape(self) -> tuple[int, ...]:

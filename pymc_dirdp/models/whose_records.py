@@ -28,7 +28,6 @@ from pymc_dirdp.models.privacy_unit import (
     Reading,
     Stated,
     axis_text,
-    check_stated,
     people_axes,
     refuse_unknown_axes,
 )
@@ -79,8 +78,6 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated) -> Reading:
     ----------
     Theory, sections 6 and 7.
     """
-    # An answer that contradicts what counts know of people is none.
-    check_stated(stated)
     groups, anybody = _groups_of_people(tables, stated.disjoint)
     observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, final
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.registry import MEASURES, Dirichlet, Marginals, by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -48,6 +49,12 @@ class Choice:
     """
 
     expected_kl: tuple[tuple[str, float], ...]
+
+    def __post_init__(self) -> None:
+        if not self.expected_kl:
+            raise ArgumentError("a choice was made from nothing.")
+        for _, kl in self.expected_kl:
+            at_least(0, expected_kl=kl)
 
     @property
     def best(self) -> str:

@@ -7,7 +7,7 @@ ledger has: what was chosen and is covered by neither is refused.
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any, ClassVar, Self, final, override
@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.accounting.store import Receipt
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.checks import one_line
 from pymc_dirdp.counting.tables import interval_of
 from pymc_dirdp.display import Labelled, Sections
@@ -25,7 +25,8 @@ from pymc_dirdp.mechanisms.choices import ChoiceMechanism, QuantilesMechanism, T
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.texts.grammar import Text, at, digest, guarantee_facts, guarantee_of, version_of
+from pymc_dirdp.texts.codec import LaidOut, Layout, Remade, facts_of, value_of
+from pymc_dirdp.texts.grammar import Text, at, digest, version_of
 
 # So that a model with their labels is not planned as if they were public.
 _UNPAID: WeakValueDictionary[int, "Bins"] = WeakValueDictionary()
@@ -35,12 +36,17 @@ _RELEASED: set[str] = set()
 
 def fingerprint_of(mechanism: ChoiceMechanism, guarantee: Guarantee, unit: str, identity: str) -> str:
     """What a ledger records of a choice before it is made."""
-    facts = {"mechanism": mechanism.facts, "guarantee": guarantee_facts(guarantee), "unit": unit, "identity": identity}
-    return digest(facts)
+    return digest(facts_of({"mechanism": mechanism, "guarantee": guarantee, "unit": unit, "identity": identity}))
+
+
+def _laid_out(**chosen: str) -> Layout:
+    """The order of the facts of a choice, of which some say what was chosen."""
+    last = ("mechanism", "guarantee", "unit", "identity", "entry", "reproducible", "library_version")
+    return {"statement": "statement", **chosen, **{name: name for name in last}}
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateChoice(Labelled, Text):
+class PrivateChoice(Remade, LaidOut, Labelled, Text):
     """What was chosen privately from the records. A subclass says what that is.
 
     Attributes
@@ -69,18 +75,18 @@ class PrivateChoice(Labelled, Text):
     library_version: str
 
     version: ClassVar[int] = 2
-    mechanism_class: ClassVar[type[ChoiceMechanism]]
-    """The class of the mechanism that a text can hold."""
+
+    def __post_init__(self) -> None:
+        one_line(unit=self.unit)
+        one_line(identity=self.identity)
+        version_of(self.library_version)
+        if not self._is_consistent:
+            raise ArgumentError("the mechanism does not choose such a thing.")
 
     @property
-    @abstractmethod
-    def _chosen(self) -> dict[str, Any]:
-        """What was chosen, in texts, numbers, lists and dicts."""
-
-    @staticmethod
-    @abstractmethod
-    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that stand for what was chosen; an error of any kind if the facts are none of it."""
+    def statement(self) -> str:
+        """What choosing it keeps, in words."""
+        return str(self.guarantee)
 
     @property
     @abstractmethod
@@ -124,8 +130,8 @@ class PrivateChoice(Labelled, Text):
     def _in_ledger(self) -> tuple[str, str]:
         return "ledger", "recorded" if self.recorded else "not recorded: pass after= to what is released next"
 
-    def note_as_unpaid(self) -> None:
-        """Remember that nothing covers it yet, as long as somebody has it: called where it is chosen or loaded."""
+    def forget(self) -> None:
+        """Do not look for this copy any more when something is planned: a release has it, which covers it."""
 
     def mark_released(self) -> None:
         """Remember that the guarantee of a release covers it."""
@@ -139,38 +145,16 @@ class PrivateChoice(Labelled, Text):
                     "their losses do not add up. Choose and release for the same people."
                 )
 
-    @property
-    @override
-    def own_facts(self) -> dict[str, Any]:
-        return {
-            "statement": str(self.guarantee),
-            **self._chosen,
-            "mechanism": self.mechanism.facts,
-            "guarantee": guarantee_facts(self.guarantee),
-            "unit": self.unit,
-            "identity": self.identity,
-            "entry": None if self.entry is None else asdict(self.entry),
-            "reproducible": self.reproducible,
-            "library_version": self.library_version,
-        }
-
     @classmethod
     @override
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        found = cls(
-            **cls._read(facts),
-            mechanism=cls.mechanism_class.from_facts(facts["mechanism"]),
-            guarantee=guarantee_of(facts["guarantee"]),
-            unit=one_line(unit=facts["unit"]),
-            identity=one_line(identity=facts["identity"]),
-            entry=Receipt.from_facts(facts["entry"]),
-            reproducible=facts["reproducible"],
-            library_version=version_of(facts["library_version"]),
-        )
-        # The number 1 is equal to True.
-        if not found._is_consistent or type(found.reproducible) is not bool:  # its own class
-            raise ValueError
-        return found
+        if cls is not PrivateChoice:
+            return super().from_facts(facts)
+        kinds: dict[Any, type[Self]] = {f"pymc_dirdp {kind.called}": kind for kind in cls.__subclasses__()}
+        if type(facts) is not dict or (kind := kinds.get(facts.get("format"))) is None:
+            raise ArgumentError("Something was chosen before, and it is neither bins nor a structure.")
+        with at(f"the {kind.called} that {'were' if kind.called.endswith('s') else 'was'} chosen before"):
+            return kind.from_facts(facts)
 
     @override
     def refuse_unkept(self) -> None:
@@ -228,10 +212,11 @@ class Bins(PrivateChoice):
 
     called: ClassVar[str] = "bins"
     made_by: ClassVar[str] = "choose_bins"
-    mechanism_class: ClassVar[type[ChoiceMechanism]] = QuantilesMechanism
+    layout: ClassVar[Layout] = _laid_out(column="column", edges="edges")
 
     @override
-    def note_as_unpaid(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.recorded:
             # By its place in memory: a copy that came from a file is equal, and may live longer.
             _UNPAID[id(self)] = self
@@ -240,6 +225,10 @@ class Bins(PrivateChoice):
     def released(self) -> bool:
         """Whether the guarantee of a release of this process has covered these bins."""
         return self.identity in _RELEASED
+
+    @override
+    def forget(self) -> None:
+        _UNPAID.pop(id(self), None)
 
     def mark_released(self) -> None:
         """Remember that the guarantee of a release covers these bins."""
@@ -299,19 +288,9 @@ class Bins(PrivateChoice):
 
     @property
     @override
-    def _chosen(self) -> dict[str, Any]:
-        return {"column": self.column, "edges": list(self.edges)}
-
-    @staticmethod
-    @override
-    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
-        return {"column": one_line(column=facts["column"]), "edges": tuple(facts["edges"])}
-
-    @property
-    @override
     def _is_consistent(self) -> bool:
-        numbers = all(type(edge) is float and math.isfinite(edge) for edge in self.edges)
-        rising = numbers and all(low < high for low, high in pairwise(self.edges))
+        one_line(column=self.column)
+        rising = all(map(math.isfinite, self.edges)) and all(low < high for low, high in pairwise(self.edges))
         return rising and 0 < len(self.edges) < self.mechanism.n_bins
 
 
@@ -356,15 +335,15 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
 
     called: ClassVar[str] = "structure"
     made_by: ClassVar[str] = "choose_structure"
-    mechanism_class: ClassVar[type[ChoiceMechanism]] = TreeMechanism
+    layout: ClassVar[Layout] = _laid_out(parents="parents_by_name")
 
     @override
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        return dict(self.parents)[name]
+        return self.parents_by_name[name]
 
     @override
     def __iter__(self) -> Iterator[str]:
-        return iter(dict(self.parents))
+        return iter(self.parents_by_name)
 
     @override
     def __len__(self) -> int:
@@ -401,32 +380,28 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
         return "which tables there are was"
 
     @property
-    @override
-    def _chosen(self) -> dict[str, Any]:
-        return {"parents": {name: list(given) for name, given in self.parents}}
+    def parents_by_name(self) -> dict[str, tuple[str, ...]]:
+        """The parents of each variable."""
+        return dict(self.parents)
 
-    @staticmethod
+    @classmethod
     @override
-    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
-        return {"parents": _checked_parents(facts["parents"])}
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        parents = value_of(dict[str, tuple[str, ...]], facts["parents"])
+        return cls(parents=tuple(parents.items()), **cls.own_fields(facts, "parents"))
 
     @property
     @override
     def _is_consistent(self) -> bool:
+        for name, parents in self.parents:
+            one_line(variable=name)
+            if len(parents) > 1 or not self.parents_by_name.keys() >= set(parents):
+                raise ArgumentError("a variable has two parents, or one that is no variable.")
+        try:
+            TopologicalSorter(self.parents_by_name).prepare()
+        except CycleError:
+            raise ArgumentError("its edges have a cycle.") from None
         return len(self.mechanism.lengths) == len(self)
-
-
-def _checked_parents(given: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The parents of each variable, if each has one at most and there is no cycle."""
-    parents = tuple((one_line(variable=name), tuple(one_line(parent=p) for p in ps)) for name, ps in given.items())
-    known = {name for name, _ in parents}
-    if not all(len(ps) <= 1 and set(ps) <= known for _, ps in parents):
-        raise ArgumentError("a variable has two parents, or one that is no variable.")
-    try:
-        TopologicalSorter(dict(parents)).prepare()
-    except CycleError:
-        raise ArgumentError("its edges have a cycle.") from None
-    return parents
 
 
 def curves_of(choices: Sequence[PrivateChoice]) -> tuple[tuple[PrivacyCurves, int], ...]:
@@ -437,24 +412,6 @@ def curves_of(choices: Sequence[PrivateChoice]) -> tuple[tuple[PrivacyCurves, in
 def with_choices(choices: Sequence[PrivateChoice], curves: PrivacyCurves) -> PrivacyCurves:
     """The curves of the choices and of what is released after them, from the same records."""
     return Composition((*curves_of(choices), (curves, 1))) if choices else curves
-
-
-def choices_of(facts: Any) -> tuple[PrivateChoice, ...]:
-    """The choices that a plan says; errors of all kinds if it says none."""
-    # A model has no more tables than this, and a text must not take for ever.
-    if not isinstance(facts, list) or not 0 < len(facts) <= 1000 or not all(isinstance(one, dict) for one in facts):
-        raise ArgumentError("Expected a list of what was chosen before.")
-    kinds: dict[str, type[PrivateChoice]] = {f"pymc_dirdp {kind.called}": kind for kind in (Bins, Structure)}
-    found = []
-    for one in facts:
-        kind = kinds.get(str(one.get("format")))
-        if kind is None:
-            raise ArgumentError("Something was chosen before, and it is neither bins nor a structure.")
-        with at(
-            f"the {kind.called} that were chosen before" if kind is Bins else "the structure that was chosen before"
-        ):
-            found.append(kind.from_facts(one))
-    return tuple(found)
 
 
 def refuse_unpaid_structure(chosen: object, choices: Sequence[PrivateChoice]) -> None:

@@ -25,6 +25,7 @@ from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.releases.axes import cell_dims
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
+from pymc_dirdp.texts.codec import facts_of
 from pymc_dirdp.texts.grammar import digest
 
 
@@ -42,7 +43,7 @@ def drawn_shares(plan: Plan, output: Mapping[str, Output]) -> dict[str, Array]:
     """
     public = plan.reading.sizes_are_public
     # Only noisy counts leave anything to be drawn, and a digest of a million rows takes a while.
-    facts = {name: published.facts for name, published in output.items()} if plan.publishing(NoisyTable) else {}
+    facts = facts_of(output) if plan.publishing(NoisyTable) else {}
     rng = np.random.default_rng(int(digest(facts), 16))
     fitted = fitted_shares(
         {

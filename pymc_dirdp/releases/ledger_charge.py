@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, final
 
-from pymc_dirdp.accounting.store import Receipt
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.errors import DirdpError, LedgerError, UnattainableError
 from pymc_dirdp.mechanisms.choices import ChoiceMechanism

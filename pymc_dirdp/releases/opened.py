@@ -360,7 +360,13 @@ def from_text(text: str) -> Opened:
 
 
 def of_release(release: Release) -> Opened:
-    """A release that was drawn or read, which is cached with what will be computed of it."""
+    """A release that was drawn or read, which is cached with what will be computed of it.
+
+    What it was chosen after is its own, and nobody else's.
+    """
+    for choice in release.plan.after:
+        # A cache is nobody who could count with them.
+        choice.forget()
     stored = Opened(release.plan, release)
     _OPENED.put(release.text, stored)
     return stored

@@ -5,6 +5,7 @@ No observed value is counted in this file.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -38,7 +39,7 @@ from pymc_dirdp.releases.choices import (
 )
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
-from pymc_dirdp.releases.wording import assumed, warn_if_few, warn_if_weak
+from pymc_dirdp.releases.wording import warn_if_few, warn_if_weak
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version
 
@@ -316,15 +317,14 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
             PlannedTable(table, chosen[name], sizes[name], choices.get(name), totals[name])
             for name, table in by_name.items()
         ),
+        stated=reading.stated,
         groups=reading.groups,
+        n_units=reading.n_units,
+        others=reading.others,
         strategy=wanted.strategy,
         objective=wanted.objective,
         draws=wanted.draws,
-        adjacency=wanted.adjacency,
         min_count=wanted.min_count,
-        reading=reading,
-        assumptions=assumed(reading, by_name.values()),
-        library_version=library_version(),
         after=wanted.choices,
     )
 
@@ -457,44 +457,39 @@ def refuse_second_planning(chosen: Plan, planning: Planning) -> None:
         raise ArgumentError(f"A plan already decides {', '.join(planning)}. Pass it to plan() instead.")
 
 
-def _protects(part: PlannedTable, chosen: Plan) -> bool:
-    """Whether a mechanism protects those whom the plan says."""
-    unit, contribution = part.mechanism.contributed, chosen.reading.contribution(part.table.name)
-    return part.mechanism.adjacency == chosen.adjacency and unit.fitted(part.table.shape) == contribution
+def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool = True, **planning: Any) -> Plan:
+    """The plan of a release: one with the least noise for a guarantee, or the one that was made before, if it fits.
 
-
-def _with_plain_labels(table: Table) -> Table:
-    """The table with labels as a file holds them, which Python does not find equal to times of its own."""
-    own = {dim: given and tuple(plain_labels(given)) for dim, given in table.coords.items()}
-    return replace(table, coords=own)
-
-
-def of_model(chosen: Plan, model: pm.Model) -> Plan:
-    """The plan with the tables of the model itself, or the error that it is the plan of another one."""
-    reading = chosen.reading
-    own = tables(model, public=reading.stated.public)
+    Raises
+    ------
+    UnsupportedModelError
+        If it is the plan of another model.
+    """
+    if not isinstance(guarantee, Plan):
+        return planned(guarantee, model, progressbar=progressbar, **planning)
+    refuse_second_planning(guarantee, planning)  # type: ignore[arg-type]  # A plan allows for none.
+    # A mechanism keeps what it has computed, and may have been given what another one has computed.
+    parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)
+    chosen = replace(guarantee, parts=parts, library_version=library_version())
+    stated, reading = chosen.stated, chosen.reading
+    own = tables(model, public=stated.public)
     check_names(own)
+    # A plan may come from a file. The people are read again, because a model with the same tables may say something
+    # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
     same = (
-        list(map(_with_plain_labels, own)) == [_with_plain_labels(part.table) for part in chosen.parts]
-        # The people are read again, because a model with the same tables may say something else about them.
-        and with_counted(reading.stated, own, model) == reading.stated
-        and read(own, model, reading.stated) == reading
-        and chosen.adjacency == reading.relation.name
-        # A plan may come from a file, so what its mechanisms protect is compared with what was read.
-        and chosen.groups == reading.groups
-        and all(_protects(part, chosen) for part in chosen.parts)
+        [table.as_in_a_text for table in own] == [part.table for part in parts]
+        and with_counted(stated, own, model) == stated
+        and read(own, model, stated) == reading
     )
     public = reading.sizes_are_public
     if not same or any(
         (public and total_records(part.table, model) != part.n_records)
         or public_totals(reading, part.table, model) != part.totals
-        for part in chosen.parts
+        for part in parts
     ):
-        names = ", ".join(repr(part.table.name) for part in chosen.parts)
+        names = ", ".join(repr(part.table.name) for part in parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
             "or the public number of records has changed. Call plan() again."
         )
-    # Labels of a file are equal to those of the model, and may be of another type, such as a wider number.
-    parts = tuple(replace(part, table=table) for part, table in zip(chosen.parts, own, strict=True))
-    return replace(chosen, parts=parts)
+    return chosen

@@ -19,8 +19,8 @@ from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
 from pymc_dirdp.releases.model_tables import counted, planned_tables, read_completely, table_model
 from pymc_dirdp.releases.model_terms import with_terms
-from pymc_dirdp.releases.plan import of_model
-from pymc_dirdp.releases.plan_types import Plan, rebuild
+from pymc_dirdp.releases.plan import plan_for
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample_sealed
 from pymc_dirdp.releases.saving import load
 from pymc_dirdp.sampling.bits import Seed
@@ -212,7 +212,7 @@ def private_model(
         found = read_completely(model, options, "dirdp.private_model(guarantee, model", plans=True)
         chosen = planned_tables(given, found, options) if isinstance(given, Guarantee) else given
         tables = table_model(found, None)
-        chosen = of_model(rebuild(chosen), tables)
+        chosen = plan_for(chosen, tables)
         # All that could be refused is refused here, and what is published is put in afterwards.
         terms = with_terms(found, chosen, n_prior)
         sealed = Sealed(lambda: counted(found, model), ledger)

@@ -1,6 +1,7 @@
 """A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
@@ -22,20 +23,13 @@ from pymc_dirdp.models.whose_records import check_people
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.choices import choices_of, with_choices
+from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.draws import try_distribution
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import of_release
-from pymc_dirdp.releases.plan import (
-    Planning,
-    of_model,
-    planned,
-    refuse_second_planning,
-    refuse_unsaid_units,
-    with_options,
-)
-from pymc_dirdp.releases.plan_types import Plan, rebuild
+from pymc_dirdp.releases.plan import Planning, plan_for, refuse_unsaid_units, with_options
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import try_view, view
@@ -177,11 +171,7 @@ def sample_sealed(
     """
     ledger = sealed.ledger
     check_ledger_type(ledger)
-    if isinstance(guarantee, Plan):
-        refuse_second_planning(guarantee, planning)
-        chosen = of_model(rebuild(guarantee), model)
-    else:
-        chosen = planned(guarantee, model, progressbar=progressbar, **planning)
+    chosen = plan_for(guarantee, model, progressbar=progressbar, **planning)
     refuse_unreadable(chosen)
     composition = chosen.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
@@ -222,7 +212,7 @@ def sample_sealed(
         output = drawn_outputs(chosen, counts, sampler, random_seed, bar)
     one = identity(random_seed, output)
     # Bins that nobody has paid for are remembered as long as somebody has them, and a cache is nobody: it has a copy.
-    copied = replace(chosen, after=choices_of([choice.facts for choice in chosen.after])) if chosen.after else chosen
+    copied = replace(chosen, after=tuple(map(copy, chosen.after))) if chosen.after else chosen
     tree = view(of_release(Release(copied, sampler, source, one, receipt, output)))
     return with_deterministics(tree, model, size_is_public=chosen.reading.sizes_are_public)
 

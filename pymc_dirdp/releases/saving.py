@@ -5,9 +5,7 @@ from typing import Any
 
 import xarray as xr
 
-from pymc_dirdp.releases.choices import Bins
 from pymc_dirdp.releases.opened import from_text, of_release, text_of
-from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.signatures import user_facing
@@ -108,8 +106,4 @@ def load(path: str | PathLike[str], *, most_bytes: int = MOST_BYTES) -> Any:
     text = read_text(path, most_bytes=most_bytes)
     if isinstance(text, Release):
         return view(of_release(text))
-    if isinstance(text, Bins):
-        text.note_as_unpaid()
-    for choice in text.after if isinstance(text, Plan) else ():
-        choice.note_as_unpaid()
     return text

@@ -204,7 +204,7 @@ def _of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> State
     listed = [f"{entry.what} ({entry.guarantee}, {entry.recorded[:10]})" for entry in released]
     more = [f"and {len(listed) - most_named} more"] if len(listed) > most_named + 1 else []
     how = added_up(ledger.composition_rule or "", guarantee)
-    assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.terms.assumptions)
+    assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.assumptions)
     lines = (
         ("guarantee", f"{guarantee}, of all of this together: {how}"),
         ("protected", f"every {who(unit)}{alone}; adjacency {relation.name}: {public}"),

@@ -8,22 +8,18 @@ import math
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self, final, override
 
-from pymc_dirdp.accounting.store import Receipt
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
-from pymc_dirdp.texts.grammar import (
-    Text,
-    at,
-    digest,
-    line_of,
-)
+from pymc_dirdp.texts.codec import facts_of
+from pymc_dirdp.texts.grammar import Text, at, digest
 
 _SEED = "seed"
 
@@ -64,34 +60,21 @@ class Release(Text):
     called: ClassVar[str] = "release"
     made_by: ClassVar[str] = "sample"
 
-    @property
-    @override
-    def own_facts(self) -> dict[str, Any]:
-        return {
-            "plan": self.plan.said,
-            "sampler": self.sampler,
-            "randomness": self.randomness,
-            "identity": self.identity,
-            "entry": None if self.entry is None else asdict(self.entry),
-            "output": {table: output.facts for table, output in self.output.items()},
-        }
+    def __post_init__(self) -> None:
+        one_of(SAMPLERS, sampler=self.sampler)
+        for part in self.plan.parts:
+            part.mechanism.checked_sampler(self.sampler)
+        one_of((*SOURCES[self.sampler], _SEED), randomness=self.randomness)
+        if not re.fullmatch(r"[0-9a-f]{32}", self.identity, re.ASCII):
+            raise ArgumentError("its identity is not 32 hexadecimal digits.")
 
     @classmethod
     @override
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         with at("its plan"):
             plan = Plan.from_facts(facts["plan"])
-        sampler = one_of(SAMPLERS, sampler=facts["sampler"])
-        for part in plan.parts:
-            part.mechanism.checked_sampler(sampler)
-        return cls(
-            plan=plan,
-            sampler=sampler,
-            randomness=one_of((*SOURCES[sampler], _SEED), randomness=facts["randomness"]),
-            identity=_identity_of(facts["identity"]),
-            entry=Receipt.from_facts(facts["entry"]),
-            output={part.table.name: _output(facts["output"], part, plan.draws) for part in plan.parts},
-        )
+        output = {part.table.name: _output(facts["output"], part, plan.draws) for part in plan.parts}
+        return cls(plan=plan, output=output, **cls.own_fields(facts, "plan", "output"))
 
     @override
     def refuse_unkept(self) -> None:
@@ -119,13 +102,7 @@ def identity(random_seed: object, output: Mapping[str, Output]) -> str:
     """The identity of a new release; with a seed the same release has the same one whenever it is drawn."""
     if random_seed is None:
         return secrets.token_hex(16)
-    return digest({table: one.facts for table, one in output.items()})[:32]
-
-
-def _identity_of(value: Any) -> str:
-    if not re.fullmatch(r"[0-9a-f]{32}", line_of(value), re.ASCII):
-        raise ArgumentError("its identity is not 32 hexadecimal digits.")
-    return str(value)
+    return digest(facts_of(output))[:32]
 
 
 def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int, *, most_shares: int = 10**8) -> Output:

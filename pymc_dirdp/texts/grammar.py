@@ -1,9 +1,10 @@
 """The form of every text that leaves the house: JSON in one canonical order, with a version and a digest.
 
 A plan, a release, a private choice and a bandit's transcript are each a :class:`Text`: it says its facts, and is made
-of them. :func:`understood` reads any of them and believes nothing. The grammar is closed: what is understood of a text
-is written again, and has to be the same text, byte for byte. So a text has no place for anything that the library does
-not understand, and nothing is allocated that the text does not hold.
+of them, as :mod:`pymc_dirdp.texts.codec` writes and reads a dataclass. :func:`understood` reads any of them and
+believes nothing. The grammar is closed: what is understood of a text is written again, and has to be the same text,
+byte for byte. So a text has no place for anything that the library does not understand, and nothing is allocated that
+the text does not hold.
 """
 
 import abc
@@ -13,7 +14,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import version
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import different
 from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, ReleaseError, shown
-from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
+from pymc_dirdp.texts.codec import facts_by_field, fields_of
 
 _FORMAT = "pymc_dirdp "
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
@@ -42,14 +42,20 @@ class Text(abc.ABC):
     """The function that makes it."""
 
     @property
-    @abc.abstractmethod
     def own_facts(self) -> dict[str, Any]:
-        """All that it says, in texts, numbers, lists, dicts and arrays of numbers."""
+        """All that it says, in texts, numbers, lists, dicts and arrays of numbers: those of its dataclass."""
+        return facts_by_field(self)
 
     @classmethod
-    @abc.abstractmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """What says these facts; errors of all kinds if nothing does. Whether a guarantee follows is not decided."""
+        return cls(**cls.own_fields(facts))
+
+    @classmethod
+    def own_fields(cls, facts: Mapping[str, Any], *without: str) -> dict[str, Any]:
+        """The arguments of its dataclass that these facts are, without those that it reads in another way."""
+        own = {name: fact for name, fact in facts.items() if name not in ("format", "version")}
+        return fields_of(cls, own, without=without)
 
     @property
     def problem(self) -> str | None:
@@ -63,6 +69,10 @@ class Text(abc.ABC):
     def said(self) -> dict[str, Any]:
         """All that the text says but its digest, with arrays as they are."""
         return {"format": f"{_FORMAT}{self.called}", "version": self.version} | self.own_facts
+
+    def to_facts(self) -> dict[str, Any]:
+        """The same, as a text within another one has them."""
+        return self.said
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -222,18 +232,6 @@ def in_lines(facts: Mapping[str, Any]) -> str:
     return "".join((*_pieces(facts, ""), "\n"))
 
 
-def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee as JSON, which has no infinity."""
-    numbers = asdict(guarantee).items()
-    return {"kind": type(guarantee).__name__} | {n: x if math.isfinite(x) else str(x) for n, x in numbers}
-
-
-def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
-    """The guarantee that was written; errors of all kinds if it is none."""
-    numbers = {name: math.inf if value == "inf" else value for name, value in facts.items() if name != "kind"}
-    return KINDS[facts["kind"]](**numbers)
-
-
 def version_of(value: Any) -> str:
     """The version of the library that a text states; free text, which could hold anything, is refused."""
     # A version of a package in Python, and no other text.
@@ -249,56 +247,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value
-
-
-def line_of(value: Any) -> str:
-    """A text; errors of all kinds if it is none."""
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def label_facts(label: Any) -> Any:
-    """A label as JSON: a text, a number or a truth value as it is, all else with the name of its kind."""
-    if isinstance(label, np.datetime64):
-        return {"time": str(label)}
-    if isinstance(label, np.timedelta64):
-        return {"nanoseconds": int(label.astype(np.int64))}
-    if isinstance(label, np.uint64):
-        # Such numbers would become doubles beside smaller ones.
-        return {"unsigned": int(label)}
-    if isinstance(label, bytes):
-        return {"bytes": label.hex()}
-    if isinstance(label, str):
-        return str.__str__(label)
-    plain = label.item() if isinstance(label, np.generic) else label
-    return {"number": str(plain)} if isinstance(plain, float) and not math.isfinite(plain) else plain
-
-
-def labels_facts(labels: list[Any]) -> Any:
-    """Labels as JSON, or in an array if all of them are NumPy's integers, of which there may be a million."""
-    kinds = set(map(type, labels))
-    if kinds == {np.int64}:
-        return np.array(labels)
-    return labels if kinds <= {str, int} else list(map(label_facts, labels))
-
-
-def label_of(label: Any) -> Any:
-    """The label that was written as JSON."""
-    match label:
-        case {"time": str(text)}:
-            return np.datetime64(text, "ns")
-        case {"nanoseconds": int(number)}:
-            return np.timedelta64(number, "ns")
-        case {"unsigned": int(number)}:
-            return np.uint64(number)
-        case {"bytes": str(text)}:
-            return bytes.fromhex(text)
-        case {"number": "inf" | "-inf" as text}:
-            return float(text)
-        case str() | bool() | int() | float():
-            return label
-    raise TypeError
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

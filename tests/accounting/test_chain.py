@@ -1,5 +1,6 @@
 """A ledger's file under attack: forks, other folders, other files of the same name, and changed rows."""
 
+import hashlib
 import json
 import os
 import pickle
@@ -14,15 +15,19 @@ from contextlib import closing
 
 import pytest
 
-from pymc_dirdp.accounting.budget import as_decimal, chained
+from pymc_dirdp.accounting.budget import as_decimal
+from pymc_dirdp.accounting.entries import following
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
-# All columns of an entry but its number.
-COLUMNS = "recorded, what, guarantee, cost, terms, composition_rule, reserved, uses, hash"
+
+
+def replaced(number, old, new):
+    """An order that changes the text of an entry."""
+    return f"UPDATE entries SET text = replace(text, '{old}', '{new}') WHERE number = {number}"
 
 
 @pytest.fixture
@@ -93,7 +98,7 @@ def test_a_fork_waits_for_threads_that_use_a_ledger(path):
 import threading, time
 inside = threading.Event()
 def reading():
-    with ledger._store.transaction():
+    with ledger._store._transaction():
         inside.set()
         time.sleep(0.3)
 threading.Thread(target=reading).start()
@@ -178,34 +183,39 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
         ("DELETE FROM entries WHERE number = 1", 1),
         ("DELETE FROM entries WHERE number = 2", 2),
         ("DELETE FROM entries WHERE number = 3", 3),
-        ("UPDATE entries SET what = 'nothing' WHERE number = 2", 2),
-        ("UPDATE entries SET recorded = '2020-01-01T00:00:00+00:00' WHERE number = 1", 1),
-        ("UPDATE entries SET cost = replace(cost, '0.1', '0.01') WHERE number = 2", 2),
-        ("UPDATE entries SET cost = replace(cost, ':', ' :') WHERE number = 2", 2),
-        ("UPDATE entries SET guarantee = replace(guarantee, '0.1', '0.2') WHERE number = 3", 3),
-        ("UPDATE entries SET terms = replace(terms, 'null', '1') WHERE number = 1", 1),
-        ("UPDATE entries SET terms = '{}' WHERE number = 1", 1),
-        ("UPDATE entries SET terms = '" + "[" * 5000 + "' WHERE number = 2", 2),
-        ("UPDATE entries SET cost = '[' WHERE number = 2", 2),
-        ('UPDATE entries SET cost = \'{"epsilon": 1e999, "delta": 0}\' WHERE number = 2', 2),
-        ('UPDATE entries SET cost = \'{"epsilon": ' + "9" * 400 + ', "delta": 0}\' WHERE number = 2', 2),
-        ("UPDATE entries SET composition_rule = 'divergences' WHERE number = 2", 2),
+        (replaced(2, "eyes", "nothing"), 2),
+        (replaced(1, '"recorded": "2', '"recorded": "1'), 1),
+        (replaced(2, '"epsilon": 0.1', '"epsilon": 0.01'), 2),
+        (replaced(2, ":", " :"), 2),
+        (replaced(2, ", ", ","), 2),
+        (replaced(3, "ApproxDP", "PureDP"), 3),
+        (replaced(3, '"kind": "ApproxDP", "epsilon": 0.1', '"kind": "ApproxDP", "epsilon": 0.2'), 3),
+        (replaced(1, "null", "1"), 1),
+        (replaced(1, "}", ', "more": 1}'), 1),
+        (replaced(2, "{", '{"number": 2, '), 2),
+        ("UPDATE entries SET text = '{}' WHERE number = 1", 1),
+        ("UPDATE entries SET text = '" + "[" * 5000 + "' WHERE number = 2", 2),
+        ("UPDATE entries SET text = '[' WHERE number = 2", 2),
+        ("UPDATE entries SET text = '' WHERE number = 2", 2),
+        (replaced(2, '"epsilon": 0.1', '"epsilon": 1e999'), 2),
+        (replaced(2, '"epsilon": 0.1', '"epsilon": NaN'), 2),
+        (replaced(2, '"epsilon": 0.1', '"epsilon": -0.1'), 2),
+        (replaced(2, '"epsilon": 0.1', '"epsilon": ' + "9" * 400), 2),
+        (replaced(2, "basic", "divergences"), 2),
         ("UPDATE entries SET hash = hash || 'a' WHERE number = 2", 2),
-        ("UPDATE entries SET reserved = 1 WHERE number = 2", 2),
-        ("UPDATE entries SET uses = 1 WHERE number = 2", 2),
-        ("UPDATE entries SET what = x'ff' WHERE number = 2", 2),
+        ("UPDATE entries SET hash = x'ff' WHERE number = 2", 2),
+        (replaced(2, '"reserved": false', '"reserved": true'), 2),
+        (replaced(2, '"uses": null', '"uses": 1'), 2),
+        (replaced(2, '"number": 2', '"number": 3'), 2),
+        ("UPDATE entries SET text = x'ff' WHERE number = 2", 2),
+        ("UPDATE entries SET text = CAST(text AS BLOB) WHERE number = 2", 2),
         ("UPDATE entries SET number = 10 - number", 1),
-        (
-            f"INSERT INTO entries SELECT 0, {COLUMNS} FROM entries LIMIT 1",
-            1,
-        ),
-        (
-            f"INSERT INTO entries SELECT 4, {COLUMNS} FROM entries LIMIT 1",
-            4,
-        ),
+        ("INSERT INTO entries SELECT 0, text, hash FROM entries LIMIT 1", 1),
+        ("INSERT INTO entries SELECT -9223372036854775807, text, hash FROM entries LIMIT 1", 1),
+        ("INSERT INTO entries SELECT 4, text, hash FROM entries LIMIT 1", 4),
         ("UPDATE ledger SET number = 2", 3),
         ("UPDATE ledger SET number = 4", 4),
-        ("UPDATE ledger SET totals = replace(totals, '0.3', '0.0')", 3),
+        ("UPDATE ledger SET number = 'three'", 3),
         ("UPDATE ledger SET hash = hash || 'a'", 3),
     ],
 )
@@ -231,10 +241,13 @@ def test_entries_that_change_places_are_found(ledger, path):
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE ledger SET spending_limit = replace(spending_limit, '1.0', '9.0')",
-        "UPDATE ledger SET adjacency = 'add-remove'",
-        "UPDATE ledger SET unit = 'household'",
-        "UPDATE ledger SET adaptive = 0",
+        "UPDATE ledger SET text = replace(text, '1.0', '9.0')",
+        "UPDATE ledger SET text = replace(text, 'replace-one', 'add-remove')",
+        """UPDATE ledger SET text = replace(text, '"unit": null', '"unit": "household"')""",
+        "UPDATE ledger SET text = replace(text, 'true', 'false')",
+        "UPDATE ledger SET text = replace(text, ':', ' :')",
+        """UPDATE ledger SET text = replace(text, '"identity": "', '"identity": null, "x": "')""",
+        "UPDATE ledger SET text = substr(text, 1, length(text) - 36) || '" + "null}" + "'",
         "DELETE FROM ledger",
         "INSERT INTO ledger SELECT * FROM ledger",
         "CREATE VIEW more AS SELECT * FROM entries",
@@ -259,7 +272,7 @@ def test_the_header_does_not_change(ledger, path, statement):
 
 def test_an_empty_ledger_is_chained_to_its_header(path):
     Ledger(LIMIT, path)
-    edit(path, "UPDATE ledger SET spending_limit = replace(spending_limit, '1.0', '9.0')")
+    edit(path, "UPDATE ledger SET text = replace(text, '1.0', '9.0')")
     with pytest.raises(LedgerError, match="damaged"):
         Ledger(ApproxDP(epsilon=9.0, delta=1e-6), path)
 
@@ -268,9 +281,9 @@ def test_an_empty_ledger_is_chained_to_its_header(path):
     "body",
     [
         "DELETE FROM entries WHERE number = NEW.number",
-        "UPDATE entries SET cost = '{}' WHERE number = NEW.number",
+        "UPDATE entries SET text = '{}' WHERE number = NEW.number",
         "DELETE FROM entries WHERE number = 1",
-        "UPDATE ledger SET totals = '{}'",
+        "UPDATE ledger SET text = '{}'",
     ],
 )
 @pytest.mark.parametrize("kind", ["", "TEMP"])
@@ -324,7 +337,7 @@ def test_the_row_is_read_back(ledger, monkeypatch):
         return Liar(connection)
 
     monkeypatch.setattr(type(ledger._store), "_connected", cursed)
-    with pytest.raises(LedgerError, match="entry 4 on: it is missing, or not what was written"):
+    with pytest.raises(LedgerError, match="entry 4 on: there are 3 of 4 entries"):
         ledger.spend(TENTH, what="teeth")
     monkeypatch.undo()
     assert ledger.verify() == head
@@ -333,23 +346,26 @@ def test_the_row_is_read_back(ledger, monkeypatch):
 def rewritten(path, change):
     """What somebody can do who knows how the file is made: all hashes are computed again."""
     ledger = Ledger(LIMIT, path)
-    position, rows = ledger._store.start, []
-    for entry in change(list(ledger.entries())):
-        position = position.after(entry)
-        rows.append((*entry.row(), position.hash))
+    last, rows = ledger._store._start.last, []
+    for number, text in enumerate(change([entry.text for entry in ledger.entries()]), start=1):
+        last = following(last[2], number, text)
+        rows.append(last)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM entries")
-        connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        connection.execute(
-            "UPDATE ledger SET number = ?, hash = ?, totals = ?", (position.number, position.hash, position.sums)
-        )
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        connection.execute("UPDATE ledger SET number = ?, hash = ?", (last[0], last[2]))
         connection.commit()
+
+
+def with_facts(text, **facts):
+    """The text of an entry that states other facts."""
+    return json.dumps(json.loads(text) | facts, ensure_ascii=False)
 
 
 def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
     """The limit of a chain without a key, as the documentation states it: only what is kept elsewhere notices."""
     noted = ledger.head
-    rewritten(path, lambda entries: entries[:2])
+    rewritten(path, lambda texts: texts[:2])
     opened = Ledger(LIMIT, path)
     assert opened.verify() == opened.head
     with pytest.raises(LedgerError, match="does not lead to entry 3 as it was noted"):
@@ -367,28 +383,50 @@ def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
         {"uses": 2},
         {"uses": 0},
         {"uses": "one"},
+        {"uses": True},
+        {"uses": 1.0},
         {"reserved": 2},
+        {"reserved": 1},
+        {"number": 3},
+        {"cost": {}},
+        {"cost": {"epsilon": 0, "delta": 0.0}},
+        {"cost": {"epsilon": True, "delta": 0.0}},
+        {"cost": {"epsilon": -0.1, "delta": 0.0}},
+        {"what": 5},
+        {"guarantee": {"kind": "ApproxDP", "epsilon": 0.1}},
+        {"guarantee": {"kind": "os.system", "epsilon": 0.1}},
+        {"guarantee": None},
+        {"groups": [["p"], "q"]},
+        {"contribution": 0},
+        {"contribution": 1.5},
+        {"min_count": 5},
+        {"composition_rule": 5},
+        {"digest": ["x"]},
+        {"more": 1},
     ],
 )
 def test_a_rewriter_cannot_give_back_what_was_released(ledger, path, change):
-    """A row that uses an entry which is no reservation, or itself, cannot be understood."""
-    from dataclasses import replace
-
-    def forged():
-        rewritten(path, lambda entries: [entries[0], replace(entries[1], **change), *entries[2:]])
-        return Ledger(LIMIT, path)
-
-    # Either the totals of such an entry cannot be computed, or the ledger with it cannot be opened.
-    with pytest.raises((LedgerError, ArgumentError)):
-        forged()
+    """A row that uses an entry which is no reservation, or itself, or says what no entry says, cannot be understood."""
+    rewritten(path, lambda texts: [texts[0], with_facts(texts[1], **change), *texts[2:]])
+    with pytest.raises(LedgerError, match="damaged from entry 2 on"):
+        Ledger(LIMIT, path)
 
 
-@pytest.mark.parametrize("composition_rule", [None, "epsilons", "divergences", 5])
+def test_a_reservation_is_used_once_by_a_rewriter_too(path):
+    ledger = Ledger(LIMIT, path)
+    ledger.reserve(TENTH, what="hair", times=2, unit="record")
+    for number in (1, 2):
+        ledger.using(number).spend(TENTH, what="hair")
+    rewritten(path, lambda texts: [*texts[:3], with_facts(texts[3], uses=1)])
+    with pytest.raises(LedgerError, match="damaged from entry 4 on: it uses an entry that is no open reservation"):
+        Ledger(LIMIT, path)
+
+
+@pytest.mark.parametrize("composition_rule", [None, "epsilons", "divergences"])
 @pytest.mark.parametrize("cost", [{"hair": 0.1}, {"divergence": 0.1}, {"epsilon": 0.0, "delta": 0.0}])
 def test_entries_that_do_not_add_up_are_damage_and_no_lack_of_budget(ledger, path, composition_rule, cost):
-    from dataclasses import replace
-
-    rewritten(path, lambda entries: [replace(entries[0], cost=cost, composition_rule=composition_rule), *entries[1:]])
+    facts = {"cost": cost, "composition_rule": composition_rule}
+    rewritten(path, lambda texts: [with_facts(texts[0], **facts), *texts[1:]])
     with pytest.raises(LedgerError):
         Ledger(LIMIT, path).spend(TENTH, what="hair")
 
@@ -400,30 +438,30 @@ def test_a_head_is_a_number_and_a_hash(ledger):
     noted = ledger.head
     ledger.spend(TENTH, what="teeth")
     assert ledger.verify(noted) == ledger.head != noted
-    for wrong in ("", "3", f"3:{digest[:-1]}", f"-3:{digest}", 3, f"{noted}\n"):
+    for wrong in ("", "3", f"3:{digest[:-1]}", f"-3:{digest}", 3, f"{noted}\n", f"{'9' * 5000}:{digest}"):
         with pytest.raises(ArgumentError, match="Expected head"):
             ledger.verify(wrong)
     with pytest.raises(LedgerError, match="entry 3 as it was noted"):
         ledger.verify(f"3:{digest[::-1]}")
+    # Numbers of no entry, the largest of which SQLite just has, and another way to write one.
+    for number in ("03", "5", "999999999999999999"):
+        with pytest.raises(LedgerError, match="as it was noted"):
+            ledger.verify(f"{number}:{digest}")
 
 
 def test_the_chain_by_hand(ledger, path):
     """Oracle: SHA-256 over JSON, from the columns of the file alone."""
     with closing(sqlite3.connect(path)) as connection:
-        (facts,) = connection.execute(
-            "SELECT version, identity, spending_limit, adaptive, adjacency, unit FROM ledger"
-        ).fetchall()
+        ((header, last),) = connection.execute("SELECT text, hash FROM ledger").fetchall()
         rows = connection.execute("SELECT * FROM entries ORDER BY number").fetchall()
-        ((totals,),) = connection.execute("SELECT totals FROM ledger").fetchall()
-    digest = chained("", *facts)
-    for i, (*content, stored) in enumerate(rows, start=1):
-        shares = {"delta": f"{i}E-7", "divergence leak": f"{i}E-7", "epsilon": f"0.{i}"}
-        divergence = json.loads(totals)["divergence"] if i == 3 else None
-        if divergence is not None:
-            sums = json.dumps(dict(sorted((shares | {"divergence": divergence}).items())))
-            assert sums == totals
-            assert chained(digest, *content, sums) == stored
-        digest = stored
+    digest = hashlib.sha256(json.dumps(["", header]).encode()).hexdigest()
+    for i, (number, text, stored) in enumerate(rows, start=1):
+        digest = hashlib.sha256(json.dumps([digest, text]).encode()).hexdigest()
+        assert (number, stored) == (i, digest)
+        assert json.loads(text)["number"] == i
+    assert ledger.head == f"3:{digest}"
+    assert last == digest
+    assert json.loads(header)["limit"] == {"kind": "ApproxDP", "epsilon": 1.0, "delta": 1e-6}
 
 
 def test_another_version_is_refused(path):
@@ -434,7 +472,7 @@ def test_another_version_is_refused(path):
         )
         connection.execute("INSERT INTO ledger VALUES (1, '{}', 1, 'replace-one', NULL)")
         connection.commit()
-    with pytest.raises(LedgerError, match=r"has version 1 of the format.*reads version 3 only.*begin a new ledger"):
+    with pytest.raises(LedgerError, match=r"has version 1 of the format.*reads version 4 only.*begin a new ledger"):
         Ledger(LIMIT, path)
 
 
@@ -494,6 +532,9 @@ def test_everything_is_written_to_the_disk(ledger, monkeypatch):
 
 
 def test_an_entry_that_says_nothing_is_distinguished_from_one_that_was_changed(ledger, path):
-    edit(path, "UPDATE entries SET terms = '{}' WHERE number = 1")
+    edit(path, "UPDATE entries SET text = '{}' WHERE number = 1")
     with pytest.raises(LedgerError, match="from entry 1 on: it cannot be understood"):
+        ledger.verify()
+    edit(path, "UPDATE entries SET text = (SELECT text FROM entries WHERE number = 2) WHERE number = 1")
+    with pytest.raises(LedgerError, match="from entry 1 on: it or the order of the entries was changed"):
         ledger.verify()

@@ -59,7 +59,7 @@ def test_rows_say_what_when_and_which_guarantee(ledger):
     assert str(ledger).startswith("Ledger of (1, 1e-06)-differential privacy, replace-one")
     assert "together" not in str(ledger)
     ledger.spend(TENTH, what="hair <b>")
-    together = "All of this together keeps (1, 1e-06)-differential privacy: epsilons and deltas are added."
+    together = "all of this together: (1, 1e-06)-differential privacy; epsilons and deltas are added"
     assert str(ledger).endswith(together)
     (entry,) = ledger.entries()
     assert entry.guarantee == TENTH
@@ -194,7 +194,7 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
             connection.close()
         case "no number":
             with sqlite3.connect(path) as connection:
-                connection.execute("""UPDATE entries SET cost = '{"epsilon": -5, "delta": 0}' WHERE number = 3""")
+                connection.execute("UPDATE entries SET text = replace(text, '0.1', '-0.1') WHERE number = 3")
             connection.close()
     for use in (lambda: Ledger(LIMIT, path), lambda: ledger.spend(TENTH, what="hair"), ledger.entries, ledger.verify):
         with pytest.raises(dirdp.errors.LedgerError, match=r"budget\.db"):
@@ -414,7 +414,7 @@ def test_reservations_count_as_spent_until_a_release_uses_them(ledger):
     # What a release leaves of its reservation can be spent again.
     ledger.using(2).spend(dirdp.PureDP(epsilon=0.05), what="hair, summer")
     assert ledger.spent == {"epsilon": 0.35, "delta": 3e-7}
-    assert "of it reserved: entries 3 to 4" in str(ledger)
+    assert "reserved and not used: entries 3 to 4" in str(ledger)
     assert "hair, spring (as reserved in entry 1)" in str(ledger)
     with pytest.raises(dirdp.errors.BudgetError):
         ledger.spend(dirdp.ApproxDP(epsilon=0.66, delta=1e-8), what="eyes")

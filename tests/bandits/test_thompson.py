@@ -131,8 +131,8 @@ def test_a_ledger_is_charged_once():
     for visitor in range(200):
         bandit.update(bandit.select(), 1, person=visitor)
     (entry,) = ledger.entries()
-    assert entry.terms.unit == "visitor"
-    assert entry.terms.assumptions == ("a visitor contributes no more than 2 rewards of a run",)
+    assert entry.unit == "visitor"
+    assert entry.assumptions == ("a visitor contributes no more than 2 rewards of a run",)
     assert "one visitor with at most 2 rewards" in str(bandit.report())
     with pytest.raises(dirdp.errors.BudgetError):
         dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=1, unit="visitor", ledger=ledger)
@@ -147,7 +147,7 @@ def test_a_guarantee_about_rewards_is_never_booked_as_one_about_people():
     open_to_all = dirdp.Ledger(dirdp.PureDP(epsilon=5))
     dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=open_to_all)
     assert open_to_all.unit == "reward"
-    assert open_to_all.entries()[0].terms.assumptions == ()
+    assert open_to_all.entries()[0].assumptions == ()
     # Nor the other way round: the ledger would add up guarantees about different units.
     with pytest.raises(dirdp.errors.ArgumentError, match="unit='person'"):
         dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=1, ledger=open_to_all)

@@ -17,8 +17,8 @@ from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
+from pymc_dirdp.releases.draws import measurements_of_table
 from pymc_dirdp.releases.predicting import simulated_network
-from pymc_dirdp.releases.view import measurements_of_table
 
 CHAIN = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}
 COLLIDER = {"a": [], "b": [], "c": ["a", "b"]}

@@ -13,6 +13,7 @@ from pymc_dirdp.mechanisms.choices import TreeMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.texts.codec import facts_of, value_of
 
 LENGTHS = (2, 2, 3)
 CELLS = list(itertools.product(*map(range, LENGTHS)))
@@ -282,7 +283,7 @@ def test_odd_arguments_are_refused(change, said):
 
 def test_facts_are_read_back_and_lengths_are_integers():
     mechanism = TreeMechanism(LENGTHS, 4.1, 1.3, "geometric", adjacency="add-remove", contribution=2)
-    assert TreeMechanism.from_facts(mechanism.facts) == mechanism
+    assert value_of(TreeMechanism, facts_of(mechanism)) == mechanism
     for wrong in ("223", [2, 2, True]):
         with pytest.raises(ArgumentError):
-            TreeMechanism.from_facts(mechanism.facts | {"lengths": wrong})
+            value_of(TreeMechanism, facts_of(mechanism) | {"lengths": wrong})

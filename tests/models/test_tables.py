@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.models.table import Likelihood, Table
+from pymc_dirdp.models.table import Likelihood, Table, View
 from pymc_dirdp.models.tables import tables
 
 HAIR = ("black", "brown", "red", "blond")
@@ -219,7 +219,7 @@ def table_of(**changes):
     "change",
     [
         {"name": "q"},
-        {"family": "beta"},
+        {"family": "beta", "prior": np.ones((2, 2)), "dims": ("row",)},
         {"prior": np.ones((2, 4))},
         {"prior": np.full((2, 3), 2.0)},
         {"dims": None},
@@ -235,6 +235,21 @@ def test_tables_are_equal_by_value(change):
     assert table_of() != "p"
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"family": "beta"}, "a Beta and has more than two categories"),
+        ({"dims": ("row",)}, "the dims of 'p' are not those of its shape"),
+        ({"coords": {}}, "the dims of 'p' are not those of its shape"),
+        ({"coords": {"row": ("a",)}}, "the labels of 'row' are not as many as its entries"),
+        ({"likelihoods": (Likelihood("y", "multinomial", (), (), View(np.array([0, 6]))),)}, "leads to cells"),
+    ],
+)
+def test_a_table_that_contradicts_itself_is_none(change, problem):
+    with pytest.raises(ArgumentError, match=problem):
+        table_of(**change)
+
+
 def test_a_table_survives_pickling():
     copy = pickle.loads(pickle.dumps(table_of()))
     assert copy == table_of()
@@ -242,11 +257,11 @@ def test_a_table_survives_pickling():
 
 
 def test_a_table_keeps_no_reference_to_its_arguments():
-    prior, coords = np.ones(3), {"row": ("a", "b")}
+    prior, coords = np.ones(2), {"row": ("a", "b")}
     table = Table("p", "dirichlet", prior, ("row",), coords)
     prior[0] = 9
     coords["row"] = ("c", "d")
-    assert table == Table("p", "dirichlet", np.ones(3), ("row",), {"row": ("a", "b")})
+    assert table == Table("p", "dirichlet", np.ones(2), ("row",), {"row": ("a", "b")})
     with pytest.raises(TypeError):
         table.coords["row"] = ()
 

@@ -215,7 +215,7 @@ def test_the_file_is_read_again_and_not_believed(bins, tmp_path, text_of_facts):
         {"edges": [1.0, 2.0, 3.0, 4.0]},
         {"reproducible": 1},
         {"guarantee": {"kind": "ZeroCDP", "rho": 0.01}},
-        {"mechanism": bins.mechanism.facts | {"scale": bins.mechanism.scale / 2}},
+        {"mechanism": bins.facts["mechanism"] | {"scale": bins.mechanism.scale / 2}},
         {"more": 1},
     ):
         with pytest.raises(ArgumentError):

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.accounting.store import Receipt
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.errors import (
     ArgumentError,
     BudgetError,

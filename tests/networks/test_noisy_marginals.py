@@ -8,8 +8,8 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.networks.fitting import measurements_of
-from pymc_dirdp.releases.description import cell_dims
-from pymc_dirdp.releases.view import measurements_of_table, shares_fitted
+from pymc_dirdp.releases.axes import cell_dims
+from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table
 
 RECORDS = {"a": list("xxy") * 20, "one": ["any"] * 60, "b": list("pqq") * 20}
 CATEGORIES = {"a": ["x", "y"], "one": ["any"], "b": ["p", "q"]}
@@ -74,9 +74,14 @@ def test_shares_are_fitted_to_the_tables_of_a_plan():
         for part in plan.parts
         if part.table.name in counts
     }
-    tables = {part.table.name: part.table for part in plan.parts}
-    mechanisms = {part.table.name: part.mechanism for part in plan.parts}
-    shares = shares_fitted(tables, mechanisms, published, 60)
+    parts = {part.table.name: part for part in plan.parts}
+    shares = fitted_shares(
+        {
+            name: (tuple(cell_dims(parts[name].table)), parts[name].mechanism, output)
+            for name, output in published.items()
+        },
+        60,
+    )
     assert set(shares) == set(counts)
     np.testing.assert_allclose(shares["p_b"].sum(axis=-1), 1.0)
     family, measurements = measurements_of_table(
@@ -84,5 +89,4 @@ def test_shares_are_fitted_to_the_tables_of_a_plan():
     )
     assert family.axes == ("a", "b")
     assert len(measurements) == 2
-    by_table = {part.table.name: part.mechanism for part in dirdp.plan(TARGET, model(), mechanism="geometric").parts}
-    assert shares_fitted(tables, by_table, {}, 60) == {}
+    assert fitted_shares({}, 60) == {}

@@ -349,10 +349,10 @@ def test_an_entry_holds_the_unit_the_assumptions_and_the_plan():
     chosen = dirdp.plan(TARGET, hair_model(), contribution=2, min_count=3)
     dirdp.sample(chosen, hair_model(), ledger=ledger)
     (entry,) = ledger.entries()
-    assert entry.terms.unit == "at most 2 records"
-    assert entry.terms.contribution == 2
-    assert entry.terms.min_count == 3
-    assert entry.terms.digest == chosen.digest
+    assert entry.unit == "at most 2 records"
+    assert entry.contribution == 2
+    assert entry.min_count == 3
+    assert entry.digest == chosen.digest
     assert dirdp.plan(TARGET, hair_model(), contribution=3).digest != chosen.digest
     with pytest.raises(dirdp.errors.ArgumentError, match="keep one ledger for each unit"):
         dirdp.sample(TARGET, hair_model(), ledger=ledger)

@@ -1,0 +1,118 @@
+"""What a ledger says in texts: only what is written is read, and what is read was checked as what is made."""
+
+import json
+import random
+
+import pytest
+
+from pymc_dirdp.accounting.entries import NONSENSE, Entry, Header, Receipt
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.texts.codec import value_of
+
+GUARANTEES = [
+    ApproxDP(epsilon=0.1, delta=1e-7),
+    PureDP(epsilon=0.1),
+    RenyiDP(order=3, epsilon=0.1),
+    TruncatedCDP(rho=0.1, omega=float("inf")),
+    ZeroCDP(rho=0.1),
+]
+FULL = Entry(
+    2,
+    "2026-01-01T00:00:00+00:00",
+    "größe, 日本語",
+    GUARANTEES[0],
+    {"epsilon": 0.1, "delta": 1e-7},
+    "basic",
+    unit="person",
+    contribution=3,
+    min_count=5,
+    groups=[["p", "q"], ["rate"]],
+    digest="sha256:6f1e",
+    uses=1,
+)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda guarantee: type(guarantee).__name__)
+def test_what_is_written_is_read(guarantee):
+    lines = (
+        Entry(1, "now", "hair", guarantee, {"epsilon": 5e-324, "delta": 1.7e308}, reserved=True),
+        Entry(1, "now", "hair", guarantee, {"epsilon": 0.1}, contribution='two of "p"'),
+        Header(guarantee, False, "add-remove", "person", "0" * 32),
+    )
+    for line in (*lines, FULL):
+        again = type(line).from_text(line.text)
+        assert again == line
+        assert again.text == line.text
+        assert "\n" not in line.text
+
+
+def test_the_text_of_an_entry():
+    """By hand: the fields in their order, as JSON."""
+    assert FULL.text == (
+        '{"number": 2, "recorded": "2026-01-01T00:00:00+00:00", "what": "größe, 日本語", "guarantee": {"kind": '
+        '"ApproxDP", "epsilon": 0.1, "delta": 1e-07}, "cost": {"epsilon": 0.1, "delta": 1e-07}, "composition_rule": '
+        '"basic", "unit": "person", "contribution": 3, "min_count": 5.0, "groups": [["p", "q"], ["rate"]], "digest": '
+        '"sha256:6f1e", "reserved": false, "uses": 1}'
+    )
+
+
+def test_no_edit_of_a_text_is_read_as_what_it_was():
+    """10,000 edits of one to three characters: an error of the known kinds, or what the text says now."""
+    draw, different = random.Random(5), 0
+    for line in (FULL, Header(GUARANTEES[3], True, "replace-one", "person", "0" * 32)):
+        for _ in range(5000):
+            text = list(line.text)
+            for _ in range(draw.randint(1, 3)):
+                at = draw.randrange(len(text))
+                match draw.randrange(3):
+                    case 0:
+                        text[at] = chr(draw.choice([0, 9, 10, 32, 34, 44, 45, 48, 49, 91, 93, 123, 125, 233, 0xD800]))
+                    case 1:
+                        del text[at]
+                    case 2:
+                        text.insert(at, draw.choice(' ,:"{}[]019eE.-xü'))
+            edited = "".join(text)
+            try:
+                read = type(line).from_text(edited)
+            except NONSENSE:
+                continue
+            assert read.text == edited
+            assert read != line or edited == line.text
+            different += 1
+    assert different > 100
+
+
+@pytest.mark.parametrize("cost", [{}, {"epsilon": -1e-9}, {"epsilon": float("nan")}, {"epsilon": float("inf")}])
+def test_a_cost_that_is_no_cost_is_refused(cost):
+    with pytest.raises(ArgumentError, match="cannot be recorded"):
+        Entry(1, "now", "hair", GUARANTEES[0], cost)
+
+
+def test_a_reservation_uses_no_other():
+    with pytest.raises(ArgumentError, match=r"leave using\(\) out"):
+        Entry(1, "now", "hair", GUARANTEES[0], {"epsilon": 0.1}, reserved=True, uses=1)
+
+
+@pytest.mark.parametrize("text", ["", "[", "null", "3", "[]", "{}", '{"number": 1}', b"{}", None, 5, "[" * 5000])
+def test_what_is_no_entry_is_none(text):
+    for kind in (Entry, Header):
+        with pytest.raises(NONSENSE):
+            kind.from_text(text)
+
+
+def test_a_header_with_another_identity_than_a_ledger_has_is_refused():
+    text = Header(GUARANTEES[0], True, "replace-one", None, "0" * 32).text
+    assert Header.from_text(text).identity == "0" * 32
+    for wrong in ("0" * 31, "G" * 32, ""):
+        with pytest.raises(NONSENSE):
+            Header.from_text(json.dumps(json.loads(text) | {"identity": wrong}))
+
+
+def test_a_receipt_is_a_ledger_a_number_and_a_hash():
+    facts = {"ledger": "0" * 32, "number": 1, "hash": "f" * 64}
+    assert value_of(Receipt, facts) == Receipt(**facts)
+    assert Receipt(**facts).head == f"1:{'f' * 64}"
+    for name, wrong in (("ledger", "0" * 31), ("ledger", 0), ("number", 0), ("number", True), ("hash", "F" * 64)):
+        with pytest.raises(ArgumentError):
+            value_of(Receipt, facts | {name: wrong})
