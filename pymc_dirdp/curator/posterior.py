@@ -18,7 +18,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.observed import Observed, observations
 from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
-from pymc_dirdp.models.graph import Node, compiled_plainly
+from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.description import labels
@@ -53,7 +53,8 @@ def posterior_groups(
         for name, distribution in tables.items()
     }
     density = {name: distribution.log_prior(drawn[name]) for name, distribution in tables.items()}
-    dims = {distribution.table.name: _dims(distribution) for distribution in distributions}
+    found = [distribution.table for distribution in distributions]
+    dims = {table.name: _dims_of(table.name, table.dims or (None,) * len(table.released_shape)) for table in found}
     dims |= {name: _dims_of(name, model.named_vars_to_dims.get(name)) for name in deterministics}
     coords = {dim: given for distribution in distributions for dim, given in labels(distribution.table).items()}
     rows = {
@@ -61,8 +62,8 @@ def posterior_groups(
         for name, distribution in tables.items()
     }
     groups = {
-        "posterior": _dataset(values | _flat(model, deterministics, values), dims, coords),
-        "prior": _dataset(prior | _flat(model, deterministics, prior), dims, coords),
+        "posterior": _dataset(values | _formulas(model, deterministics, values), dims, coords),
+        "prior": _dataset(prior | _formulas(model, deterministics, prior), dims, coords),
         "log_prior": _dataset(density, rows, coords),
     }
     return groups | _observed_groups(tables, drawn, observations, rng)
@@ -109,19 +110,20 @@ def _observed_groups(
     return groups
 
 
-def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
-    """The Deterministics at all draws; `_evaluated` takes chains and draws as one axis."""
-    chains, draws = next(iter(values.values())).shape[:2]
-    flat = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
+def _formulas(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
+    """The values of these Deterministics at all draws of the tables: shape `(chains, draws, ...)`."""
+    if not names:
+        return {}
+    lead = next(iter(values.values())).shape[:2]
+    inputs = [model[name] for name in values if name in model.named_vars]
     observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
-    deterministics = _evaluated(model, names, flat, known=observed)
-    return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in deterministics.items()}
-
-
-def _dims(distribution: Distribution) -> list[str]:
-    table = distribution.table
-    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    return _dims_of(table.name, axes)
+    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
+    function = compiled_plainly(inputs, graph_replace([model[name] for name in names], observed, strict=False))
+    draws = [values[str(variable.name)] for variable in inputs]
+    flat = [drawn.reshape(-1, *drawn.shape[2:]) for drawn in draws]
+    rows = [function(*of_draw) for of_draw in zip(*flat, strict=True)]
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    return {name: column.reshape(*lead, *column.shape[1:]) for name, column in zip(names, columns, strict=True)}
 
 
 def _dims_of(name: str, axes: tuple[str | None, ...] | None) -> list[str]:
@@ -226,23 +228,3 @@ def deterministics_of(model: pm.Model, found: tuple[Table, ...]) -> tuple[str, .
         for formula in model.deterministics
         if drawn & set(ancestors([formula], blockers=model.observed_RVs))
     )
-
-
-def _evaluated(
-    model: pm.Model, names: tuple[str, ...], draws: dict[str, Array], *, known: dict[Node, Node] | None = None
-) -> dict[str, Array]:
-    """The values of these Deterministics at each draw: arrays of shape `(draws, ...)`.
-
-    `known` has what stands in the place of other random variables.
-    """
-    if not names:
-        return {}
-    inputs = [model[name] for name in draws if name in model.named_vars]
-    outputs = [model[name] for name in names]
-    if known:
-        outputs = graph_replace(outputs, known, strict=False)
-    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
-    function = compiled_plainly(inputs, outputs)
-    arrays = [draws[str(variable.name)] for variable in inputs]
-    rows = [function(*values) for values in zip(*arrays, strict=True)]
-    return {name: np.stack([np.asarray(row[i]) for row in rows]) for i, name in enumerate(names)}
