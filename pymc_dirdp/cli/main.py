@@ -390,7 +390,7 @@ def _ledger(facts: Declaration, *, new: bool) -> "dirdp.Ledger | None":
 
 @contextmanager
 def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A file beside `path`, which takes its place at the end of the block, if nothing goes wrong.
+    """The path of a file that is written aside, and takes the place of `path` if nothing goes wrong.
 
     The name is taken at the beginning, so before anything is spent: no two processes write the same file.
 
@@ -410,19 +410,12 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """
     taken = _take(path, overwrite)
     try:
-        handle, name = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
-        os.close(handle)
-        aside = Path(name)
-        try:
+        # In a folder of its own it has its own name, by which a function may choose how to write it.
+        with tempfile.TemporaryDirectory(prefix=path.name, suffix=".new", dir=path.parent) as folder:
+            aside = Path(folder) / path.name
             yield aside
-            # A temporary file can be read by its owner alone, and others have the rights that this process gives.
-            mask = os.umask(0)
-            os.umask(mask)
-            aside.chmod(0o666 & ~mask)
             aside.replace(path)
             taken = False
-        finally:
-            aside.unlink(missing_ok=True)
     finally:
         if taken:
             path.unlink(missing_ok=True)

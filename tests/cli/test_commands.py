@@ -213,6 +213,14 @@ def test_no_file_is_replaced_without_overwrite(survey, run, name):
     assert Path("out").read_bytes() != b"old"
 
 
+def test_a_name_that_ends_in_gz_is_compressed(alone, run):
+    assert run("plan", "survey.toml", "--out", "plan.json.gz")[0] == 0
+    assert Path("plan.json.gz").read_bytes().startswith(b"\x1f\x8b")
+    assert run("release", "survey.toml", "survey.csv", "--plan", "plan.json.gz", "--out", "r.json.gz")[0] == 0
+    assert Path("r.json.gz").read_bytes().startswith(b"\x1f\x8b")
+    assert run("verify", "r.json.gz")[0] == 0
+
+
 @pytest.fixture
 def budget(survey):
     text = Path("survey.toml").read_text(encoding="utf-8").replace('"auto"', '"geometric"')
@@ -330,7 +338,7 @@ def test_nothing_is_read_if_nothing_is_charged(budget, run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("what", "charged"), [("tempfile.mkstemp", 0), ("pymc_dirdp.save", 1), ("pathlib.Path.replace", 1)]
+    ("what", "charged"), [("tempfile.mkdtemp", 0), ("pymc_dirdp.save", 1), ("pathlib.Path.replace", 1)]
 )
 def test_a_write_that_fails_leaves_an_entry_or_nothing(budget, run, monkeypatch, what, charged):
     """No file without an entry; the user's retry is another release, with an entry of its own."""

@@ -144,7 +144,9 @@ def test_a_file_gets_its_name_at_the_end(tmp_path):
     with new_file(path, overwrite=False) as aside:
         aside.write_text("whole")
         assert path.read_text() == ""
-        assert aside.parent == tmp_path
+        # A name that ends in .gz is compressed.
+        assert aside.name == path.name
+        assert aside.parent.parent == tmp_path
     assert path.read_text() == "whole"
     assert list(tmp_path.iterdir()) == [path]
 
