@@ -21,7 +21,7 @@ from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
-from pymc_dirdp.releases.view import posterior_group
+from pymc_dirdp.releases.view import view
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
@@ -130,14 +130,15 @@ def diagnose(
         groups |= {f"/{name}/{group}": dataset for group, dataset in of_one.items()}
     # The only category of a table has the probability 1, in every distribution.
     varying = tuple(distribution for distribution in own if distribution.table.n_categories > 1)
-    groups["/release"] = posterior_group({name: seen.draws for name, seen in stored.tables.items()}, stored.plan, {})
+    shown = view(stored)
+    groups["/release"] = shown["posterior"].to_dataset()
     if tempered:
         groups["/realised"] = realised(varying, private, release, rng)
     else:
         groups["/private/posterior"] = _posterior_given(release, private, chains * draws, rng)
     groups |= errors_of_estimates(varying, private, release, rng)
     # What the group `guarantee` repeats of a release.
-    public = stored.tree["privacy"].attrs
+    public = shown["privacy"].attrs
     groups["/guarantee"] = xr.Dataset(
         attrs={name: public[name] for name in ("statement", "protected", "adjacency", "draws")}
     )

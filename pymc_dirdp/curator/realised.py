@@ -23,8 +23,8 @@ from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
 from pymc_dirdp.planning.expected_kl import dirichlet_kl, dirichlet_kl_rows
 from pymc_dirdp.releases.analysis import estimate
 from pymc_dirdp.releases.arviz_groups import log_dirichlet
-from pymc_dirdp.releases.description import labels
-from pymc_dirdp.releases.opened import Opened, opened
+from pymc_dirdp.releases.axes import labels
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
 
 # The two secret conjugate posteriors of each table: the user's own, and the one that a release is drawn from.
@@ -144,7 +144,7 @@ def errors_of_estimates(
                 "kl_estimate": error,
                 "kl_estimate_mean": others.mean() if len(others) else np.nan,
                 "kl_estimate_rank": rank,
-                "kl_estimate_expected": _expected(stored, name, "estimate_kl"),
+                "kl_estimate_expected": _known(stored.errors[name].estimate_kl),
             }
         )
     return groups | {"/estimated": _by_table(own, rows)}
@@ -159,9 +159,8 @@ def _by_table(own: tuple[Distribution, ...], rows: Sequence[Mapping[str, Any]]) 
     )
 
 
-def _expected(stored: Opened, name: str, what: str) -> float:
-    """An error that was expected of a table without its data; NaN if it is not known."""
-    return float(stored.tree["utility"][what].sel(table=name))
+def _known(number: float | None) -> float:
+    return np.nan if number is None else number
 
 
 def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, int] | None:
@@ -362,13 +361,13 @@ def realised(
     """
     stored, rows = opened(release), []
     for distribution in own:
-        table = distribution.table
+        table, expected = distribution.table, stored.errors[distribution.table.name]
         released = simplex(table, stored.tables[table.name].draws)
         rows.append(
             _errors(distribution, private[table.name], released, rng)
             | {
-                "kl_release_expected": _expected(stored, table.name, "expected_kl_estimate"),
-                "kl_posterior_expected": _expected(stored, table.name, "expected_kl_posterior"),
+                "kl_release_expected": _known(expected.expected_kl_estimate),
+                "kl_posterior_expected": _known(expected.expected_kl_posterior),
             }
         )
     return _by_table(own, rows).assign_coords(draw=np.arange(stored.plan.draws))

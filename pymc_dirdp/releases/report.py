@@ -19,14 +19,13 @@ from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import curves_of
-from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.statement import expected_errors, odds_of_the_truth
 from pymc_dirdp.releases.summary import summary
 from pymc_dirdp.releases.verification import Verification, verified
-from pymc_dirdp.releases.view import LEFT_OUT
+from pymc_dirdp.releases.view import LEFT_OUT, mechanism_group, utility_of, view
 from pymc_dirdp.releases.wording import taken_for_granted, totals_in_words
 
 type Lines = tuple[tuple[str, str], ...]
@@ -76,14 +75,12 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     """The report on a release or a plan, by public numbers only; see :func:`pymc_dirdp.report`."""
     planned = isinstance(release, Plan)
     if isinstance(release, Plan):
-        groups = described(release, release.composition, sampler="not chosen yet")
-        stored = Opened(release, xr.DataTree.from_dict({"/posterior": xr.Dataset(), **groups}))
+        stored = Opened(release)
         verification = verified(stored)
     else:
         stored = opened(release)
         verification = verified(stored, release)
-    tree = stored.tree
-    privacy, utility = tree.children["privacy"].to_dataset(), tree.children["utility"].to_dataset()
+    utility = utility_of(stored)
     noisy = len(stored.plan.publishing(NoisyTable)) == len(stored.plan.parts)
     what = "estimate" if stored.is_estimate else "table of noisy counts" if noisy else "posterior draw"
     title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
@@ -100,7 +97,7 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
             release if verification.follows and not isinstance(release, Plan) else None,
         )
     errors = ("Expected error, without the data", expected_errors(stored, utility))
-    guaranteed = _guaranteed(privacy, stored, verification)
+    guaranteed = _guaranteed(stored, verification)
     sections = (
         *((errors, *guaranteed) if verification.follows else (*guaranteed, errors)),
         ("Mechanism", _mechanism(stored)),
@@ -108,7 +105,7 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         *((("Marginals", marginals),) if (marginals := _marginals(stored, utility)) else ()),
     )
     instead = ((_label(names), f"{text}{_listed(names)}") for text, names in better)
-    notes = (*_reading(stored), *_notes(tree), *_left_out(release), *instead)
+    notes = (*_reading(stored), *_notes(stored), *_left_out(release), *instead)
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
 
 
@@ -131,7 +128,7 @@ def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, 
     before = betaincinv(table.prior, total - table.prior, tails).reshape(2, -1).T
     # A Beta shows the probability of success; that of failure is its mirror image.
     shown = slice(None, None, 2 if table.family == "beta" else 1)
-    drawn = stored.tree.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
+    drawn = view(stored)["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     labels = [", ".join(map(str, cell)) or name for cell in product(*(drawn[dim].values for dim in drawn.dims))]
     means, ends = found.share_means.ravel()[shown], found.share_intervals[0].reshape(-1, 2)[shown]
     rows = list(zip(labels, means.tolist(), ends.tolist(), before[shown].tolist(), drawn.values.ravel(), strict=True))
@@ -169,29 +166,33 @@ def _label(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} tables"
 
 
-def _guaranteed(privacy: xr.Dataset, stored: Opened, verification: Verification) -> tuple[tuple[str, Lines], ...]:
+def _guaranteed(stored: Opened, verification: Verification) -> tuple[tuple[str, Lines], ...]:
     """The guarantee and its equivalents, or why there is none."""
     if verification.follows:
-        return ("Guarantee", _guarantee(privacy, stored)), ("Equivalent", _equivalents(privacy, stored))
+        return ("Guarantee", _guarantee(stored)), ("Equivalent", _equivalents(stored))
     return (("No guarantee", verification.failures),)
 
 
-def _guarantee(privacy: xr.Dataset, stored: Opened) -> Lines:
-    attrs = privacy.attrs
+def _guarantee(stored: Opened) -> Lines:
+    plan = stored.plan
     assumed = (f"{sentence} (not checkable)" for sentence in taken_for_granted(stored.plan))
     return (
-        ("guarantee", str(attrs["statement"])),
-        ("protected", str(attrs["protected"])),
-        ("adjacency", str(attrs["adjacency"])),
+        ("guarantee", str(plan.guarantee)),
+        ("protected", plan.protected),
+        ("adjacency", plan.adjacency),
         ("assumptions", "; ".join(["the prior and the categories were chosen without the data", *assumed])),
         *((choice.called, choice.in_words) for choice in stored.plan.after),
-        ("draws", f"{attrs['draws']}, all of them covered"),
+        ("draws", f"{plan.draws}, all of them covered"),
         ("odds of the truth", odds_of_the_truth(stored)),
     )
 
 
-def _equivalents(privacy: xr.Dataset, stored: Opened) -> Lines:
-    columns = (privacy[name].values.tolist() for name in ("delta_at", "epsilon_at", "best_order_at"))
+def _equivalents(stored: Opened) -> Lines:
+    deltas = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
+    columns = [
+        deltas.tolist(),
+        *(np.asarray(curve(deltas)).tolist() for curve in (stored.curves.epsilon, stored.curves.best_order)),
+    ]
     pure: Lines = ()
     if math.isfinite(stored.pure_epsilon):
         pure = (("delta 0", f"epsilon {up(stored.pure_epsilon, 4):.4g}, for every single output"),)
@@ -206,10 +207,10 @@ def _mechanism(stored: Opened) -> Lines:
     distributions = dict.fromkeys(map(_distribution, tables))
     lines = [("distribution", "; ".join(distributions))]
     # Noise has one setting only, so it has no strategy.
-    if drawn := [table.view.attrs for table in tables if table.mechanism.tempered is not None]:
+    if drawn := [_attributes(table) for table in tables if table.mechanism.tempered is not None]:
         strategy, objective = drawn[0]["strategy"], drawn[0]["objective"]
         lines.append(("strategy", f"{strategy}, for the {objective}" if strategy == "optimal" else strategy))
-    every = [table.view.attrs for table in tables]
+    every = [_attributes(table) for table in tables]
     samplers = dict.fromkeys(f"{attrs['sampler']}{_arithmetic(attrs)}" for attrs in every)
     sources = dict.fromkeys(str(attrs.get("randomness", "")) for attrs in every)
     lines.append(("sampler", "; ".join(samplers)))
@@ -223,6 +224,12 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
         return ""
     grid = f"; on a grid of {attrs['steps']} steps" if "steps" in attrs else ""
     return f"; {attrs['arithmetic']}{grid}"
+
+
+def _attributes(table: ReleasedTable) -> dict[Any, Any]:
+    attributes = mechanism_group(table.part, table.stored).attrs
+    possible = table.possible_records
+    return attributes | ({} if possible is None else {"least_records": possible[0], "most_records": possible[-1]})
 
 
 def _distribution(table: ReleasedTable) -> str:
@@ -246,8 +253,8 @@ def _marginals(stored: Opened, utility: xr.Dataset) -> Lines:
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     lines = []
     for name, table in stored.tables.items():
-        dims = [str(dim) for dim in table.view["prior"].dims]
-        axes_and_sds = (json.loads(table.view.attrs.get(which, "[]")) for which in ("marginals", "noise_sds"))
+        dims = [dim for dim, _ in table.cell_labels]
+        axes_and_sds = (json.loads(_attributes(table).get(which, "[]")) for which in ("marginals", "noise_sds"))
         for axes, sd in zip(*axes_and_sds, strict=True):
             share = f", {sd / sizes[name]:.2g} of all records" if sizes[name] > 0 else ""
             lines.append(
@@ -264,7 +271,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _table(table: ReleasedTable) -> str:
-    drawn, attrs = table.mechanism.tempered, table.view.attrs
+    drawn, attrs = table.mechanism.tempered, _attributes(table)
     above = "; with r above 1 the draw is more concentrated than the posterior" * (drawn is not None and drawn.r > 1)
     possible = ""
     if "most_records" in attrs:
@@ -295,10 +302,10 @@ def _reading(stored: Opened) -> Lines:
     return tuple((f"draws{said.format(', '.join(names))}", text) for text, names in by_text.items())
 
 
-def _notes(release: xr.DataTree) -> Lines:
+def _notes(stored: Opened) -> Lines:
     notes = []
-    if "reproducible" in release.attrs:
-        notes.append(("reproducible", f"{release.attrs['reproducible']}: drawn with a seed, do not publish"))
+    if stored.reproducible:
+        notes.append(("reproducible", "not private: drawn with a seed, do not publish"))
     return tuple(notes)
 
 
@@ -319,7 +326,7 @@ def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         for name, table in stored.tables.items()
         # What loses nothing cannot lose less.
         if table.mechanism.output_kind is Draws
-        and "chosen_from" not in table.view.attrs
+        and "chosen_from" not in _attributes(table)
         and table.mechanism.pure_epsilon > 0
         and sizes[name] > 0
     }

@@ -29,6 +29,7 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named, who
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.verification import Verification, verified
+from pymc_dirdp.releases.view import utility_of
 from pymc_dirdp.releases.wording import secret_of, taken_for_granted
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version
@@ -170,7 +171,7 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
             f"There is no statement for a release that does not verify ({wrong[0].name}): {wrong[0].sentence} "
             "print(dirdp.verify(release)) says more. Ask its publisher for the file again."
         )
-    utility = stored.tree.children["utility"].to_dataset()
+    utility = utility_of(stored)
     entry = _entry(stored, verification)
     shared = (*_accuracy(stored, utility), *_use(stored, entry))
     if not verification.follows:

@@ -10,6 +10,7 @@ from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.releases.opened import Opened, ReleasedTable
 from pymc_dirdp.releases.statement import DELTA, in_range, odds_of_the_truth, typical_errors
 from pymc_dirdp.releases.verification import Verification
+from pymc_dirdp.releases.view import view
 from pymc_dirdp.releases.wording import NEXT
 
 type Lines = tuple[tuple[str, str], ...]
@@ -56,9 +57,7 @@ def _shares(stored: Opened) -> Lines:
     if stored.release is None:
         return ()
     name, *others = stored.tables
-    posterior = stored.tree.children["posterior"].to_dataset()
-    if name not in posterior:
-        return ()
+    posterior = view(stored)["posterior"].to_dataset()
     more = f"; {_more(len(others), 'more table')}" * bool(others)
     shares = posterior[name].mean([dim for dim in ("chain", "draw") if dim in posterior[name].dims])
     # Shares of a table in one line; others are looked up in the release.

@@ -18,7 +18,8 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import Transcript
 from pymc_dirdp.errors import ReleaseError, UnattainableError
-from pymc_dirdp.releases.opened import from_text, opened, text_of
+from pymc_dirdp.releases.opened import from_text, opened
+from pymc_dirdp.releases.view import view
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.texts.grammar import digest, in_lines, plain, understood
@@ -106,7 +107,7 @@ def changed(facts, path, how, value):
 def texts(releases):
     """Eleven kinds of text."""
     rng = np.random.default_rng(5)
-    found = {kind: from_text(text_of(release))[0] for kind, release in releases.items()}
+    found = {kind: opened(release).release for kind, release in releases.items()}
     found["plan"] = dirdp.plan(APPROX, two_tables(), contribution=1, mechanism="auto", disjoint=[["p"], ["rate"]])
     ages = {"age": rng.integers(18, 90, 2000)}
     found["bins"] = dirdp.choose_bins(
@@ -121,9 +122,9 @@ def texts(releases):
     found["bandit"] = bandit.transcript()
     after = dirdp.naive_bayes(columns, "a", categories={"a": ["x", "y"], "b": ["x", "y", "z"]})
     chosen = dirdp.sample(dirdp.PureDP(epsilon=5.0), after, mechanism="geometric", after=found["structure"])
-    found["after a choice"] = from_text(text_of(chosen))[0]
+    found["after a choice"] = opened(chosen).release
     survey = dirdp.sample(dirdp.PureDP(epsilon=1.0), three_questions(), unit="person", mechanism="joint")
-    found["joint"] = from_text(text_of(survey))[0]
+    found["joint"] = opened(survey).release
     assert set(found) == set(TEXTS)
     return found
 
@@ -164,7 +165,7 @@ def refuse_or_understand(found, edits, text_of_facts, seed):
             assert keeps(again)
         else:
             try:
-                _, tree = from_text(text)
+                tree = view(from_text(text))
             except ReleaseError as error:  # Nothing can be computed from its numbers.
                 said.append(str(error))
                 continue
