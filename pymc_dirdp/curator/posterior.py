@@ -21,7 +21,7 @@ from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
 from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.releases.axes import labels
+from pymc_dirdp.releases.axes import labels, share_dims
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
@@ -53,8 +53,7 @@ def posterior_groups(
         for name, distribution in tables.items()
     }
     density = {name: distribution.log_prior(drawn[name]) for name, distribution in tables.items()}
-    found = [distribution.table for distribution in distributions]
-    dims = {table.name: _dims_of(table.name, table.dims or (None,) * len(table.released_shape)) for table in found}
+    dims = {distribution.table.name: share_dims(distribution.table) for distribution in distributions}
     dims |= {name: _dims_of(name, model.named_vars_to_dims.get(name)) for name in deterministics}
     coords = {dim: given for distribution in distributions for dim, given in labels(distribution.table).items()}
     rows = {
