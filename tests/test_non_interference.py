@@ -445,7 +445,7 @@ def of_command_line(records, ledger):
         declaration.write_text(DECLARATION, encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(command_line, "_ledger", lambda facts, *, new: ledger)
-            command_line.release(declaration, data, out, plan_file=None, force=False)
+            command_line.release(declaration, data, out, plan_file=None, overwrite=False)
 
 
 DECLARATION = """

@@ -315,11 +315,7 @@ def check_schema(path: Path, declaration: Declaration) -> None:
             for name in declaration.columns:
                 _position(name, header)
         return
-    _refuse_without_arrow()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+    pa, pq = _arrow(path)
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError):
@@ -339,13 +335,17 @@ def check_schema(path: Path, declaration: Declaration) -> None:
             )
 
 
-def _refuse_without_arrow() -> None:
+def _arrow(path: Path) -> tuple[Any, Any]:
+    """PyArrow and its module for Parquet, to read a file that can be opened."""
     try:
-        import pyarrow.parquet  # noqa: F401
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError:
         raise ImportError(
             "Parquet files need PyArrow. Install it with: pip install pyarrow, or save the data as CSV."
         ) from None
+    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+    return pa, pq
 
 
 def _is_parquet(path: Path) -> bool:
@@ -417,11 +417,7 @@ def _count(text: str) -> int | str:
 
 
 def _parquet(path: Path, declaration: Declaration) -> dict[str, Any]:
-    _refuse_without_arrow()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+    pa, pq = _arrow(path)
     try:
         with pq.ParquetFile(path) as file:
             for name in declaration.columns:

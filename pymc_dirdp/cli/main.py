@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, override
 
+import pymc_dirdp as dirdp
 from pymc_dirdp.cli.declaration import Declaration, check_schema, declared, read_columns, written
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, DirdpError, LedgerError, UnattainableError
@@ -19,14 +20,8 @@ from pymc_dirdp.progress import Bar
 
 if TYPE_CHECKING:
     import pymc as pm
-    import xarray as xr
 
-    from pymc_dirdp.accounting.ledger import Ledger
-    from pymc_dirdp.display import Tabular
     from pymc_dirdp.releases.plan_types import Plan
-    from pymc_dirdp.releases.report import Report
-    from pymc_dirdp.releases.statement import Statement
-    from pymc_dirdp.releases.verification import Verification
 
 CODES = {
     0: "done",
@@ -136,14 +131,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pymc_dirdp {version('pymc-dirdp')}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def add(run: Callable[..., object], summary: str) -> argparse.ArgumentParser:
+    def add(run: Callable[..., object], writes: str | None = None) -> argparse.ArgumentParser:
+        """A command that has the name of a function and does what the first line of its docstring says.
+
+        `writes` says what it writes, to a file that `--out` names.
+        """
+        summary = str(run.__doc__).partition("\n")[0].rstrip(".")
         command: argparse.ArgumentParser = commands.add_parser(
-            run.__name__, help=summary, description=summary[0].upper() + summary[1:] + "."
+            run.__name__, help=summary[0].lower() + summary[1:], description=f"{summary}."
         )
         command.set_defaults(run=run)
+        if writes is not None:
+            needed = run is release
+            command.add_argument("--out", type=Path, required=needed, help=f"write {writes} to this file")
+        if writes is not None or run is init:
+            command.add_argument("--overwrite", action="store_true", help="replace the file, if there is one")
         return command
 
-    command = add(init, "write a declaration from the categories that you type")
+    command = add(init)
     command.add_argument("declaration", type=Path, help="the TOML file to write")
     command.add_argument(
         "--variable",
@@ -168,67 +173,56 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--counts", help="the column that says how many records a line stands for")
     command.add_argument("--records", type=int, help="how many records there are, if that is public")
-    _add_force(command)
 
-    command = add(plan, "the guarantee and the expected error of a release, before any count is read")
+    command = add(plan, writes="the plan")
     command.add_argument("declaration", type=Path, help="a TOML file")
     command.add_argument("data", type=Path, nargs="?", help="a CSV or Parquet file; not needed if [data] has records")
-    command.add_argument("--out", type=Path, help="write the plan to this JSON file")
-    _add_force(command)
 
-    command = add(release, "draw a release from data and write it to a file")
+    command = add(release, writes="the release")
     command.add_argument("declaration", type=Path, help="a TOML file")
     command.add_argument("data", type=Path, help="a CSV or Parquet file")
-    command.add_argument("--out", type=Path, required=True, help="write the release to this file")
     command.add_argument("--plan", type=Path, dest="plan_file", help="a plan that the command plan wrote")
     command.add_argument("--reservation", type=int, metavar="NUMBER", help="a reservation of the ledger that is used")
-    _add_force(command)
 
-    command = add(report, "the guarantee and the expected error of a release or a plan")
-    command.add_argument("path", type=Path, help="a release, or a plan in a file that ends in .json")
+    command = add(report)
+    command.add_argument("path", type=Path, help="a release or a plan")
     command.add_argument("--full", action="store_true", help="five deltas, assumptions, arithmetic, every table")
 
-    command = add(statement, "the privacy statement to print under a published table, in Markdown")
+    command = add(statement)
     command.add_argument("path", type=Path, help="a release; or a declaration, for all that its ledger holds")
     command.add_argument("--json", action="store_true", dest="as_json", help="an entry for a register of deployments")
 
-    command = add(analyse, "estimates from a release, with credible intervals that account for the privacy noise")
+    command = add(analyse, writes="draws of shares and counts, as netCDF,")
     command.add_argument("path", type=Path, help="a release")
-    command.add_argument("--out", type=Path, help="write draws of shares and counts to this netCDF file")
     command.add_argument("--draws", type=int, default=1000, help="how many in each of four chains (%(default)s)")
     command.add_argument("--n-prior", type=int, metavar="N", help="0 to N records, where their number is private")
-    _add_force(command)
 
-    command = add(verify, "recompute the privacy guarantee of a release from its file")
+    command = add(verify)
     command.add_argument("path", type=Path, help="a release")
     command.add_argument("--full", action="store_true", help="what each check found, and what no file can show")
 
-    command = add(ledger, "what was released under the budget of a declaration, checked entry by entry")
+    command = add(ledger)
     command.add_argument("declaration", type=Path, help="a TOML file with a section [ledger]")
     command.add_argument("--new", action="store_true", help="make the ledger")
     command.add_argument("--head", help="a head that was noted before, through which the ledger has to have passed")
     return parser
 
 
-def _add_force(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--force", action="store_true", help="replace the file that --out names, if there is one")
-
-
 # What each command does. It calls the functions that a program would call, and returns what is printed.
 
 
-def init(declaration: Path, *, force: bool, **typed: Any) -> str:
-    """A declaration of the categories that were typed, in a file."""
+def init(declaration: Path, *, overwrite: bool, **typed: Any) -> str:
+    """Write a declaration from the categories that you type."""
     text = written(**typed)
-    with new_file(declaration, force=force) as aside:
+    with new_file(declaration, overwrite=overwrite) as aside:
         aside.write_text(text, encoding="utf-8")
         declared(aside)  # What cannot be read again is not left there.
     data = "" if typed["records"] is not None else " DATA, the file of the data"
     return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}{data}"
 
 
-def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool) -> "Report":
-    """The report of the plan, and the plan in a file if one is named."""
+def plan(declaration: Path, data: Path | None, out: Path | None, *, overwrite: bool) -> object:
+    """The guarantee and the expected error of a release, before any count is read."""
     facts = declared(declaration)
     if data is not None and facts.ledger is not None:
         raise ArgumentError(
@@ -237,24 +231,25 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool)
         )
     chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
     if out is not None:
-        from pymc_dirdp.releases.saving import save
-
-        with new_file(out, force=force) as aside:
-            save(chosen, aside)
-    return report_of(chosen)
+        with new_file(out, overwrite=overwrite) as aside:
+            dirdp.save(chosen, aside)
+    return dirdp.report(chosen)
 
 
 def release(
-    declaration: Path, data: Path, out: Path, *, plan_file: Path | None, force: bool, reservation: int | None = None
-) -> "Report":
-    """The report of a release, which is drawn and written. The data are read after the charge."""
+    declaration: Path, data: Path, out: Path, *, plan_file: Path | None, overwrite: bool, reservation: int | None = None
+) -> object:
+    """Draw a release from data and write it to a file.
+
+    The data are read after the charge.
+    """
     facts = declared(declaration)
     budget = _ledger(facts, new=False)
     if reservation is not None:
         if budget is None:
             raise ArgumentError("Declare [ledger], or leave --reservation out: a reservation is an entry of a ledger.")
         budget = budget.using(reservation)
-    with new_file(out, force=force) as aside:
+    with new_file(out, overwrite=overwrite) as aside:
         check_schema(data, facts)
         given = None if plan_file is None else _read_plan(plan_file, facts)
         number = facts.records
@@ -266,63 +261,51 @@ def release(
         model = _model(facts, data, number) if first else _made_up(facts, number)
         from pymc_dirdp.releases.ledger_charge import Sealed
         from pymc_dirdp.releases.release import sample_sealed
-        from pymc_dirdp.releases.saving import save
 
         sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
         chosen = given or _plan(facts, model)
         drawn = sample_sealed(chosen, model, sealed, progressbar=False)
-        save(drawn, aside)
-    return report_of(drawn)
+        dirdp.save(drawn, aside)
+    return dirdp.report(drawn)
 
 
-def report(path: Path, *, full: bool = False) -> "Report":
-    """The report of a release or of a plan, whichever the file holds."""
-    return report_of(_opened(path), full=full)
+def report(path: Path, *, full: bool = False) -> object:
+    """The guarantee and the expected error of a release or a plan."""
+    return dirdp.report(dirdp.load(path), full=full)
 
 
-def report_of(thing: "xr.DataTree | Plan", *, full: bool = False) -> "Report":
-    """The report of a release or a plan."""
-    from pymc_dirdp.releases.report import report as reported
-
-    return reported(thing, full=full)
-
-
-def statement(path: Path, *, as_json: bool) -> "Statement | str":
-    """What can be printed under a published table, in Markdown or as an entry for a register."""
-    from pymc_dirdp.releases.statement import statement as stated
-
-    found = stated(_declared_ledger(path) if path.suffix == ".toml" else _opened(path))
+def statement(path: Path, *, as_json: bool) -> object:
+    """The privacy statement to print under a published table, in Markdown."""
+    found = dirdp.statement(_declared_ledger(path) if path.suffix == ".toml" else dirdp.load(path))
     return found.to_json() if as_json else found
 
 
-def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, force: bool) -> "Tabular":
-    """Estimates from a release, and draws in a file if one is named."""
-    from pymc_dirdp.releases.analysis import analyse as analysed
-    from pymc_dirdp.releases.analysis import estimate
-
-    tree = _opened(path)
-    found = estimate(tree, n_prior=n_prior)
+def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, overwrite: bool) -> object:
+    """Estimates from a release, with credible intervals that account for the privacy noise."""
+    tree = dirdp.load(path)
+    found = dirdp.estimate(tree, n_prior=n_prior)
     if out is not None:
-        with new_file(out, force=force) as aside:
-            analysed(tree, draws, n_prior=n_prior).to_netcdf(aside, engine="h5netcdf")
+        with new_file(out, overwrite=overwrite) as aside:
+            analysis = dirdp.analyse(tree, draws, n_prior=n_prior)
+            # Likelihoods of every draw may take far longer than the draws, and a release is replicated in Python.
+            later = {"posterior_predictive", "log_likelihood", "log_prior"} & set(analysis.children)
+            analysis.drop_nodes(later).to_netcdf(aside, engine="h5netcdf")
     return found
 
 
-def verify(path: Path, *, full: bool = False) -> "Verification":
-    """Whether the guarantee of a release follows from its file."""
-    from pymc_dirdp.releases.verification import verify as verified
-
-    found = verified(_opened(path))
+def verify(path: Path, *, full: bool = False) -> object:
+    """Recompute the privacy guarantee of a release from its file."""
+    found = dirdp.verify(dirdp.load(path))
     return found.full if full else found
 
 
 def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
-    """What was spent, after every entry was compared with its hash."""
+    """What was released under the budget of a declaration, checked entry by entry."""
     budget = _declared_ledger(declaration, new=new)
     return f"{budget}\nHead: {budget.verify(head)}"
 
 
-def _declared_ledger(declaration: Path, *, new: bool = False) -> "Ledger":
+def _declared_ledger(declaration: Path, *, new: bool = False) -> "dirdp.Ledger":
     """The ledger of a declaration, which has to have one."""
     budget = _ledger(declared(declaration), new=new)
     if budget is None:
@@ -360,25 +343,23 @@ def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
 
 
 def _network(facts: Declaration, columns: dict[str, Any], counts: str | None) -> "pm.Model":
-    from pymc_dirdp.networks.builders import bayesian_network
-
-    return bayesian_network(columns, facts.structure, categories=facts.categories, alpha=facts.prior, counts=counts)
+    return dirdp.bayesian_network(
+        columns, facts.structure, categories=facts.categories, alpha=facts.prior, counts=counts
+    )
 
 
 def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
-    from pymc_dirdp.releases.plan import plan as planned
-
     options: dict[str, Any] = facts.options
     # The command shows a bar of its own.
-    plan: Plan = planned(facts.guarantee, model, progressbar=False, contribution=facts.contribution, **options)
-    return plan
+    chosen: Plan = dirdp.plan(facts.guarantee, model, progressbar=False, contribution=facts.contribution, **options)
+    return chosen
 
 
 def _read_plan(path: Path, facts: Declaration) -> "Plan":
     """A plan from a file, which has to state the guarantee that was declared."""
     from pymc_dirdp.releases.plan_types import Plan
 
-    given = _opened(path)
+    given = dirdp.load(path)
     if not isinstance(given, Plan):
         raise ArgumentError(f"{path} holds no plan; the command plan writes one.")
     theirs = given.guarantee, given.adjacency, given.reading.stated.contribution
@@ -390,9 +371,7 @@ def _read_plan(path: Path, facts: Declaration) -> "Plan":
     return given
 
 
-def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
-    from pymc_dirdp.accounting.ledger import Ledger
-
+def _ledger(facts: Declaration, *, new: bool) -> "dirdp.Ledger | None":
     if facts.ledger is None or facts.limit is None:
         return None
     if facts.ledger.exists() == new:
@@ -403,21 +382,15 @@ def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
             "one, restore the newest copy and check it by --head with the head that was noted last, or with the entry "
             "of the newest release, as number:hash: a new or an older one would forget what was spent."
         )
-    return Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)
-
-
-def _opened(path: Path) -> Any:
-    from pymc_dirdp.releases.saving import load
-
-    return load(path)
+    return dirdp.Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)
 
 
 # Files that are made whole or not at all, and that replace another one only if somebody says so.
 
 
 @contextmanager
-def new_file(path: Path, *, force: bool) -> Iterator[Path]:
-    """A file beside `path`, which takes its place at the end of the block, if nothing goes wrong.
+def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """The path of a file that is written aside, and takes the place of `path` if nothing goes wrong.
 
     The name is taken at the beginning, so before anything is spent: no two processes write the same file.
 
@@ -425,7 +398,7 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
     ----------
     path : Path
         The name that the file gets.
-    force : bool
+    overwrite : bool
         Whether it may replace another file.
 
     Raises
@@ -435,27 +408,20 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
     OSError
         If no file can be made there.
     """
-    taken = _take(path, force)
+    taken = _take(path, overwrite)
     try:
-        handle, name = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
-        os.close(handle)
-        aside = Path(name)
-        try:
+        # In a folder of its own it has its own name, by which a function may choose how to write it.
+        with tempfile.TemporaryDirectory(prefix=path.name, suffix=".new", dir=path.parent) as folder:
+            aside = Path(folder) / path.name
             yield aside
-            # A temporary file can be read by its owner alone, and others have the rights that this process gives.
-            mask = os.umask(0)
-            os.umask(mask)
-            aside.chmod(0o666 & ~mask)
             aside.replace(path)
             taken = False
-        finally:
-            aside.unlink(missing_ok=True)
     finally:
         if taken:
             path.unlink(missing_ok=True)
 
 
-def _take(path: Path, force: bool) -> bool:
+def _take(path: Path, overwrite: bool) -> bool:
     """Make an empty file of this name, or find that there is one that may be replaced; whether it was made."""
     if path.is_dir():
         raise ArgumentError(f"{path} is a folder. Name a file in it.")
@@ -464,7 +430,7 @@ def _take(path: Path, force: bool) -> bool:
     try:
         path.touch(exist_ok=False)
     except FileExistsError:
-        if not force:
-            raise ArgumentError(f"{path} is there already. Give another name, or --force to replace it.") from None
+        if not overwrite:
+            raise ArgumentError(f"{path} is there already. Give another name, or --overwrite to replace it.") from None
         return False
     return True

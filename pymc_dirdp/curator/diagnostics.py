@@ -1,7 +1,5 @@
 """What the privacy of a release has cost, measured on the data. All of it is confidential."""
 
-import json
-
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -16,16 +14,13 @@ from pymc_dirdp.curator.realised import (
     own_distribution,
     planned_numbers,
     realised,
-    realised_by_row,
 )
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.analysis import analyse
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
@@ -71,8 +66,8 @@ def diagnose(
         Further groups:
 
         * `release`: the draws that were released.
-        * `realised` and `realised_by_row`: the errors in nats, what was expected of them without the data, and how
-          they rank among what was possible.
+        * `realised`: the errors in nats, what was expected of them without the data, and how they rank among what was
+          possible.
         * `estimated`: the same for the estimates of :func:`pymc_dirdp.estimate`, by table. Their mean and rank are
           those of fresh releases of the same data; NaN for tables of more than 1000 cells.
         * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign.
@@ -117,13 +112,11 @@ def diagnose(
     """
     draws, chains = integer(100, draws=draws), integer(1, chains=chains)
     model = root_model(model)
-    own, private, mechanisms = _distributions(release, model)
-    release = view(opened(release))
-    rng = generator(random_seed)
+    stored, rng = opened(release), generator(random_seed)
+    own, private = _distributions(stored, model)
     distributions = {"non_private": own}
     # Noise on counts leaves no tempered posterior, so what is about its distribution is left out.
-    tempered = len(private) == len(own)
-    if tempered:
+    if tempered := len(private) == len(own):
         distributions["private"] = tuple(private.values())
     drawn = {
         name: {distribution.table.name: distribution.sample(chains, draws, rng) for distribution in several}
@@ -137,51 +130,41 @@ def diagnose(
         groups |= {f"/{name}/{group}": dataset for group, dataset in of_one.items()}
     # The only category of a table has the probability 1, in every distribution.
     varying = tuple(distribution for distribution in own if distribution.table.n_categories > 1)
-    groups["/release"] = release["posterior"].to_dataset()
+    shown = view(stored)
+    groups["/release"] = shown["posterior"].to_dataset()
     if tempered:
-        groups["/realised"] = realised(
-            varying, tuple(private[distribution.table.name] for distribution in varying), release, rng
-        )
-        for distribution in varying:
-            groups[f"/realised_by_row/{distribution.table.name}"] = realised_by_row(
-                distribution, private[distribution.table.name], release
-            )
+        groups["/realised"] = realised(varying, private, release, rng)
     else:
         groups["/private/posterior"] = _posterior_given(release, private, chains * draws, rng)
-    groups |= errors_of_estimates(varying, private, mechanisms, release, rng)
+    groups |= errors_of_estimates(varying, private, release, rng)
     # What the group `guarantee` repeats of a release.
+    public = shown["privacy"].attrs
     groups["/guarantee"] = xr.Dataset(
-        attrs={name: release["privacy"].attrs[name] for name in ("statement", "protected", "adjacency", "draws")}
+        attrs={name: public[name] for name in ("statement", "protected", "adjacency", "draws")}
     )
     return marked(groups)
 
 
-def _distributions(
-    release: xr.DataTree, model: pm.Model
-) -> tuple[tuple[Distribution, ...], dict[str, Distribution], dict[str, TableMechanism]]:
-    """The model's own posterior of each table; by table, the tempered one, if it has one, and the mechanism.
+def _distributions(stored: Opened, model: pm.Model) -> tuple[tuple[Distribution, ...], dict[str, Distribution]]:
+    """The model's own posterior of each table; and by table the tempered one, if it has one.
 
     This function reads the counts.
     """
-    stored = opened(release)
     own_tables = tables(model, public=stored.plan.reading.stated.public)
-    tree = view(stored)
-    groups = {name: tree["mechanism"][name].to_dataset() for name in stored.tables}
-    if [table.name for table in own_tables] != list(groups):
+    if [table.name for table in own_tables] != list(stored.tables):
         raise _another_model("holds other tables")
     _refuse_several_tables(own_tables)
-    own, private, mechanisms = [], {}, {}
+    own, private = [], {}
     for table in own_tables:
-        group = groups[table.name]
-        mechanism = mechanisms[table.name] = stored.tables[table.name].mechanism
-        _refuse_another_model(table, group, tree, model)
+        seen = stored.tables[table.name]
+        _refuse_another_model(table, seen, model)
         distribution = own_distribution(table, model)
         # The mechanism checks that the counts keep the guarantee of `min_count`.
-        mechanism.check(distribution.counts)
+        seen.mechanism.check(distribution.counts)
         own.append(distribution)
-        if (drawn := mechanism.tempered) is not None:
+        if (drawn := seen.mechanism.tempered) is not None:
             private[table.name] = Distribution(table, distribution.counts, drawn.alpha, drawn.r)
-    return tuple(own), private, mechanisms
+    return tuple(own), private
 
 
 def _posterior_given(
@@ -210,15 +193,13 @@ def _refuse_several_tables(tables: tuple[Table, ...]) -> None:
                 )
 
 
-def _refuse_another_model(table: Table, group: xr.Dataset, release: xr.DataTree, model: pm.Model) -> None:
-    if group.attrs["family"] != table.family or not np.array_equal(group["prior"].values, table.prior):
+def _refuse_another_model(table: Table, seen: ReleasedTable, model: pm.Model) -> None:
+    if seen.family != table.family or not np.array_equal(seen.prior, table.prior):
         raise _another_model(f"has another prior for {table.name!r}")
-    if json.loads(group.attrs["observed"]) != [likelihood.name for likelihood in table.likelihoods]:
+    if seen.observed_names != tuple(likelihood.name for likelihood in table.likelihoods):
         raise _another_model(f"observes {table.name!r} by other variables")
-    if adjacency_named(str(group.attrs["adjacency"])).records_are_public:
-        planned = release["utility"]["n_records"].sel(table=table.name)
-        if float(planned) != total_records(table, model):
-            raise _another_model(f"has another number of records for {table.name!r}")
+    if seen.is_public and seen.n_records != total_records(table, model):
+        raise _another_model(f"has another number of records for {table.name!r}")
 
 
 def _another_model(reason: str) -> ArgumentError:

@@ -1,9 +1,8 @@
 """The exact posterior of a model, without any privacy."""
 
-import difflib
 import math
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.observed import Observed, observations
 from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.graph import Node, compiled_plainly
+from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.releases.axes import labels
+from pymc_dirdp.releases.axes import labels, share_dims
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
@@ -55,7 +53,7 @@ def posterior_groups(
         for name, distribution in tables.items()
     }
     density = {name: distribution.log_prior(drawn[name]) for name, distribution in tables.items()}
-    dims = {distribution.table.name: _dims(distribution) for distribution in distributions}
+    dims = {distribution.table.name: share_dims(distribution.table) for distribution in distributions}
     dims |= {name: _dims_of(name, model.named_vars_to_dims.get(name)) for name in deterministics}
     coords = {dim: given for distribution in distributions for dim, given in labels(distribution.table).items()}
     rows = {
@@ -63,8 +61,8 @@ def posterior_groups(
         for name, distribution in tables.items()
     }
     groups = {
-        "posterior": _dataset(values | _flat(model, deterministics, values), dims, coords),
-        "prior": _dataset(prior | _flat(model, deterministics, prior), dims, coords),
+        "posterior": _dataset(values | _formulas(model, deterministics, values), dims, coords),
+        "prior": _dataset(prior | _formulas(model, deterministics, prior), dims, coords),
         "log_prior": _dataset(density, rows, coords),
     }
     return groups | _observed_groups(tables, drawn, observations, rng)
@@ -111,19 +109,20 @@ def _observed_groups(
     return groups
 
 
-def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
-    """The Deterministics at all draws; `_evaluated` takes chains and draws as one axis."""
-    chains, draws = next(iter(values.values())).shape[:2]
-    flat = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
+def _formulas(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
+    """The values of these Deterministics at all draws of the tables: shape `(chains, draws, ...)`."""
+    if not names:
+        return {}
+    lead = next(iter(values.values())).shape[:2]
+    inputs = [model[name] for name in values if name in model.named_vars]
     observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
-    deterministics = _evaluated(model, names, flat, known=observed)
-    return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in deterministics.items()}
-
-
-def _dims(distribution: Distribution) -> list[str]:
-    table = distribution.table
-    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    return _dims_of(table.name, axes)
+    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
+    function = compiled_plainly(inputs, graph_replace([model[name] for name in names], observed, strict=False))
+    draws = [values[str(variable.name)] for variable in inputs]
+    flat = [drawn.reshape(-1, *drawn.shape[2:]) for drawn in draws]
+    rows = [function(*of_draw) for of_draw in zip(*flat, strict=True)]
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    return {name: column.reshape(*lead, *column.shape[1:]) for name, column in zip(names, columns, strict=True)}
 
 
 def _dims_of(name: str, axes: tuple[str | None, ...] | None) -> list[str]:
@@ -157,7 +156,6 @@ def exact_posterior(
     model: pm.Model | None = None,
     draws: int = 4000,
     *,
-    var_names: Collection[str] | None = None,
     random_seed: Seed = None,
 ) -> xr.DataTree:
     """Independent draws from the posterior of a model itself, **without any privacy**, by conjugacy. **Confidential**.
@@ -171,8 +169,6 @@ def exact_posterior(
         The model on the context stack by default: one that :func:`pymc_dirdp.tables` can read.
     draws : int, default 4000
         How many; they are independent, so as many are worth as many.
-    var_names : collection of str, optional
-        The Deterministics that come along with the Dirichlet and Beta variables; by default all that depend on these.
     random_seed : int, SeedSequence, Generator or None
         A seed is harmless here, because nothing of the result is published.
 
@@ -180,7 +176,8 @@ def exact_posterior(
     -------
     posterior : xarray.DataTree
         The groups that ArviZ looks for, with the names, dims and labels of the model: `posterior`, `prior`,
-        `log_prior`, `log_likelihood`, `posterior_predictive` and `observed_data`. Every group and variable has an
+        `log_prior`, `log_likelihood`, `posterior_predictive` and `observed_data`. Deterministics that depend on the
+        Dirichlet and Beta variables come along with these. Every group and variable has an
         attribute `confidential`, and no function of this library takes the tree for a release.
 
     Raises
@@ -188,7 +185,7 @@ def exact_posterior(
     UnsupportedModelError
         If the posterior is not known to be a product of Dirichlet or Beta distributions. It names the variable.
     ArgumentError
-        If there is no model, or `var_names` names something else than its Deterministics or its tables.
+        If there is no model.
     DataError
         If the observations are not what the model says. The message never holds a value.
 
@@ -215,68 +212,18 @@ def exact_posterior(
     draws = integer(1, draws=draws)
     model = root_model(model)
     found = tables(model)
-    names = deterministics_of(model, found, var_names)
+    names = deterministics_of(model, found)
     rng = generator(random_seed)
     distributions = tuple(own_distribution(table, model) for table in found)
     drawn = {distribution.table.name: distribution.sample(1, draws, rng) for distribution in distributions}
     return marked(posterior_groups(distributions, drawn, observations(found, model), model, names, rng))
 
 
-def deterministics_of(
-    model: pm.Model, found: tuple[Table, ...], var_names: Collection[str] | None = None
-) -> tuple[str, ...]:
-    """The names of the Deterministics that come along, in the model's order."""
-    names = tuple(table.name for table in found)
-    wanted = _checked_names(var_names, model, names)
-    drawn = {model[name] for name in names if name in model.named_vars}
-    possible = tuple(
-        str(one.name) for one in model.deterministics if drawn & set(ancestors([one], blockers=model.observed_RVs))
+def deterministics_of(model: pm.Model, found: tuple[Table, ...]) -> tuple[str, ...]:
+    """The names of the Deterministics that depend on tables and come along, in the model's order."""
+    drawn = {model[table.name] for table in found if table.name in model.named_vars}
+    return tuple(
+        str(formula.name)
+        for formula in model.deterministics
+        if drawn & set(ancestors([formula], blockers=model.observed_RVs))
     )
-    if wanted is None:
-        return possible
-    if fixed := wanted - set(possible):
-        raise ArgumentError(
-            f"var_names has {min(fixed)!r}, which depends on none of {', '.join(map(repr, names))}, so the posterior "
-            "says nothing about it. Leave it out."
-        )
-    return tuple(name for name in possible if name in wanted)
-
-
-def _checked_names(
-    var_names: Collection[str] | None, model: pm.Model, released: tuple[str, ...]
-) -> frozenset[str] | None:
-    """The Deterministics that `var_names` names, or None for no choice; names of tables are accepted and left out."""
-    if var_names is None:
-        return None
-    if isinstance(var_names, str):
-        raise ArgumentError(
-            f"Expected var_names to be a list of names, got the text {var_names!r}: write [{var_names!r}]."
-        )
-    names = [str(deterministic.name) for deterministic in model.deterministics]
-    for name in var_names:
-        if name not in (*released, *names):
-            near = difflib.get_close_matches(str(name), [*names, *released], n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ArgumentError(f"var_names has {name!r}, which is not a Deterministic of the model.{hint}")
-    # All tables always come along.
-    return frozenset(var_names) - frozenset(released)
-
-
-def _evaluated(
-    model: pm.Model, names: tuple[str, ...], draws: dict[str, Array], *, known: dict[Node, Node] | None = None
-) -> dict[str, Array]:
-    """The values of these Deterministics at each draw: arrays of shape `(draws, ...)`.
-
-    `known` has what stands in the place of other random variables.
-    """
-    if not names:
-        return {}
-    inputs = [model[name] for name in draws if name in model.named_vars]
-    outputs = [model[name] for name in names]
-    if known:
-        outputs = graph_replace(outputs, known, strict=False)
-    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
-    function = compiled_plainly(inputs, outputs)
-    arrays = [draws[str(variable.name)] for variable in inputs]
-    rows = [function(*values) for values in zip(*arrays, strict=True)]
-    return {name: np.stack([np.asarray(row[i]) for row in rows]) for i, name in enumerate(names)}

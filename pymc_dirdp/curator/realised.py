@@ -1,8 +1,8 @@
 """Errors of draws and of estimates on the data themselves: what privacy cost, beside the own posterior."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pymc as pm
@@ -23,7 +23,8 @@ from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
 from pymc_dirdp.planning.expected_kl import dirichlet_kl, dirichlet_kl_rows
 from pymc_dirdp.releases.analysis import estimate
 from pymc_dirdp.releases.arviz_groups import log_dirichlet
-from pymc_dirdp.releases.axes import PUBLIC_TOTALS, labels
+from pymc_dirdp.releases.axes import labels
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
 
 # The two secret conjugate posteriors of each table: the user's own, and the one that a release is drawn from.
@@ -93,88 +94,82 @@ def variable(table: Table, p: Array) -> Array:
 # The error of estimates from a release on these data, beside that of fresh releases of them. All is secret.
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Fresh:
-    """Estimates from fresh releases of the same data, shape `(releases, *table.shape)`; none for a large table."""
+def fresh_estimates(
+    distribution: Distribution,
+    mechanism: TableMechanism,
+    *,
+    public: bool,
+    totals: Sequence[int] = (),
+    draws: int,
+    rng: np.random.Generator,
+) -> Array:
+    """Estimates from fresh releases of the same data, shape `(releases, *table.shape)`; none for a large table.
 
-    shares: Array
-
-    @classmethod
-    def releases(
-        cls,
-        distribution: Distribution,
-        mechanism: TableMechanism,
-        *,
-        public: bool,
-        totals: Sequence[int] = (),
-        draws: int,
-        rng: np.random.Generator,
-    ) -> "Fresh":
-        """In the approximation that plans use, all at once."""
-        counts, d = distribution.counts.reshape(-1, distribution.counts.shape[-1]), distribution.counts.shape[-1]
-        # So many fresh releases of a table, unless that makes more cells than these; with fewer than 20 there is none.
-        times = min(200, 20_000 // counts.size)
-        n_records = int(counts.sum())
-        if times < 20 or n_records == 0:
-            return cls(np.empty((0, *distribution.counts.shape)))
-        which = np.tile(np.arange(len(counts)), times)
-        prior = distribution.table.prior.reshape(-1, d)
-        sizes, sharing = mechanism.public_sizes(distribution.counts.shape, n_records, totals, public=public)
-        rows = _Rows(which, prior[which], counts[which].astype(np.float64), sharing, sizes[which], public)
-        estimates = estimates_of(mechanism, rows, draws, rng)
-        if estimates is None:
-            return cls(np.empty((0, *distribution.counts.shape)))
-        return cls(estimates.reshape(times, *distribution.counts.shape))
+    They are those of the approximation that plans use, all at once.
+    """
+    shape, d = distribution.counts.shape, distribution.counts.shape[-1]
+    counts, prior = distribution.counts.reshape(-1, d), distribution.table.prior.reshape(-1, d)
+    # So many fresh releases of a table, unless that makes more cells than these; with fewer than 20 there is none.
+    times, n_records = min(200, 20_000 // counts.size), int(counts.sum())
+    if times < 20 or n_records == 0:
+        return np.empty((0, *shape))
+    which = np.tile(np.arange(len(counts)), times)
+    sizes, sharing = mechanism.public_sizes(shape, n_records, totals, public=public)
+    rows = _Rows(which, prior[which], counts[which], sharing, sizes[which], public)
+    estimates = estimates_of(mechanism, rows, draws, rng)
+    return np.empty((0, *shape)) if estimates is None else estimates.reshape(times, *shape)
 
 
 def errors_of_estimates(
     own: tuple[Distribution, ...],
-    private: dict[str, Distribution],
-    mechanisms: dict[str, TableMechanism],
+    private: Mapping[str, Distribution],
     release: xr.DataTree,
     rng: np.random.Generator,
 ) -> dict[str, xr.Dataset]:
     """The errors of estimates by table, and those of every cell."""
-    utility = release.children["utility"].to_dataset()
-    public, draws = utility.attrs["records"] == "public", int(release["privacy"].attrs["draws"])
-    estimates = _estimates_of(release, own, private)
+    stored = opened(release)
+    public, estimates = stored.plan.reading.sizes_are_public, _estimates_of(release, own, private)
     groups, rows = {}, []
     for distribution in own:
         name = distribution.table.name
-        mechanism = mechanisms[name]
-        times = mechanism.output_kind.releases_for(draws)
-        # The view has the numbers of rows that are public.
-        said = release.children["mechanism"].children[name].to_dataset().get(PUBLIC_TOTALS)
-        totals = [] if said is None else said.values.ravel().astype(np.int64).tolist()
-        fresh = Fresh.releases(distribution, mechanism, public=public, totals=totals, draws=times, rng=rng)
-        groups[f"/cells/{name}"] = _cell_errors(distribution, private.get(name), release, estimates[name], fresh)
-        error, others = (
-            float(kl_of_estimates(distribution, estimates[name])),
-            kl_of_estimates(distribution, fresh.shares),
-        )
-        known = bool(len(others)) and np.isfinite(error)
+        seen, tempered = stored.tables[name], private.get(name)
+        draws = seen.mechanism.output_kind.releases_for(stored.plan.draws)
+        fresh = fresh_estimates(distribution, seen.mechanism, public=public, totals=seen.totals, draws=draws, rng=rng)
+        released = simplex(distribution.table, seen.draws)[0]
+        groups[f"/cells/{name}"] = _cell_errors(distribution, tempered, released, estimates[name], fresh)
+        error, others = float(kl_of_estimates(distribution, estimates[name])), kl_of_estimates(distribution, fresh)
+        rank = np.mean(others < error) if len(others) and np.isfinite(error) else np.nan
         rows.append(
             {
                 "kl_estimate": error,
-                "kl_estimate_mean": float(others.mean()) if len(others) else np.nan,
-                "kl_estimate_rank": float(np.mean(others < error)) if known else np.nan,
-                "kl_estimate_expected": float(utility["estimate_kl"].sel(table=name)),
+                "kl_estimate_mean": others.mean() if len(others) else np.nan,
+                "kl_estimate_rank": rank,
+                "kl_estimate_expected": _known(stored.errors[name].estimate_kl),
             }
         )
-    columns = {what: ("table", [row[what] for row in rows]) for what in rows[0]}
-    return groups | {
-        "/estimated": xr.Dataset(columns, coords={"table": [distribution.table.name for distribution in own]})
-    }
+    return groups | {"/estimated": _by_table(own, rows)}
+
+
+def _by_table(own: tuple[Distribution, ...], rows: Sequence[Mapping[str, Any]]) -> xr.Dataset:
+    """Numbers of each table, or of each of its draws."""
+    columns = {what: np.array([row[what] for row in rows]) for what in rows[0]} if rows else {}
+    names = [distribution.table.name for distribution in own]
+    return xr.Dataset(
+        {what: (("table", "draw")[: values.ndim], values) for what, values in columns.items()}, {"table": names}
+    )
+
+
+def _known(number: float | None) -> float:
+    return np.nan if number is None else number
 
 
 def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, int] | None:
     """The prior numbers of records that a plan takes for the tables of these names, where they are private."""
-    utility = release.children["utility"].to_dataset()
-    if utility.attrs["records"] == "public":
+    stored = opened(release)
+    if stored.plan.reading.sizes_are_public:
         return None
-    planned = {name: float(utility["n_records"].sel(table=name)) for name in private}
-    return {name: 2 * int(n) for name, n in planned.items() if np.isfinite(n)}
+    planned = {name: stored.tables[name].part.n_records for name in private}
+    return {name: 2 * n for name, n in planned.items() if n is not None}
 
 
 def _estimates_of(
@@ -185,15 +180,13 @@ def _estimates_of(
     `private` names the tables whose draw is the release. Their number of records, if it is private, is taken for any up
     to twice that of the plan, as plans do.
     """
+    shapes = {distribution.table.name: distribution.counts.shape for distribution in distributions}
     try:
         numbers = planned_numbers(release, private)
         found = estimate(release, jointly=False, n_prior=numbers, progressbar=False).tables
     except ArgumentError:
-        return {distribution.table.name: np.full(distribution.counts.shape, np.nan) for distribution in distributions}
-    return {
-        distribution.table.name: found[distribution.table.name].share_means.reshape(distribution.counts.shape)
-        for distribution in distributions
-    }
+        return {name: np.full(shape, np.nan) for name, shape in shapes.items()}
+    return {name: found[name].share_means.reshape(shape) for name, shape in shapes.items()}
 
 
 def kl_of_estimates(distribution: Distribution, estimates: Array) -> Array:
@@ -211,7 +204,7 @@ def kl_of_estimates(distribution: Distribution, estimates: Array) -> Array:
 
 
 def _cell_errors(
-    own: Distribution, private: Distribution | None, release: xr.DataTree, estimates: Array, fresh: Fresh
+    own: Distribution, private: Distribution | None, released: Array, estimates: Array, fresh: Array
 ) -> xr.Dataset:
     """The errors of every cell of a table. `private` is None for a table that was released by noise.
 
@@ -221,15 +214,13 @@ def _cell_errors(
     sizes = counts.sum(axis=-1, keepdims=True)
     share = counts / np.where(sizes > 0, sizes, np.nan)
     columns = {"records": counts, "share": share, "estimate": estimates}
-    if len(fresh.shares):
-        columns["error_of_estimate"] = np.sqrt(((fresh.shares - share) ** 2).mean(axis=0))
+    if len(fresh):
+        columns["error_of_estimate"] = np.sqrt(((fresh - share) ** 2).mean(axis=0))
     if private is not None:
         u = private.concentration
         total = u.sum(axis=-1, keepdims=True)
         mean = u / total
-        columns["released"] = simplex(own.table, release.children["posterior"].to_dataset()[own.table.name].values[0])[
-            0
-        ]
+        columns["released"] = released
         columns["bias_of_draw"] = mean - share
         columns["error_of_draw"] = np.sqrt(mean * (1 - mean) / (total + 1) + (mean - share) ** 2)
     return xr.Dataset({name: own.cells.copy(data=values) for name, values in columns.items()})
@@ -264,20 +255,14 @@ def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
     return Confidential((per_row * sizes[..., 0]).sum() / sizes.sum())
 
 
-def kl_of_rows(counts: Array, y: Array) -> Array:
-    """`KL(x/N || y)` of each row, from shape `(draws, *table.shape)` to `(draws, *rows)`; NaN for an empty row."""
-    sizes = counts.sum(axis=-1, keepdims=True)
-    p = counts / np.where(sizes > 0, sizes, np.nan)
-    return np.asarray((xlogy(p, p) - xlogy(p, y)).sum(axis=-1))
-
-
 def kl_of_draws(counts: Array, y: Array) -> Array:
     """`KL(x/N || y)` of each draw, averaged over rows by size; NaN if there is no record."""
-    sizes = counts.sum(axis=-1)
+    sizes = counts.sum(axis=-1, keepdims=True)
     if not sizes.sum() > 0:
         return np.full(len(y), np.nan)
-    per_row = np.where(sizes > 0, kl_of_rows(counts, y), 0.0)
-    return np.asarray((per_row * sizes).reshape(len(y), -1).sum(axis=-1) / sizes.sum())
+    p = counts / np.where(sizes > 0, sizes, 1.0)
+    per_row = (xlogy(p, p) - xlogy(p, y)).sum(axis=-1)
+    return np.asarray((per_row * sizes[..., 0]).reshape(len(y), -1).sum(axis=-1) / sizes.sum())
 
 
 @final
@@ -366,7 +351,7 @@ class RealisedError:
 
 
 def realised(
-    own: tuple[Distribution, ...], private: tuple[Distribution, ...], release: xr.DataTree, rng: np.random.Generator
+    own: tuple[Distribution, ...], private: Mapping[str, Distribution], release: xr.DataTree, rng: np.random.Generator
 ) -> xr.Dataset:
     """Errors by table, in nats, and their ranks: the share of a reference whose error is smaller.
 
@@ -374,32 +359,22 @@ def realised(
     posterior given these data. `kl_posterior` is the divergence of the private posterior from the user's own, summed
     over rows. Its reference is data sets of the same row sizes that the model's prior produces.
     """
-    names = [distribution.table.name for distribution in own]
-    errors = [_errors(mine, theirs, release, rng) for mine, theirs in zip(own, private, strict=True)]
-    columns = {
-        name: (("table", "draw") if np.ndim(errors[0][name]) else ("table",), np.array([row[name] for row in errors]))
-        for name in errors[0]
-    }
-    utility = release.children["utility"].to_dataset().sel(table=names)
-    columns["kl_release_expected"] = (("table",), utility["expected_kl_estimate"].values)
-    columns["kl_posterior_expected"] = (("table",), utility["expected_kl_posterior"].values)
-    return xr.Dataset(columns, coords={"table": names, "draw": release["posterior"]["draw"].values})
-
-
-def realised_by_row(own: Distribution, private: Distribution, release: xr.DataTree) -> xr.Dataset:
-    """The errors of each row of a table; `kl_release` is NaN for a row without records."""
-    rows = own.cells.isel({own.cells.dims[-1]: 0}, drop=True)
-    drawn = rows.expand_dims(draw=release["posterior"]["draw"])
-    return xr.Dataset(
-        {
-            "kl_release": drawn.copy(data=kl_of_rows(own.counts, _released(own, release))),
-            "kl_posterior": rows.copy(data=dirichlet_kl_rows(own.concentration, private.concentration)),
-        }
-    )
+    stored, rows = opened(release), []
+    for distribution in own:
+        table, expected = distribution.table, stored.errors[distribution.table.name]
+        released = simplex(table, stored.tables[table.name].draws)
+        rows.append(
+            _errors(distribution, private[table.name], released, rng)
+            | {
+                "kl_release_expected": _known(expected.expected_kl_estimate),
+                "kl_posterior_expected": _known(expected.expected_kl_posterior),
+            }
+        )
+    return _by_table(own, rows).assign_coords(draw=np.arange(stored.plan.draws))
 
 
 def _errors(
-    own: Distribution, private: Distribution, release: xr.DataTree, rng: np.random.Generator, *, replicates: int = 500
+    own: Distribution, private: Distribution, released: Array, rng: np.random.Generator, *, replicates: int = 500
 ) -> dict[str, float | Array]:
     """The errors of one table.
 
@@ -412,17 +387,13 @@ def _errors(
     error = float(dirichlet_kl_rows(own.concentration, private.concentration).sum())
     others = dirichlet_kl_rows(possible + own.prior, private.power * possible + private.prior)
     reference = others.reshape(replicates, -1).sum(axis=-1)
-    released = kl_of_draws(counts, _released(own, release))
+    errors = kl_of_draws(counts, released)
     fresh = kl_of_draws(counts, dirichlet(private.concentration, replicates, rng))
     some = bool(sizes.sum() > 0)
     return {
-        "kl_release": released,
+        "kl_release": errors,
         "kl_release_mean": realised_kl(counts, private.prior, private.power).value if some else np.nan,
-        "kl_release_rank": (fresh < released[:, None]).mean(axis=-1) if some else np.full(released.shape, np.nan),
+        "kl_release_rank": (fresh < errors[:, None]).mean(axis=-1) if some else np.full(errors.shape, np.nan),
         "kl_posterior": error,
         "kl_posterior_rank": float(np.mean(reference < error)),
     }
-
-
-def _released(distribution: Distribution, release: xr.DataTree) -> Array:
-    return simplex(distribution.table, release.children["posterior"].to_dataset()[distribution.table.name].values[0])

@@ -210,7 +210,7 @@ class MechanismOutput:
             cell_labels=labels,
             share_labels=labels,
             mechanism_names=(type(mechanism).__name__,),
-            observed=[(self.values, (("output", None), *labels))],
+            observed=[(self.values[0], labels) if is_alone else (self.values, (("output", None), *labels))],
             row_likelihoods=self._row_likelihoods,
             damaged=self._damaged,
             least=math.ceil(mechanism.min_count or 0),

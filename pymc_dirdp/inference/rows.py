@@ -203,7 +203,7 @@ class RowPosterior:
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability (or density) of the output under the prior, the counts summed out."""
-        return self.solved.log_evidence
+        return float(self.solved.log_evidences[0])
 
     @property
     def means(self) -> Array:
@@ -505,12 +505,14 @@ class KnownTotals:
         return both, both.at(0.0, longest=np.full(numbers.size, np.inf))
 
     @cached_property
-    def log_evidence(self) -> float:
-        """Logarithm of the probability of the output, counts and shares of all rows summed out."""
-        found = sum(float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors)
+    def log_evidences(self) -> Array:
+        """Logarithms of the probability of the output of each row, its counts and shares summed out, shape (rows,)."""
+        found = np.array([float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors])
         if self.shape[1] == 2:
-            return found + float(self._pairs[1].log_totals[::2].sum())
-        return found + sum(float(sums.log_probabilities(self.totals[rows]).sum()) for rows, sums in self._sums)
+            return np.asarray(found + self._pairs[1].log_totals[::2])
+        for rows, sums in self._sums:
+            found[rows] += sums.log_probabilities(self.totals[rows])
+        return found
 
     @cached_property
     def marginals(self) -> list[tuple[Integers, Lists]]:

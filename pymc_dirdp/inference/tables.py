@@ -358,8 +358,15 @@ class TablePosterior:
     @cached_property
     def log_evidence(self) -> float:
         """Logarithm of the probability or density of the output, counts and shares summed out."""
-        known = self._known[1].log_evidence if self._known else 0.0
-        return float(known + sum(tree.log_evidence for _, tree in self._others))
+        return float(self.log_evidences.sum())
+
+    @property
+    def log_evidences(self) -> Array:
+        """The same by block of rows that hold a number of records together, in the order of their first rows."""
+        found = {int(rows[0]): tree.log_evidence for rows, tree in self._others}
+        if self._known:
+            found |= zip(self._known[0].tolist(), self._known[1].log_evidences.tolist(), strict=True)
+        return np.array([found[row] for row in sorted(found)])
 
     @property
     def count_means(self) -> Array:

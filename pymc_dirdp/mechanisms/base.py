@@ -165,6 +165,10 @@ class Mechanism(Remade, PrivacyCurves):
     ) -> Array:
         """`n` independent releases of made-up counts, each what the guarantee is about. Shape ``(n, ...)``."""
 
+    def replicates(self, counts: Array, n: int, rng: np.random.Generator) -> Array:
+        """`n` outputs for each of several tables of counts, in floating point: shape `(tables, n, ...)`."""
+        return np.stack([self.releases(table, n, random_seed=rng) for table in counts])
+
     @abc.abstractmethod
     def worst_pair(self) -> tuple[Array, Array]:
         """Made-up neighbours on which the loss is the largest, or close to it.

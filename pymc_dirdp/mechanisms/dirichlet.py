@@ -433,6 +433,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return self.sample(counts, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
 
     @override
+    def replicates(self, counts: Array, n: int, rng: np.random.Generator) -> Array:
+        concentration = np.repeat(self._parameters(counts)[:, None], n, axis=1)
+        return np.asarray(fast_dirichlet(concentration, 1, rng, least=float(self.alpha.min()))[0])
+
+    @override
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
         return self._parameters(data.astype(np.float64))
 

@@ -291,6 +291,12 @@ class NoisyMarginals(TableMechanism):
         return np.concatenate([part.reshape(n, -1) for part in noisy], axis=-1).reshape(n, *self.output_shape)
 
     @override
+    def replicates(self, counts: Array, n: int, rng: np.random.Generator) -> Array:
+        lead, parts = (len(counts), n), zip(self.noisy_marginals, self.marginals_of(counts[:, None]), strict=True)
+        noisy = [marginal.noisy(of_marginal, lead, rng) for marginal, of_marginal in parts]
+        return np.concatenate([part.reshape(*lead, -1) for part in noisy], axis=-1).reshape(*lead, *self.output_shape)
+
+    @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         outputs, data = (np.asarray(numbers, dtype=np.float64) for numbers in (output, counts))
         parts = zip(self.noisy_marginals, self._split(outputs), self.marginals_of(data), strict=True)

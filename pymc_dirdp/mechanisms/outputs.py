@@ -128,7 +128,9 @@ class Draws(Output):
 
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
-        return self._array[None], (("release_chain", None), ("release_draw", None), *shares)
+        # ArviZ plots no data without any axis.
+        alone = len(self._array) == 1 and shares
+        return (self._array[0], shares) if alone else (self._array, (("release_draw", None), *shares))
 
     @property
     @override

@@ -1,7 +1,7 @@
 """Pictures of posteriors, draws and estimates."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import Estimate
-from pymc_dirdp.mechanisms.outputs import Marginals
+from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.expected_kl import predicted_data
 from pymc_dirdp.plots.axes import (
@@ -29,8 +29,7 @@ from pymc_dirdp.plots.axes import (
     tidy,
 )
 from pymc_dirdp.releases.inference_setup import inferences
-from pymc_dirdp.releases.opened import opened
-from pymc_dirdp.releases.view import view
+from pymc_dirdp.releases.opened import ReleasedTable, opened
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.signatures import user_facing
 
@@ -71,7 +70,7 @@ def plot_posteriors(
 
     name = _checked(diagnosis, var_name)
     labels = {"non_private": "posterior", "private": "private posterior"}
-    values = {label: _values(diagnosis, key, name) for key, label in labels.items()}
+    values = {label: diagnosis[f"{key}/posterior"].to_dataset()[name] for key, label in labels.items()}
     first = values["posterior"]
     shape = first.shape[2:]
     grid = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object)
@@ -86,9 +85,9 @@ def plot_posteriors(
         visuals={"credible_interval": False, "point_estimate": False, "point_estimate_text": False, "title": False},
         plot_collection=_collection(azp, values, grid),
     )
-    for ax, value, title in zip(
-        grid.ravel(), _released(diagnosis, name).ravel(), cell_labels(first.isel(chain=0, draw=0)), strict=True
-    ):
+    released = diagnosis["release"].to_dataset()[name].values[0, 0]
+    titles = cell_labels(name, [first[dim].values for dim in first.dims[2:]])
+    for ax, value, title in zip(grid.ravel(), released.ravel(), titles, strict=True):
         ax.axvline(float(value), color=COLOURS[1], linestyle=":")
         marked(ax).set_title(title, fontsize="medium")
     first = grid.flat[0]
@@ -140,15 +139,6 @@ def _checked(diagnosis: xr.DataTree, var_name: str | None) -> str:
     return names[0] if var_name is None else one_of(names, var_name=var_name)
 
 
-def _values(diagnosis: xr.DataTree, key: str, name: str) -> xr.DataArray:
-    return diagnosis.children[key].children["posterior"].to_dataset()[name]
-
-
-def _released(diagnosis: xr.DataTree, name: str) -> Array:
-    draw = diagnosis.children["release"].to_dataset()[name].isel(chain=0, draw=0)
-    return np.asarray(draw.values, dtype=np.float64)
-
-
 # What a release says, beside what it would say to somebody who took it for the data; and whether that is true.
 
 
@@ -195,19 +185,15 @@ def plot_analysis(
     >>> ax = dirdp.plots.plot_analysis(release)
     """
     level = open_unit_interval(prob=prob)
-    stored = opened(release)
-    names = list(stored.tables)
-    name = names[0] if var_name is None else one_of(names, var_name=var_name)
+    table = _table(release, var_name, most_cells=40)
+    name = table.name
     own = {} if prior is None else {name: prior}
     number = {} if n_prior is None else {name: n_prior}
     found = inferences(release, own, number, None, jointly=True)
     seen = found.tables[name]
     alpha = seen.prior if prior is None else np.asarray(prior, dtype=np.float64)
-    draw = view(stored).children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
-    if draw.size > 40:
-        raise ArgumentError(f"{name!r} has {draw.size} cells; at most 40 can be read in one picture.")
     aware = found.distributions.estimate([level])[name]
-    released, naive = _naive_reading(release, name, alpha, aware)
+    released, naive = _naive_reading(table.output, alpha, aware)
     intervals = {
         "prior": (alpha / alpha.sum(axis=-1, keepdims=True), _beta(alpha, level)),
         "the release treated as the data": (naive / naive.sum(axis=-1, keepdims=True), _beta(naive, level)),
@@ -215,8 +201,8 @@ def plot_analysis(
     }
     # The picture of a Beta shows the probability of success; that of failure is its mirror image.
     shown = slice(None, None, 2 if seen.family == "beta" else 1)
-    ax = axes_or_new(ax, figsize=(6.5, 1.3 + 0.5 * draw.size))
-    places = np.arange(draw.size)
+    places = np.arange(table.draws[0].size)
+    ax = axes_or_new(ax, figsize=(6.5, 1.3 + 0.5 * len(places)))
     styles = zip(intervals, (4, 1, 0), (-0.26, 0.0, 0.26), strict=True)
     for label, style, offset in styles:
         means, ends = intervals[label]
@@ -225,16 +211,26 @@ def plot_analysis(
         ax.plot(np.ravel(means)[shown], places + offset, MARKERS[style], color=COLOURS[style], label=label)
     ax.vlines(released.ravel()[shown], places - 0.4, places + 0.4, color="black", linewidth=1)
     ax.plot([], [], "|", color="black", markersize=10, label="the release")
-    labelled_rows(ax, cell_labels(draw))
+    labelled_rows(ax, cell_labels(name, [labels for _, labels in table.share_labels]))
     ax.set(xlabel=f"{name}: means and central {level:.0%} intervals", xlim=(0, None))
     ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return tidy(ax)
 
 
-def _naive_reading(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
+def _table(release: xr.DataTree, var_name: str | None, *, most_cells: int) -> ReleasedTable:
+    """The table that is shown, of which all cells can be read in one picture."""
+    tables = opened(release).tables
+    table = tables[next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)]
+    if table.draws[0].size > most_cells:
+        raise ArgumentError(
+            f"{table.name!r} has {table.draws[0].size} cells; at most {most_cells} can be read in one picture."
+        )
+    return table
+
+
+def _naive_reading(output: Output, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
     """The released shares, and the parameters of the posterior of somebody who takes the output for the data."""
     records = aware.count_means.reshape(alpha.shape).sum(axis=-1, keepdims=True)
-    output = opened(release).tables[name].output
     if output.shares is None:
         counts = np.asarray(np.maximum(output.values[0], 0))
     else:
@@ -325,27 +321,19 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.2, delta=1e-6), model)
     >>> ax = dirdp.plots.plot_draw(release)
     """
-    stored = opened(release)
-    release = view(stored)
-    tables = {name: release["mechanism"][name].to_dataset() for name in stored.tables}
-    name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)
-    table, mechanism = tables[name], stored.tables[name].mechanism
+    table = _table(release, var_name, most_cells=60)
+    name, mechanism, n_records = table.name, table.mechanism, table.part.n_records
     if mechanism.output_kind is Marginals:
         raise ArgumentError(
             f"The release holds one estimate of {name!r}, fitted to noisy marginals, and no draw, so there is no band "
             "around it. dirdp.report(release) has the noise of each marginal, and dirdp.estimate(release) intervals."
         )
-    n_records = float(release["utility"]["n_records"].sel(table=name))
-    if not n_records >= 1:
+    if not n_records:
         raise ArgumentError("No a priori band without n_records, the size to plan for: pass it to sample().")
-    prior = table["prior"].values
-    if prior.size > 60:
-        raise ArgumentError(f"{name!r} has {prior.size} cells; at most 60 can be read in one picture.")
-    errors = _errors(mechanism, prior, int(n_records))
+    errors = _errors(mechanism, table.prior, n_records)
     low, high = np.quantile(errors, [(1 - open_unit_interval(prob=prob)) / 2, (1 + prob) / 2], axis=0)
-    draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
-    value = np.asarray(draw.values, dtype=np.float64)
-    if table.attrs["family"] == "beta":
+    value = table.draws[0]
+    if table.family == "beta":
         # The picture shows the probability of success, of which that of failure is the mirror image.
         low, high = low[..., 0], high[..., 0]
     value, low, high = value.ravel(), low.ravel(), high.ravel()
@@ -356,7 +344,7 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
         places, np.clip(value - high, 0, 1), np.clip(value - low, 0, 1), color=COLOURS[2], linewidth=5, alpha=0.35
     )
     ax.plot(value, places, "o", color=COLOURS[0], markersize=5)
-    labelled_rows(ax, cell_labels(draw))
+    labelled_rows(ax, cell_labels(name, [labels for _, labels in table.share_labels]))
     ax.set(xlabel=f"{name}: private draw, and a {prob:.0%} band for the data's frequency, a priori", xlim=(0, None))
     return tidy(ax)
 
@@ -371,8 +359,6 @@ def _errors(mechanism: TableMechanism, prior: Array, n_records: int) -> Array:
     return errors
 
 
-def cell_labels(values: xr.DataArray) -> list[str]:
-    """The labels of each cell; the name of the variable if it has no axes."""
-    if values.ndim == 0:
-        return [str(values.name)]
-    return [", ".join(map(str, labels)) for labels in itertools.product(*(values[dim].values for dim in values.dims))]
+def cell_labels(name: str, axes: Sequence[Any]) -> list[str]:
+    """The labels of each cell by those of each axis; the name of the variable if it has no axes."""
+    return [", ".join(map(str, labels)) for labels in itertools.product(*axes)] if axes else [name]

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final, override
 
@@ -10,12 +10,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular, uncertain
-from pymc_dirdp.inference.estimates import Draws, Estimate, interval_ends
+from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.arviz_groups import GROUPS, log_likelihoods, log_priors, replicates
+from pymc_dirdp.releases.arviz_groups import LabelledArrays, data_of, later_groups, likelihood_attributes
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.view import tree_of, view
@@ -25,8 +25,6 @@ from pymc_dirdp.texts.grammar import library_version
 
 if TYPE_CHECKING:
     import pymc as pm
-
-type _Array = tuple[NDArray[Any], Labels]
 
 
 @user_facing
@@ -40,7 +38,6 @@ def analyse(
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
-    groups: Collection[str] = (),
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
@@ -78,9 +75,6 @@ def analyse(
         Whether one table of classes and tables of features given the class, such as those of
         :func:`pymc_dirdp.naive_bayes`, are taken together: the rows of each feature hold as many records as the classes
         do. Pass False if they are tables of other records, which a release does not tell.
-    groups : collection of str, optional
-        What else ArviZ is to find there, some or all of `"posterior_predictive"`, `"log_likelihood"` and `"log_prior"`.
-        Each takes as long as the draws do, or longer.
     random_seed : int, SeedSequence, Generator or None
         Harmless here: what is drawn from is public.
     progressbar : bool, default True
@@ -89,16 +83,21 @@ def analyse(
     Returns
     -------
     analysis : xarray.DataTree
-        `posterior` holds the shares, with the names, dims and labels of the release; `latent_counts` the counts of the
-        records in each cell; `observed_data` what was published; `sample_stats` for each table the share of proposals
-        that was accepted, how many independent draws the draws are worth, and the logarithm of the evidence, which is
-        one number for tables that are taken together and is not computed of marginals.
-        The attributes say what it is conditional on, and whether tables were taken together. Of several releases
-        `observed_data` has a group for each.
+        The groups that ArviZ's functions read:
 
-        If they are asked for: `posterior_predictive` holds for each draw what another release would publish, with as
-        many records and the shares of the draw, and the mechanism's own noise; `log_likelihood` the log-probability of
-        what was published given the shares, the counts summed out; `log_prior` that of the shares, for each row.
+        * `posterior`: the shares, with the names, dims and labels of the release.
+        * `observed_data`: what was published. Of several releases it has `p_release_0`, `p_release_1` and so on of a
+          table `p`.
+        * `posterior_predictive`: for each draw what another release would publish, with as many records and the shares
+          of the draw, and the mechanism's own noise.
+        * `log_likelihood`: the log-probability of what was published given the shares, the counts summed out.
+        * `log_prior`: that of the shares, for each row.
+        * `sample_stats`: for each table the share of proposals that was accepted, how many independent draws the draws
+          are worth, and the logarithm of the evidence, which is one number for tables that are taken together and is
+          not computed of marginals.
+
+        And `latent_counts`, the counts of the records in each cell. The attributes say what all of it is conditional
+        on, whether tables were taken together, and what one log-likelihood is of.
 
     Raises
     ------
@@ -119,12 +118,17 @@ def analyse(
     They depend on one another: 4,000 are worth `effective_draws`. Noise and sample are taken as normal, which is not
     exact for cells with fewer than five records, and for pure guarantees.
 
+    `posterior_predictive`, `log_likelihood` and `log_prior` are computed when they are looked at, each table once: a
+    likelihood is a sum over counts for every draw and row, 10 microseconds for four noisy counts, and some hundred
+    times as long as the draws of a table of thousands of cells. A copy of the tree and a file have them computed;
+    `analysis.drop_nodes("log_likelihood")` is without.
+
     `log_likelihood` has a value for each row if the number of records of every row is public and each has noise of its
-    own, and otherwise one for the table; its attribute `unit` says which. So :func:`arviz.loo` leaves out a row or a
-    table and never a person, and its importance weights are poor where a row has shares of its own, as its Pareto k
-    say: there `log_evidence` is exactly what refits without each row add up to. Of tables that share a noise it is the
-    likelihood given what was published of the others. Tables that are taken together and marginals have none, and the
-    attribute `left_out` says so.
+    own, and otherwise one for the table; the attribute `log_likelihood_unit` says which. So :func:`arviz.loo` leaves
+    out a row or a table and never a person, and its importance weights are poor where a row has shares of its own, as
+    its Pareto k say: there `log_evidence` is exactly what refits without each row add up to. Of tables that share a
+    noise it is the likelihood given what was published of the others. Tables that are taken together and marginals
+    have none, and the attribute `log_likelihood_left_out` says so.
 
     `log_prior` is the density in the coordinates `log(p_i / p_d)`, so :func:`arviz.psense_summary` shows what more or
     fewer prior counts change, also of a flat prior, whose density with respect to `p` is a constant.
@@ -150,12 +154,10 @@ def analyse(
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
     >>> dirdp.analyse(release)["posterior"]["p"].shape
     (4, 1000, 4)
-    >>> checked = dirdp.analyse(release, 100, groups=["posterior_predictive"])
-    >>> checked["posterior_predictive"]["p"].dims
-    ('chain', 'draw', 'release_chain', 'release_draw', 'hair')
+    >>> dirdp.analyse(release, 100)["posterior_predictive"]["p"].dims
+    ('chain', 'draw', 'hair')
     """
     draws, chains = integer(1, draws=draws), integer(1, chains=chains)
-    wanted = _checked_groups(groups)
     found = inferences(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
         rng = generator(random_seed)
@@ -167,17 +169,18 @@ def analyse(
         "acceptance": ("table", [drawn[name].acceptance for name in found.tables]),
         "log_evidence": (("table",) if isinstance(evidence, list) else (), evidence),
     }
+    later = later_groups(found, drawn, chains, seed=rng.integers(2**63, size=2).tolist())
     arrays = {
         "/posterior": _posterior(found, {name: each.shares for name, each in drawn.items()}, chains),
         "/latent_counts": {
             name: _drawn(drawn[name].counts, chains, seen.cell_labels) for name, seen in found.tables.items()
         },
-        **_published(found.tables),
+        "/observed_data": data_of(found),
+        **{f"/{name}": group for name, group in later.items()},
     }
     tree = tree_of(
         {path: _labelled(group) for path, group in arrays.items()}
         | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
-        | _for_arviz(found, drawn, wanted, chains, rng)
     )
     tree.attrs = _attributes(found)
     if model is None:
@@ -190,7 +193,7 @@ def analyse(
     return with_deterministics(tree, root_model(model), size_is_public=is_public)
 
 
-def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]], chains: int) -> dict[str, _Array]:
+def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]], chains: int) -> LabelledArrays:
     """The draws of the shares."""
     return {name: _drawn(_shares(seen, drawn[name]), chains, seen.share_labels) for name, seen in found.tables.items()}
 
@@ -200,54 +203,15 @@ def _shares(seen: ObservedTable, shares: NDArray[np.float64]) -> NDArray[np.floa
     return shares[..., 0] if seen.family == "beta" else shares
 
 
-def _drawn(values: NDArray[Any], chains: int, labels: Labels) -> _Array:
+def _drawn(values: NDArray[Any], chains: int, labels: Labels) -> tuple[NDArray[Any], Labels]:
     in_chains = values.reshape(chains, -1, *values.shape[1:])
     return in_chains, (("chain", np.arange(chains)), ("draw", np.arange(in_chains.shape[1])), *labels)
 
 
-def _labelled(arrays: Mapping[str, _Array]) -> xr.Dataset:
+def _labelled(arrays: LabelledArrays) -> xr.Dataset:
     """A group of tables of one model, in which a dim has the same labels wherever it stands."""
     coords = {dim: found for _, labels in arrays.values() for dim, found in labels if found is not None}
     return xr.Dataset({name: ([dim for dim, _ in labels], values) for name, (values, labels) in arrays.items()}, coords)
-
-
-def _published(tables: Mapping[str, ObservedTable]) -> dict[str, dict[str, _Array]]:
-    """The noisy counts, or the draws that are the release."""
-    by_release = zip(*(seen.observed for seen in tables.values()), strict=True)
-    return _by_release("observed_data", [dict(zip(tables, outputs, strict=True)) for outputs in by_release])
-
-
-def _by_release(group: str, several: list[dict[str, _Array]]) -> dict[str, dict[str, _Array]]:
-    """What there is of every release, in a group for each if there are several."""
-    if len(several) == 1:
-        return {f"/{group}": several[0]}
-    return {f"/{group}/release_{i}": arrays for i, arrays in enumerate(several)}
-
-
-def _checked_groups(groups: Any) -> frozenset[str]:
-    names = groups if isinstance(groups, list | tuple | set | frozenset) else [groups]
-    return frozenset(one_of(GROUPS, groups=name) for name in names)
-
-
-def _for_arviz(
-    found: Inferences, drawn: Mapping[str, Draws], wanted: Collection[str], chains: int, rng: np.random.Generator
-) -> dict[str, xr.Dataset]:
-    """The groups that somebody asked for."""
-    arrays: dict[str, dict[str, _Array]] = {}
-    attributes: dict[str, dict[str, str]] = {}
-    if "posterior_predictive" in wanted:
-        arrays |= _by_release("posterior_predictive", replicates(found, drawn, rng))
-    if "log_likelihood" in wanted:
-        likelihoods = log_likelihoods(found, drawn)
-        arrays["/log_likelihood"] = likelihoods.arrays
-        attributes["/log_likelihood"] = likelihoods.attributes
-    if "log_prior" in wanted:
-        arrays["/log_prior"] = log_priors(found, drawn)
-    datasets = {}
-    for path, group in arrays.items():
-        in_chains = {name: _drawn(values, chains, labels) for name, (values, labels) in group.items()}
-        datasets[path] = _labelled(in_chains).assign_attrs(attributes.get(path, {}))
-    return datasets
 
 
 def _attributes(found: Inferences) -> dict[str, str]:
@@ -261,6 +225,7 @@ def _attributes(found: Inferences) -> dict[str, str]:
         ),
         "conditional_on": " | ".join(f"{name}: {found.conditions(name)}" for name in found.tables),
         "consistency": found.consistency,
+        **likelihood_attributes(found),
     }
     if found.seeded:
         attributes["reproducible"] = "not private"

@@ -1,6 +1,7 @@
 """What ArviZ asks for beside draws of the shares: replicated releases, log-likelihoods and log-priors, by draw.
 
-All of it follows from what was published and from draws of the posterior, so it costs no privacy.
+All of it follows from what was published and from draws of the posterior, so it costs no privacy. It is computed when
+somebody looks at it: a likelihood has a sum over all counts for each draw, which can take far longer than the draws.
 
 1. A replicate is what another release of as many records with the same shares would publish: new counts, and the
    mechanism's own noise.
@@ -9,36 +10,115 @@ All of it follows from what was published and from draws of the posterior, so it
 3. The log-prior is a density in the coordinates of samplers, whose powers show what the counts of a prior do.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import Draws
 from pymc_dirdp.inference.noisy_rows import noisy_rows
 from pymc_dirdp.inference.observed_table import Beliefs, Labels, MechanismOutput, ObservedTable
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.inference.tables import posterior_of
+from pymc_dirdp.inference.tables import TablePosterior, posterior_of
+from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.progress import QUIET
 from pymc_dirdp.releases.inference_setup import Inferences
 from pymc_dirdp.releases.opened import Opened
 from pymc_dirdp.sampling.exact import positive_frequencies
 
-GROUPS = ("posterior_predictive", "log_likelihood", "log_prior")
-"""The groups that are computed when they are asked for."""
+type LabelledArrays = dict[str, tuple[Any, Labels]]
+"""By name an array, or one that is computed later, and its axes."""
 
-type DrawnArrays = dict[str, tuple[NDArray[Any], Labels]]
-"""By table an array with one entry for each draw in front, and its other axes."""
-type Replicate = Callable[[Mapping[str, Integers], np.random.Generator], dict[str, Array]]
-"""From counts of all tables, what is published of each, in the shape of what was published."""
+
+@final
+class ComputedLater(BackendArray):
+    """An array that is computed when somebody looks at it, and once.
+
+    Parameters
+    ----------
+    compute : callable
+        It returns as many values.
+    shape : tuple of int
+    dtype : numpy.dtype
+    """
+
+    def __init__(self, compute: Callable[[], NDArray[Any]], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._compute, self.shape, self.dtype = compute, shape, dtype
+
+    @cached_property
+    def values(self) -> NDArray[Any]:
+        """The array itself."""
+        return self._compute().reshape(self.shape).astype(self.dtype, copy=False)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.BASIC, lambda places: self.values[places]
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is copied or sent to another process is computed.
+        return indexing.NumpyIndexingAdapter, (self.values,)
+
+
+def data_of(found: Inferences) -> LabelledArrays:
+    """What was published, by table: integers where all of it are; of several releases by table and their number."""
+    arrays: LabelledArrays = {}
+    for name, seen in found.tables.items():
+        for number, (values, labels) in enumerate(seen.observed):
+            integers = np.all((values == np.floor(values)) & (np.abs(values) < 2.0**53))
+            arrays[_data_name(found, name, number)] = values.astype(np.int64) if integers else values, labels
+    return arrays
+
+
+def _data_name(found: Inferences, name: str, release: int) -> str:
+    return name if len(found.origins) == 1 else f"{name}_release_{release}"
+
+
+def later_groups(
+    found: Inferences, drawn: Mapping[str, Draws], chains: int, seed: Sequence[int]
+) -> dict[str, LabelledArrays]:
+    """The groups that are computed when they are looked at, by name.
+
+    Parameters
+    ----------
+    found : Inferences
+    drawn : mapping of str to Draws
+        Of the posterior, by table.
+    chains : int
+    seed : sequence of int
+        Of the replicates.
+    """
+    draws = len(next(iter(drawn.values())).shares)
+    sampled = (("chain", np.arange(chains)), ("draw", np.arange(draws // chains)))
+
+    def later(compute: Callable[[], NDArray[Any]], shape: tuple[int, ...], labels: Labels, dtype: Any) -> Any:
+        array = ComputedLater(compute, (chains, draws // chains, *shape), np.dtype(dtype))
+        return indexing.LazilyIndexedArray(array), (*sampled, *labels)
+
+    replicates = Replicates(found, drawn, seed)
+    groups: dict[str, LabelledArrays] = {"posterior_predictive": {}, "log_likelihood": {}, "log_prior": {}}
+    for name, (values, labels) in data_of(found).items():
+        groups["posterior_predictive"][name] = later(partial(replicates.of, name), values.shape, labels, values.dtype)
+    for name, seen in found.tables.items():
+        shares, rows, of_rows = drawn[name].shares, seen.prior.shape[:-1], seen.cell_labels[:-1]
+        if not seen.measurements:
+            density = partial(log_dirichlet, found.prior(name), shares)
+            groups["log_prior"][name] = later(density, rows, of_rows, np.float64)
+        if name not in without_likelihood(found):
+            by_row = has_independent_rows(seen)
+            likelihood = partial(log_likelihood, seen, found.beliefs[name], shares)
+            shape, labels = (rows, of_rows) if by_row else ((), ())
+            groups["log_likelihood"][name] = later(likelihood, shape, labels, np.float64)
+    return {name: arrays for name, arrays in groups.items() if arrays}
 
 
 def log_dirichlet(prior: Array, shares: Array) -> Array:
@@ -56,54 +136,64 @@ def _logarithms(shares: Array) -> Array:
     return np.log(np.maximum(shares, np.finfo(np.float64).tiny))
 
 
-def log_priors(found: Inferences, drawn: Mapping[str, Draws]) -> DrawnArrays:
-    """The log-prior of each row of each table, but of those whose shares have no Dirichlet prior."""
-    return {
-        name: (log_dirichlet(found.prior(name), drawn[name].shares), seen.cell_labels[:-1])
-        for name, seen in found.tables.items()
-        if not seen.measurements
-    }
-
-
 # New releases with the same shares.
 
 
-def replicates(found: Inferences, drawn: Mapping[str, Draws], rng: np.random.Generator) -> list[DrawnArrays]:
-    """For each release what another one would publish, one for each draw of the shares.
+@final
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """What another release would publish, one for each draw of the shares.
 
     A row has as many new records as it has in the draw: the public number, or one from the posterior of a private one.
     Rows of features that are taken together with their classes have as many as there are new records of the class.
+
+    Attributes
+    ----------
+    found : Inferences
+    drawn : mapping of str to Draws
+        By table.
+    seed : sequence of int
     """
-    counts = _new_counts(found, drawn, rng)
-    draws = len(next(iter(counts.values())))
-    several = []
-    for number, origin in enumerate(found.origins):
-        publish = _replicate_of(origin)
-        made = [publish({name: values[i] for name, values in counts.items()}, rng) for i in range(draws)]
-        several.append(
-            {
-                name: (np.stack([one[name] for one in made]), seen.observed[number][1])
-                for name, seen in found.tables.items()
-            }
-        )
-    return several
 
+    found: Inferences
+    drawn: Mapping[str, Draws]
+    seed: Sequence[int]
 
-def _new_counts(found: Inferences, drawn: Mapping[str, Draws], rng: np.random.Generator) -> dict[str, Integers]:
-    """New counts of all tables given the shares of each draw."""
-    counts: dict[str, Integers] = {}
-    for name in sorted(found.tables, key=lambda name: name != found.classes):
-        totals = drawn[name].counts.sum(axis=-1)
-        if found.classes not in (None, name):
-            totals = counts[str(found.classes)]
-        counts[name] = _multinomial(totals, drawn[name].shares, found.tables[name].least, rng)
-    return counts
+    def of(self, name: str) -> Array:
+        """Those of one variable of the data, with the draws in front."""
+        return self._arrays[name]
+
+    @cached_property
+    def _arrays(self) -> dict[str, Array]:
+        found, rng = self.found, np.random.default_rng(self.seed)
+        counts = self._counts(rng)
+        # Noise is drawn for so many cells at once.
+        draws, cells = len(next(iter(counts.values()))), sum(seen.prior.size for seen in found.tables.values())
+        parts = math.ceil(draws * cells / 2**22)
+        several = [
+            [_published(origin, dict(zip(counts, some, strict=True)), rng) for origin in found.origins]
+            for some in zip(*(np.array_split(values, parts) for values in counts.values()), strict=True)
+        ]
+        return {
+            _data_name(found, name, number): np.concatenate([part[number][name] for part in several])
+            for number in range(len(found.origins))
+            for name in found.tables
+        }
+
+    def _counts(self, rng: np.random.Generator) -> dict[str, Integers]:
+        """New counts of all tables given the shares of each draw."""
+        counts: dict[str, Integers] = {}
+        classes, tables = self.found.classes, self.found.tables
+        for name in sorted(tables, key=lambda name: name != classes):
+            totals = self.drawn[name].counts.sum(axis=-1) if classes in (None, name) else counts[str(classes)]
+            counts[name] = _multinomial(totals, self.drawn[name].shares, tables[name].least, rng)
+        return counts
 
 
 def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Generator) -> Integers:
     """New counts, given that every cell holds so many at least: rows with too few are drawn given that."""
     counts = rng.multinomial(totals, shares / shares.sum(axis=-1, keepdims=True))
-    for place in map(tuple, np.argwhere((counts < least).any(axis=-1)).tolist()):
+    for place in map(tuple, np.argwhere((counts < least).any(axis=-1)).tolist()) if least else ():
         row = RowPosterior(
             alpha=np.ones(shares.shape[-1]),
             total=int(totals[place]),
@@ -115,136 +205,92 @@ def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Gen
     return counts
 
 
-def _replicate_of(origin: Opened | MechanismOutput) -> Replicate:
-    alone = MechanismOutput.of(origin)
-    return partial(_published_again, origin) if alone is None else partial(_output_again, alone)
-
-
-def _published_again(release: Any, counts: Mapping[str, Integers], rng: np.random.Generator) -> dict[str, Array]:
-    # It imports PyMC, which nobody waits for who asks for draws of shares alone.
-    from pymc_dirdp.releases.release import drawn_outputs
-
-    published = {}
-    for name, output in drawn_outputs(release.plan, counts, "fast", rng, QUIET).items():
-        table = release.tables[name]
-        values, _ = output.observed(table.cell_labels, table.share_labels)
-        if table.steps is not None:
-            values = _on_grid(output.values, table.steps, rng)
-            values = (values[..., 0] if table.family == "beta" else values)[None]
-        published[name] = values
+def _published(
+    origin: Opened | MechanismOutput, counts: Mapping[str, Integers], rng: np.random.Generator
+) -> dict[str, Array]:
+    """What a release, or a mechanism alone, would publish of these counts: the outputs of each draw, by table."""
+    if (alone := MechanismOutput.of(origin)) is not None:
+        steps, table = alone.steps, TableMechanism.of(alone.mechanism)
+        if steps is None and table is not None:
+            steps = table.steps(str(alone.sampler), alone.n_records)
+        return {alone.name: _outputs(alone.mechanism, counts[alone.name], len(alone.values), steps, rng)}
+    assert isinstance(origin, Opened)
+    published: dict[str, Array] = {}
+    for first, *others in origin.plan.together:
+        names = [part.table.name for part in (first, *others)]
+        mechanisms = [part.mechanism for part in others]
+        drawn = [
+            first.mechanism.draw_together(mechanisms, of_draw, sampler="fast", random_seed=rng)
+            for of_draw in zip(*(counts[name] for name in names), strict=True)
+        ]
+        published |= {name: np.stack([one[i].values for one in drawn]) for i, name in enumerate(names)}
+    for name, seen in origin.tables.items():
+        if name not in published:
+            values = _outputs(seen.mechanism, counts[name], len(seen.published), seen.steps, rng)
+            success = seen.family == "beta" and seen.output.shares is not None
+            published[name] = values[..., 0] if success else values
     return published
 
 
-def _output_again(
-    output: MechanismOutput, counts: Mapping[str, Integers], rng: np.random.Generator
-) -> dict[str, Array]:
-    table_of_counts = counts[output.name].astype(np.float64)
-    values = output.mechanism.releases(table_of_counts, len(output.values), random_seed=rng)
-    steps, table = output.steps, TableMechanism.of(output.mechanism)
-    if steps is None and table is not None:
-        steps = table.steps(str(output.sampler), output.n_records)
-    return {output.name: values if steps is None else _on_grid(values, steps, rng)}
-
-
-def _on_grid(shares: Array, steps: int, rng: np.random.Generator) -> Array:
-    """What an urn of so many steps shows of shares: its counts given its own limit are multinomial."""
-    counts = rng.multinomial(steps, shares / shares.sum(axis=-1, keepdims=True))
-    return np.asarray(positive_frequencies(counts, steps))
+def _outputs(mechanism: Mechanism, counts: Integers, n: int, steps: int | None, rng: np.random.Generator) -> Array:
+    values = mechanism.replicates(counts.astype(np.float64), n, rng)
+    if steps is None:
+        return values
+    # What an urn of so many steps shows of shares: its counts given its own limit are multinomial.
+    return np.asarray(positive_frequencies(rng.multinomial(steps, values / values.sum(axis=-1, keepdims=True)), steps))
 
 
 # What was published, given the shares.
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class LogLikelihoods:
-    """The log-likelihoods of tables.
-
-    Attributes
-    ----------
-    arrays : dict of str to (array, Labels)
-        By table, for each draw one value, or one for each row.
-    units : dict of str to str
-        By table, what one value is of.
-    left_out : dict of str to str
-        By table, why it has none.
-    """
-
-    arrays: DrawnArrays = field(default_factory=dict)
-    units: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """What a reader of the group has to know."""
-        said = {
-            "given": "the shares of the draw; the counts are summed out",
-            "unit": " | ".join(
-                [*(f"{name}: {unit}" for name, unit in self.units.items()), "what is left out by LOO is never a person"]
-            ),
-        }
-        if self.left_out:
-            said["left_out"] = " | ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
-        return said
-
-
-def log_likelihoods(found: Inferences, drawn: Mapping[str, Draws]) -> LogLikelihoods:
-    """The logarithm of the probability or density of what was published of each table, given the shares of each draw.
-
-    It has one value for each row if rows are independent given their shares, which holds if the number of records of
-    each is public and its noise is its own; and one for the table otherwise.
-    """
-    result = LogLikelihoods()
+def without_likelihood(found: Inferences) -> dict[str, str]:
+    """The tables that have no likelihood by themselves, and why."""
+    if found.classes is not None:
+        return dict.fromkeys(found.tables, "taken together with other tables; jointly=False reads each by itself")
+    left_out = {}
     for name, seen in found.tables.items():
-        if found.classes is not None:
-            result.left_out[name] = "taken together with other tables; jointly=False reads each by itself"
-            continue
         if seen.measurements:
-            result.left_out[name] = "marginals of several tables are fitted together, and have no likelihood by table"
-            continue
-        logs, by_row = _logarithms(drawn[name].shares), has_independent_rows(seen)
-        parts = list(_rows_of(seen)) if by_row else [(seen, found.beliefs[name])]
-        logs = logs.reshape(len(logs), len(parts), *parts[0][0].prior.shape)
-        try:
-            values = np.stack([_evaluated(*part, logs[:, i]) for i, part in enumerate(parts)], axis=-1)
-        except ArgumentError as error:
-            result.left_out[name] = str(error)
-            continue
-        labels = seen.cell_labels[:-1] if by_row else ()
-        sizes = seen.prior.shape[:-1] if by_row else ()
-        result.arrays[name] = values.reshape(len(values), *sizes), labels
-        result.units[name] = "a row" if by_row and len(parts) > 1 else "the table"
-    return result
+            left_out[name] = "marginals of several tables are fitted together, and have no likelihood by table"
+        elif (joint := seen.joint_rows) is not None and len(joint.blocks) * seen.prior.shape[-1] < seen.prior.size:
+            left_out[name] = "under joint noise a likelihood needs the numbers of records of the rows"
+    return left_out
+
+
+def likelihood_attributes(found: Inferences) -> dict[str, str]:
+    """What a reader of the log-likelihoods has to know."""
+    left_out = without_likelihood(found)
+    units = [
+        f"{name}: {'a row' if has_independent_rows(seen) else 'the table'}"
+        for name, seen in found.tables.items()
+        if name not in left_out
+    ]
+    facts = {"log_likelihood_left_out": " | ".join(f"{name}: {reason}" for name, reason in left_out.items())}
+    if units:
+        facts["log_likelihood_given"] = "the shares of the draw; the counts are summed out"
+        facts["log_likelihood_unit"] = " | ".join([*units, "what is left out by LOO is never a person"])
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def has_independent_rows(seen: ObservedTable) -> bool:
-    """Whether the outputs of its rows are independent given the shares."""
+    """Whether the outputs of its rows are independent given the shares.
+
+    They are if the number of records of each is public and its noise is its own.
+    """
     rows = seen.prior.size // seen.prior.shape[-1]
     return seen.joint_rows is None and (len(seen.blocks) == rows > 1)
 
 
-def _rows_of(seen: ObservedTable) -> Iterator[tuple[ObservedTable, Beliefs]]:
-    """Each row as a table of its own; its number of records is known."""
-    d = seen.prior.shape[-1]
-    likelihoods, priors = seen.row_likelihoods(), seen.prior.reshape(-1, d)
-    totals = {row: total for rows, total in seen.blocks for row in rows.tolist()}
-    for row, prior in enumerate(priors):
-        observed = [
-            (values.reshape(-1, d)[row] if values.size == seen.prior.size else values, labels)
-            for values, labels in seen.observed
-        ]
-        alone = replace(
-            seen,
-            prior=prior,
-            n_records=totals[row],
-            observed=observed,
-            row_likelihoods=partial(list, [likelihoods[row]]),
-            blocks=(),
-        )
-        yield alone, Beliefs()
+def log_likelihood(seen: ObservedTable, beliefs: Beliefs, shares: Array) -> Array:
+    """The logarithm of the probability or density of what was published of a table, given the shares of each draw.
 
-
-def _evaluated(seen: ObservedTable, beliefs: Beliefs, logs: Array) -> Array:
-    """The log-likelihood at each draw, shape `(draws,)`."""
-    likelihood = (noisy_rows(seen, beliefs) or posterior_of(seen, beliefs)).likelihood
-    return np.array([likelihood(one)[0] for one in logs])
+    It has a value for each row if rows are independent given their shares, shape `(draws, rows)`; and otherwise one for
+    the table, shape `(draws, 1)`.
+    """
+    logs, by_row = _logarithms(shares), has_independent_rows(seen)
+    if (compiled := noisy_rows(seen, beliefs)) is not None:
+        values = np.stack([compiled.evaluated(of_draw)[0].ravel() for of_draw in logs])
+        return values if by_row else values.sum(axis=1, keepdims=True)
+    posterior = posterior_of(seen, beliefs)
+    if by_row and isinstance(posterior, TablePosterior):
+        return np.stack([posterior.given(of_draw).log_evidences for of_draw in logs])
+    return np.array([[posterior.given(of_draw).log_evidence] for of_draw in logs])

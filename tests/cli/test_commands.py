@@ -193,7 +193,7 @@ def test_files_that_are_no_release(alone, run, command):
 
 
 @pytest.mark.parametrize("name", ["plan", "release", "analyse"])
-def test_no_file_is_replaced_without_force(survey, run, name):
+def test_no_file_is_replaced_without_overwrite(survey, run, name):
     text = Path("survey.toml").read_text(encoding="utf-8").replace('"auto"', '"geometric"')
     Path("survey.toml").write_text(text, encoding="utf-8")
     run("ledger", "survey.toml", "--new")
@@ -209,8 +209,16 @@ def test_no_file_is_replaced_without_force(survey, run, name):
     assert Path("out").read_text(encoding="utf-8") == "old"
     # Nothing was charged for what could not be written.
     assert run("ledger", "survey.toml")[1] == before
-    assert run(name, *inputs, "--out", "out", "--force")[0] == 0
+    assert run(name, *inputs, "--out", "out", "--overwrite")[0] == 0
     assert Path("out").read_bytes() != b"old"
+
+
+def test_a_name_that_ends_in_gz_is_compressed(alone, run):
+    assert run("plan", "survey.toml", "--out", "plan.json.gz")[0] == 0
+    assert Path("plan.json.gz").read_bytes().startswith(b"\x1f\x8b")
+    assert run("release", "survey.toml", "survey.csv", "--plan", "plan.json.gz", "--out", "r.json.gz")[0] == 0
+    assert Path("r.json.gz").read_bytes().startswith(b"\x1f\x8b")
+    assert run("verify", "r.json.gz")[0] == 0
 
 
 @pytest.fixture
@@ -330,7 +338,7 @@ def test_nothing_is_read_if_nothing_is_charged(budget, run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("what", "charged"), [("tempfile.mkstemp", 0), ("pymc_dirdp.releases.opened.save", 1), ("pathlib.Path.replace", 1)]
+    ("what", "charged"), [("tempfile.mkdtemp", 0), ("pymc_dirdp.save", 1), ("pathlib.Path.replace", 1)]
 )
 def test_a_write_that_fails_leaves_an_entry_or_nothing(budget, run, monkeypatch, what, charged):
     """No file without an entry; the user's retry is another release, with an entry of its own."""
@@ -514,7 +522,7 @@ def test_a_declaration_of_typed_categories_is_released_as_the_page_s_own(alone, 
     assert Path("typed.json").read_bytes() == Path("page.json").read_bytes()
     assert run("release", "s.toml", "survey.csv", "--out", "r.json")[0] == 0
     assert run(*TYPED)[0] == 2, "there is one already"
-    assert run(*TYPED, "--force")[0] == 0
+    assert run(*TYPED, "--overwrite")[0] == 0
 
 
 @pytest.mark.parametrize("given", [["c=a,b"], ["c=a", "c=b"], ["c=a, b"]])
@@ -564,7 +572,7 @@ def test_missing_values_that_are_declared_are_released_as_records(n, way, alone,
     Path("s.toml").write_text(text, encoding="utf-8")
     for end in ("\n", "\r\n", "\r"):
         Path("s.csv").write_bytes(("a" + end + end * n).encode())
-        code, printed, _ = run("release", "s.toml", "s.csv", "--out", "r.json", "--force")
+        code, printed, _ = run("release", "s.toml", "s.csv", "--out", "r.json", "--overwrite")
         assert code == 0
         assert (f"the number of records, {n}, is public" in printed) == (way == "replace-one")
         assert run("verify", "r.json")[0] == 0

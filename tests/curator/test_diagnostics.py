@@ -215,11 +215,9 @@ def test_realised_losses_are_the_formulas(which, request):
         own = realised.sel(table=table.name)
         by_size = np.nansum(rows * sizes, axis=tuple(range(1, rows.ndim))) / sizes.sum()
         np.testing.assert_allclose(own["kl_release"], by_size)
-        np.testing.assert_allclose(diagnosis["realised_by_row"][table.name]["kl_release"], rows)
         u0, v0 = u.sum(axis=-1), v.sum(axis=-1)
         posterior = gammaln(u0) - gammaln(v0) + (gammaln(v) - gammaln(u)).sum(axis=-1)
         posterior += ((u - v) * (digamma(u) - digamma(u0)[..., None])).sum(axis=-1)
-        np.testing.assert_allclose(diagnosis["realised_by_row"][table.name]["kl_posterior"], posterior, rtol=1e-8)
         assert float(own["kl_posterior"]) == pytest.approx(posterior.sum(), rel=1e-8)
         mean = realised_kl(x, release["mechanism"][table.name]["alpha"], float(release["mechanism"][table.name]["r"]))
         assert float(own["kl_release_mean"]) == mean.value
@@ -352,7 +350,6 @@ def test_dims_may_have_the_names_of_results():
     diagnosis = diagnose(dirdp.sample(TARGET, model), model, draws=100)
     assert diagnosis["private/posterior"]["theta"].dims == ("chain", "draw", "kl_release", "records")
     assert diagnosis["cells/theta"]["records"].dims == ("kl_release_labels", "records_labels")
-    assert diagnosis["realised_by_row/theta"]["kl_release"].dims == ("draw", "kl_release_labels")
 
 
 @pytest.mark.thorough

@@ -105,21 +105,6 @@ def test_a_deterministic_of_observed_records_reads_them():
     np.testing.assert_array_equal(tree["of_each"].values, tree["p_b"].values[:, :, A])
 
 
-def test_var_names_choose_deterministics():
-    assert set(dirdp.curator.exact_posterior(network(), 9, var_names=["p_a", "lift"])["posterior"].data_vars) == {
-        "p_a",
-        "p_b",
-        "lift",
-    }
-    assert set(dirdp.curator.exact_posterior(network(), 9, var_names=[])["posterior"].data_vars) == {"p_a", "p_b"}
-    with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'lift'"):
-        dirdp.curator.exact_posterior(network(), 9, var_names=["lit"])
-    with pytest.raises(dirdp.errors.ArgumentError, match="'code', which depends on none of 'p_a', 'p_b'"):
-        dirdp.curator.exact_posterior(network(), 9, var_names=["code"])
-    with pytest.raises(dirdp.errors.ArgumentError, match="write \\['lift'\\]"):
-        dirdp.curator.exact_posterior(network(), 9, var_names="lift")
-
-
 def test_every_group_is_what_arviz_looks_for():
     tree = dirdp.curator.exact_posterior(network(), 400, random_seed=7)
     groups = {"posterior", "prior", "log_prior", "log_likelihood", "posterior_predictive", "observed_data"}

@@ -185,7 +185,7 @@ def test_analyse_and_estimate_take_an_output_or_several():
     analysis = dirdp.analyse(first, 50, chains=1, random_seed=1)
     assert analysis["posterior"]["hair"].dims == ("chain", "draw", "hair_dim_0")
     assert set(np.unique(analysis["latent_counts"]["hair"].sum("hair_dim_0"))) == {N}
-    np.testing.assert_array_equal(analysis["observed_data"]["hair"], [[6, 5, 1]])
+    np.testing.assert_array_equal(analysis["observed_data"]["hair"], [6, 5, 1])
     assert analysis.attrs["conditional_on"] == "hair: a prior of your own of the shares; 12 records, which is public"
     assert list(dirdp.estimate(first).frame().index) == ["hair[0]", "hair[1]", "hair[2]"]
     # Another mechanism used the same records.

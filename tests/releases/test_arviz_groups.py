@@ -1,17 +1,20 @@
 """The groups for ArviZ: replicates, likelihoods and priors by brute force, ArviZ's verbs, and LOO against refits."""
 
 import itertools
+import pickle
 
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 from scipy.stats import dirichlet, multinomial
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
-from pymc_dirdp.releases.arviz_groups import GROUPS, log_dirichlet
+from pymc_dirdp.errors import SeededReleaseWarning
+from pymc_dirdp.releases import arviz_groups
+from pymc_dirdp.releases.arviz_groups import log_dirichlet
 from pymc_dirdp.releases.opened import opened
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -56,7 +59,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def analysis(rows):
-    return dirdp.analyse(rows, groups=GROUPS, random_seed=1)
+    return dirdp.analyse(rows, random_seed=1)
 
 
 RELEASES = {
@@ -79,10 +82,8 @@ RELEASES = {
 def test_groups_have_the_axes_of_what_was_published(kind):
     model, options = RELEASES[kind]
     release = dirdp.sample(APPROX, model(), random_seed=3, **options)
-    found = dirdp.analyse(release, 25, chains=2, groups=GROUPS, random_seed=1)
-    plain = dirdp.analyse(release, 25, chains=2, random_seed=1)
-    for group in plain.children:
-        assert plain[group].identical(found[group])
+    found = dirdp.analyse(release, 25, chains=2, random_seed=1)
+    assert found.identical(dirdp.analyse(release, 25, chains=2, random_seed=1))
     published, made = found["observed_data"]["p"], found["posterior_predictive"]["p"]
     assert made.dims == ("chain", "draw", *published.dims)
     assert made.shape == (2, 25, *published.shape)
@@ -108,7 +109,7 @@ def test_likelihoods_of_a_few_records_are_sums_over_all_tables():
         ]
     tables = np.array([x for x in itertools.product(range(6), repeat=3) if sum(x) == 5])
     for release in releases:
-        found = dirdp.analyse(release, 10, chains=1, groups=["log_likelihood"], random_seed=1)
+        found = dirdp.analyse(release, 10, chains=1, random_seed=1)
         stored = opened(release).tables["p"]
         given = np.array([float(stored.mechanism.log_likelihood(stored.published[0], x)) for x in tables])
         for shares, said in zip(found.posterior["p"].values[0], found.log_likelihood["p"].values[0], strict=True):
@@ -157,10 +158,7 @@ def test_verbs_of_arviz_take_an_analysis(verb, analysis):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_priors_are_compared_by_rows(rows):
-    fits = {
-        str(prior): dirdp.analyse(rows, prior=np.full((4, 3), prior), groups=["log_likelihood"], random_seed=1)
-        for prior in (1.0, 50.0)
-    }
+    fits = {str(prior): dirdp.analyse(rows, prior=np.full((4, 3), prior), random_seed=1) for prior in (1.0, 50.0)}
     # The rows differ far more than shares under the second prior do.
     assert az.compare(fits).index[0] == "1.0"
 
@@ -172,7 +170,7 @@ def test_leaving_out_a_row_is_what_a_refit_without_it_says(rows):
     Importance sampling has to reach the prior from the posterior, and does not: for four rows of 50 records, noise of
     an epsilon of 1 and 40,000 draws LOO is -25.6 +- .8 where refits give -28.78, and every Pareto k is .85 to 1.02.
     """
-    found = dirdp.analyse(rows, 10_000, chains=4, groups=["log_likelihood"], random_seed=1)
+    found = dirdp.analyse(rows, 10_000, chains=4, random_seed=1)
     refits = found["sample_stats"]["log_evidence"].item()
     loo = az.loo(found, pointwise=True)
     assert refits == pytest.approx(-28.783, abs=1e-3)
@@ -184,11 +182,11 @@ def test_what_has_no_likelihood_is_left_out_and_said():
     records = {"class": np.arange(60) % 2, "a": np.arange(60) % 3}
     model = dirdp.naive_bayes(records, "class", categories={"class": [0, 1], "a": [0, 1, 2]})
     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
-    found = dirdp.analyse(release, 20, groups=GROUPS)
-    assert not found.log_likelihood.data_vars
-    assert "jointly=False" in found.log_likelihood.attrs["left_out"]
+    found = dirdp.analyse(release, 20)
+    assert "log_likelihood" not in found.children
+    assert "jointly=False" in found.attrs["log_likelihood_left_out"]
     assert set(found.posterior_predictive.data_vars) == set(found.posterior.data_vars)
-    by_table = dirdp.analyse(release, 20, jointly=False, groups="log_likelihood")
+    by_table = dirdp.analyse(release, 20, jointly=False)
     assert set(by_table.log_likelihood.data_vars) == set(found.posterior.data_vars)
 
 
@@ -196,17 +194,19 @@ def test_marginals_are_replicated_and_have_no_likelihood():
     records = {"class": np.arange(60) % 2, "a": np.arange(60) % 3}
     model = dirdp.bayesian_network(records, {"class": [], "a": ["class"]}, categories={"class": [0, 1], "a": [0, 1, 2]})
     release = dirdp.sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-6), model, mechanism="marginals")
-    found = dirdp.analyse(release, 20, groups=GROUPS)
+    found = dirdp.analyse(release, 20)
     for name, published in found.observed_data.data_vars.items():
         assert found.posterior_predictive[name].shape == (4, 20, *published.shape)
-    assert not found.log_likelihood.data_vars
-    assert "marginals" in found.log_likelihood.attrs["left_out"]
+    assert "log_likelihood" not in found.children
+    assert "marginals" in found.attrs["log_likelihood_left_out"]
 
 
 def test_several_releases_have_replicates_of_each(rows):
     again = dirdp.sample(APPROX, of_rows(), mechanism="geometric", public=["x"])
-    found = dirdp.analyse([rows, again], 10, groups=GROUPS)
-    assert set(found.posterior_predictive.children) == set(found.observed_data.children)
+    found = dirdp.analyse([rows, again], 10)
+    assert set(found.posterior_predictive.data_vars) == {"p_release_0", "p_release_1"}
+    for name, published in found.observed_data.data_vars.items():
+        assert found.posterior_predictive[name].dims == ("chain", "draw", *published.dims)
     assert found.log_likelihood["p"].sizes == {"chain": 4, "draw": 10, "region": 4}
 
 
@@ -217,12 +217,87 @@ def test_the_output_of_a_mechanism_alone_is_replicated(output):
         mechanism = dirdp.papers.TruncatedNoiseMechanism([1, 1, 1], n_records=60, scale=2.0)
     values = mechanism.sample([30, 20, 10]) if output == "urn" else mechanism.release([30, 20, 10])
     given = dirdp.mechanisms.MechanismOutput(mechanism, values, prior=[1, 1, 1], n_records=60)
-    found = dirdp.analyse(given, 20, groups=GROUPS)
+    found = dirdp.analyse(given, 20)
     assert found.posterior_predictive["p"].shape == (4, 20, *found.observed_data["p"].shape)
     assert np.isfinite(found.log_likelihood["p"]).all()
 
 
-@pytest.mark.parametrize("groups", [["posterior_predictve"], None, 1])
-def test_groups_are_named(groups):
-    with pytest.raises(ArgumentError, match="posterior_predictive"):
-        dirdp.analyse(None, groups=groups)
+KINDS_OF_DATA = {
+    "noisy counts": {"mechanism": "geometric", "public": ["x"]},
+    "a draw": {"mechanism": "dirichlet", "public": ["x"]},
+    "draws": {"mechanism": "dirichlet", "public": ["x"], "draws": 2},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_DATA)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_arviz_takes_what_is_returned_as_it_is(kind):
+    """Priors of one release are compared; replicates, sensitivities and leave-one-out need no argument."""
+    release = dirdp.sample(APPROX, of_rows(), **KINDS_OF_DATA[kind])
+    fits = {str(prior): dirdp.analyse(release, 100, prior=np.full((4, 3), prior)) for prior in (1.0, 50.0)}
+    assert set(az.compare(fits).index) == {"1.0", "50.0"}
+    for verb in (az.loo, az.psense_summary, az.plot_ppc_dist, az.plot_ppc_tstat):
+        assert verb(fits["1.0"]) is not None
+    plt.close("all")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_several_tables_and_several_releases_are_plotted(rows):
+    with pm.Model(coords={"hair": list("abc"), "tail": list("xy")}):
+        p = pm.Dirichlet("p", np.ones(3), dims="hair")
+        q = pm.Dirichlet("q", np.ones(2), dims="tail")
+        pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
+        pm.Multinomial("y", n=60, p=q, observed=[30, 30])
+        tables = dirdp.analyse(dirdp.sample(APPROX, mechanism="geometric"), 100)
+    for name in ("p", "q"):
+        assert az.loo(tables, var_name=name) is not None
+    assert az.plot_ppc_rootogram(tables) is not None
+    releases = dirdp.analyse([rows, dirdp.sample(APPROX, of_rows(), public=["x"])], 100)
+    for found in (tables, releases):
+        for verb in (az.psense_summary, az.plot_ppc_dist, az.summary):
+            assert verb(found) is not None
+    plt.close("all")
+
+
+def test_groups_are_computed_when_they_are_looked_at_and_once(rows, monkeypatch):
+    calls = []
+    monkeypatch.setattr(arviz_groups, "log_likelihood", lambda *given: calls.append(given) or np.zeros((40, 4)))
+    found = dirdp.analyse(rows, 10)
+    assert "log_likelihood" in repr(found)
+    assert found["log_likelihood"]["p"].shape == found["log_likelihood"]["p"].isel(region=[0, 1, 2, 3]).shape
+    assert not calls
+    for _ in range(2):
+        assert not found["log_likelihood"]["p"].values.any()
+    assert len(calls) == 1
+
+
+def test_groups_are_copied_and_written(rows, tmp_path):
+    found = dirdp.analyse(rows, 10, random_seed=1)
+    copies = [found.copy(deep=True), pickle.loads(pickle.dumps(found))]
+    found.to_netcdf(tmp_path / "found.nc", engine="h5netcdf")
+    for copy in [*copies, xr.open_datatree(tmp_path / "found.nc", engine="h5netcdf")]:
+        for name in ("posterior_predictive", "log_likelihood", "log_prior"):
+            np.testing.assert_array_equal(copy[name]["p"], found[name]["p"])
+    np.testing.assert_array_equal(
+        found["log_likelihood"]["p"].isel(draw=[3, 1], region=2), found["log_likelihood"]["p"].values[:, [3, 1], 2]
+    )
+
+
+def test_private_totals_of_rows_and_least_counts_have_likelihoods_by_row():
+    """They have no compiled program, and are the same sums."""
+    release = dirdp.sample(APPROX, of_rows(), mechanism="dirichlet", public=["x"], min_count=5)
+    found = dirdp.analyse(release, 5, chains=1, random_seed=1)
+    assert found["log_likelihood"]["p"].dims == ("chain", "draw", "region")
+    for p, logs in zip(found["posterior"]["p"].values[0], found["log_likelihood"]["p"].values[0], strict=True):
+        assert logs.sum() == pytest.approx(float(dirdp.release_logp(release, p).eval()), abs=1e-8)
+
+
+def test_noise_that_tables_share_is_replicated_together():
+    with pm.Model() as model:
+        for name in ("p", "q"):
+            pm.Multinomial(f"{name}_x", n=9, p=pm.Dirichlet(name, np.ones(3)), observed=[4, 3, 2])
+    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="joint", contribution=1)
+    found = dirdp.analyse(release, 50, random_seed=1)
+    for name in ("p", "q"):
+        assert found.posterior_predictive[name].dims[2:] == found.observed_data[name].dims
+    assert opened(release).plan.together

@@ -67,9 +67,9 @@ def test_likelihoods_of_releases_multiply(adjacency):
         np.testing.assert_allclose(found.count_means, distribution @ tables, rtol=1e-10)
     # What was published stands beside it, release by release.
     published = analysis["observed_data"]
-    assert list(published.children) == ["release_0", "release_1", "release_2"]
-    assert published["release_0"]["p"].shape == (1, 2, 3)
-    np.testing.assert_array_equal(published["release_1"]["p"], releases[1]["mechanism/p"]["noisy_counts"])
+    assert list(published.data_vars) == ["p_release_0", "p_release_1", "p_release_2"]
+    assert published["p_release_0"].shape == (2, 3)
+    np.testing.assert_array_equal(published["p_release_1"], releases[1]["mechanism/p"]["noisy_counts"])
     assert "3 releases of the same records" in analysis.attrs["conditional_on"]
     assert analysis.attrs["consistency"] == "one table"
 
