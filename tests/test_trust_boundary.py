@@ -646,7 +646,7 @@ def test_every_kind_of_secret_is_searched_for():
         stored = Opened(plan)
         shown = [stored.errors, privacy_group(plan, 1.0), *(mechanism_group(part, stored) for part in plan.parts)]
         assert secrets.on(shown) == []
-        errors = {name: replace(error, n_records=sum(SEVERAL[0])) for name, error in stored.errors.items()}
+        errors = {name: dataclasses.replace(error, n_records=sum(SEVERAL[0])) for name, error in stored.errors.items()}
         assert bool(secrets.on(errors)) == (adjacency == "add-remove")
 
 

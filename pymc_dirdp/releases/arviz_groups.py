@@ -19,8 +19,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
-from xarray.backends import BackendArray
-from xarray.core import indexing
+from xarray.core.indexing import LazilyIndexedArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.inference.estimates import Draws
@@ -31,42 +30,13 @@ from pymc_dirdp.inference.tables import TablePosterior, posterior_of
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.inference_setup import Inferences
 from pymc_dirdp.releases.opened import Opened
 from pymc_dirdp.sampling.exact import positive_frequencies
 
 type LabelledArrays = dict[str, tuple[Any, Labels]]
 """By name an array, or one that is computed later, and its axes."""
-
-
-@final
-class ComputedLater(BackendArray):
-    """An array that is computed when somebody looks at it, and once.
-
-    Parameters
-    ----------
-    compute : callable
-        It returns as many values.
-    shape : tuple of int
-    dtype : numpy.dtype
-    """
-
-    def __init__(self, compute: Callable[[], NDArray[Any]], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._compute, self.shape, self.dtype = compute, shape, dtype
-
-    @cached_property
-    def values(self) -> NDArray[Any]:
-        """The array itself."""
-        return self._compute().reshape(self.shape).astype(self.dtype, copy=False)
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.BASIC, lambda places: self.values[places]
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # What is copied or sent to another process is computed.
-        return indexing.NumpyIndexingAdapter, (self.values,)
 
 
 def data_of(found: Inferences) -> LabelledArrays:
@@ -101,8 +71,8 @@ def later_groups(
     sampled = (("chain", np.arange(chains)), ("draw", np.arange(draws // chains)))
 
     def later(compute: Callable[[], NDArray[Any]], shape: tuple[int, ...], labels: Labels, dtype: Any) -> Any:
-        array = ComputedLater(compute, (chains, draws // chains, *shape), np.dtype(dtype))
-        return indexing.LazilyIndexedArray(array), (*sampled, *labels)
+        array = Deferred(compute, (chains, draws // chains, *shape), np.dtype(dtype))
+        return LazilyIndexedArray(array), (*sampled, *labels)
 
     replicates = Replicates(found, drawn, seed)
     groups: dict[str, LabelledArrays] = {"posterior_predictive": {}, "log_likelihood": {}, "log_prior": {}}

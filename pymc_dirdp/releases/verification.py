@@ -16,8 +16,9 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.deferred import is_untouched
 from pymc_dirdp.releases.opened import Opened, computable, opened
-from pymc_dirdp.releases.view import LEFT_OUT, is_untouched, view
+from pymc_dirdp.releases.view import LEFT_OUT, view
 from pymc_dirdp.releases.wording import taken_for_granted
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version

@@ -6,20 +6,20 @@ Its group `posterior` holds the draws, `mechanism` the prior, the noisy counts a
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, Final, override
+from typing import Any, Final
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
-from xarray.core.indexing import MemoryCachedArray, NumpyIndexingAdapter
+from xarray.core.indexing import MemoryCachedArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_coords, cell_dims, share_coords, share_dims
+from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.expected_errors import ExpectedErrors
 from pymc_dirdp.releases.opened import TEXT_GROUP, Opened, ReleasedTable, from_text
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
@@ -33,75 +33,6 @@ _ARITHMETIC = {
     "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
     "is proved of the last bits of this draw",
 }
-
-
-class Deferred(NumpyIndexingAdapter):
-    """An array of a release that is computed when somebody looks at it, as xarray reads those of a file.
-
-    It takes its release from the text, which the tree holds beside it, so trees that nobody looks at hold little beside
-    their texts.
-
-    Parameters
-    ----------
-    text : str
-        That of the release.
-    shape : tuple of int
-    compute : callable
-        From the release to the array.
-    dtype : numpy.dtype, default float64
-    """
-
-    __slots__ = ("_array", "_compute", "_dtype", "_shape", "text")
-
-    def __init__(
-        self, text: str, shape: tuple[int, ...], compute: Callable[[Opened], Array], dtype: Any = np.float64
-    ) -> None:
-        self.text, self._shape, self._compute, self._dtype = text, shape, compute, np.dtype(dtype)
-        self._array: NDArray[Any] | None = None
-
-    @classmethod
-    def variable(
-        cls, dims: Sequence[str], text: str, shape: tuple[int, ...], compute: Callable[[Opened], Array]
-    ) -> xr.Variable:
-        """A variable with these dims that holds the array."""
-        return xr.Variable(dims, MemoryCachedArray(cls(text, shape, compute)))
-
-    @property
-    @override
-    def array(self) -> NDArray[Any]:  # type: ignore[override]  # It is an attribute there.
-        """The computed array, which belongs to this tree alone."""
-        if self._array is None:
-            self._array = np.array(self._compute(from_text(self.text)), dtype=self._dtype).reshape(self._shape)
-        return self._array
-
-    @property
-    def is_computed(self) -> bool:
-        """Whether somebody has looked at it, and so may have changed it."""
-        return self._array is not None
-
-    @property
-    @override
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
-
-    @property
-    @override
-    def dtype(self) -> Any:
-        return self._dtype
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> NumpyIndexingAdapter:
-        if self.is_computed:
-            return NumpyIndexingAdapter(self.array.copy())
-        return Deferred(self.text, self._shape, self._compute, self._dtype)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NumpyIndexingAdapter, (self.array,)
-
-
-def is_untouched(variable: xr.Variable, text: str) -> bool:
-    """Whether a variable follows from a text because nobody has looked at it."""
-    data = getattr(variable._data, "array", None) if isinstance(variable._data, MemoryCachedArray) else None
-    return isinstance(data, Deferred) and not data.is_computed and data.text == text
 
 
 def view(stored: Opened) -> xr.DataTree:
@@ -131,11 +62,22 @@ def _draws(stored: Opened) -> dict[str, xr.Variable]:
         dims = ["chain", "draw", *share_dims(table.part.table)]
         shape = (1, stored.plan.draws, *table.part.table.released_shape)
         if table.output.shares is None:
-            text = stored.release.text if stored.release is not None else ""
-            variables[name] = Deferred.variable(dims, text, shape, _drawn(name))
+            variables[name] = _deferred(stored, dims, shape, _drawn(name))
         else:
             variables[name] = xr.Variable(dims, np.array(table.draws).reshape(shape))
     return variables
+
+
+def _deferred(
+    stored: Opened, dims: list[str], shape: tuple[int, ...], compute: Callable[[Opened], Array]
+) -> xr.Variable:
+    """A variable of a release that is computed when somebody looks at it.
+
+    It takes the release from the text, which the tree holds beside it: so trees hold little more than their texts.
+    """
+    text = "" if stored.release is None else stored.release.text
+    array = Deferred(lambda: compute(from_text(text)), shape, np.dtype(np.float64), source=text)
+    return xr.Variable(dims, MemoryCachedArray(array))
 
 
 def _drawn(name: str) -> Callable[[Opened], Array]:
@@ -276,10 +218,10 @@ def utility_of(stored: Opened) -> xr.Dataset:
 
 def _utility(stored: Opened) -> xr.Dataset:
     """The expected errors of each table; NaN for what is unknown."""
-    names, text = list(stored.tables), stored.release.text if stored.release is not None else ""
+    names = list(stored.tables)
     dataset = xr.Dataset(
         {
-            number.name: Deferred.variable(["table"], text, (len(names),), _expected(number.name))
+            number.name: _deferred(stored, ["table"], (len(names),), _expected(number.name))
             for number in fields(ExpectedErrors)
         },
         {"table": names},
