@@ -20,7 +20,7 @@ from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.analysis import analyse
-from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
+from pymc_dirdp.releases.opened import Opened, Published, ReleasedTable, opened
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
@@ -28,7 +28,7 @@ from pymc_dirdp.signatures import user_facing
 
 @user_facing
 def diagnose(
-    release: xr.DataTree,
+    release: Published,
     model: pm.Model | None = None,
     *,
     draws: int = 1000,
@@ -168,7 +168,7 @@ def _distributions(stored: Opened, model: pm.Model) -> tuple[tuple[Distribution,
 
 
 def _posterior_given(
-    release: xr.DataTree, private: dict[str, Distribution], draws: int, rng: np.random.Generator
+    release: Published, private: dict[str, Distribution], draws: int, rng: np.random.Generator
 ) -> xr.Dataset:
     """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
     try:

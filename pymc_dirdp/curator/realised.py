@@ -24,7 +24,7 @@ from pymc_dirdp.planning.expected_kl import dirichlet_kl, dirichlet_kl_rows
 from pymc_dirdp.releases.analysis import estimate
 from pymc_dirdp.releases.arviz_groups import log_dirichlet
 from pymc_dirdp.releases.axes import labels
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import Published, opened
 from pymc_dirdp.sampling.fast import dirichlet
 
 # The two secret conjugate posteriors of each table: the user's own, and the one that a release is drawn from.
@@ -123,7 +123,7 @@ def fresh_estimates(
 def errors_of_estimates(
     own: tuple[Distribution, ...],
     private: Mapping[str, Distribution],
-    release: xr.DataTree,
+    release: Published,
     rng: np.random.Generator,
 ) -> dict[str, xr.Dataset]:
     """The errors of estimates by table, and those of every cell."""
@@ -163,7 +163,7 @@ def _known(number: float | None) -> float:
     return np.nan if number is None else number
 
 
-def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, int] | None:
+def planned_numbers(release: Published, private: Iterable[str]) -> dict[str, int] | None:
     """The prior numbers of records that a plan takes for the tables of these names, where they are private."""
     stored = opened(release)
     if stored.plan.reading.sizes_are_public:
@@ -173,7 +173,7 @@ def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, i
 
 
 def _estimates_of(
-    release: xr.DataTree, distributions: tuple[Distribution, ...], private: Iterable[str]
+    release: Published, distributions: tuple[Distribution, ...], private: Iterable[str]
 ) -> dict[str, Array]:
     """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says.
 
@@ -351,7 +351,7 @@ class RealisedError:
 
 
 def realised(
-    own: tuple[Distribution, ...], private: Mapping[str, Distribution], release: xr.DataTree, rng: np.random.Generator
+    own: tuple[Distribution, ...], private: Mapping[str, Distribution], release: Published, rng: np.random.Generator
 ) -> xr.Dataset:
     """Errors by table, in nats, and their ranks: the share of a reference whose error is smaller.
 

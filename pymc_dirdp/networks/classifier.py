@@ -32,7 +32,7 @@ from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.ledger_charge import Sealed
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import Published, opened
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample, sample_sealed
@@ -113,7 +113,7 @@ class Classifier:
     >>> again = dirdp.Classifier(classifier.tables, classifier.calibration)
     """
 
-    def __init__(self, tables: xr.DataTree, calibration: xr.DataTree | None = None) -> None:
+    def __init__(self, tables: Published, calibration: Published | None = None) -> None:
         self.tables, self.calibration = tables, calibration
         self._predictor = Predictor(tables)
         self.target = self._predictor.target
@@ -346,7 +346,7 @@ def _labelled(weights: Array) -> xr.DataArray:
     return xr.DataArray(weights, {"power": _POWERS}, ["power"], name="probability")
 
 
-def _cell_name(tables: xr.DataTree) -> str:
+def _cell_name(tables: Published) -> str:
     """The variable of the calibration, which names the release that it is of."""
     release = opened(tables).release
     if release is None:

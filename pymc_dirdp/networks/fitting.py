@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from os import PathLike
 from typing import Any, Literal, final
 
 import numpy as np
@@ -30,6 +31,7 @@ from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.opened import (
     TEXT_GROUP,
     Opened,
+    Published,
     ReleasedTable,
     computable,
     opened,
@@ -43,7 +45,7 @@ from pymc_dirdp.texts.grammar import library_version
 
 @user_facing
 def fit(
-    release: xr.DataTree, consistency: Literal["joint", "tables"] | None = None, *, progressbar: bool = True
+    release: Published, consistency: Literal["joint", "tables"] | None = None, *, progressbar: bool = True
 ) -> xr.DataTree:
     """The tables of a network, estimated from all noisy counts of a release together.
 
@@ -134,8 +136,9 @@ def fit(
         "n_records": round(number_of_records(measurements)) if n_records is None else n_records,
         "beta_tables": json.dumps([name for name, one in network.drawn.items() if one.family == "beta"]),
     }
-    tree.attrs |= {name: release.attrs[name] for name in ("guarantee", "adjacency") if name in release.attrs}
-    if "reproducible" in release.attrs:
+    stored = opened(release)
+    tree.attrs |= {"guarantee": str(stored.plan.guarantee), "adjacency": stored.plan.adjacency}
+    if stored.reproducible:
         tree.attrs["reproducible"] = "not private"
     return tree
 
@@ -221,7 +224,7 @@ class Network:
             ) from None
 
 
-def network_of(release: xr.DataTree) -> Network:
+def network_of(release: Published) -> Network:
     """The tables of a release by noise on counts, as those of one network, or of parts of one.
 
     Raises
@@ -272,7 +275,7 @@ def _refuse_others(families: Sequence[Family]) -> None:
                 )
 
 
-def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Measurement, ...], int | None]:
+def measurements_of(release: Published) -> tuple[tuple[Family, ...], tuple[Measurement, ...], int | None]:
     """What a release says of its tables.
 
     The families of variables, noisy counts of marginals, and the number of records.
@@ -346,7 +349,7 @@ class DrawnTable:
 
 def _is_release(tree: Any) -> bool:
     refuse_confidential(tree)
-    return TEXT_GROUP in getattr(tree, "children", {})
+    return isinstance(tree, str | PathLike) or TEXT_GROUP in getattr(tree, "children", {})
 
 
 def is_analysis(tree: Any) -> bool:
@@ -359,10 +362,10 @@ def is_estimate(tree: Any) -> bool:
     return opened(tree).is_estimate if _is_release(tree) else "estimate" in getattr(tree, "attrs", ())
 
 
-def records_of_estimate(tree: xr.DataTree) -> int:
+def records_of_estimate(tree: Published) -> int:
     """The number of records that an estimate tells, or an error if it tells none."""
     if not _is_release(tree):
-        return integer(0, n_records=tree.attrs.get("n_records"))
+        return integer(0, n_records=getattr(tree, "attrs", {}).get("n_records"))
     plan = opened(tree).plan
     sizes = {part.n_records for part in plan.parts} if plan.reading.sizes_are_public else set()
     if len(sizes) != 1:
@@ -370,7 +373,7 @@ def records_of_estimate(tree: xr.DataTree) -> int:
     return sizes.pop() or 0
 
 
-def of_release(release: xr.DataTree) -> dict[str, DrawnTable]:
+def of_release(release: Published) -> dict[str, DrawnTable]:
     """The draws that a release holds itself, or the estimate of `dirdp.fit`."""
     if not _is_release(release) and is_estimate(release):
         return _of_estimate(release)
@@ -391,7 +394,7 @@ def _table(
     return DrawnTable(labels, np.maximum(values, np.finfo(np.float64).tiny), counts, is_beta=is_beta)
 
 
-def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree:
+def analysed(release: Published, draws: int, random_seed: Seed) -> xr.DataTree:
     """An analysis of a release, or an error that says who can make one."""
     try:
         return analyse(release, draws, chains=1, random_seed=random_seed, progressbar=False)
@@ -403,7 +406,7 @@ def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree
         ) from error
 
 
-def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> dict[str, DrawnTable]:
+def given_release(tree: Published, draws: int | None, random_seed: Seed) -> dict[str, DrawnTable]:
     """Draws given a release: those of an analysis, or of one that is made here.
 
     An estimate counts as one draw.
@@ -434,7 +437,7 @@ def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> di
     return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))
 
 
-def _fitted_jointly(release: xr.DataTree) -> dict[str, DrawnTable]:
+def _fitted_jointly(release: Published) -> dict[str, DrawnTable]:
     """The tables that fit all marginals of a release at once, or those of the release if they are parts of a network.
 
     A release of marginals holds what is fitted table by table, which is quick; the joint fit predicts better.
@@ -461,7 +464,7 @@ def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:
     return np.asarray(values.reshape(-1, *values.shape[2:]))
 
 
-def _of_estimate(estimate: xr.DataTree) -> dict[str, DrawnTable]:
+def _of_estimate(estimate: Any) -> dict[str, DrawnTable]:
     found: dict[str, DrawnTable] = {}
     tables = estimate["posterior"].to_dataset() if "posterior" in estimate else xr.Dataset()
     whole = estimate["network"].to_dataset() if "network" in estimate else tables
@@ -478,7 +481,7 @@ def _of_estimate(estimate: xr.DataTree) -> dict[str, DrawnTable]:
     return found
 
 
-def _of_analysis(analysis: xr.DataTree) -> dict[str, DrawnTable]:
+def _of_analysis(analysis: Any) -> dict[str, DrawnTable]:
     posterior, latent = (analysis[name].to_dataset() for name in ("posterior", "latent_counts"))
     return {str(name): _drawn_with_counts(posterior, drawn) for name, drawn in latent.data_vars.items()}
 

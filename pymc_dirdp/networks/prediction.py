@@ -14,6 +14,7 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, of_release
+from pymc_dirdp.releases.opened import Published
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 
@@ -64,7 +65,7 @@ class _Network:
 
 @user_facing
 def predict_log_proba(
-    release: xr.DataTree,
+    release: Published,
     X: Frame,
     *,
     target: str | None = None,
@@ -161,7 +162,7 @@ class Predictor:
 
     def __init__(
         self,
-        release: xr.DataTree,
+        release: Published,
         target: str | None = None,
         draws: int | Literal["released"] | None = None,
         random_seed: Seed = 0,
@@ -209,7 +210,7 @@ class Predictor:
 
 @user_facing
 def log_likelihood(
-    release: xr.DataTree,
+    release: Published,
     frame: Frame,
     *,
     draws: int | Literal["released"] | None = None,
@@ -264,7 +265,7 @@ def log_likelihood(
     return network.log_joint(list(network.nodes.values()), columns, (n,))
 
 
-def _network(release: xr.DataTree, draws: int | str | None, random_seed: Seed) -> _Network:
+def _network(release: Published, draws: int | str | None, random_seed: Seed) -> _Network:
     """The averages that predictions are made with."""
     if isinstance(draws, str):
         one_of(["released"], draws=draws)

@@ -6,13 +6,13 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
+from pymc_dirdp.releases.opened import Published
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
@@ -21,7 +21,7 @@ Codes = NDArray[np.int64]
 
 @user_facing
 def synthetic(
-    release: xr.DataTree,
+    release: Published,
     n_records: int | None = None,
     n_sets: int = 1,
     *,

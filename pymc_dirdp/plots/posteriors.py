@@ -29,7 +29,7 @@ from pymc_dirdp.plots.axes import (
     tidy,
 )
 from pymc_dirdp.releases.inference_setup import inferences
-from pymc_dirdp.releases.opened import ReleasedTable, opened
+from pymc_dirdp.releases.opened import Published, ReleasedTable, opened
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.signatures import user_facing
 
@@ -144,7 +144,7 @@ def _checked(diagnosis: xr.DataTree, var_name: str | None) -> str:
 
 @user_facing
 def plot_analysis(
-    release: xr.DataTree,
+    release: Published,
     *,
     var_name: str | None = None,
     prob: float = 0.95,
@@ -217,7 +217,7 @@ def plot_analysis(
     return tidy(ax)
 
 
-def _table(release: xr.DataTree, var_name: str | None, *, most_cells: int) -> ReleasedTable:
+def _table(release: Published, var_name: str | None, *, most_cells: int) -> ReleasedTable:
     """The table that is shown, of which all cells can be read in one picture."""
     tables = opened(release).tables
     table = tables[next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)]
@@ -282,7 +282,7 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
 
 
 @user_facing
-def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
+def plot_draw(release: Published, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
     """Each category of the first draw, with an a priori band for the frequency in the data. Public.
 
     The band is what the draw's error spans with this probability over data sets that the prior predicts, for each

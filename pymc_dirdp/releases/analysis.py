@@ -17,7 +17,7 @@ from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.arviz_groups import LabelledArrays, data_of, later_groups, likelihood_attributes
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import Published, opened
 from pymc_dirdp.releases.view import tree_of, view
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
@@ -238,7 +238,7 @@ analyze = analyse
 
 @user_facing
 def sample_posterior_predictive(
-    release: xr.DataTree, model: "pm.Model | None" = None, *, n_records: int, random_seed: Seed = None
+    release: Published, model: "pm.Model | None" = None, *, n_records: int, random_seed: Seed = None
 ) -> xr.DataTree:
     """Synthetic counts drawn from the released probabilities.
 

@@ -6,7 +6,6 @@ from itertools import combinations
 from typing import Any, final
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
@@ -14,13 +13,13 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, pooled, prior_of
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.mechanisms.outputs import Draws
-from pymc_dirdp.releases.opened import Opened, opened
+from pymc_dirdp.releases.opened import Opened, Published, opened
 from pymc_dirdp.releases.wording import totals_in_words
 
 type PerTable[T] = T | Mapping[str, T] | None
 
 
-type Source = xr.DataTree | MechanismOutput
+type Source = Published | MechanismOutput
 
 
 @final

@@ -17,6 +17,7 @@ from os import PathLike
 from typing import Any, final
 
 import numpy as np
+import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
@@ -39,6 +40,8 @@ from pymc_dirdp.texts.grammar import understood
 
 TEXT_GROUP = "release"
 """The group of a tree that holds the text, in a variable of the name `text`."""
+type Published = xr.DataTree | str | PathLike[str]
+"""A release, or the path of the file that :func:`pymc_dirdp.save` wrote."""
 _OPENED: Cache[str, "Opened"] = Cache(most_bytes=2**28)
 
 
