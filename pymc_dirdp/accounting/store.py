@@ -21,9 +21,8 @@ from typing import Any, Self, final
 from pymc_dirdp.accounting.budget import RESTORE, Header, Position, chained
 from pymc_dirdp.checks import at_least, integer, one_line
 from pymc_dirdp.errors import ArgumentError, LedgerError
-from pymc_dirdp.numerics.roots import ceil_to_digits
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
-from pymc_dirdp.privacy.people import who
+from pymc_dirdp.privacy.people import apart, bounded_by, filled, who
 
 # The errors that reading a damaged text can raise.
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -80,17 +79,15 @@ class Terms:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the guarantee to hold, in words."""
-        said, one = [], "unit" if self.unit is None else who(self.unit)
+        said, label = [], self.unit or "unit"
         if self.min_count:
-            said.append(f"every cell holds at least {ceil_to_digits(self.min_count):g} records")
+            said.append(filled(self.min_count))
         if isinstance(self.contribution, str):
-            said.append(f"a {one} contributes no more than {self.contribution}")
+            said.append(f"a {who(label)} contributes no more than {self.contribution}")
         elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):
-            plural = "s" * (self.contribution > 1)
-            said.append(f"one {one} holds at most {self.contribution} record{plural} of a table")
+            said.append(bounded_by(label, self.contribution))
         if len(self.groups) > 1:
-            listed = " and ".join(f"({', '.join(group)})" for group in self.groups)
-            said.append(f"no {one} feeds two of {listed}")
+            said.append(apart(label, self.groups))
         return tuple(said)
 
 
