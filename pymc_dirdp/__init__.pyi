@@ -43,11 +43,11 @@ from pymc_dirdp.releases.analysis import analyse as analyse
 from pymc_dirdp.releases.analysis import analyze as analyze
 from pymc_dirdp.releases.analysis import estimate as estimate
 from pymc_dirdp.releases.likelihood import release_logp as release_logp
-from pymc_dirdp.releases.opened import load as load
-from pymc_dirdp.releases.opened import save as save
 from pymc_dirdp.releases.plan import plan as plan
 from pymc_dirdp.releases.private_model import private_model as private_model
 from pymc_dirdp.releases.release import sample as sample
+from pymc_dirdp.releases.saving import load as load
+from pymc_dirdp.releases.saving import save as save
 from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import verify as verify
 

@@ -59,10 +59,11 @@ def _edited(release, *edits):
         inside[path[-1]] = value(inside[path[-1]]) if callable(value) else value
     from pymc_dirdp.errors import ReleaseError
     from pymc_dirdp.releases.opened import from_text
+    from pymc_dirdp.releases.view import view
 
     text = _text(facts)
     try:
-        return from_text(text)[1].copy(deep=True)
+        return view(from_text(text))
     except ReleaseError:
         tree = release.copy(deep=True)
         tree["release"] = xr.DataTree(xr.Dataset({"text": ((), np.array(text, dtype=object))}))

@@ -237,7 +237,7 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool)
         )
     chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
     if out is not None:
-        from pymc_dirdp.releases.opened import save
+        from pymc_dirdp.releases.saving import save
 
         with new_file(out, force=force) as aside:
             save(chosen, aside)
@@ -265,8 +265,8 @@ def release(
         first = budget is None and number is None and facts.adjacency == "replace-one"
         model = _model(facts, data, number) if first else _made_up(facts, number)
         from pymc_dirdp.releases.ledger_charge import Sealed
-        from pymc_dirdp.releases.opened import save
         from pymc_dirdp.releases.release import sample_sealed
+        from pymc_dirdp.releases.saving import save
 
         sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
         chosen = given or _plan(facts, model)
@@ -407,7 +407,7 @@ def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
 
 
 def _opened(path: Path) -> Any:
-    from pymc_dirdp.releases.opened import load
+    from pymc_dirdp.releases.saving import load
 
     return load(path)
 

@@ -26,6 +26,7 @@ from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.view import view
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
@@ -117,7 +118,7 @@ def diagnose(
     draws, chains = integer(100, draws=draws), integer(1, chains=chains)
     model = root_model(model)
     own, private, mechanisms = _distributions(release, model)
-    release = opened(release).tree
+    release = view(opened(release))
     rng = generator(random_seed)
     distributions = {"non_private": own}
     # Noise on counts leaves no tempered posterior, so what is about its distribution is left out.
@@ -164,7 +165,8 @@ def _distributions(
     """
     stored = opened(release)
     own_tables = tables(model, public=stored.plan.reading.stated.public)
-    groups = {name: table.view for name, table in stored.tables.items()}
+    tree = view(stored)
+    groups = {name: tree["mechanism"][name].to_dataset() for name in stored.tables}
     if [table.name for table in own_tables] != list(groups):
         raise _another_model("holds other tables")
     _refuse_several_tables(own_tables)
@@ -172,7 +174,7 @@ def _distributions(
     for table in own_tables:
         group = groups[table.name]
         mechanism = mechanisms[table.name] = stored.tables[table.name].mechanism
-        _refuse_another_model(table, group, stored.tree, model)
+        _refuse_another_model(table, group, tree, model)
         distribution = own_distribution(table, model)
         # The mechanism checks that the counts keep the guarantee of `min_count`.
         mechanism.check(distribution.counts)

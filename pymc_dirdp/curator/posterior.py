@@ -23,7 +23,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.graph import Node, compiled_plainly
 from pymc_dirdp.models.table import Table, dim_name
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.releases.description import labels
+from pymc_dirdp.releases.axes import labels
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 

@@ -23,7 +23,7 @@ from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
 from pymc_dirdp.planning.expected_kl import dirichlet_kl, dirichlet_kl_rows
 from pymc_dirdp.releases.analysis import estimate
 from pymc_dirdp.releases.arviz_groups import log_dirichlet
-from pymc_dirdp.releases.description import PUBLIC_TOTALS, labels
+from pymc_dirdp.releases.axes import PUBLIC_TOTALS, labels
 from pymc_dirdp.sampling.fast import dirichlet
 
 # The two secret conjugate posteriors of each table: the user's own, and the one that a release is drawn from.

@@ -397,7 +397,9 @@ def choose_bins(
         None if terms["reproducible"] else (mechanism, name, tuple(edges)),
     )
     chosen = mechanism.release(between, random_seed=random_seed)
-    return Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)
+    bins = Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)
+    bins.note_as_unpaid()
+    return bins
 
 
 def _edges(name: str, candidates: Sequence[float]) -> list[float]:

@@ -24,17 +24,18 @@ from pymc_dirdp.inference.table_fit import MOST_ROUNDS, fit_tables
 from pymc_dirdp.networks.joint_fit import EliminationError, fit_jointly, shares_given_parents, with_co_parents
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
+from pymc_dirdp.releases.axes import ListedLabels, labels_of
+from pymc_dirdp.releases.draws import measurements_of_table
 from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.opened import (
-    ListedLabels,
+    TEXT_GROUP,
     Opened,
     ReleasedTable,
     computable,
-    labels_of,
     opened,
     refuse_confidential,
 )
-from pymc_dirdp.releases.view import TEXT_GROUP, measurements_of_table, tree_of
+from pymc_dirdp.releases.view import tree_of
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version
@@ -243,7 +244,7 @@ def network_of(release: xr.DataTree) -> Network:
 
 def _variable(drawn: ReleasedTable) -> str:
     """The variable of a table, by the name that its axis has in the table of counts."""
-    return str(drawn.view["prior"].dims[-1])
+    return drawn.cell_labels[-1][0]
 
 
 def _refuse_other_records(stored: Opened) -> None:
@@ -301,7 +302,7 @@ def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Mea
     for name, table in stored.tables.items():
         if table.prior.shape[-1] == 1:
             continue
-        dims = tuple(str(dim) for dim in table.view["prior"].dims)
+        dims = tuple(dim for dim, _ in table.cell_labels)
         family, own = measurements_of_table(name, dims, table.mechanism, table.output)
         families.append(family)
         measurements += own

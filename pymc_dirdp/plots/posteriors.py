@@ -30,6 +30,7 @@ from pymc_dirdp.plots.axes import (
 )
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.view import view
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.signatures import user_facing
 
@@ -202,7 +203,7 @@ def plot_analysis(
     found = inferences(release, own, number, None, jointly=True)
     seen = found.tables[name]
     alpha = seen.prior if prior is None else np.asarray(prior, dtype=np.float64)
-    draw = stored.tree.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
+    draw = view(stored).children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     if draw.size > 40:
         raise ArgumentError(f"{name!r} has {draw.size} cells; at most 40 can be read in one picture.")
     aware = found.distributions.estimate([level])[name]
@@ -325,7 +326,8 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     >>> ax = dirdp.plots.plot_draw(release)
     """
     stored = opened(release)
-    release, tables = stored.tree, {name: table.view for name, table in stored.tables.items()}
+    release = view(stored)
+    tables = {name: release["mechanism"][name].to_dataset() for name in stored.tables}
     name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)
     table, mechanism = tables[name], stored.tables[name].mechanism
     if mechanism.output_kind is Marginals:

@@ -18,7 +18,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.arviz_groups import GROUPS, log_likelihoods, log_priors, replicates
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import opened
-from pymc_dirdp.releases.view import tree_of
+from pymc_dirdp.releases.view import tree_of, view
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version
@@ -315,7 +315,7 @@ def sample_posterior_predictive(
     stored = opened(release)
     rng = generator(random_seed)
     datasets = {}
-    posterior = stored.tree.children["posterior"].to_dataset()
+    posterior = view(stored)["posterior"].to_dataset()
     for name, table in stored.tables.items():
         p = posterior[name]
         for observed in table.observed_names:

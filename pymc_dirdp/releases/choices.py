@@ -124,6 +124,9 @@ class PrivateChoice(Labelled, Text):
     def _in_ledger(self) -> tuple[str, str]:
         return "ledger", "recorded" if self.recorded else "not recorded: pass after= to what is released next"
 
+    def note_as_unpaid(self) -> None:
+        """Remember that nothing covers it yet, as long as somebody has it: called where it is chosen or loaded."""
+
     def mark_released(self) -> None:
         """Remember that the guarantee of a release covers it."""
 
@@ -227,7 +230,8 @@ class Bins(PrivateChoice):
     made_by: ClassVar[str] = "choose_bins"
     mechanism_class: ClassVar[type[ChoiceMechanism]] = QuantilesMechanism
 
-    def __post_init__(self) -> None:
+    @override
+    def note_as_unpaid(self) -> None:
         if not self.recorded:
             # By its place in memory: a copy that came from a file is equal, and may live longer.
             _UNPAID[id(self)] = self

@@ -1,7 +1,7 @@
 """All that is said about a plan or a release: one list of lines, from which reports, statements and pages select.
 
-Every line follows from the plan and its outputs; numbers of privacy are upper bounds, rounded up. A line of depth 0 fits
-on a screen of 80 columns, one of depth 1 stands under a published table, and one of depth 2 is for an auditor.
+Every line follows from the plan and its outputs; numbers of privacy are upper bounds, rounded up. A line of depth 0
+fits on a screen of 80 columns, one of depth 1 stands under a published table, and one of depth 2 is for an auditor.
 """
 
 import math
@@ -17,11 +17,10 @@ from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.privacy.people import protected_by, secret_of, who
 from pymc_dirdp.releases.choices import curves_of
-from pymc_dirdp.releases.description import ARITHMETIC
 from pymc_dirdp.releases.odds import delta_of, odds
 from pymc_dirdp.releases.opened import Opened, ReleasedTable
 from pymc_dirdp.releases.plan_types import PlannedTable
-from pymc_dirdp.releases.view import number_prior
+from pymc_dirdp.releases.view import ARITHMETIC
 from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, NOT_PROTECTED, believed, records_word, totals_in_words
 
 ERRORS = "Expected error, without the data"
@@ -48,10 +47,10 @@ def facts_of(stored: Opened, failures: Sequence[tuple[str, str]]) -> Facts:
         brief = (("problem", ": ".join(failures[0])), failures[-1])
         problems = [Line(label, text, 2) for label, text in failures]
         guaranteed = {"No guarantee": [*problems, *(Line(*line, 0) for line in brief)]}
-    expected = {ERRORS: [*_errors(stored, errors)]}
+    expected: Facts = {ERRORS: [*_errors(stored, errors)]}
     return {
         "Answer": [*_answer(stored, errors), *_better(advice)],
-        **(guaranteed | expected if failures else expected | guaranteed),
+        **({**guaranteed, **expected} if failures else {**expected, **guaranteed}),
         "Mechanism": [*_mechanism(stored), *_utility(stored)],
         "Tables": [*_tables(stored)],
         "Marginals": [*_marginals(stored)],
@@ -317,10 +316,8 @@ def _table(table: ReleasedTable) -> str:
         parts.append(_chosen(table.part))
     if drawn is not None and drawn.r > 1:
         parts.append("with r above 1 the draw is more concentrated than the posterior")
-    if table.release is not None and table.output.shares is None:
-        possible = number_prior(table.part, table.published[0], public=table.is_public)
-        if possible is not None:
-            parts.append(f"{possible[0]} to {possible[-1]} records taken for possible")
+    if (possible := table.possible_records) is not None:
+        parts.append(f"{possible[0]} to {possible[-1]} records taken for possible")
     return "; ".join(parts)
 
 
@@ -411,7 +408,8 @@ def _use(stored: Opened) -> Lines:
     how = (
         "pymc_dirdp.estimate(release) gives shares with their errors, and pymc_dirdp.analyse(release) draws from the "
         "posterior given what was published"
-        + "; do not read a single draw as the truth, nor average over publications" * drawn
+        + "; do not read a single draw as the truth, nor average over publications"
+        * drawn
     )
     if plan.is_of_model:
         how = "pymc_dirdp.private_model(path, model) gives the model, with the likelihood of the noisy counts"

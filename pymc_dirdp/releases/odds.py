@@ -10,7 +10,6 @@ from pymc_dirdp.numerics.roots import floor_to_digits as down
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-
 DELTA = 1e-6
 """A guarantee without a delta is also given as an epsilon at this one."""
 

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.table import Table, dim_name, outcome_dim
 from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.measured_marginals import Axes
-from pymc_dirdp.releases.view import fitted_shares
+from pymc_dirdp.releases.draws import fitted_shares
 
 type Mechanisms = Mapping[str, TableMechanism]
 Codes = NDArray[np.int64]

@@ -19,10 +19,10 @@ from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
 from pymc_dirdp.releases.model_tables import counted, planned_tables, read_completely, table_model
 from pymc_dirdp.releases.model_terms import with_terms
-from pymc_dirdp.releases.opened import load
 from pymc_dirdp.releases.plan import of_model
 from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.release import sample_sealed
+from pymc_dirdp.releases.saving import load
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 

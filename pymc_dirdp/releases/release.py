@@ -1,6 +1,7 @@
 """A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 import pymc as pm
@@ -21,11 +22,11 @@ from pymc_dirdp.models.whose_records import check_people
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.choices import with_choices
-from pymc_dirdp.releases.description import described
+from pymc_dirdp.releases.choices import choices_of, with_choices
 from pymc_dirdp.releases.deterministics import with_deterministics
+from pymc_dirdp.releases.draws import try_distribution
 from pymc_dirdp.releases.ledger_charge import Sealed
-from pymc_dirdp.releases.opened import shown_tree
+from pymc_dirdp.releases.opened import of_release
 from pymc_dirdp.releases.plan import (
     Planning,
     of_model,
@@ -37,7 +38,7 @@ from pymc_dirdp.releases.plan import (
 from pymc_dirdp.releases.plan_types import Plan, rebuild
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
-from pymc_dirdp.releases.view import refuse_dims, try_distribution
+from pymc_dirdp.releases.view import try_view, view
 from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_seed
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 from pymc_dirdp.signatures import user_facing
@@ -192,9 +193,8 @@ def sample_sealed(
         try_distribution(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     source = randomness(random_seed, sampler=sampler)
-    described(chosen, composition, sampler=sampler, source=source)
+    try_view(chosen)
     released = tuple(part.table for part in chosen.parts)
-    refuse_dims(chosen)
     if random_seed is not None:
         warn_of_seed()
     receipt = None
@@ -221,7 +221,9 @@ def sample_sealed(
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
         output = drawn_outputs(chosen, counts, sampler, random_seed, bar)
     one = identity(random_seed, output)
-    tree = shown_tree(Release(chosen, sampler, source, one, receipt, output))
+    # Bins that nobody has paid for are remembered as long as somebody has them, and a cache is nobody: it has a copy.
+    copied = replace(chosen, after=choices_of([choice.facts for choice in chosen.after])) if chosen.after else chosen
+    tree = view(of_release(Release(copied, sampler, source, one, receipt, output)))
     return with_deterministics(tree, model, size_is_public=chosen.reading.sizes_are_public)
 
 

@@ -1,294 +1,188 @@
 """The tree that shows a release, as `pm.sample` returns one: a function of its text, and of nothing else.
 
-The same text has the same tree everywhere: draws given noisy counts take their random numbers from a
-generator that the digest of the output seeds. They are exact draws from the posterior given what is published, so
-everybody may repeat them with :func:`pymc_dirdp.analyse`, for as many draws.
-
-How the records divide among the rows is drawn, too, where the noisy table leaves it open. A priori the rows share them
-as `Dirichlet(sums of the prior of each row)`, so that all cells of the table have one Dirichlet prior. The sums over
-totals that any other prior takes could need minutes where noise is wide.
+Its group `posterior` holds the draws, `mechanism` the prior, the noisy counts and the numbers of each mechanism,
+`privacy` the guarantee and `utility` the expected errors. What takes time is computed when somebody looks at it.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import asdict, fields
+from typing import Any, Final, override
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from xarray.core.indexing import MemoryCachedArray, NumpyIndexingAdapter
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS
-from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
-from pymc_dirdp.inference.estimates import draw_shares
-from pymc_dirdp.inference.joint_tables import JointTables, SharedNoise, of_blocks
-from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.inference.numbers import TooManyNumbersError
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
-from pymc_dirdp.inference.table_fit import fit_tables
-from pymc_dirdp.inference.tables import CountTree
-from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output
-from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.table import Table, dim_name
-from pymc_dirdp.releases.description import cell_dims, described, labels
+from pymc_dirdp.errors import UnsupportedModelError
+from pymc_dirdp.mechanisms.outputs import Marginals
+from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_coords, cell_dims, share_coords, share_dims
+from pymc_dirdp.releases.expected_errors import ExpectedErrors
+from pymc_dirdp.releases.opened import TEXT_GROUP, Opened, ReleasedTable, from_text
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
-from pymc_dirdp.releases.text import Release
-from pymc_dirdp.releases.wording import ESTIMATE
-from pymc_dirdp.texts.grammar import digest
+from pymc_dirdp.releases.wording import ESTIMATE, NO_NUMBER, records_word
+
+LEFT_OUT = "left_out"
+"""The attribute of draws with the names of the Deterministics that are not among them, a JSON list. No text has it."""
+# What is proved about a draw, by sampler; nothing is said of one that is not chosen yet.
+ARITHMETIC = {
+    "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the counts",
+    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
+    "is proved of the last bits of this draw",
+}
 
 
-def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:
-    """The numbers of records that the draws take for as likely as one another; None where the number is public."""
-    return None if public else part.mechanism.possible_records(published)
+class Deferred(NumpyIndexingAdapter):
+    """An array of a release that is computed when somebody looks at it, as xarray reads those of a file.
 
-
-def shared_noises(plan: Plan, output: Mapping[str, Output]) -> dict[str, tuple[SharedNoise, int]]:
-    """The outputs of the tables that share a noise with a table, by its name, and its place among them."""
-    found: dict[str, tuple[SharedNoise, int]] = {}
-    for parts in plan.together:
-        noise = SharedNoise(
-            tuple(part.mechanism for part in parts),
-            tuple(output[part.table.name].values[0] for part in parts),
-            tuple(part.table.prior for part in parts),
-        )
-        found |= {part.table.name: (noise, i) for i, part in enumerate(parts)}
-    return found
-
-
-def draws_together(plan: Plan, output: Mapping[str, Output], draws: int, rng: np.random.Generator) -> dict[str, Array]:
-    """Independent draws of the shares of all tables that share a noise, given all of their noisy tables.
-
-    Other arguments are those of :func:`draws_given`.
-    """
-    found: dict[str, Array] = {}
-    for parts in plan.together:
-        tables = [part.table for part in parts]
-        noise, _ = shared_noises(plan, output)[tables[0].name]
-        uniforms = rng.random(draws)
-        for table, seen in zip(tables, noise.likelihoods, strict=True):
-            counts = JointTables(seen, of_blocks(table.prior, seen)).counts(draws, rng, uniforms)
-            found[table.name] = draw_shares(np.stack(counts, axis=1).reshape(draws, *table.shape), table.prior, rng)
-    return found
-
-
-def draws_given(
-    part: PlannedTable, published: Array, draws: int, rng: np.random.Generator, *, n_prior: range | None
-) -> Array:
-    """Independent draws of the shares given a noisy table, shape `(draws, *shape)`.
+    It takes its release from the text, which the tree holds beside it, so trees that nobody looks at hold little beside
+    their texts.
 
     Parameters
     ----------
-    part : PlannedTable
-    published : array, shape of the table
-        The noisy counts.
-    draws : int
-    rng : numpy.random.Generator
-        Public in effect: anyone who sees the draws may come to know its state. No noise may have come from it.
-    n_prior : range or None
-        From :func:`number_prior`.
+    text : str
+        That of the release.
+    shape : tuple of int
+    compute : callable
+        From the release to the array.
+    dtype : numpy.dtype, default float64
     """
-    if (together := part.mechanism.joint_rows(published)) is not None:
-        of_rows = np.stack(JointTables(together, of_blocks(part.table.prior, together)).counts(draws, rng), axis=1)
-        return draw_shares(of_rows.reshape(draws, *part.table.shape), part.table.prior, rng)
-    prior = part.table.prior
-    if n_prior is not None:
-        counts = _private_number(part, published, n_prior).counts(draws, rng)
-        return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
-    rows, known = _known_numbers(part, published)
-    counts = np.empty((draws, prior.size // prior.shape[-1], prior.shape[-1]), dtype=np.int64)
-    counts[:, rows] = known.draw(draws, rng).reshape(draws, -1, prior.shape[-1])
-    return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
+
+    __slots__ = ("_array", "_compute", "_dtype", "_shape", "text")
+
+    def __init__(
+        self, text: str, shape: tuple[int, ...], compute: Callable[[Opened], Array], dtype: Any = np.float64
+    ) -> None:
+        self.text, self._shape, self._compute, self._dtype = text, shape, compute, np.dtype(dtype)
+        self._array: NDArray[Any] | None = None
+
+    @classmethod
+    def variable(
+        cls, dims: Sequence[str], text: str, shape: tuple[int, ...], compute: Callable[[Opened], Array]
+    ) -> xr.Variable:
+        """A variable with these dims that holds the array."""
+        return xr.Variable(dims, MemoryCachedArray(cls(text, shape, compute)))
+
+    @property
+    @override
+    def array(self) -> NDArray[Any]:  # type: ignore[override]  # It is an attribute there.
+        """The computed array, which belongs to this tree alone."""
+        if self._array is None:
+            self._array = np.array(self._compute(from_text(self.text)), dtype=self._dtype).reshape(self._shape)
+        return self._array
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether somebody has looked at it, and so may have changed it."""
+        return self._array is not None
+
+    @property
+    @override
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    @override
+    def dtype(self) -> Any:
+        return self._dtype
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NumpyIndexingAdapter:
+        if self.is_computed:
+            return NumpyIndexingAdapter(self.array.copy())
+        return Deferred(self.text, self._shape, self._compute, self._dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NumpyIndexingAdapter, (self.array,)
 
 
-def _private_number(part: PlannedTable, published: Array, n_prior: range) -> CountTree:
-    """All cells of a table whose number of records is private, below that number."""
-    row = _distribution(part, part.table.prior, published, n_prior[-1])
-
-    def log_prior(totals: Array) -> Array:
-        return np.where(totals >= n_prior[0], 0.0, -np.inf)
-
-    return CountTree([row], [np.zeros_like], n_prior[-1], log_prior, None).summable
+def is_untouched(variable: xr.Variable, text: str) -> bool:
+    """Whether a variable follows from a text because nobody has looked at it."""
+    data = getattr(variable._data, "array", None) if isinstance(variable._data, MemoryCachedArray) else None
+    return isinstance(data, Deferred) and not data.is_computed and data.text == text
 
 
-def _known_numbers(part: PlannedTable, published: Array) -> tuple[NDArray[np.intp], KnownTotals]:
-    """The cells of rows that hold a known number of records together, taken as one row; and the numbers of the rows."""
-    known = _known_totals(part)
-    together = [_distribution_of_rows(part, published, rows, total) for rows, total in known]
-    return np.concatenate([rows for rows, _ in known]), KnownTotals.summable(together)
-
-
-def try_distribution(part: PlannedTable, *, public: bool) -> None:
-    """Raise the error about a table that exact draws are not for, before any count is read.
-
-    Raises
-    ------
-    ArgumentError
-        If the table is too large, or its noise too wide for so many cells.
-    UnattainableError
-        If the noise is so wide that noisy counts may add up to more records than any table holds.
-    """
-    # Any noisy table will do: how much work there is depends on the size of the table and the number of records.
-    prior, n_records = part.table.prior, part.n_records or 0
-    each, more = divmod(n_records, prior.size)
-    planned = (each + (np.arange(prior.size) < more)).astype(np.float64).reshape(prior.shape)
-    if (together := part.mechanism.joint_rows(planned)) is not None:
-        JointTables(together, of_blocks(prior, together))
-        return
-    possible = number_prior(part, planned, public=public)
-    # The noisy total lies so far from the true one, and the true one from that again. No draws of cells are refused for
-    # their total as long as both together stay below the largest.
-    if possible is not None and possible[-1] > MOST_RECORDS // 2:
-        raise UnattainableError(
-            f"{part.mechanism.in_short} in {part.table.name!r} hides any number of records, so the release would tell "
-            "nothing. Loosen the guarantee."
-        )
-    _distribution(part, prior, planned, n_records if possible is None else possible[-1])
-    if possible is not None:
-        _refusing(part, lambda: _private_number(part, planned, possible).counts(1, np.random.default_rng(0)))
-    else:
-        # Blocks are equally large, and no noise is wider in one of them.
-        rows, total = max(_known_totals(part), key=lambda block: block[1])
-        _refusing(part, KnownTotals([_distribution_of_rows(part, planned, rows, total)]).check)
-
-
-def _refusing(part: PlannedTable, check: Callable[[], object]) -> None:
-    """Turn the error about too many numbers into one about the table."""
-    try:
-        check()
-    except TooManyNumbersError as error:
-        raise ArgumentError(
-            f"Use mechanism='dirichlet', or loosen the guarantee: {part.table.prior.size} cells with "
-            f"{part.mechanism.in_short} in {part.table.name!r} are too many to draw their posterior."
-        ) from error
-
-
-def _known_totals(part: PlannedTable) -> list[tuple[NDArray[np.intp], int]]:
-    """Rows, by number, and how many records they hold together, which is public."""
-    rows = part.mechanism.contributed.rows_by_entry(part.table.shape)
-    return list(zip(rows, part.totals or (part.n_records or 0,), strict=True))
-
-
-def _distribution_of_rows(part: PlannedTable, published: Array, rows: NDArray[np.intp], total: int) -> RowPosterior:
-    """The cells of the rows with these numbers, which hold so many records together."""
-    of_rows, noisy = (table.reshape(-1, table.shape[-1])[rows] for table in (part.table.prior, published))
-    return _distribution(part, of_rows, noisy, total)
-
-
-def _distribution(part: PlannedTable, prior: Array, published: Array, most: int) -> RowPosterior:
-    """The cells of some rows given their noisy counts, taken as one row of at most so many records."""
-    # The noise is the same in all cells.
-    (row,) = part.mechanism.row_likelihoods(published.reshape(1, -1))
-    # Counts that are looked at one by one where a likelihood follows no smooth curve.
-    if not row.smooth and most * published.size > 10**7:
-        raise ArgumentError(
-            f"No posterior can be drawn given the noisy counts of {part.table.name!r}: {most} records in "
-            f"{published.size} cells are too many to evaluate one by one. Set smooth_noise = True in the class of the "
-            "noise of "
-            f"{type(part.mechanism).__name__} if its distribution follows a smooth curve between integers."
-        )
-    return RowPosterior(
-        alpha=prior.ravel(),
-        total=most,
-        log_likelihood=row.of_cells,
-        least=math.ceil(part.mechanism.min_count or 0),
-        smooth=row.smooth,
-    )
-
-
-TEXT_GROUP = "release"
-"""The group of a tree that holds the text, in a variable of the name `text`."""
-LEFT_OUT = "left_out"
-"""The attribute of draws with the names of the Deterministics that are not among them, a JSON list. No text has it."""
-
-
-def view(release: Release) -> xr.DataTree:
-    """The tree of a release, with its text in the group `release`."""
-    groups = described(release.plan, release.plan.composition, sampler=release.sampler, source=release.randomness)
-    marks = _marks(release)
-    groups = {"/posterior": posterior_group(_drawn(release, groups), release.plan, marks), **groups}
+def view(stored: Opened) -> xr.DataTree:
+    """The tree of a release, with its text in the group `release`. Whoever gets it may change it."""
+    release = stored.release
+    assert release is not None
+    marks = _marks(stored)
     # As it is: a text in an array is copied twice by xarray, and it may be long.
     text = xr.Dataset({"text": xr.Variable((), np.array(release.text, dtype=object), fastpath=True)})
-    tree = tree_of({**groups, f"/{TEXT_GROUP}": text})
+    tree = tree_of(
+        {
+            "/posterior": posterior_group(_draws(stored), stored.plan, marks),
+            **{f"/mechanism/{name}": _mechanism(table) for name, table in stored.tables.items()},
+            "/privacy": privacy_group(stored.plan, stored.pure_epsilon),
+            "/utility": _utility(stored),
+            f"/{TEXT_GROUP}": text,
+        }
+    )
     tree.attrs = marks
     return tree
 
 
-def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
-    """The draws of all tables; noisy counts, and what draws from them rest on, go into the groups."""
-    plan, public = release.plan, release.plan.reading.sizes_are_public
-    # Only noisy counts leave anything to be drawn, and a digest of a million rows takes a while.
-    seed = int(digest(release.said["output"]), 16) if plan.publishing(NoisyTable) else 0
-    rng = np.random.default_rng(seed)
-    fitted = shares_fitted(
-        {part.table.name: part.table for part in plan.parts},
-        {part.table.name: part.mechanism for part in plan.parts},
-        release.output,
-        plan.parts[0].n_records if public else None,
-    )
-    together = draws_together(plan, release.output, plan.draws, rng)
-    drawn: dict[str, Array] = {}
-    for part in plan.parts:
-        name, dims = part.table.name, cell_dims(part.table)
-        group, output = groups[f"/mechanism/{name}"], release.output[name]
-        if output.shares is None:
-            axes_by_name = part.mechanism.published_axes
-            group.update({n: ([dims[axis] for axis in axes], output.published[n]) for n, axes in axes_by_name.items()})
-        values = fitted[name][None] if name in fitted else output.shares
-        if values is None:
-            n_prior = number_prior(part, output.values[0], public=public)
-            if n_prior is not None:
-                group.attrs |= {"least_records": n_prior[0], "most_records": n_prior[-1]}
-            if name in together:
-                values = together[name]
-            else:
-                values = draws_given(part, output.values[0], plan.draws, rng, n_prior=n_prior)
-        # A Beta variable is the probability of success, the first of its two categories.
-        drawn[name] = values[..., 0] if part.table.family == "beta" else values
-    return drawn
+def _draws(stored: Opened) -> dict[str, xr.Variable]:
+    """The draws of each table, with the dims of the variable; those that follow from noisy counts are deferred."""
+    variables = {}
+    for name, table in stored.tables.items():
+        dims = ["chain", "draw", *share_dims(table.part.table)]
+        shape = (1, stored.plan.draws, *table.part.table.released_shape)
+        if table.output.shares is None:
+            text = stored.release.text if stored.release is not None else ""
+            variables[name] = Deferred.variable(dims, text, shape, _drawn(name))
+        else:
+            variables[name] = xr.Variable(dims, np.array(table.draws).reshape(shape))
+    return variables
 
 
-def _marks(release: Release) -> dict[str, str]:
+def _drawn(name: str) -> Callable[[Opened], Array]:
+    return lambda stored: stored.draws[name]
+
+
+def _marks(stored: Opened) -> dict[str, str]:
     """The attributes of the tree and of its draws."""
-    about = release.plan
+    plan, release = stored.plan, stored.release
     marks = {
         "inference_library": "pymc_dirdp",
-        "inference_library_version": about.library_version,
-        "guarantee": str(about.guarantee),
-        "adjacency": about.adjacency,
-        "plan_digest": about.digest,
+        "inference_library_version": plan.library_version,
+        "guarantee": str(plan.guarantee),
+        "adjacency": plan.adjacency,
+        "plan_digest": plan.digest,
     }
-    if about.publishing(Marginals):
+    if plan.publishing(Marginals):
         marks["estimate"] = ESTIMATE
-    if release.entry is not None:
+    if release is not None and release.entry is not None:
         marks["ledger_head"] = release.entry.head
-    if release.is_seeded:
+    if stored.reproducible:
         marks["reproducible"] = "not private"
     return marks
 
 
-def posterior_group(values: Mapping[str, Array], chosen: Plan, marks: dict[str, str]) -> xr.Dataset:
-    """Draws of tables, by name, in arrays of shape `(draws, ...)`, as `pm.sample` returns them."""
-    coords: dict[str, Sequence[Any]] = {}
-    for part in chosen.parts:
-        coords |= labels(part.table)
-    variables = {}
-    used: dict[str, Sequence[Any]] = {"chain": [0], "draw": range(len(next(iter(values.values()))))}
-    for part in chosen.parts:
-        name, value = part.table.name, values[part.table.name]
-        axes = part.table.dims or (None,) * (value.ndim - 1)
-        dims = [dim_name(name, i, dim) for i, dim in enumerate(axes)]
-        variables[name] = (["chain", "draw", *dims], value[None])
-        # ArviZ numbers the entries of a dim without labels.
-        used |= {dim: coords.get(dim, range(size)) for dim, size in zip(dims, value.shape[1:], strict=True)}
+def posterior_group(variables: Mapping[str, xr.Variable], plan: Plan, marks: dict[str, str]) -> xr.Dataset:
+    """Draws of tables, by name, with dims `chain`, `draw` and those of the shares, as `pm.sample` returns them."""
+    coords: dict[str, Any] = {"chain": [0], "draw": range(next(iter(variables.values())).sizes["draw"])}
+    for part in plan.parts:
+        coords |= share_coords(part.table)
     # ArviZ's own function for this copies the labels of all variables for each of them.
-    return xr.Dataset(variables, used, marks)
+    return xr.Dataset(dict(variables), coords, marks)
 
 
-def refuse_dims(chosen: Plan) -> None:
-    """Refuse dims that do not fit, before anything is spent: a public draw is put together like the release."""
+def try_view(chosen: Plan) -> None:
+    """Refuse names and dims that do not fit, before anything is spent: a public draw is shown like the release."""
+    stored = Opened(chosen)
+    for part in chosen.parts:
+        mechanism_group(part, stored)
+    privacy_group(chosen, stored.pure_epsilon)
     # The middle of the simplex in every row.
     middle = {
-        part.table.name: np.full((1, *part.table.released_shape), 1 / part.table.n_categories) for part in chosen.parts
+        part.table.name: xr.Variable(
+            ["chain", "draw", *share_dims(part.table)],
+            np.full((1, 1, *part.table.released_shape), 1 / part.table.n_categories),
+        )
+        for part in chosen.parts
     }
     try:
         fits = set(posterior_group(middle, chosen, {}).data_vars) == set(middle)
@@ -299,6 +193,105 @@ def refuse_dims(chosen: Plan) -> None:
             f"The names and dims of {', '.join(map(repr, middle))} do not fit into one release. Rename dims, or "
             "declare as many labels as a dim has entries."
         )
+
+
+def _mechanism(table: ReleasedTable) -> xr.Dataset:
+    """What is known of a mechanism, and what it published beside draws."""
+    dims = cell_dims(table.part.table)
+    dataset = mechanism_group(table.part, table.stored)
+    if table.output.shares is None:
+        published = table.output.published
+        axes_by_name = table.mechanism.published_axes
+        dataset.update({name: ([dims[axis] for axis in axes], published[name]) for name, axes in axes_by_name.items()})
+        if (possible := table.possible_records) is not None:
+            dataset.attrs |= {"least_records": possible[0], "most_records": possible[-1]}
+    return dataset
+
+
+def mechanism_group(part: PlannedTable, stored: Opened) -> xr.Dataset:
+    """The prior of a table and the numbers of its mechanism."""
+    table, mechanism, plan, release = part.table, part.mechanism, stored.plan, stored.release
+    dims, sampler = cell_dims(table), "" if release is None else release.sampler
+    attrs: dict[str, str | float] = {
+        "mechanism": type(mechanism).__name__,
+        "family": table.family,
+        # The names are written as JSON, because a name may hold any character.
+        "observed": json.dumps([likelihood.name for likelihood in table.likelihoods]),
+        "adjacency": mechanism.adjacency,
+        "strategy": plan.strategy,
+        "objective": plan.objective,
+        "sampler": sampler,
+        "arithmetic": ARITHMETIC.get(sampler, ""),
+        "randomness": "" if release is None else release.randomness,
+        "contribution": mechanism.contributed.to_json(),
+    }
+    variables: dict[str, Any] = {"prior": (dims, table.prior.copy())}
+    for fact in mechanism.facts:
+        value = getattr(mechanism, fact.field)
+        if fact.optional and value is None:
+            continue
+        if fact.is_variable:
+            variables[fact.name] = (dims, value.copy()) if fact.kind == "table" else ((), value)
+        else:
+            attrs[fact.name] = json.dumps(value) if fact.kind == "list" else value
+    if part.totals:
+        axes = plan.reading.public_axes(table.name)
+        totals = np.reshape(np.array(part.totals, dtype=np.float64), [table.shape[axis] for axis in axes])
+        variables[PUBLIC_TOTALS] = ([dims[axis] for axis in axes], totals)
+    if (steps := mechanism.steps(sampler, part.n_records)) is not None:
+        attrs["steps"] = steps
+    if part.choice is not None:
+        attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}
+    return xr.Dataset(variables, cell_coords(table), attrs)
+
+
+def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
+    """What is guaranteed, to whom and on what assumptions. :func:`pymc_dirdp.interop.as_mechanism` has the curves."""
+    return xr.Dataset(
+        attrs={
+            "guarantee": type(plan.guarantee).__name__,
+            **asdict(plan.guarantee),
+            "statement": str(plan.guarantee),
+            "adjacency": adjacency_named(plan.adjacency).name,
+            "neighbours": plan.reading.neighbours,
+            "unit": plan.unit_label,
+            "protected": plan.protected,
+            "assumptions": json.dumps(plan.assumptions),
+            "min_count": plan.min_count,
+            "contribution": plan.contribution,
+            "groups": json.dumps(plan.groups),
+            "draws": plan.draws,
+            **({"pure_epsilon": pure_epsilon} if math.isfinite(pure_epsilon) else {}),
+            **({"choices": json.dumps([choice.facts for choice in plan.after])} if plan.after else {}),
+        }
+    )
+
+
+def utility_of(stored: Opened) -> xr.Dataset:
+    """The expected errors of each table; NaN for what is unknown."""
+    numbers = [number.name for number in fields(ExpectedErrors)]
+    dataset = xr.Dataset({name: ("table", _expected(name)(stored)) for name in numbers}, {"table": list(stored.tables)})
+    return dataset.assign_attrs(_utility(stored).attrs)
+
+
+def _utility(stored: Opened) -> xr.Dataset:
+    """The expected errors of each table; NaN for what is unknown."""
+    names, text = list(stored.tables), stored.release.text if stored.release is not None else ""
+    dataset = xr.Dataset(
+        {
+            number.name: Deferred.variable(["table"], text, (len(names),), _expected(number.name))
+            for number in fields(ExpectedErrors)
+        },
+        {"table": names},
+        {"records": records_word(stored.plan.reading)},
+    )
+    if any(part.n_records is None for part in stored.plan.parts):
+        dataset.attrs["note"] = NO_NUMBER
+    return dataset
+
+
+def _expected(number: str) -> Callable[[Opened], Array]:
+    return lambda stored: np.array([getattr(error, number) for error in stored.errors.values()], dtype=np.float64)
 
 
 # xarray compares each group with those above it, and looks through all labels of a group again for each of its dims: a
@@ -327,71 +320,3 @@ def tree_of(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
     for path in alone:
         getattr(tree[path], _PUT)(groups[path].copy(deep=False))
     return tree
-
-
-def measurements_of_table(
-    name: str, dims: tuple[str, ...], mechanism: TableMechanism, output: Output
-) -> tuple[Family, list[Measurement]]:
-    """One table and the noisy counts that were published of it.
-
-    Parameters
-    ----------
-    name : str
-    dims : tuple of str
-        The names of the axes of the table.
-    mechanism : TableMechanism
-    output : Output
-        What it published.
-    """
-    found = mechanism.measured(output)
-    if not found:
-        raise ArgumentError(
-            f"The release holds no noisy counts of {name!r}, so nothing is fitted to it. dirdp.analyse(release) draws "
-            "from the posterior given it."
-        )
-    measurements = [Measurement(tuple(dims[axis] for axis in axes), noisy, variance) for axes, noisy, variance in found]
-    return Family(name, dims, mechanism.shape), measurements
-
-
-def shares_fitted(
-    tables: Mapping[str, Table],
-    mechanisms: Mapping[str, TableMechanism],
-    outputs: Mapping[str, Output],
-    n_records: float | None,
-) -> dict[str, Array]:
-    """The shares of the tables of which marginals were published, fitted to the marginals of all of them.
-
-    Parameters
-    ----------
-    tables : mapping of str to Table
-    mechanisms : mapping of str to TableMechanism
-        Of the same tables, or of more.
-    outputs : mapping of str to Output
-        What the mechanism of each table published.
-    n_records : float or None
-        The number of records; None if it is private.
-    """
-    chosen = {
-        name: (tuple(cell_dims(table)), mechanisms[name], outputs[name])
-        for name, table in tables.items()
-        if mechanisms[name].output_kind is Marginals
-    }
-    return fitted_shares(chosen, n_records)
-
-
-def fitted_shares(
-    published: Mapping[str, tuple[tuple[str, ...], TableMechanism, Output]], n_records: float | None
-) -> dict[str, Array]:
-    """The shares of some tables, fitted to what was published of all of them.
-
-    Parameters
-    ----------
-    published : mapping of str to tuple of (tuple of str, TableMechanism, Output)
-        For each table the names of its axes, its mechanism, and the output of that.
-    n_records : float or None
-        The number of records; None if it is private.
-    """
-    if not published:
-        return {}
-    found = [measurements_of_table(name, *one) for name, one in published.items()]
-    return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)

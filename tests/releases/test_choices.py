@@ -1,9 +1,11 @@
 """Bins and structures that were chosen before a release: one guarantee for all, the ledger, texts, and refusals."""
 
+import copy
 import gc
 import itertools
 import json
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -13,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.accounting.store import Receipt
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
-from pymc_dirdp.releases.choices import Bins, Structure, choices_of
+from pymc_dirdp.releases.choices import Bins, PrivateChoice, Structure
+from pymc_dirdp.texts.codec import value_of
 from pymc_dirdp.texts.grammar import understood
-
-from .test_text import changed, places
+from tests.texts.test_grammar import changed, places
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 KINDS = [
@@ -393,12 +395,27 @@ def test_groups_of_different_people_and_several_draws(bins):
     assert not several.composition.satisfies(dirdp.RenyiDP(order=3, epsilon=0.48))
 
 
+@pytest.mark.parametrize("copied", [lambda bins: pickle.loads(pickle.dumps(bins)), copy.copy, copy.deepcopy])
+def test_a_copy_of_bins_is_not_paid_either(copied):
+    """Found by attack: the cost of bins that came back from a pickle was covered by nothing, and nobody was told."""
+    ages = {"age": np.arange(4000) % 80 + 10}
+    names = {"n_bins": 2, "candidates": [50], "ledger": None}
+    bins = copied(dirdp.choose_bins(dirdp.PureDP(epsilon=5.0), ages, "age", **names))
+    gc.collect()
+    with pm.Model(coords={"age": bins.labels}) as model:
+        pm.Multinomial("x", n=20, p=pm.Dirichlet("p", np.ones(2), dims="age"), observed=[10, 10])
+    with pytest.raises(ArgumentError, match="nothing covers"):
+        dirdp.plan(dirdp.PureDP(epsilon=9.0), model, mechanism="geometric")
+    dirdp.plan(dirdp.PureDP(epsilon=9.0), model, mechanism="geometric", after=bins)
+
+
 def test_the_facts_of_choices_are_not_believed(bins):
-    assert choices_of([bins.facts]) == (bins,)
-    assert isinstance(choices_of([bins.facts])[0], Bins)
-    for wrong in (None, {}, [], "x", [1], [{}], [bins.facts | {"edges": []}]):
-        with pytest.raises(ArgumentError):
-            choices_of(wrong)
+    (found,) = value_of(tuple[PrivateChoice, ...], [bins.facts])
+    assert found == bins
+    assert isinstance(found, Bins)
+    for wrong in (None, {}, "x", [1], [{}], [bins.facts | {"edges": []}], [bins.facts | {"format": "pymc_dirdp plan"}]):
+        with pytest.raises((ArgumentError, TypeError)):
+            value_of(tuple[PrivateChoice, ...], wrong)
 
 
 FIELDS = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "entry": Receipt("0" * 32, 1, "0" * 64)}

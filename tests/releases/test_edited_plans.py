@@ -1,5 +1,6 @@
 """A plan may come from a file: what was edited in it is found before anything is charged or drawn."""
 
+import copy
 import pickle
 from dataclasses import replace
 
@@ -28,10 +29,17 @@ def plan(model):
     return dirdp.plan(TARGET, model, min_count=2)
 
 
-def refused(plan, model, error, match):
+def refused(plan, changes, model, error, match):
+    """Nowhere: a plan that is made so is none, and what comes from elsewhere is compared with the model."""
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5.0, delta=1e-4))
     with pytest.raises(error, match=match):
-        dirdp.sample(pickle.loads(pickle.dumps(plan)), model, ledger=ledger)
+        dirdp.sample(pickle.loads(pickle.dumps(replace(plan, **changes))), model, ledger=ledger)
+    # Nor if it was changed behind its back.
+    edited = copy.copy(plan)
+    for name, value in changes.items():
+        object.__setattr__(edited, name, value)
+    with pytest.raises(error, match=match):
+        dirdp.sample(pickle.loads(pickle.dumps(edited)), model, ledger=ledger)
     assert ledger.entries() == ()
     assert ledger.verify().startswith("0:")
 
@@ -39,20 +47,22 @@ def refused(plan, model, error, match):
 @pytest.mark.parametrize("draws", [0, -1, 1.5, True, "1"])
 def test_draws_that_are_none(model, plan, draws):
     """Found by attack: -1 draws lose less than nothing, and were charged as that."""
-    refused(replace(plan, draws=draws), model, dirdp.errors.ArgumentError, "draws")
+    refused(plan, {"draws": draws}, model, dirdp.errors.ArgumentError, "draws")
 
 
 def test_more_draws_than_were_planned(model, plan):
-    refused(replace(plan, draws=2), model, dirdp.errors.UnattainableError, "does not keep")
+    refused(plan, {"draws": 2}, model, dirdp.errors.UnattainableError, "does not keep")
 
 
 def test_assumptions_that_were_taken_out(model, plan):
     """Found by attack: the release and the ledger would have guaranteed without them."""
-    refused(replace(plan, min_count=0.0), model, dirdp.errors.ArgumentError, "assume")
+    refused(plan, {"min_count": 0.0}, model, dirdp.errors.ArgumentError, "assume")
     apart = dirdp.plan(TARGET, model, disjoint=[["p"], ["rate"]])
     assert apart.assumptions
-    refused(replace(apart, assumptions=()), model, dirdp.errors.ArgumentError, "assume")
-    refused(replace(plan, assumptions=("the moon is full",)), model, dirdp.errors.ArgumentError, "assume")
+    together = {"groups": (("p", "rate"),)}
+    refused(apart, together, model, dirdp.errors.UnsupportedModelError, "not the one that was planned")
+    with pytest.raises(TypeError, match="assumptions"):
+        replace(apart, assumptions=())  # They follow from what the plan states.
 
 
 def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
@@ -63,22 +73,22 @@ def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
     stronger.__dict__["_curves"] = original.__dict__["_curves"]
     assert stronger.epsilon(1e-6) == original.epsilon(1e-6)
     parts = (replace(plan.parts[0], mechanism=stronger), plan.parts[1])
-    refused(replace(plan, parts=parts), model, dirdp.errors.UnattainableError, "does not keep")
+    with pytest.raises(dirdp.errors.UnattainableError, match="does not keep"):
+        dirdp.sample(replace(plan, parts=parts), model)
+    assert copy.copy(stronger).epsilon(1e-6) > 1
+    refused(plan, {"parts": parts}, model, dirdp.errors.UnattainableError, "does not keep")
 
 
 def test_numbers_and_words_that_no_plan_has(model, plan):
     original = replace(plan.parts[0].mechanism)
     object.__setattr__(original, "r", -1.0)
-    refused(
-        replace(plan, parts=(replace(plan.parts[0], mechanism=original), plan.parts[1])),
-        model,
-        dirdp.errors.ArgumentError,
-        "r",
-    )
-    refused(replace(plan, strategy="best"), model, dirdp.errors.ArgumentError, "strategy")
-    refused(replace(plan, objective="fame"), model, dirdp.errors.ArgumentError, "objective")
-    edited = replace(plan, reading=replace(plan.reading, others=True))
-    refused(edited, model, dirdp.errors.UnsupportedModelError, "not the one that was planned")
+    parts = (replace(plan.parts[0], mechanism=original), plan.parts[1])
+    refused(plan, {"parts": parts}, model, dirdp.errors.ArgumentError, "r")
+    refused(plan, {"strategy": "best"}, model, dirdp.errors.ArgumentError, "strategy")
+    refused(plan, {"objective": "fame"}, model, dirdp.errors.ArgumentError, "objective")
+    refused(plan, {"others": True}, model, dirdp.errors.UnsupportedModelError, "not the one that was planned")
+    stated = replace(plan.stated, adjacency="add-remove")
+    refused(plan, {"stated": stated}, model, dirdp.errors.ArgumentError, "what its mechanisms assume")
 
 
 def test_a_release_names_the_version_that_drew_it(model, plan):

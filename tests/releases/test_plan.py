@@ -17,7 +17,9 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.allocation import shares
 from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.releases.opened import text_of
 from pymc_dirdp.releases.plan import Options, with_options
+from pymc_dirdp.texts.grammar import refuse_unreadable
 
 
 @pytest.mark.parametrize(
@@ -362,16 +364,33 @@ def test_numbers_of_records_are_integers():
             Options(adjacency="add-remove", n_records=value)
 
 
-@pytest.mark.parametrize("damage", [{"n_records": 592.0}, {"n_records": np.int64(592)}, {"n_records": np.float64(592)}])
-def test_what_could_not_be_read_is_never_charged(damage):
+@pytest.mark.parametrize("number", [592.0, np.int64(592), np.float64(592)])
+def test_a_number_of_records_is_written_as_an_integer(number):
     plan = dirdp.plan(TARGET, hair_model())
-    damaged = dataclasses.replace(plan, parts=(dataclasses.replace(plan.parts[0], **damage),))
+    other = dataclasses.replace(plan, parts=(dataclasses.replace(plan.parts[0], n_records=number),))
+    assert type(other.parts[0].n_records) is int
+    assert other.text == plan.text
+
+
+@pytest.mark.parametrize("number", [592.0, np.float64(592), "592", True])
+def test_what_could_not_be_read_is_never_charged(number):
+    plan = dirdp.plan(TARGET, hair_model())
+    part = dataclasses.replace(plan.parts[0])
+    object.__setattr__(part, "n_records", number)
+    damaged = dataclasses.replace(plan)
+    object.__setattr__(damaged, "parts", (part,))
     ledger = dirdp.Ledger(TARGET)
     with pytest.raises(dirdp.errors.InternalError, match=r"nothing was drawn or charged\. Please report this"):
-        dirdp.sample(damaged, hair_model(), ledger=ledger)
-    assert not ledger.entries()
-    dirdp.sample(plan, hair_model(), ledger=ledger)
-    assert len(ledger.entries()) == 1
+        refuse_unreadable(damaged)
+    if isinstance(number, float):
+        # It is an integer again when the plan is bound to the model.
+        release = dirdp.sample(damaged, hair_model(), ledger=ledger)
+        assert dirdp.verify(release)
+        assert '"n_records": 592,' in text_of(release)
+    else:
+        with pytest.raises(dirdp.DirdpError):
+            dirdp.sample(damaged, hair_model(), ledger=ledger)
+        assert not ledger.entries()
 
 
 @pytest.mark.parametrize("mechanism", ["geometric", "dirichlet", "auto"])

@@ -16,8 +16,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-
-from .test_text import places
+from tests.texts.test_grammar import places
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -222,7 +221,7 @@ def test_the_ledger_has_the_digest_of_the_file(tmp_path):
     ledger = dirdp.Ledger(TARGET)
     dirdp.sample(dirdp.load(tmp_path / "plan.json"), hair_model(), ledger=ledger)
     (entry,) = ledger.entries()
-    assert entry.terms.digest == json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["digest"]
+    assert entry.digest == json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["digest"]
 
 
 @pytest.fixture(scope="module")

@@ -124,8 +124,12 @@ def test_a_plan_that_protects_less_than_its_reading_is_refused():
     plan = dirdp.plan(RENYI, model(), unit="person", mechanism=Dirichlet(strategy="temper"))
     dirdp.sample(plan, model())
     first, second = plan.parts
-    weaker = dirdp.mechanisms.DirichletMechanism(second.mechanism.alpha, second.mechanism.r)
-    forged = dataclasses.replace(plan, parts=(first, dataclasses.replace(second, mechanism=weaker)))
+    weaker = dataclasses.replace(
+        second, mechanism=dirdp.mechanisms.DirichletMechanism(second.mechanism.alpha, second.mechanism.r), totals=()
+    )
+    with pytest.raises(dirdp.errors.ArgumentError, match="public numbers of records of the rows of 'p_second'"):
+        dataclasses.replace(plan, parts=(first, dataclasses.replace(weaker, totals=second.totals)))
+    forged = dataclasses.replace(plan, parts=(first, weaker))
     with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(forged, model())
 

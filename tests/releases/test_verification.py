@@ -235,7 +235,7 @@ def test_the_verdict_is_readable(releases):
     text = str(found.full)
     assert text.splitlines()[0].startswith("The stated guarantee, (1, 1e-06)-differential privacy, follows")
     assert max(map(len, text.splitlines())) <= 80
-    assert "Different people feed the groups" in text
+    assert "No person feeds two of" in text
     assert "<h4>" in found._repr_html_()
 
 

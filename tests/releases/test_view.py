@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.registry import registered
-from pymc_dirdp.releases import view
+from pymc_dirdp.releases.draws import draws_given
 from pymc_dirdp.releases.opened import opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
@@ -100,7 +100,7 @@ def test_the_counts_reach_the_draws_through_the_noisy_counts_alone(monkeypatch, 
 def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampler):
     """From many draws the state of a generator can be computed, and with it the noise that was drawn before."""
     used = []
-    noise, distribution = ZeroSumGeometric.fast, view.draws_given
+    noise, distribution = ZeroSumGeometric.fast, draws_given
 
     def fast(self, shape, rng):
         # Errors are simulated for many tables at a time.
@@ -112,7 +112,7 @@ def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampl
         return distribution(part, published, draws, rng, n_prior=n_prior)
 
     monkeypatch.setattr(ZeroSumGeometric, "fast", fast)
-    monkeypatch.setattr("pymc_dirdp.releases.view.draws_given", given)
+    monkeypatch.setattr("pymc_dirdp.releases.draws.draws_given", given)
     geometric(row([12, 10, 8]), 5, sampler=sampler)
     assert len(used) == (1 if sampler == "exact" else 2)
     assert len({id(rng.bit_generator) for rng in used}) == len(used)

@@ -6,7 +6,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.releases.description import cell_dims, renamed
+from pymc_dirdp.releases.axes import cell_dims, renamed
 
 TARGET = dirdp.RenyiDP(order=3, epsilon=0.2)
 

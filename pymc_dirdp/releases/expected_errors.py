@@ -1,0 +1,97 @@
+"""The errors that are expected of a plan's tables, by the prior, the mechanism and the number of records alone."""
+
+from dataclasses import dataclass, replace
+from typing import final
+
+from pymc_dirdp.mechanisms.outputs import Draws, Marginals
+from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
+from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
+from pymc_dirdp.sampling.exact import grid_share
+
+
+@final
+@dataclass(frozen=True)
+class ExpectedErrors:
+    """What is expected of one table. A number is None where it is not known, or the table has none.
+
+    Attributes
+    ----------
+    n_records : int or None
+        The public number of records, or the one that was planned for.
+    effective_records : float or None
+        How many records the draw counts, `r N`.
+    expected_kl_posterior : float or None
+        The divergence of the private posterior from the model's own, in nats.
+    expected_kl_estimate : float or None
+        That of a draw from the frequencies.
+    estimate_kl : float or None
+        That of the estimate from the shares.
+    share_error : float or None
+        The typical error of a share in the estimate.
+    grid_weight, grid_variance : float or None
+        What the grid of an exact draw adds: its weight, and a part of the variance.
+    """
+
+    n_records: int | None = None
+    effective_records: float | None = None
+    expected_kl_posterior: float | None = None
+    expected_kl_estimate: float | None = None
+    estimate_kl: float | None = None
+    share_error: float | None = None
+    grid_weight: float | None = None
+    grid_variance: float | None = None
+
+
+def expected_errors(plan: Plan, sampler: str) -> dict[str, ExpectedErrors]:
+    """The expected errors of each table of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+    sampler : str
+        What draws, or will draw; empty where that was not chosen yet.
+    """
+    errors = {part.table.name: _of_table(part, plan, sampler) for part in plan.parts}
+    for name, error in _of_fits(plan).items():
+        errors[name] = replace(errors[name], estimate_kl=error.kl, share_error=error.share)
+    return errors
+
+
+def _of_fits(plan: Plan) -> dict[str, EstimateError]:
+    """The expected errors of the tables that are fitted to marginals of all of them."""
+    parts = {part.table.name: part for part in plan.publishing(Marginals)}
+    sizes = {part.n_records for part in parts.values()}
+    size = sizes.pop() if len(sizes) == 1 else None
+    if size is None:
+        return {}
+    from pymc_dirdp.releases.predicting import fit_errors  # Here, because it needs PyMC, and a report does not.
+
+    return fit_errors(
+        {name: part.table for name, part in parts.items()},
+        {name: part.mechanism for name, part in parts.items()},
+        size,
+        public=plan.reading.sizes_are_public,
+    )
+
+
+def _of_table(part: PlannedTable, plan: Plan, sampler: str) -> ExpectedErrors:
+    mechanism, n_records, tempered = part.mechanism, part.n_records, part.mechanism.tempered
+    if n_records is None:
+        return ExpectedErrors()
+    errors = ExpectedErrors(n_records)
+    public = plan.reading.sizes_are_public
+    error = estimate_error(mechanism, part.table.prior, n_records, public=public, totals=part.totals, draws=plan.draws)
+    if error is not None:
+        errors = replace(errors, estimate_kl=error.kl, share_error=error.share)
+    # Draws given noisy counts have no closed form, leave every record its weight and have no grid.
+    if mechanism.output_kind is Draws:
+        expected = a_priori_kl(mechanism, part.table.prior, n_records)
+        errors = replace(errors, expected_kl_posterior=expected.posterior, expected_kl_estimate=expected.estimate)
+    # Where all shares are 1 no record has any weight.
+    if tempered is not None and part.table.n_categories > 1:
+        errors = replace(errors, effective_records=effective_records(tempered.r, n_records))
+        if (steps := mechanism.steps(sampler, n_records)) is not None:
+            share = grid_share(tempered.alpha, tempered.r, n_records, steps=steps)
+            errors = replace(errors, grid_weight=share.weight, grid_variance=share.variance)
+    return errors
