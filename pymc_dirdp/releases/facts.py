@@ -180,7 +180,9 @@ def _divergences(stored: Opened) -> list[list[float]]:
 
 
 def _column(stored: Opened, name: str) -> list[float | None]:
-    return [getattr(error, name) for error in stored.errors.values()]
+    # A file may hold numbers of which nothing can be computed.
+    with np.errstate(all="ignore"):
+        return [getattr(error, name) for error in stored.errors.values()]
 
 
 def _known(values: Sequence[float | None], *, all_of_them: bool = False) -> list[float]:

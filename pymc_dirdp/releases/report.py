@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import betaincinv
 
+from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.display import Facts, Labelled, Sections, clipped, dots, selected
 from pymc_dirdp.errors import DirdpError, shown
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -19,6 +20,7 @@ from pymc_dirdp.releases.facts import facts_of, title_of
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.plan_types import Plan
+from pymc_dirdp.releases.statement import of_ledger
 from pymc_dirdp.releases.verification import Claiming, verified
 from pymc_dirdp.releases.view import LEFT_OUT, view
 
@@ -70,6 +72,8 @@ def report(release: Any, *, full: bool = False) -> Report:
     if isinstance(release, Claiming):
         title, facts = release._facts()
         return Report(title, _sections(facts) if full else _screen(facts))
+    if isinstance(release, Ledger):
+        return _of_ledger(release, full=full)
     stored = Opened(release) if isinstance(release, Plan) else opened(release)
     tree = None if isinstance(release, Plan | str | PathLike) else release
     verification = verified(stored, tree)
@@ -84,6 +88,16 @@ def report(release: Any, *, full: bool = False) -> Report:
         _screen(facts),
         tree if verification.follows else None,
     )
+
+
+def _of_ledger(ledger: Ledger, *, full: bool) -> Report:
+    """The statement of a ledger, with what is left."""
+    lines = of_ledger(ledger).lines
+    left = [(f"{name} left", f"{amount:.6g}") for name, amount in ledger.left.items()]
+    if full:
+        entries = ((f"entry {entry.number}", f"{entry.what}, {entry.guarantee}") for entry in ledger.entries())
+        return Report("Ledger of releases", (("Guarantee", (*lines, *left)), ("Entries", tuple(entries))))
+    return Report("Ledger of releases", (("", (*lines[:3], *left)), ("", (("next", "ledger.remaining()"),))))
 
 
 def _screen(facts: Facts) -> tuple[tuple[str, Lines], ...]:

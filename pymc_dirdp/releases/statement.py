@@ -95,7 +95,7 @@ class Statement:
 
 
 @user_facing
-def statement(release: xr.DataTree | Ledger) -> Statement:
+def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
     """What can be printed under a published table, from its file alone, or under all that a ledger holds.
 
     A release is verified first, see :func:`pymc_dirdp.verify`.
@@ -142,14 +142,14 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
     p was published with differential privacy. Whatever anyone beli
     """
     if isinstance(release, Ledger):
-        return _of_ledger(release)
+        return of_ledger(release)
     if isinstance(release, list | tuple):
         raise ArgumentError(
             "Pass the ledger that the releases were charged to: dirdp.statement(ledger) says what they guarantee "
             "together. Or state each of them by itself."
         )
     stored = opened(release)
-    verification = verified(stored, release)
+    verification = verified(stored, None if isinstance(release, str | PathLike) else release)
     # A seed is said loudly; anything else that is wrong leaves nothing to say.
     wrong = [check for check in verification.checks if not check.passed and check.name != "randomness"]
     if wrong:
@@ -171,7 +171,7 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
     return Statement("Privacy", text, lines, entry)
 
 
-def _of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> Statement:
+def of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> Statement:
     """The statement of a ledger.
 
     Its odds leave out a probability of `times` its delta, and it names `most_named` releases.

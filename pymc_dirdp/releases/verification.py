@@ -280,7 +280,7 @@ def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
         assumed = tuple(dict.fromkeys(text for entry in ledger.entries() for text in entry.terms.assumptions))
     except LedgerError as error:
         problem = str(error)
-    passed = "Every entry has its hash" + f", and {head} is on the way." * (head is not None) + "." * (head is None)
+    passed = f"Every entry has its hash{'' if head is None else ', and the ledger has passed through the head'}."
     checks = (_check("entries", problem, passed),)
     recomputed = None if problem else stated
     drawn = "each release was drawn as it says, once, and no other was made of the same people"
