@@ -8,6 +8,7 @@ import json
 import math
 import re
 from dataclasses import asdict, dataclass
+from os import PathLike
 from typing import Any, final, override
 
 import xarray as xr
