@@ -74,8 +74,6 @@ def facts_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str,
     lines = {heading: [Line(label, text, 1) for label, text in lines] for heading, lines in sections.items()}
     brief = (*privacy[:2], *(privacy[-1:] if settings.seeded else ()), *state[:4])
     screen = [Line(label, text, 0) for label, text in brief]
-        Line(label, text, 0) for label, text in (*privacy[:2], *(privacy[-1:] if settings.seeded else ()), *state[:4])
-    ]
     following = Line("next", "bandit.posterior() says which arm is best; full=True says more", 0)
     return {"Answer": [], **lines, "On a screen": screen, "Use": [following]}
 

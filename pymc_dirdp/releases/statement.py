@@ -19,7 +19,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import Bounded, convert
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
-from pymc_dirdp.privacy.people import adjacency_named, number_of_records, protected_by, secret_of
+from pymc_dirdp.privacy.people import adjacency_named, number_of_records, protected_by, secret_of, who
 from pymc_dirdp.releases.facts import ERRORS, facts_of, typical_errors, whom
 from pymc_dirdp.releases.odds import DELTA, delta_of, odds, paragraph, randomness
 from pymc_dirdp.releases.opened import Opened, opened
@@ -187,6 +187,9 @@ def of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> Statem
     epsilon, delta = approximate.budget, approximate.stated_delta or 0.0
     curves, probability = Bounded(epsilon, delta), min(1.0, up(times * delta))
     secret, public = secret_of(unit, relation), number_of_records(relation)
+    # An entry may allow for more records of a person than the unit says, and its assumption has their number.
+    single = all(entry.terms.contribution in (None, 1) for entry in entries) or unit != "record"
+    people = protected_by(unit) if single else f"every {who(unit)}"
     used = {entry.uses for entry in entries}
     open_ones = [entry.what for entry in entries if entry.reserved and entry.number not in used]
     listed = [f"{entry.what} ({entry.guarantee}, {entry.recorded[:10]})" for entry in released]
@@ -195,7 +198,7 @@ def of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> Statem
     assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.terms.assumptions)
     lines = (
         ("guarantee", f"{guarantee}, of all of this together: {how}"),
-        ("protected", f"{protected_by(unit)}; adjacency {relation.name}: {public}"),
+        ("protected", f"{people}; adjacency {relation.name}: {public}"),
         ("odds of the truth", f"times {odds(curves, probability)}, about {secret}"),
         ("published", "; ".join([*(listed[:most_named] if more else listed), *more]) or "nothing yet"),
         *([("reserved", f"{'; '.join(dict.fromkeys(open_ones))}, which the guarantee covers")] if open_ones else []),
