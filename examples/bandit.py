@@ -20,7 +20,7 @@ for _ in range(60):
     bandit.update(arms, rewards, person=visitors)
     bought += sum(rewards)
 
-print(bandit.report())
+print(dirdp.report(bandit, full=True))
 print(ledger)
 print(bandit.posterior()["decision"].to_dataset().to_dataframe().round(4))
 print(bandit.released.to_dataframe().tail())

@@ -5,8 +5,9 @@ import html
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, ClassVar, override
+from typing import Any, ClassVar, final, override
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
@@ -128,6 +129,39 @@ class Tabular(abc.ABC):
     def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         columns = list(self._columns or rows[0])
         return [[visible(name) for name in columns], *([_cell(row[name]) for name in columns] for row in rows)]
+
+
+@final
+@dataclass(frozen=True)
+class Line:
+    """A fact in words.
+
+    Attributes
+    ----------
+    label, text : str
+    depth : int
+        Who asks for it: 0 for one screen, 1 for what is printed under a table, 2 for an auditor.
+    """
+
+    label: str
+    text: str
+    depth: int
+
+
+type Facts = Mapping[str, Sequence[Line]]
+"""All that is said about something, by heading. What is printed is a selection of these lines."""
+
+
+def selected(facts: Facts, headings: Iterable[str], *depths: int) -> tuple[tuple[str, str], ...]:
+    """The labels and texts of some depths under some headings, in the order of the headings.
+
+    Examples
+    --------
+    >>> selected({"Guarantee": [Line("at most", "1", 0), Line("draws", "3", 2)]}, ["Guarantee", "Notes"], 0)
+    (('at most', '1'),)
+    """
+    lines = (line for heading in headings for line in facts.get(heading, ()))
+    return tuple((line.label, line.text) for line in lines if line.depth in depths)
 
 
 class Labelled(abc.ABC):

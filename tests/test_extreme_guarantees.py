@@ -98,7 +98,7 @@ def in_bandits(guarantee):
 def played(bandit):
     bandit.update("a", 1, person="Ann")
     bandit.select()
-    assert repr(bandit.report())
+    assert repr(dirdp.report(bandit, full=True))
 
 
 def converted(guarantee):

@@ -11,9 +11,8 @@ from typing import Self, final
 
 from pymc_dirdp.checks import at_least, integer, one_line
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.roots import ceil_to_digits
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named, who
+from pymc_dirdp.privacy.people import adjacency_named, apart, bounded_by, filled, who
 from pymc_dirdp.texts.codec import facts_of, value_of
 
 # The errors that reading a damaged text can raise.
@@ -145,17 +144,15 @@ class Entry(Line):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the guarantee to hold, in words."""
-        sentences, person = [], "unit" if self.unit is None else who(self.unit)
+        sentences, label = [], self.unit or "unit"
         if self.min_count:
-            sentences.append(f"every cell holds at least {ceil_to_digits(self.min_count):g} records")
+            sentences.append(filled(self.min_count))
         if isinstance(self.contribution, str):
-            sentences.append(f"a {person} contributes no more than {self.contribution}")
+            sentences.append(f"a {who(label)} contributes no more than {self.contribution}")
         elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):
-            plural = "s" * (self.contribution > 1)
-            sentences.append(f"one {person} holds at most {self.contribution} record{plural} of a table")
+            sentences.append(bounded_by(label, self.contribution))
         if len(self.groups) > 1:
-            listed = " and ".join(f"({', '.join(group)})" for group in self.groups)
-            sentences.append(f"no {person} feeds two of {listed}")
+            sentences.append(apart(label, self.groups))
         return tuple(sentences)
 
 

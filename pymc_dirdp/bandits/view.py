@@ -4,7 +4,7 @@ import os
 import secrets
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, final, override
 
 import numpy as np
@@ -16,10 +16,11 @@ from pymc_dirdp.bandits.runs import BatchRun, RoundRun, decision_tree
 from pymc_dirdp.bandits.settings import REWARD, Settings, Worth
 from pymc_dirdp.bandits.store import State
 from pymc_dirdp.checks import integer
-from pymc_dirdp.display import Labelled, Sections
+from pymc_dirdp.display import Facts, Line
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.verification import Claim
 from pymc_dirdp.sampling.bits import Bits, generator
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.codec import facts_of, fields_of, value_of
@@ -30,24 +31,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 # What a bandit guarantees, in words.
-
-
-@dataclass(frozen=True, repr=False)
-class BanditReport(Labelled):
-    """Sections of labelled lines. `print` it, or let a notebook show it.
-
-    Attributes
-    ----------
-    title : str
-    sections : tuple of (str, tuple of (str, str))
-    """
-
-    title: str
-    sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-
-    @override
-    def _parts(self) -> tuple[str, Sections]:
-        return self.title, self.sections
 
 
 def _protected(unit: str, rewards: int) -> str:
@@ -61,8 +44,8 @@ def _protected(unit: str, rewards: int) -> str:
     return f"one {unit} with at most {rewards} rewards: nobody can tell them from other rewards in [0, 1]"
 
 
-def report_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str, str]]) -> BanditReport:
-    """The report of a bandit, by public numbers only.
+def lines_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str, str]]) -> Facts:
+    """The lines about a bandit, by public numbers only.
 
     Parameters
     ----------
@@ -88,8 +71,12 @@ def report_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str
         privacy.append(("assumed", f"one {settings.unit} has the same name in every update"))
     if settings.seeded:
         privacy.append(("warning", "drawn with a seed, so this run is not private"))
-    sections = (("Privacy", tuple(privacy)), ("Rules", tuple(design.facts())), ("So far", tuple(state)))
-    return BanditReport("Private Thompson sampling", sections)
+    sections = {"Privacy": privacy, "Rules": design.facts(), "So far": state}
+    lines = {heading: [Line(label, text, 1) for label, text in lines] for heading, lines in sections.items()}
+    brief = (*privacy[:2], *(privacy[-1:] if settings.seeded else ()), *state[:4])
+    screen = [Line(label, text, 0) for label, text in brief]
+    following = Line("next", "bandit.posterior() says which arm is best; full=True says more", 0)
+    return {"Answer": [], **lines, "On a screen": screen, "Use": [following]}
 
 
 # What anybody may see of a bandit: all of it is made of released numbers.
@@ -232,13 +219,19 @@ class BanditView:
                 pm.Potential("released", self.log_likelihood(mean_reward))
         return model
 
-    def report(self) -> BanditReport:
-        """What a run guarantees to whom, what breaks the guarantee, and how far it has come."""
+    def _facts(self) -> tuple[str, Facts]:
+        """What a run guarantees to whom, what breaks the guarantee, and how far it has come; for a report."""
         with self._lock:
             state = list(self._run.so_far(self._settings.arms))
             if self.retired:
                 state.append(("retired", ", ".join(map(str, self.retired))))
-            return report_of(self._settings, state)
+            return "Private Thompson sampling", lines_of(self._settings, state)
+
+    def _claim(self) -> Claim:
+        """The guarantee of the whole run, and what it rests on; for a verification."""
+        reported = "rewards are reported in the order of the choices, at a deadline that does not depend on them"
+        version = getattr(self, "_version", library_version())
+        return Claim("bandit", self.guarantee, self.privacy, (reported,), version, is_seeded=self._settings.seeded)
 
 
 @final

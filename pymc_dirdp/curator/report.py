@@ -1,25 +1,29 @@
 """One page on a plan, a release or a diagnosis. What is on a page about a diagnosis is confidential."""
 
 from collections.abc import Hashable, Iterable, Iterator
+from os import PathLike
 
 import numpy as np
 import xarray as xr
 
+from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
+from pymc_dirdp.releases.verification import Claiming
 from pymc_dirdp.signatures import user_facing
 
 
 @user_facing
-def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
+def report(release: xr.DataTree | str | PathLike[str] | Plan | Ledger | Claiming, *, full: bool = False) -> Report:
     r"""Describe the guarantee and the accuracy of a plan or a release, or what privacy has cost by a diagnosis.
 
     Parameters
     ----------
-    release : xarray.DataTree or Plan
+    release : xarray.DataTree, Plan, Ledger, ThompsonSampler or Transcript
         A release from :func:`pymc_dirdp.sample`, or from a file, see :func:`pymc_dirdp.load`; a plan from
-        :func:`pymc_dirdp.plan`, before any count is read; or a diagnosis from :func:`pymc_dirdp.diagnose`.
+        :func:`pymc_dirdp.plan`, before any count is read; a ledger or a bandit;
+        or a diagnosis from :func:`pymc_dirdp.diagnose`.
     full : bool
         Whether to say everything: five deltas, assumptions, arithmetic, every table. The default is 15 lines at most.
         It is ignored for a diagnosis.
@@ -55,9 +59,9 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     Plan of a private table of noisy counts of p, 1-DP
       error      a share is typically off by 0.013 (dirdp.estimate)
     <BLANKLINE>
-      protects   each record as another person; the number of records, 1000, is
+      protects   every person, who holds at most 1 record of each table; the number
     """
-    if not isinstance(release, Plan) and {"guarantee", "cells", "estimated"} <= set(getattr(release, "children", ())):
+    if isinstance(release, xr.DataTree) and {"guarantee", "cells", "estimated"} <= set(release.children):
         return _of_diagnosis(release)
     return report_of_release(release, full=full)
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, final
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.roots import ceil_to_digits
 from pymc_dirdp.signatures import user_facing
 
 # What a neighbouring data set is, and the sensitivities that follow.
@@ -82,11 +83,60 @@ def adjacency_named(adjacency: str) -> Adjacency:
     return ADJACENCIES[one_of(ADJACENCIES, adjacency=adjacency)]
 
 
+# What is said of people: by reports, statements, verifications and ledgers alike, so that they agree.
+
+
 def who(label: str) -> str:
-    """What the unit of privacy of a plan or a ledger is called in sentences, by its label."""
+    """What the unit of privacy of a plan or a ledger is called in sentences, by its label.
+
+    Examples
+    --------
+    >>> who("record"), who("at most 3 records"), who("patient_id"), who("hospital, person")
+    ('person', 'person', 'patient_id', 'unit (hospital, person)')
+    """
     if label == "record" or label.startswith("at most "):
         return "person"
-    return label if label.isalpha() else f"unit ({label})"
+    return label if label.isidentifier() else f"unit ({label})"
+
+
+def protected_by(label: str) -> str:
+    """Who is protected, in a few words.
+
+    Examples
+    --------
+    >>> protected_by("record")
+    'every person, who holds at most 1 record of each table'
+    >>> protected_by("patient")
+    'every patient'
+    """
+    bound = "at most 1 record" if label == "record" else label if label.startswith("at most ") else None
+    return f"every {who(label)}" + ("" if bound is None else f", who holds {bound} of each table")
+
+
+def secret_of(label: str, relation: Adjacency) -> str:
+    """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
+    records = f"the records of one {who(label)}"
+    return records if relation.records_are_public else f"whether {records} are in the data"
+
+
+def number_of_records(relation: Adjacency) -> str:
+    """Whether anybody may know it, in words."""
+    return f"the number of records is {'public' if relation.records_are_public else 'private'}"
+
+
+def bounded_by(label: str, records: int) -> str:
+    """The assumption on how many records of a table one person holds."""
+    return f"one {who(label)} holds at most {records} record{'s' * (records > 1)} of a table"
+
+
+def apart(label: str, groups: Iterable[Sequence[str]]) -> str:
+    """The assumption on groups of tables that different people feed."""
+    return f"no {who(label)} feeds two of {' and '.join(f'({", ".join(group)})' for group in groups)}"
+
+
+def filled(min_count: float) -> str:
+    """The assumption on cells."""
+    return f"every cell holds at least {ceil_to_digits(min_count):g} records"
 
 
 # What one person can add to a table: how many records, and where they may lie.

@@ -7,39 +7,26 @@ import html
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from os import PathLike
 from typing import Any, final, override
 
-import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.ledger import Ledger, added_up
-from pymc_dirdp.arrays import Array
-from pymc_dirdp.display import clipped, visible
+from pymc_dirdp.display import clipped, selected, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.mechanisms.outputs import Draws, Marginals
-from pymc_dirdp.numerics.gamma import LARGEST_EXPONENT
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
-from pymc_dirdp.numerics.roots import floor_to_digits as down
-from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
-from pymc_dirdp.privacy.curves import Bounded, PrivacyCurves, convert
+from pymc_dirdp.privacy.curves import Bounded, convert
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
-from pymc_dirdp.privacy.people import adjacency_named, who
-from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
+from pymc_dirdp.privacy.people import adjacency_named, number_of_records, protected_by, secret_of, who
+from pymc_dirdp.releases.facts import ERRORS, lines_of, typical_errors, whom
+from pymc_dirdp.releases.odds import DELTA, delta_of, odds, paragraph, randomness
+from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.verification import Verification, verified
-from pymc_dirdp.releases.view import utility_of
-from pymc_dirdp.releases.wording import secret_of, taken_for_granted
+from pymc_dirdp.releases.wording import NOT_PROTECTED
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version
-
-DELTA = 1e-6
-"""A guarantee without a delta is also given as an epsilon at this one."""
-_NOT_PROTECTED = (
-    "what is true of the people as a whole, and what it suggests about each of them",
-    "what is published elsewhere about the same people: the losses add up",
-)
 
 type Lines = tuple[tuple[str, str], ...]
 
@@ -109,7 +96,7 @@ class Statement:
 
 
 @user_facing
-def statement(release: xr.DataTree | Ledger) -> Statement:
+def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
     """What can be printed under a published table, from its file alone, or under all that a ledger holds.
 
     A release is verified first, see :func:`pymc_dirdp.verify`.
@@ -156,14 +143,14 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
     p was published with differential privacy. Whatever anyone beli
     """
     if isinstance(release, Ledger):
-        return _of_ledger(release)
+        return of_ledger(release)
     if isinstance(release, list | tuple):
         raise ArgumentError(
             "Pass the ledger that the releases were charged to: dirdp.statement(ledger) says what they guarantee "
             "together. Or state each of them by itself."
         )
     stored = opened(release)
-    verification = verified(stored, release)
+    verification = verified(stored, None if isinstance(release, str | PathLike) else release)
     # A seed is said loudly; anything else that is wrong leaves nothing to say.
     wrong = [check for check in verification.checks if not check.passed and check.name != "randomness"]
     if wrong:
@@ -171,19 +158,21 @@ def statement(release: xr.DataTree | Ledger) -> Statement:
             f"There is no statement for a release that does not verify ({wrong[0].name}): {wrong[0].sentence} "
             "print(dirdp.verify(release)) says more. Ask its publisher for the file again."
         )
-    utility = utility_of(stored)
-    entry = _entry(stored, verification)
-    shared = (*_accuracy(stored, utility), *_use(stored, entry))
-    if not verification.follows:
-        return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *shared), entry)
-    published = f"{', '.join(stored.tables)} {'was' if len(stored.tables) == 1 else 'were'} published"
-    paragraph = _paragraph(
-        published, _secret(stored), stored.curves, _delta(stored.plan.guarantee), _randomness(stored)
+    facts, entry = lines_of(stored, verification.failures), _entry(stored, verification)
+    lines = tuple(
+        # Without its heading a line says that nothing is realised.
+        (f"error {label}", f"{text}, expected without the data") if label in typical_errors(stored) else (label, text)
+        for label, text in selected(facts, ("Guarantee", ERRORS, "Use"), 1)
     )
-    return Statement("Privacy", paragraph, (*_guarantee(stored), *shared), entry)
+    if not verification.follows:
+        return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *lines), entry)
+    published = f"{', '.join(stored.tables)} {'was' if len(stored.tables) == 1 else 'were'} published"
+    numbers = randomness(table.mechanism for table in stored.tables.values())
+    text = paragraph(published, whom(stored), stored.curves, delta_of(stored.plan.guarantee), numbers)
+    return Statement("Privacy", text, lines, entry)
 
 
-def _of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> Statement:
+def of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> Statement:
     """The statement of a ledger.
 
     Its odds leave out a probability of `times` its delta, and it names `most_named` releases.
@@ -197,8 +186,10 @@ def _of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> State
         approximate = convert(guarantee, ApproxDP, delta=DELTA / times)
     epsilon, delta = approximate.budget, approximate.stated_delta or 0.0
     curves, probability = Bounded(epsilon, delta), min(1.0, up(times * delta))
-    secret, alone = secret_of(unit, relation), ", of whom each record is another" * (unit == "record")
-    public = f"the number of records is {'public' if relation.records_are_public else 'private'}"
+    secret, public = secret_of(unit, relation), number_of_records(relation)
+    # An entry may allow for more records of a person than the unit says, and its assumption has their number.
+    single = all(entry.contribution in (None, 1) for entry in entries) or unit != "record"
+    people = protected_by(unit) if single else f"every {who(unit)}"
     used = {entry.uses for entry in entries}
     open_ones = [entry.what for entry in entries if entry.reserved and entry.number not in used]
     listed = [f"{entry.what} ({entry.guarantee}, {entry.recorded[:10]})" for entry in released]
@@ -207,11 +198,11 @@ def _of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> State
     assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.assumptions)
     lines = (
         ("guarantee", f"{guarantee}, of all of this together: {how}"),
-        ("protected", f"every {who(unit)}{alone}; adjacency {relation.name}: {public}"),
-        ("odds of the truth", f"times {_odds(curves, probability)}, about {secret}"),
+        ("protected", f"{people}; adjacency {relation.name}: {public}"),
+        ("odds of the truth", f"times {odds(curves, probability)}, about {secret}"),
         ("published", "; ".join([*(listed[:most_named] if more else listed), *more]) or "nothing yet"),
         *([("reserved", f"{'; '.join(dict.fromkeys(open_ones))}, which the guarantee covers")] if open_ones else []),
-        ("not protected", "; ".join(_NOT_PROTECTED)),
+        ("not protected", "; ".join(NOT_PROTECTED)),
         ("assumed", "; ".join([*assumed, "each release was drawn as it says, once"])),
         ("to check it", "pymc_dirdp.Ledger(limit, path).verify(), and pymc_dirdp.verify(release) for each file"),
         ("software", f"pymc_dirdp {library_version()}"),
@@ -222,106 +213,8 @@ def _of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> State
     loss = {"epsilon": epsilon, "delta": delta}
     entry = _columns(guarantee, names, f"{number} about the same people", unit, loss, public, how, ledger.head)
     numbers = "The statement of each of them says how its numbers were drawn."
-    paragraph = _paragraph(
-        f"{number} about the same people ({names}) were published", secret, curves, probability, numbers
-    )
-    return Statement("Privacy", paragraph, lines, entry)
-
-
-def odds_factor(curves: PrivacyCurves, delta: float) -> float:
-    """The logarithm of the factor by which odds of the truth rise at most, but with probability `delta`; from above."""
-    # Factors of delta at which the curve is asked for the best bound on odds.
-    at = [
-        (part * delta, float(curves.epsilon(part * delta)))
-        for part in (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
-        if part * delta > 0
-    ]
-    return min([curves.pure_epsilon, *(epsilon - math.log1p(-b / delta) for b, epsilon in at)])
-
-
-def _delta(guarantee: Guarantee) -> float:
-    return guarantee.stated_delta or DELTA
-
-
-def _paragraph(published: str, secret: str, curves: PrivacyCurves, delta: float, numbers: str) -> str:
-    return (
-        f"{published} with differential privacy. Whatever anyone believes about {secret}, and whatever else they know, "
-        f"this multiplies their odds for the truth by {_odds(curves, delta)}. An even chance before becomes "
-        f"{_chance(odds_factor(curves, delta))} at most. {numbers}"
-    )
-
-
-def _chance(log_odds: float) -> str:
-    """The probability that has these odds."""
-    if log_odds > LARGEST_EXPONENT:
-        return f"1 - exp(-{up(log_odds * (1 + 1e-12), 4):.4g})"
-    return _probability(1 / (1 + math.exp(-log_odds)), 1 / (1 + math.exp(log_odds)))
-
-
-def _probability(probability: float, rest: float) -> str:
-    """A probability from above, given what is missing to 1: it is not rounded to 100 % where it is less."""
-    # What is missing to 100 % is seen in three digits from here on.
-    if rest >= 1e-3:
-        return f"{up(100 * probability, 3):.3g} %"
-    return f"1 - {down(rest, 2):.2g}"
-
-
-def _randomness(stored: Opened, *, least: float = 1e-12) -> str:
-    """What is random in a release, and how likely it is that its noisy counts are the counts.
-
-    Noise with a probability below `least` is called none: the logarithm of its complement has no more digits.
-    """
-    logs = [log for table in stored.tables.values() if (log := table.mechanism.log_no_noise) is not None]
-    if not logs or len(logs) < len(stored.tables):
-        return "The numbers are random on purpose."
-    if -math.fsum(map(math.expm1, logs)) < least:
-        return f"All noise is 0 but for a probability below {least:g}: the numbers rest on the counts themselves."
-    # All of them are the counts at most as often as those of one table.
-    same = _probability(math.exp(min(logs)), -math.expm1(min(logs)))
-    return (
-        f"The numbers are noisy on purpose: all noise is 0, and they rest on the counts themselves, with a probability "
-        f"of {same} at most."
-    )
-
-
-def _odds(curves: PrivacyCurves, delta: float) -> str:
-    log_factor = odds_factor(curves, delta)
-    short = log_factor < LARGEST_EXPONENT
-    factor = f"{up(math.exp(log_factor), 3):.3g}" if short else f"exp({up(log_factor, 4):.4g})"
-    bounded = curves.pure_epsilon <= log_factor
-    return f"{factor} at most" + f", except with a probability of at most {up(delta):g}" * (not bounded)
-
-
-def _secret(stored: Opened) -> str:
-    reading = stored.plan.reading
-    return secret_of(reading.label, reading.relation)
-
-
-def odds_of_the_truth(stored: Opened, *, short: bool = False) -> str:
-    """By how much the odds of the truth about one person rise at most, in words."""
-    about = "" if short else f", about {_secret(stored)}"
-    return f"times {_odds(stored.curves, _delta(stored.plan.guarantee))}{about}"
-
-
-def _guarantee(stored: Opened) -> Lines:
-    reading = stored.plan.reading
-    return (
-        ("guarantee", str(stored.plan.guarantee)),
-        ("protected", reading.protected),
-        ("odds of the truth", odds_of_the_truth(stored)),
-        ("not protected", _unprotected(stored)),
-        *((choice.called, choice.in_words) for choice in stored.plan.after),
-        ("assumed", "; ".join([*taken_for_granted(stored.plan), "the release was drawn as it says, once"])),
-    )
-
-
-def _unprotected(stored: Opened) -> str:
-    people, (*parts, last) = stored.plan.reading, _NOT_PROTECTED
-    if people.sizes_are_public:
-        parts.append("the number of records, and who took part")
-    elif people.relation.records_are_public:
-        parts.append("how many there are, and who took part")
-    return "; ".join([*parts, "the categories and the prior, which were chosen without the data", last])
+    text = paragraph(f"{number} about the same people ({names}) were published", secret, curves, probability, numbers)
+    return Statement("Privacy", text, lines, entry)
 
 
 def _seeded(stored: Opened) -> str:
@@ -331,46 +224,11 @@ def _seeded(stored: Opened) -> str:
     )
 
 
-def _accuracy(stored: Opened, utility: xr.Dataset) -> Lines:
-    errors = tuple(
-        (f"error {label}", f"{text}, expected without the data") for label, text in typical_errors(stored, utility)
-    )
-    return errors
-
-
-def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
-    drawn = bool(stored.plan.publishing(Draws))
-    once = "; do not read a single draw as the truth, nor average over publications" * drawn
-    distributions = dict.fromkeys(
-        f"{type(table.mechanism).__name__}: {table.mechanism.in_short}" for table in stored.tables.values()
-    )
-    how = (
-        "pymc_dirdp.estimate(release) gives shares with their errors, and pymc_dirdp.analyse(release) draws from the "
-        f"posterior given what was published{once}"
-    )
-    if stored.plan.is_of_model:
-        how = "pymc_dirdp.private_model(path, model) gives the model, with the likelihood of the noisy counts"
-    elif stored.is_estimate:
-        how = (
-            "the shares are one estimate, fitted to the noisy counts of all tables; pymc_dirdp.estimate(release) gives "
-            "intervals, and pymc_dirdp.analyse(release) draws from the posterior"
-        )
-    lines = [
-        ("mechanism", "; ".join(distributions)),
-        ("to compute with it", f"pymc_dirdp.load(path) opens the file; {how}"),
-        ("to check it", "pymc_dirdp.verify(release), without the data"),
-        ("software", f"{entry['implementation']} {entry['version']}"),
-    ]
-    if entry["digest"]:
-        lines.append(("digest of the plan", entry["digest"]))
-    return tuple(lines)
-
-
 def _entry(stored: Opened, verification: Verification) -> dict[str, Any]:
     guarantee, names = stored.plan.guarantee, ", ".join(stored.tables)
     loss: dict[str, float | None] = {"epsilon": None, "delta": None}
     if verification.follows:
-        delta = 0.0 if guarantee.is_pure else _delta(guarantee)
+        delta = 0.0 if guarantee.is_pure else delta_of(guarantee)
         stated = guarantee.budget if guarantee.stated_delta is not None or guarantee.is_pure else None
         epsilon = stated if stated is not None else up(float(stored.curves.epsilon(delta)))
         loss = {"epsilon": epsilon if math.isfinite(epsilon) else None, "delta": delta}
@@ -421,90 +279,3 @@ def _markdown(text: str) -> str:
 
 def _html(text: str) -> str:
     return html.escape(visible(text))
-
-
-def typical_errors(stored: Opened, utility: xr.Dataset) -> Lines:
-    """How far a share is typically off, in the estimate or the mean, and in a draw that is itself the release."""
-    by_table = ", by table" * (len(stored.tables) > 1)
-    if stored.is_estimate:
-        # Tables of one category have no error, and large networks are not simulated.
-        fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
-        known = utility["share_error"].sel(table=fitted).values
-        if not np.all(np.isfinite(known)):
-            return ()
-        return (("of the fit", f"a share is typically off by {in_range(known, 2)}{by_table}, in made-up networks"),)
-    of_draws = _of_tables(
-        stored,
-        utility,
-        lambda table, n: draw_share_error(
-            table.mechanism, table.prior, round(n), public=table.is_public, totals=table.totals
-        ),
-    )
-    errors: dict[str, Array] = {"of dirdp.estimate": utility["share_error"].values, "of the draw": of_draws}
-    return tuple(
-        (label, f"a share is typically off by {in_range(known, 2)}{by_table}")
-        for label, values in errors.items()
-        if (known := values[np.isfinite(values)]).size
-    )
-
-
-def expected_errors(stored: Opened, utility: xr.Dataset) -> Lines:
-    """The typical errors first, and then the numbers for those who plan."""
-    if "note" in utility.attrs:
-        return (("typical error", str(utility.attrs["note"])),)
-    return (*typical_errors(stored, utility), *_details(stored, utility), *_grid(utility))
-
-
-def _details(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
-    n, effective = utility["n_records"].values, utility["effective_records"].values
-    by_table = ", by table" * (len(n) > 1)
-    least = _of_tables(
-        stored, utility, lambda table, n: smallest_share(table.mechanism, table.prior.shape, n, totals=table.totals)
-    )
-    # Noise that is nearly always 0 hides nothing.
-    if (known := least[np.isfinite(least) & (least > 0)]).size:
-        yield (
-            "smallest share",
-            f"below {in_range(known, 2)}{by_table}, of the records of its row, a cell may be taken for an empty one "
-            "that shows the prior alone",
-        )
-    yield "records", f"{in_range(n)} ({utility.attrs['records']})"
-    if (drawn := effective[np.isfinite(effective)]).size:
-        yield "effective records", f"r N = {in_range(drawn)}"
-    posterior, estimate = utility["expected_kl_posterior"].values, utility["expected_kl_estimate"].values
-    if np.all(np.isfinite(posterior)):
-        all_tables = ", all tables" * (len(n) > 1)
-        yield "KL of posteriors", f"{posterior.sum():.4g} nats expected, private from yours{all_tables}"
-    if np.all(np.isfinite(estimate)):
-        yield "KL of the draw", f"{in_range(estimate)} nats expected, from the frequencies{by_table}"
-    of_estimates = utility["estimate_kl"].values
-    if np.all(np.isfinite(of_estimates)):
-        yield "KL of the estimate", f"{in_range(of_estimates, 3)} nats expected, from the shares{by_table}"
-
-
-def _of_tables(stored: Opened, utility: xr.Dataset, error: Callable[[ReleasedTable, float], float | None]) -> Array:
-    """A number for each table; NaN where it is not known. A file may hold numbers of which nothing can be computed."""
-    known = []
-    with np.errstate(all="ignore"):
-        for table, n in zip(stored.tables.values(), utility["n_records"].values.tolist(), strict=True):
-            value = error(table, n) if n > 0 else None
-            known.append(np.nan if value is None else value)
-    return np.array(known)
-
-
-def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
-    """What the grid of an exact draw adds, if there is one."""
-    weight, variance = utility["grid_weight"].values, utility["grid_variance"].values
-    # A file may hold one of them alone.
-    if np.any(np.isfinite(weight)) and np.any(np.isfinite(variance)):
-        yield (
-            "grid",
-            f"adds at most {100 * float(np.nanmax(variance)):.2g} % to the variance of a draw, and draws it to the "
-            f"middle by {100 * float(np.nanmax(weight)):.2g} %",
-        )
-
-
-def in_range(values: NDArray[np.float64], digits: int = 5) -> str:
-    """The least and the largest of some numbers, or one number if they are equal."""
-    low, high = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
-    return low if low == high else f"{low} to {high}"

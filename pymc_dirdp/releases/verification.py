@@ -1,25 +1,27 @@
 """Whether the guarantee that a release states follows from its text. Anybody can check it, without the data."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any, final, override
+from typing import Any, Protocol, final, override, runtime_checkable
 
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.display import Labelled, Sections
-from pymc_dirdp.errors import ArgumentError, ReleaseError, shown
+from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.display import Facts, Labelled, Sections
+from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError, shown
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.deferred import is_untouched
 from pymc_dirdp.releases.opened import Opened, computable, opened
+from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.view import LEFT_OUT, view
-from pymc_dirdp.releases.wording import taken_for_granted
+from pymc_dirdp.releases.wording import NOTHING_ELSE, believed
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version
 
@@ -68,6 +70,8 @@ class Verification(Labelled):
     mechanisms : dict of str to Mechanism
         The mechanism of each table, by the name of the table, as the file states it: what :func:`pymc_dirdp.audit`
         attacks.
+    what : str
+        What states the guarantee: a release, a plan, a ledger or a bandit.
 
     Examples
     --------
@@ -87,6 +91,7 @@ class Verification(Labelled):
     believed: tuple[str, ...]
     is_full: bool = False
     mechanisms: Mapping[str, Mechanism] = field(default_factory=dict, hash=False)
+    what: str = "release"
 
     @property
     def full(self) -> "Verification":
@@ -105,12 +110,12 @@ class Verification(Labelled):
     def headline(self) -> str:
         """The verdict in one sentence."""
         if self.follows:
-            return f"The stated guarantee, {self.stated}, follows from the numbers of this release."
+            return f"The stated guarantee, {self.stated}, follows from the numbers of this {self.what}."
         failed = next(check for check in self.checks if not check.passed)
         if failed.name == "randomness":
             return f"Not private: {failed.sentence}"
         if failed.name == "guarantee":
-            return f"The stated guarantee, {self.stated}, does not follow from the numbers of this release."
+            return f"The stated guarantee, {self.stated}, does not follow from the numbers of this {self.what}."
         return f"The stated guarantee, {self.stated}, is not that of what is here. {failed.sentence}"
 
     @property
@@ -132,15 +137,62 @@ class Verification(Labelled):
         lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in shown_checks]
         lines += self.failures[-1:]
         if self.is_full:
-            return self.headline, [("", [*lines, *(("to believe", sentence) for sentence in self.believed)])]
+            sentences = (f"{text[0].upper()}{text[1:]}." for text in self.believed)
+            return self.headline, [("", [*lines, *(("to believe", sentence) for sentence in sentences)])]
         passed = ", ".join(check.name for check in self.checks if check.passed)
-        more = "no file shows that its numbers came from data; what was found: print(dirdp.verify(release).full)"
+        more = f"no file shows that its numbers came from data; what was found: print(dirdp.verify({self.what}).full)"
         return self.headline, [("", [*lines, ("ok", passed), ("more", more)])]
 
 
+@final
+@dataclass(frozen=True)
+class Claim:
+    """What something states of itself, to be verified: a plan, a release, a ledger or a bandit.
+
+    Attributes
+    ----------
+    what : str
+        The noun.
+    guarantee : Guarantee
+        What it states.
+    curves : PrivacyCurves
+        Its exact curves.
+    believed : tuple of str
+        What no file can show.
+    library_version : str
+        Of the library that made it.
+    checks : tuple of Check
+        What was checked of it beside the guarantee.
+    is_seeded : bool
+        Whether it was drawn with a seed.
+    mechanisms : mapping of str to Mechanism
+        By table.
+    """
+
+    what: str
+    guarantee: Guarantee
+    curves: PrivacyCurves
+    believed: tuple[str, ...]
+    library_version: str
+    checks: tuple[Check, ...] = ()
+    is_seeded: bool = False
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Claiming(Protocol):
+    """What brings its own claim and lines, such as a bandit."""
+
+    def _claim(self) -> Claim: ...
+
+    def _facts(self) -> tuple[str, Facts]: ...
+
+
 @user_facing
-def verify(release: xr.DataTree | str | PathLike[str]) -> Verification:
-    """Whether the guarantee that a release states follows from its own numbers. It needs no data and no model.
+def verify(
+    release: xr.DataTree | str | PathLike[str] | Plan | Ledger | Claiming, *, head: str | None = None
+) -> Verification:
+    """Whether the guarantee that something states follows from its own numbers. It needs no data and no model.
 
     The plan is rebuilt from the facts of the release's text, and the stated guarantee is decided on its exact curves
     without tolerance. The output is compared with the mechanisms, and the groups of the tree with what follows
@@ -148,8 +200,11 @@ def verify(release: xr.DataTree | str | PathLike[str]) -> Verification:
 
     Parameters
     ----------
-    release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written.
+    release : xarray.DataTree, Plan, Ledger, ThompsonSampler or Transcript
+        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written. The guarantee of a plan and of a
+        bandit is decided on exact curves, too; of a ledger all entries are compared with their hashes.
+    head : str, optional
+        Of a ledger: a :attr:`Ledger.head` that was noted before, through which it has to have passed.
 
     Returns
     -------
@@ -160,8 +215,10 @@ def verify(release: xr.DataTree | str | PathLike[str]) -> Verification:
     Raises
     ------
     ReleaseError
-        If it is no release, or is damaged: something is missing, is of another kind than belongs there, or does not
+        If it is none of these, or is damaged: something is missing, is of another kind than belongs there, or does not
         fit the rest.
+    ArgumentError
+        If `head` is no head, or this is no ledger.
 
     Notes
     -----
@@ -182,26 +239,77 @@ def verify(release: xr.DataTree | str | PathLike[str]) -> Verification:
     >>> bool(dirdp.verify(dirdp.sample(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), model)))
     True
     """
+    if isinstance(release, Ledger):
+        return verified_ledger(release, head)
+    if head is not None:
+        raise ArgumentError("head is that of a ledger: dirdp.verify(ledger, head=...). Leave it out.")
+    if isinstance(release, Claiming):
+        return decided(release._claim())
+    if isinstance(release, Plan):
+        return verified(Opened(release))
     return verified(opened(release), None if isinstance(release, str | PathLike) else release)
 
 
 def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
     """Verify a release that was opened, with the tree that it came in; or a plan, which has neither."""
-    keeps, recomputed = _recomputed(stored.plan.guarantee, stored.curves)
-    checks = [_guarantee(stored.plan.guarantee, keeps, recomputed)]
+    checks: tuple[Check, ...] = ()
     if stored.release is not None:
-        seeded = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
-        checks = [
-            _check("randomness", seeded if stored.reproducible else None, "No seed was used."),
-            *checks,
-            _check("output", stored.release.problem, "Each output can come from its mechanism."),
-            *([] if tree is None else [_same_view(stored, tree)]),
-            _library(stored.plan.library_version),
-        ]
-    mechanisms = {part.table.name: part.mechanism for part in stored.plan.parts}
-    recomputed = _believable(recomputed, checks)
+        output = _check("output", stored.release.problem, "Each output can come from its mechanism.")
+        checks = (output, *([] if tree is None else [_same_view(stored, tree)]))
+    plan = stored.plan
+    everyone = f"who is protected: {plan.protected[:500]}".removesuffix(".")
+    claim = Claim(
+        "plan" if stored.release is None else "release",
+        plan.guarantee,
+        stored.curves,
+        (everyone, *believed(plan, stored.release and stored.release.sampler), NOTHING_ELSE),
+        plan.library_version,
+        checks,
+        stored.reproducible,
+        {part.table.name: part.mechanism for part in plan.parts},
+    )
+    return decided(claim)
+
+
+def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
+    """Verify a ledger: every entry by its hash, and an earlier head."""
+    stated, problem = ledger.limit, None
+    assumed: tuple[str, ...] = ()
+    try:
+        ledger.verify(head)
+        stated = ledger.guarantee
+        assumed = tuple(dict.fromkeys(text for entry in ledger.entries() for text in entry.assumptions))
+    except LedgerError as error:
+        problem = str(error)
+    passed = f"Every entry has its hash{'' if head is None else ', and the ledger has passed through the head'}."
+    checks = (_check("entries", problem, passed),)
+    recomputed = None if problem else stated
+    drawn = "each release was drawn as it says, once, and no other was made of the same people"
     return Verification(
-        stored.plan.guarantee, recomputed, tuple(checks), tuple(_believed(stored)), mechanisms=mechanisms
+        stated, recomputed, checks, (*assumed, drawn, "a file was not written again whole"), what="ledger"
+    )
+
+
+def decided(claim: Claim) -> Verification:
+    """The verification of what something states of itself."""
+    keeps, recomputed = _recomputed(claim.guarantee, claim.curves)
+    seeded = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
+    made = f"Made by version {shown(claim.library_version)}, checked by version {library_version()!r}."
+    checks = [
+        *(
+            []
+            if claim.what == "plan"
+            else [_check("randomness", seeded if claim.is_seeded else None, "No seed was used.")]
+        ),
+        _guarantee(claim.guarantee, keeps, recomputed),
+        *claim.checks,
+        Check("library", True, made),
+    ]
+    # Nothing is guaranteed by what anybody can compute again, or by a tree that says other things.
+    if not all(check.passed or check.name == "guarantee" for check in checks):
+        recomputed = None
+    return Verification(
+        claim.guarantee, recomputed, tuple(checks), claim.believed, mechanisms=claim.mechanisms, what=claim.what
     )
 
 
@@ -214,15 +322,9 @@ def _recomputed(stated: Guarantee, curves: PrivacyCurves) -> tuple[bool, Guarant
 
 
 def _guarantee(stated: Guarantee, keeps: bool, recomputed: Guarantee | None) -> Check:
-    if keeps:
-        return Check("guarantee", True, f"{stated} holds on the exact curves of the plan.")
     instead = "no other of its kind could be computed that does" if recomputed is None else f"{recomputed} does"
-    return Check("guarantee", False, f"{stated} does not hold; {instead}.")
-
-
-def _believable(recomputed: Guarantee | None, checks: list[Check]) -> Guarantee | None:
-    """What is guaranteed; nothing by a release that anybody can compute again, or a tree that says other things."""
-    return recomputed if all(check.passed or check.name == "guarantee" for check in checks) else None
+    problem = None if keeps else f"{stated} does not hold; {instead}."
+    return _check("guarantee", problem, f"{stated} holds on the exact curves.")
 
 
 def tightest_guarantee(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
@@ -234,10 +336,6 @@ def tightest_guarantee(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | 
 
 def _check(name: str, problem: str | None, otherwise: str) -> Check:
     return Check(name, problem is None, otherwise if problem is None else problem)
-
-
-def _library(made: str) -> Check:
-    return Check("library", True, f"Made by version {shown(made)}, checked by version {library_version()!r}.")
 
 
 def _same_view(stored: Opened, tree: xr.DataTree) -> Check:
@@ -306,22 +404,3 @@ def _same_attributes(mine: dict[Any, Any], its: dict[Any, Any]) -> bool:
         else type(its[name]) is type(value) and value == its[name]
         for name, value in mine.items()
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def _believed(stored: Opened) -> Iterator[str]:
-    samplers = [] if stored.release is None else [stored.release.sampler]
-    yield f"Who is protected: {stored.plan.protected[:500]}"
-    yield f"The draws have the distribution that the text states; the sampler is {', '.join(map(shown, samplers))}."
-    if "fast" in samplers:
-        yield "The guarantee is proved for the ideal distribution, from which draws in floating point differ."
-    for choice in stored.plan.after:
-        yield f"The {choice.called} came from the mechanism that the file states, once."
-    yield "The prior, the categories and all options were chosen without the data."
-    yield f"Each person holds {_count(stored.plan.contribution, 'record')} of a table at most."
-    for sentence in taken_for_granted(stored.plan):
-        yield f"{sentence[0].upper()}{sentence[1:]}."
-    yield "Nothing else was published about the same people; the losses of several releases add up."

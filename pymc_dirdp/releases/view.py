@@ -28,7 +28,7 @@ from pymc_dirdp.releases.wording import ESTIMATE, NO_NUMBER, records_word
 LEFT_OUT = "left_out"
 """The attribute of draws with the names of the Deterministics that are not among them, a JSON list. No text has it."""
 # What is proved about a draw, by sampler; nothing is said of one that is not chosen yet.
-_ARITHMETIC = {
+ARITHMETIC = {
     "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the counts",
     "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
     "is proved of the last bits of this draw",
@@ -163,7 +163,7 @@ def mechanism_group(part: PlannedTable, stored: Opened) -> xr.Dataset:
         "strategy": plan.strategy,
         "objective": plan.objective,
         "sampler": sampler,
-        "arithmetic": _ARITHMETIC.get(sampler, ""),
+        "arithmetic": ARITHMETIC.get(sampler, ""),
         "randomness": "" if release is None else release.randomness,
         "contribution": mechanism.contributed.to_json(),
     }

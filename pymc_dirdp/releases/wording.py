@@ -18,9 +18,8 @@ from pymc_dirdp.errors import (
 )
 from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import Adjacency, who
+from pymc_dirdp.privacy.people import apart, bounded_by, filled
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -141,8 +140,15 @@ def _in_order_of_their_own(labels: Sequence[Any]) -> bool:
 
 ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 """What a release says of shares that are fitted."""
-NO_NUMBER = "unknown in advance without n_records=, your guess of the private number"
+NO_NUMBER = "unknown without n_records=, your guess of the private number"
 """What it says where nobody said how many records to plan for."""
+
+NOT_PROTECTED = (
+    "what is true of the people as a whole, and what it suggests about each of them",
+    "what is published elsewhere about the same people: the losses add up",
+)
+"""What no guarantee covers."""
+NOTHING_ELSE = "nothing else was published about the same people; the losses of several releases add up"
 
 NEXT = {
     "plan of a model": ("dirdp.private_model(plan, model) releases it", "dirdp.private_model(plan, model) in Python"),
@@ -159,15 +165,6 @@ NEXT = {
     ),
 }
 """What to do next, in Python and on a command line."""
-
-
-def secret_of(label: str, relation: Adjacency) -> str:
-    """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
-    return (
-        f"the records of one {who(label)}"
-        if relation.records_are_public
-        else (f"whether the records of one {who(label)} are in the data")
-    )
 
 
 def records_word(reading: Reading) -> str:
@@ -201,19 +198,35 @@ def assumed(reading: Reading, tables: Iterable[Table]) -> tuple[str, ...]:
 
 def taken_for_granted(plan: "Plan") -> tuple[str, ...]:
     """All that a guarantee rests on and no file can show, but for the prior, the categories and the draw itself."""
-    feed = " and ".join(", ".join(group) for group in plan.groups)
     records = {part.table.name: part.mechanism.assumed_records for part in plan.parts}
     return (
-        *([f"different people feed the groups {feed}"] if len(plan.groups) > 1 else []),
+        *([apart(plan.unit_label, plan.groups)] if len(plan.groups) > 1 else []),
         *plan.assumptions,
         *(
             f"every data set that could occur has {n} records in {shown(name)}"
             for name, n in records.items()
             if n is not None
         ),
-        *(
-            [f"every cell of every data set that could occur holds at least {up(plan.min_count):g} records"]
-            if plan.min_count > 0
-            else []
-        ),
+        *([f"{filled(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
+    )
+
+
+def believed(plan: "Plan", sampler: str | None) -> tuple[str, ...]:
+    """What has to be believed or asked for, because no file can show it.
+
+    Parameters
+    ----------
+    plan : Plan
+    sampler : str or None
+        That of a release; None for a plan.
+    """
+    fast = "the guarantee is proved for the ideal distribution, from which draws in floating point differ"
+    drawn = "the release is drawn as the plan says, once"
+    return (
+        "the prior, the categories and all options were chosen without the data",
+        bounded_by(plan.unit_label, plan.contribution),
+        *taken_for_granted(plan),
+        *(f"the {choice.called} came from the mechanism that the file states, once" for choice in plan.after),
+        drawn if sampler is None else f"the release was drawn as it says, once, by the {sampler} sampler",
+        *([fast] if sampler == "fast" else []),
     )

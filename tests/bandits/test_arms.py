@@ -28,7 +28,7 @@ def test_arms_come_and_go_and_come_back():
     assert bandit.retired == ("a",)
     assert set(bandit.select(size=300)) <= {"b", "d"}
     assert bandit.posterior(5)["decision"]["arm"].values.tolist() == ["b", "d"]
-    assert "retired" in str(bandit.report())
+    assert "retired" in str(dirdp.report(bandit, full=True))
     # A visitor for whom it was chosen before is counted, and the batch goes on when the arm is back.
     bandit.update("a", 1)
     bandit.add_arm("a")

@@ -58,7 +58,7 @@ def test_its_report_says_what_it_costs():
     bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, **EVERY, horizon=100)
     bandit.update(["a"] * 3, [1, 1, 1])
     bandit.select()
-    report = " ".join(str(bandit.report()).split())
+    report = " ".join(str(dirdp.report(bandit, full=True)).split())
     r = bandit.design.mechanism.r
     assert "a run of at most 100 rounds" in report
     assert "100 draws share the guarantee" in report

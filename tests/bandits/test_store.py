@@ -261,7 +261,7 @@ def test_any_byte_may_be_damaged(tmp_path):
         else:
             assert bandit.privacy.satisfies(bandit.guarantee)
             bandit.posterior(draws=2)
-            bandit.report()
+            dirdp.report(bandit, full=True)
     assert 100 < refused < 400
 
 

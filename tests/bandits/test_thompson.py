@@ -49,7 +49,7 @@ def test_what_is_released_may_be_published_and_nothing_else_is_shown():
     secret = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=1000)
     for _ in range(777):
         secret.update("a", 1)
-    assert "777" not in repr(secret) + str(secret.report()) + repr(vars(secret._run)["state"])
+    assert "777" not in repr(secret) + str(dirdp.report(secret, full=True)) + repr(vars(secret._run)["state"])
 
 
 def test_batches_grow_by_pulls_alone():
@@ -105,8 +105,8 @@ def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
 def test_all_kinds_of_guarantee(guarantee):
     bandit = dirdp.ThompsonSampler(["a", "b"], guarantee)
     assert bandit.privacy.satisfies(guarantee)
-    assert str(guarantee) in str(bandit.report())
-    assert "<table>" in bandit.report()._repr_html_()
+    assert str(guarantee) in str(dirdp.report(bandit, full=True))
+    assert "<table>" in dirdp.report(bandit, full=True)._repr_html_()
 
 
 def test_people_give_no_more_than_they_may():
@@ -133,7 +133,7 @@ def test_a_ledger_is_charged_once():
     (entry,) = ledger.entries()
     assert entry.unit == "visitor"
     assert entry.assumptions == ("a visitor contributes no more than 2 rewards of a run",)
-    assert "one visitor with at most 2 rewards" in str(bandit.report())
+    assert "one visitor with at most 2 rewards" in str(dirdp.report(bandit, full=True))
     with pytest.raises(dirdp.errors.BudgetError):
         dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=1, unit="visitor", ledger=ledger)
 
@@ -168,10 +168,10 @@ def test_who_is_protected_is_said_once(options, message):
 
 
 def test_a_report_says_who_is_protected():
-    report = str(dirdp.ThompsonSampler(["a"], GUARANTEE).report())
+    report = str(dirdp.report(dirdp.ThompsonSampler(["a"], GUARANTEE), full=True))
     assert "one reward: nobody can tell it from another reward in [0, 1]" in " ".join(report.split())
     assert "the same name" not in report
-    people = str(dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=3).report())
+    people = str(dirdp.report(dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=3), full=True))
     assert "one person with at most 3 rewards" in people
     assert "one person has the same name in every update" in people
 
@@ -352,7 +352,7 @@ def test_copies_would_release_twice():
 def test_a_seeded_run_is_marked():
     with pytest.warns(dirdp.errors.SeededReleaseWarning, match="not private"):
         bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, random_seed=1)
-    assert "not private" in str(bandit.report())
+    assert "not private" in str(dirdp.report(bandit, full=True))
     bandit.update(["a", "a"], [1, 0])
     assert "not private" in bandit.released.attrs["reproducible"]
     with pytest.warns(dirdp.errors.SeededReleaseWarning):

@@ -39,7 +39,7 @@ def test_what_is_read_shows_what_the_bandit_shows(bandit, tmp_path):
     found = dirdp.load(tmp_path / "run.json.gz")
     assert isinstance(found, Transcript)
     assert found.released.identical(bandit.released)
-    assert str(found.report()) == str(bandit.report())
+    assert str(dirdp.report(found, full=True)) == str(dirdp.report(bandit, full=True))
     np.testing.assert_allclose(found.posterior(10)["decision"]["mean"], bandit.posterior(10)["decision"]["mean"])
     assert (
         repr(found)
@@ -126,7 +126,7 @@ def test_a_text_is_opened_without_computing_a_posterior(bandit, tmp_path, monkey
     monkeypatch.setattr(runs_of_bandits, "believed", computed)
     found = dirdp.load(tmp_path / "run.json")
     assert found.released.identical(bandit.released)
-    assert str(found.report()) == str(bandit.report())
+    assert str(dirdp.report(found, full=True)) == str(dirdp.report(bandit, full=True))
     with pytest.raises(AssertionError, match="computed"):
         found.posterior()
 

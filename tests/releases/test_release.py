@@ -16,8 +16,8 @@ from scipy import stats
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
+from pymc_dirdp.releases.odds import odds_factor
 from pymc_dirdp.releases.plan import Options, Planning
-from pymc_dirdp.releases.statement import odds_factor
 
 HAIR = [108, 286, 71, 127]  # Snee (1974)
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)

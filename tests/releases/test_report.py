@@ -13,7 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
-from pymc_dirdp.releases.statement import odds_factor
+from pymc_dirdp.releases.odds import odds_factor
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 NOISES = noises(public_totals=True).values()
@@ -80,8 +80,8 @@ def test_unequal_numbers_are_shown_as_a_range_and_equal_ones_once():
     assert "alpha 1 to 5" in text
     assert "alpha 1," in text
     assert "50 to 90 (" in text
-    assert "different people feed the groups" in text
-    assert "different people" not in words(dirdp.plan(TARGET, survey(100)))
+    assert "no person feeds two of" in text
+    assert "feeds two of" not in words(dirdp.plan(TARGET, survey(100)))
     assert "100 (" in words(dirdp.plan(TARGET, survey(100)))
 
 
@@ -101,8 +101,8 @@ def test_labels_stand_in_one_column_as_wide_as_the_longest():
 def test_a_verification_counts_tables_groups_and_draws_and_names_assumptions_that_were_made(draws, min_count):
     release = dirdp.sample(TARGET, survey(100), draws=draws, min_count=min_count)
     text = " ".join(str(dirdp.verify(release).full).split())
-    assert "Each person holds 1 record of a table at most." in text
-    assert ("Every cell of every data set" in text) == (min_count > 0)
+    assert "One person holds at most 1 record of a table." in text
+    assert ("Every cell holds at least" in text) == (min_count > 0)
     starts = [
         line for line in str(dirdp.verify(release).full).splitlines()[1:] if line.startswith("  ") and line[2] != " "
     ]

@@ -15,9 +15,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.releases import statement as statement_module
+from pymc_dirdp.releases.odds import chance, odds_factor
 from pymc_dirdp.releases.opened import opened
-from pymc_dirdp.releases.statement import odds_factor
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 EVIL = "a|b`c<script>x&*_[y](z)$ https:evil www.evil.org"
@@ -309,9 +308,9 @@ def test_how_likely_the_counts_themselves_are_is_that_of_the_noise(epsilon, adja
 
 @pytest.mark.parametrize("log_odds", [0.0, 1e-3, 1.0, 5.0, 6.9, 7.0, 10.0, 20.0, 36.0, 40.0, 700.0, 701.0, 5e3])
 def test_a_chance_is_rounded_up_and_never_to_certainty(log_odds):
-    text = statement_module._chance(log_odds)
+    text = chance(log_odds)
     with mpmath.workdps(60 + int(log_odds)):
-        chance = 1 / (1 + mpmath.exp(-mpmath.mpf(log_odds)))
+        exact = 1 / (1 + mpmath.exp(-mpmath.mpf(log_odds)))
         if text.endswith("%"):
             bound = mpmath.mpf(text.removesuffix(" %")) / 100
         elif "exp" in text:
@@ -319,8 +318,8 @@ def test_a_chance_is_rounded_up_and_never_to_certainty(log_odds):
         else:
             bound = 1 - mpmath.mpf(text.removeprefix("1 - "))
         assert bound < 1
-        assert chance <= bound + mpmath.mpf(10) ** -(50 + int(log_odds))
-        assert 1 - bound >= (1 - chance) * (0.85 if log_odds < 500 else mpmath.exp(-2))
+        assert exact <= bound + mpmath.mpf(10) ** -(50 + int(log_odds))
+        assert 1 - bound >= (1 - exact) * (0.85 if log_odds < 500 else mpmath.exp(-2))
 
 
 def test_a_release_and_its_ledger_say_the_same_of_whose_odds_they_are(tmp_path):

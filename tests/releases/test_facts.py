@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.releases.summary import _divergences
+from pymc_dirdp.releases.facts import _implied
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -105,7 +105,7 @@ def test_every_privacy_number_is_an_upper_bound_of_the_curves(options):
 def test_an_order_next_to_1_is_printed_as_another():
     curves = SimpleNamespace(best_order=lambda delta: 1.0004, renyi=lambda order: order, rho=lambda omega: omega)
     stored = SimpleNamespace(plan=SimpleNamespace(guarantee=dirdp.PureDP(epsilon=1.0)), curves=curves)
-    ((_, text),) = _divergences(stored, 1e-6)
+    text = _implied(stored, 1e-6)
     assert "at order 1;" not in text
     assert text.startswith("RDP: ")
 
