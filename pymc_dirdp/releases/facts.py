@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from pymc_dirdp.display import Facts, Line, visible
-from pymc_dirdp.mechanisms.marginals import MarginalsMechanism
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals, NoisyTable
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
@@ -336,10 +335,8 @@ def _marginals(stored: Opened) -> Lines:
     """The marginals that are measured, with the standard deviation of the noise in their cells."""
     lines = []
     for name, table in stored.tables.items():
-        if not isinstance(table.mechanism, MarginalsMechanism):
-            continue
         dims, n = [dim for dim, _ in table.cell_labels], stored.errors[name].n_records
-        for axes, sd in zip(table.mechanism.marginals, table.mechanism.noise_sds, strict=True):
+        for axes, sd in zip(*(getattr(table.mechanism, name, ()) for name in ("marginals", "noise_sds")), strict=True):
             share = f", {sd / n:.2g} of all records" if n else ""
             text = f"noise of standard deviation {sd:.4g} a cell{share}"
             lines.append((" x ".join(dims[axis] for axis in axes), text))
