@@ -120,9 +120,11 @@ def fit(
     consistency = consistency or ("joint" if network.of_marginals else "tables")
     if consistency == "joint":
         network.refuse_parts()
-    families, measurements, n_records = network.families, network.measurements, network.n_records
+    families, stored, how = network.families, opened(release), consistency
     with computable(), Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
-        fitted, shares, done = _fitted(families, measurements, n_records, consistency, bar)
+        fitted, shares, done = stored.once(
+            ("fit", how), lambda: _fitted(families, network.measurements, network.n_records, how, bar)
+        )
     groups = {}
     if any(own.axes != given.axes for own, given in zip(fitted, families, strict=True)):
         groups["/network"] = _network(fitted, shares, network.drawn)
@@ -133,10 +135,9 @@ def fit(
         "inference_library_version": library_version(),
         "estimate": "the shares are fitted to noisy counts, and are no draw",
         "consistency": done,
-        "n_records": round(number_of_records(measurements)) if n_records is None else n_records,
+        "n_records": round(number_of_records(network.measurements)) if network.n_records is None else network.n_records,
         "beta_tables": json.dumps([name for name, one in network.drawn.items() if one.family == "beta"]),
     }
-    stored = opened(release)
     tree.attrs |= {"guarantee": str(stored.plan.guarantee), "adjacency": stored.plan.adjacency}
     if stored.reproducible:
         tree.attrs["reproducible"] = "not private"

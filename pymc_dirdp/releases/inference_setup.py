@@ -225,6 +225,20 @@ def inferences(
         If a prior does not fit, or the releases cannot be read together.
     """
     found = sources_of(source)
+    (origin, *others), said = found.origins, (prior, n_prior, row_prior)
+    if others or not isinstance(origin, Opened) or not all(isinstance(own, Mapping | None) and not own for own in said):
+        return _inferences(found, prior, n_prior, row_prior, jointly)
+    # Without beliefs of an analyst's own they follow from the release, and its rows are summed once.
+    return origin.once(("inferences", jointly), lambda: _inferences(found, prior, n_prior, row_prior, jointly))
+
+
+def _inferences(
+    found: Sources,
+    prior: PerTable[ArrayLike],
+    n_prior: PerTable[int | ArrayLike],
+    row_prior: PerTable[ArrayLike],
+    jointly: bool,
+) -> Inferences:
     names = tuple(found.tables[0])
     priors, n_priors, row_priors = (
         _by_table(given, names, called)
