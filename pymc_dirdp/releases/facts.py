@@ -24,6 +24,8 @@ from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, NOT_PROTECTED, believed
 
 ERRORS = "Expected error, without the data"
 """The heading of what can be said of a release before it is drawn."""
+DRAWING = "Mechanism"
+"""That of how it was drawn."""
 type Lines = Iterator[Line]
 
 
@@ -50,7 +52,7 @@ def lines_of(stored: Opened, failures: Sequence[tuple[str, str]]) -> Facts:
     return {
         "Answer": [*_answer(stored, errors), *_better(advice)],
         **({**guaranteed, **expected} if failures else {**expected, **guaranteed}),
-        "Mechanism": [*_mechanism(stored), *_utility(stored)],
+        DRAWING: [*_mechanism(stored), *_utility(stored)],
         "Tables": [*_tables(stored)],
         "Marginals": [*_marginals(stored)],
         "Notes": [*_notes(stored), *_instead(advice)],
@@ -334,9 +336,11 @@ def _chosen(part: PlannedTable) -> str:
 def _marginals(stored: Opened) -> Lines:
     """The marginals that are measured, with the standard deviation of the noise in their cells."""
     lines = []
-    for name, table in stored.tables.items():
+    fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
+    for name, table in ((name, stored.tables[name]) for name in fitted):
         dims, n = [dim for dim, _ in table.cell_labels], stored.errors[name].n_records
-        for axes, sd in zip(*(getattr(table.mechanism, name, ()) for name in ("marginals", "noise_sds")), strict=True):
+        for measured in getattr(table.mechanism, "noisy_marginals", ()):
+            axes, sd = measured.axes, measured.noise.sd
             share = f", {sd / n:.2g} of all records" if n else ""
             text = f"noise of standard deviation {sd:.4g} a cell{share}"
             lines.append((" x ".join(dims[axis] for axis in axes), text))
