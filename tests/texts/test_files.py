@@ -1,0 +1,147 @@
+"""Files that hold a text: line ends, lengths, and what is no text."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.releases.text import Release
+from pymc_dirdp.texts.files import MOST_BYTES, read_text, write_text
+
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def model(labels=("black", "brown")):
+    with pm.Model(coords={"hair": list(labels)}) as made:
+        p = pm.Dirichlet("p", a=np.ones(len(labels)), dims="hair")
+        pm.Multinomial("x", n=60, p=p, observed=[60 // len(labels)] * len(labels))
+    return made
+
+
+def transcript():
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), contribution=1)
+    for _ in range(20):
+        bandit.update(bandit.choose(), 1)
+    return bandit.transcript()
+
+
+def made(kind):
+    records = pd.DataFrame({"age": [20, 30, 40, 50] * 50, "wet": ["no", "yes"] * 100})
+    return {
+        "plan": lambda: dirdp.plan(APPROX, model()),
+        "release": lambda: dirdp.sample(APPROX, model(), mechanism="geometric"),
+        "bins": lambda: dirdp.choose_bins(
+            dirdp.PureDP(epsilon=4.0), records, "age", n_bins=2, candidates=[25, 35, 45], ledger=None
+        ),
+        "structure": lambda: dirdp.choose_structure(
+            dirdp.PureDP(epsilon=4.0),
+            {"wet": records["wet"], "old": list(records["age"].gt(30).map({True: "yes", False: "no"}))},
+            categories={"wet": ["no", "yes"], "old": ["no", "yes"]},
+        ),
+        "transcript": transcript,
+    }[kind]()
+
+
+KINDS = ("plan", "release", "bins", "structure", "transcript")
+
+
+@pytest.fixture(scope="module")
+def values():
+    """What every kind of text says; bins that nobody paid for count as long as somebody holds them."""
+    return {kind: made(kind) for kind in KINDS}
+
+
+def alike(value, other):
+    return value.identical(other) if isinstance(value, xr.DataTree) else value == other
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_line_ends_of_windows_are_those_that_were_written(values, tmp_path, kind, packed):
+    path = tmp_path / f"text.json{'.gz' if packed else ''}"
+    dirdp.save(values[kind], path)
+    content = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+    assert content.count(b"\n") > 3
+    assert b"\r" not in content
+    mixed = b"".join(line + (b"\r\n" if number % 2 else b"\n") for number, line in enumerate(content.split(b"\n")))
+    others = [content.replace(b"\n", b"\r\n"), mixed[: -1 if content[-1:] != b"\n" else None].removesuffix(b"\r")]
+    for changed in others:
+        path.write_bytes(gzip.compress(changed) if packed else changed)
+        back = dirdp.load(path)
+        assert alike(back, values[kind])
+        # It is written as it was, so that its digest is the same.
+        own = tmp_path / "own.json"
+        dirdp.save(back, own, overwrite=True)
+        assert own.read_bytes() == content
+    for changed in (content.replace(b"\n", b"\r"), content.replace(b"\n", b"\r\r\n"), content.replace(b"\n", b"\n\r")):
+        path.write_bytes(gzip.compress(changed) if packed else changed)
+        with pytest.raises(ReleaseError, match=r"text\.json"):
+            dirdp.load(path)
+
+
+def test_an_escaped_line_end_inside_a_text_stays(tmp_path):
+    r"""The two characters of an escape are four: `\r\n` in JSON is no line end of the file."""
+    path = tmp_path / "text.json"
+    plan = dirdp.plan(APPROX, model(labels=("C:\\r\\name", "b\\r\\n")))
+    dirdp.save(plan, path)
+    content = path.read_bytes()
+    assert rb"b\\r\\n" in content
+    path.write_bytes(content.replace(b"\n", b"\r\n"))
+    assert dirdp.load(path) == plan
+    assert dirdp.load(path).text.encode() == content
+
+
+def test_a_text_that_is_too_long_is_refused_by_its_number_of_bytes(tmp_path):
+    path = tmp_path / "text.json"
+    dirdp.save(dirdp.plan(APPROX, model()), path)
+    content = path.read_bytes()
+    assert len(content) < MOST_BYTES
+    assert dirdp.load(path, most_bytes=len(content)).text.encode() == content
+    with pytest.raises(ReleaseError, match=rf"text\.json is longer than most_bytes={len(content) - 1}\. Pass a larger"):
+        dirdp.load(path, most_bytes=len(content) - 1)
+    for wrong in (0, -1, 1.5, True, None):
+        with pytest.raises(dirdp.errors.ArgumentError, match="most_bytes"):
+            dirdp.load(path, most_bytes=wrong)
+
+
+@pytest.mark.parametrize("start", [b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x05"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_of_netcdf_is_opened_by_xarray(tmp_path, start, packed):
+    path = tmp_path / "release.nc"
+    path.write_bytes(gzip.compress(start + bytes(100)) if packed else start + bytes(100))
+    for use in (dirdp.load, dirdp.verify, dirdp.estimate):
+        with pytest.raises(ReleaseError, match=r"xarray\.open_datatree.*netCDF"):
+            use(path)
+
+
+def test_another_kind_of_text_is_refused_by_what_it_is(values, tmp_path):
+    path = tmp_path / "text.json"
+    for kind in KINDS:
+        dirdp.save(values[kind], path, overwrite=True)
+        if kind == "release":
+            assert isinstance(read_text(path, Release), Release)
+            continue
+        with pytest.raises(ReleaseError, match=r"text\.json: "):
+            read_text(path, Release)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff\xfe", b"mine", b"{" * 10_000])
+def test_what_is_no_text_is_refused_with_the_name_of_the_file(tmp_path, content):
+    path = tmp_path / "text.json"
+    path.write_bytes(content)
+    with pytest.raises(ReleaseError, match=r"text\.json: "):
+        dirdp.load(path)
+
+
+def test_a_text_is_written_with_the_line_ends_that_it_has(tmp_path):
+    path = tmp_path / "text"
+    write_text("a\nö\r\n", path, overwrite=False)
+    assert path.read_bytes() == "a\nö\r\n".encode()
+    for wrong in (None, 3, b"bytes"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="path"):
+            write_text("a", wrong, overwrite=False)
