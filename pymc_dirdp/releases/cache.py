@@ -38,14 +38,14 @@ class Cache[Key: Hashable, Value]:
         with self._lock:
             if key not in self._values:
                 return None
-            self._use(key)
-            return self._values[key]
+            value = self._values[key]
+            self._use(key, value)
+            return value
 
     def put(self, key: Key, value: Value) -> None:
         """Hold a value, in the place of another one of this key."""
         with self._lock:
-            self._values[key] = value
-            self._use(key)
+            self._use(key, value)
 
     def clear(self) -> None:
         """Forget all values."""
@@ -53,8 +53,10 @@ class Cache[Key: Hashable, Value]:
             self._values.clear()
             self._bytes.clear()
 
-    def _use(self, key: Key) -> None:
-        last = next(reversed(self._values))
+    def _use(self, key: Key, value: Value) -> None:
+        # It may have grown since.
+        last = next(reversed(self._values), key)
+        self._values[key] = value
         self._values.move_to_end(key)
         for used in {last, key}:
             self._bytes[used] = bytes_of(self._values[used])

@@ -93,7 +93,7 @@ def test_threads_lose_no_bound():
         assert all(pool.map(work, range(8)))
     for name in range(30):
         cache.put(name, block())
-    assert len(cache) == 9
+    assert len(cache) == 10
 
 
 def test_arrays_count_whole_and_once():
@@ -164,13 +164,11 @@ def test_twenty_large_releases_stay_below_the_bound(monkeypatch):
     with pm.Model():
         p = pm.Dirichlet("p", a=np.ones((1000, 100)))
         pm.Multinomial("x", n=np.full(1000, 100), p=p, observed=np.ones((1000, 100), int))
-        plan = dirdp.plan(APPROX, mechanism="geometric", contribution=1)
+        plan = dirdp.plan(APPROX, contribution=1)
         texts = []
         for _ in range(20):
-            release = dirdp.sample(plan, sampler="fast")
-            assert np.isfinite(release["posterior"]["p"].values).all()
-            texts.append(opening.text_of(release))
-            del release
+            texts.append(opening.text_of(dirdp.sample(plan, sampler="fast")))
+            assert np.isfinite(opening.from_text(texts[-1]).draws["p"]).all()
     assert cache.get(texts[-1]) is not None
     known = [stored for text in texts if (stored := cache.get(text)) is not None]
     assert sum(map(bytes_of, known)) <= 2**28

@@ -25,8 +25,8 @@ def model(labels=("black", "brown")):
 
 def transcript():
     bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), contribution=1)
-    for _ in range(20):
-        bandit.update(bandit.choose(), 1)
+    for person in range(20):
+        bandit.update(bandit.select(), 1, person=person)
     return bandit.transcript()
 
 
@@ -57,7 +57,7 @@ def values():
 
 
 def alike(value, other):
-    return value.identical(other) if isinstance(value, xr.DataTree) else value == other
+    return value.identical(other) if isinstance(value, xr.DataTree) else value.text == other.text
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -68,8 +68,7 @@ def test_line_ends_of_windows_are_those_that_were_written(values, tmp_path, kind
     content = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
     assert content.count(b"\n") > 3
     assert b"\r" not in content
-    mixed = b"".join(line + (b"\r\n" if number % 2 else b"\n") for number, line in enumerate(content.split(b"\n")))
-    others = [content.replace(b"\n", b"\r\n"), mixed[: -1 if content[-1:] != b"\n" else None].removesuffix(b"\r")]
+    others = [content.replace(b"\n", b"\r\n"), content.replace(b"\n", b"\r\n", content.count(b"\n") // 2)]
     for changed in others:
         path.write_bytes(gzip.compress(changed) if packed else changed)
         back = dirdp.load(path)

@@ -1,0 +1,206 @@
+"""Shares that follow from noisy counts are computed when somebody looks at them, and not before."""
+
+import copy
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from xarray.core.indexing import MemoryCachedArray, NumpyIndexingAdapter
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.releases import opened as opening
+from pymc_dirdp.releases.cache import Cache
+from pymc_dirdp.releases.deferred import Deferred, is_untouched
+from pymc_dirdp.releases.opened import from_text, opened, text_of
+from pymc_dirdp.releases.view import view
+
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often shares were drawn; nothing was opened before."""
+    monkeypatch.setattr(opening, "_OPENED", Cache(2**28))
+    really, calls = opening.drawn_shares, []
+    monkeypatch.setattr(opening, "drawn_shares", lambda *args: calls.append(1) or really(*args))
+    return calls
+
+
+@pytest.fixture
+def release(calls):
+    with pm.Model(coords={"hair": ["black", "brown", "red"]}):
+        p = pm.Dirichlet("p", a=np.ones(3), dims="hair")
+        pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
+        return dirdp.sample(APPROX, mechanism="geometric", draws=2)
+
+
+def variable(tree):
+    return tree["posterior"].to_dataset().variables["p"]
+
+
+def test_what_reads_the_text_draws_nothing(release, calls, tmp_path):
+    path = tmp_path / "r.json"
+    assert dirdp.verify(release)
+    dirdp.save(release, path)
+    loaded = dirdp.load(path)
+    assert dirdp.verify(loaded)
+    assert dirdp.verify(path)
+    for other in (loaded.copy(), loaded.copy(deep=True), copy.copy(loaded), copy.deepcopy(loaded)):
+        assert dirdp.verify(other)
+        assert other["posterior"]["p"].shape == (1, 2, 3)
+        assert other["posterior"]["p"].dtype == np.float64
+        assert other["posterior"]["p"].dims == ("chain", "draw", "hair")
+        assert is_untouched(variable(other), text_of(release))
+    assert calls == []
+
+
+LOOKS = {
+    "print": lambda tree, _: repr(tree["posterior"]["p"]),
+    "values": lambda tree, _: tree["posterior"]["p"].values,
+    "array": lambda tree, _: np.asarray(tree["posterior"]["p"]),
+    "arithmetic": lambda tree, _: tree["posterior"]["p"] + 1,
+    "sum": lambda tree, _: tree["posterior"]["p"].sum(),
+    "sel": lambda tree, _: tree["posterior"]["p"].sel(hair="red").values,
+    "isel": lambda tree, _: tree["posterior"]["p"].isel(draw=1).values,
+    "netcdf": lambda tree, folder: tree.to_netcdf(folder / "r.nc", engine="h5netcdf"),
+    "pickle": lambda tree, _: pickle.dumps(tree),
+    "identical": lambda tree, _: tree.identical(tree.copy(deep=True)),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_whoever_looks_finds_what_follows_from_the_text(release, calls, tmp_path, look):
+    LOOKS[look](release, tmp_path)
+    assert calls == [1]
+    right = from_text(text_of(release)).draws["p"]
+    np.testing.assert_array_equal(release["posterior"]["p"].values[0], right)
+    assert dirdp.verify(release)
+    # Drawn once for all trees of the release.
+    np.testing.assert_array_equal(view(opened(release))["posterior"]["p"].values[0], right)
+    assert calls == [1]
+
+
+def test_a_pickle_and_a_netcdf_file_hold_the_numbers(release, calls, tmp_path):
+    right = from_text(text_of(release)).draws["p"]
+    back = pickle.loads(pickle.dumps(release))
+    np.testing.assert_array_equal(back["posterior"]["p"].values[0], right)
+    assert b"Deferred" not in pickle.dumps(release)
+    assert back.identical(release)
+    release.to_netcdf(tmp_path / "r.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "r.nc", engine="h5netcdf") as stored:
+        np.testing.assert_array_equal(stored["posterior"]["p"].values[0], right)
+        assert dirdp.verify(stored)
+
+
+def test_an_edit_in_place_stays_and_is_found(release, calls, tmp_path):
+    edited = release.copy(deep=True)
+    edited["posterior"]["p"].values[0, 0, 0] = 0.5
+    assert edited["posterior"]["p"].values[0, 0, 0] == 0.5
+    copied = edited.copy(deep=True)
+    for tree in (edited, copied, copy.deepcopy(edited), pickle.loads(pickle.dumps(edited))):
+        assert tree["posterior"]["p"].values[0, 0, 0] == 0.5
+        assert [check.name for check in dirdp.verify(tree).checks if not check.passed] == ["view"]
+    copied["posterior"]["p"].values[0, 0, 0] = 0.25
+    assert edited["posterior"]["p"].values[0, 0, 0] == 0.5
+    # Nobody else sees it, and nothing is read of it.
+    assert dirdp.verify(release)
+    assert from_text(text_of(edited)).draws["p"][0, 0] != 0.5
+    assert str(dirdp.estimate(edited)) == str(dirdp.estimate(release))
+    other = release.copy(deep=True)
+    other["posterior"]["p"][{"draw": 1}] = 1 / 3
+    assert (other["posterior"]["p"].values[0, 1] == 1 / 3).all()
+    assert not dirdp.verify(other)
+
+
+def test_two_trees_of_a_release_share_no_array(release):
+    first, second = view(opened(release)), view(opened(release))
+    for node in first.subtree:
+        for name, own in node.to_dataset().data_vars.items():
+            if own.dtype.kind != "f" or node.path == "/release":
+                continue
+            other = second[node.path].to_dataset()[name]
+            assert not np.shares_memory(own.values, other.values), (node.path, name)
+    assert not np.shares_memory(first["posterior"]["p"].values, opened(release).draws["p"])
+    first["posterior"]["p"].values[:] = 0
+    assert dirdp.verify(second)
+    assert dirdp.verify(view(opened(release)))
+
+
+def test_an_edit_in_place_of_a_noisy_count_changes_no_inference(release):
+    """It did, in all trees of the release: they shared the array with what had been opened."""
+    before, noisy = str(dirdp.estimate(release)), release["mechanism/p"]["noisy_counts"]
+    published = opened(release).tables["p"].published.copy()
+    noisy.values[:] = [0, 0, 60]
+    assert not dirdp.verify(release)
+    np.testing.assert_array_equal(opened(release).tables["p"].published, published)
+    assert str(dirdp.estimate(release)) == before
+    assert dirdp.verify(view(opened(release)))
+
+
+def test_the_shares_of_another_release_are_not_taken_for_its_own(release, calls):
+    """What nobody has looked at follows from a text; it has to be this one."""
+    with pm.Model(coords={"hair": ["black", "brown", "red"]}):
+        p = pm.Dirichlet("p", a=np.ones(3), dims="hair")
+        pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
+        other = dirdp.sample(APPROX, mechanism="geometric", draws=2)
+    swapped = release.copy(deep=True)
+    swapped["release"] = other["release"].copy()
+    assert not is_untouched(variable(swapped), text_of(swapped))
+    found = dirdp.verify(swapped)
+    assert [check.name for check in found.checks if not check.passed] == ["view"]
+
+
+def counted():
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return np.arange(6)
+
+    return calls, compute
+
+
+def test_it_is_computed_once_in_the_stated_shape_and_type():
+    calls, compute = counted()
+    array = Deferred(compute, (2, 3), np.dtype(np.float64), source="a")
+    assert (array.shape, array.dtype, array.is_computed, calls) == ((2, 3), np.float64, False, [])
+    np.testing.assert_array_equal(array.array, [[0, 1, 2], [3, 4, 5]])
+    assert array.array.dtype == np.float64
+    assert array.array is array.array
+    assert array.is_computed
+    assert calls == [1]
+
+
+def test_it_is_nobody_elses_array():
+    shared = np.arange(3.0)
+    array = Deferred(lambda: shared, (3,), np.dtype(np.float64))
+    array.array[0] = 9
+    assert shared[0] == 0
+
+
+def test_what_was_looked_at_is_touched():
+    calls, compute = counted()
+    made = xr.Variable("x", MemoryCachedArray(Deferred(compute, (6,), np.dtype(np.float64), source="a")))
+    assert is_untouched(made, "a")
+    assert not is_untouched(made, "b")
+    assert is_untouched(made.copy(deep=True), "a")
+    assert calls == []
+    assert made.values[1] == 1
+    assert not is_untouched(made, "a")
+    assert not is_untouched(made.copy(deep=True), "a")
+    assert not is_untouched(xr.Variable("x", [1.0]), "a")
+
+
+def test_a_copy_of_what_was_changed_has_the_change():
+    _, compute = counted()
+    array = Deferred(compute, (6,), np.dtype(np.float64), source="a")
+    assert not copy.deepcopy(array).is_computed
+    array.array[0] = 7
+    copied = copy.deepcopy(array)
+    assert type(copied) is NumpyIndexingAdapter
+    assert copied.array[0] == 7
+    copied.array[0] = 8
+    assert array.array[0] == 7
+    assert pickle.loads(pickle.dumps(array)).array[0] == 7
