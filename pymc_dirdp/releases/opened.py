@@ -309,7 +309,11 @@ def text_of(tree: Any) -> str:
             "pm.sample(model=model) draws from its posterior."
         )
     if not isinstance(children, Mapping):
-        own = " Call its own report() or posterior()." if hasattr(tree, "report") else ""
+        own = (
+            " dirdp.report and dirdp.verify take it, and its own posterior() says more."
+            if hasattr(tree, "arms")
+            else ""
+        )
         own = " Pass what it holds: its tables, or its calibration." if hasattr(tree, "tables") else own
         raise ReleaseError(
             "Expected a release from pymc_dirdp.sample, an xarray.DataTree, or the path of one that was saved, got "
@@ -339,9 +343,16 @@ def opened(release: Any) -> Opened:
         If it is no such release, or its text is damaged.
     """
     if isinstance(release, str | PathLike):
-        read: Release = read_text(release, Release)
-        return _OPENED.get(read.text) or of_release(read)
+        return of_release(read_text(release, Release))
     return from_text(text_of(release))
+
+
+def content_of(source: Any) -> Any:
+    """What a file holds, where this is the path of one: a release that was opened, a plan or another text."""
+    if not isinstance(source, str | PathLike):
+        return source
+    text = read_text(source)
+    return of_release(text) if isinstance(text, Release) else text
 
 
 def from_text(text: str) -> Opened:
@@ -358,8 +369,8 @@ def from_text(text: str) -> Opened:
         encoded = text.encode()
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
-    read: Any = understood(encoded, Release)
-    return of_release(read)
+    release: Any = understood(encoded, Release)
+    return of_release(release)
 
 
 def of_release(release: Release) -> Opened:
@@ -367,6 +378,8 @@ def of_release(release: Release) -> Opened:
 
     What it was chosen after is its own, and nobody else's.
     """
+    if (known := _OPENED.get(release.text)) is not None:
+        return known
     for choice in release.plan.after:
         # A cache is nobody who could count with them.
         choice.forget()

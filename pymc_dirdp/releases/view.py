@@ -36,7 +36,7 @@ ARITHMETIC = {
 
 
 def view(stored: Opened) -> xr.DataTree:
-    """The tree of a release, with its text in the group `release`. Whoever gets it may change it."""
+    """The tree of a release, with its text in the group `release`. Its user may change it."""
     release = stored.release
     assert release is not None
     marks = _marks(stored)
