@@ -201,8 +201,9 @@ def verify(
     Parameters
     ----------
     release : xarray.DataTree, path-like, Plan, Ledger, ThompsonSampler or Transcript
-        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written, or the path of one. The guarantee of a plan and of a
-        bandit is decided on exact curves, too; of a ledger all entries are compared with their hashes.
+        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written, or the path of one. The guarantee
+        of a plan and of a bandit is decided on exact curves, too; of a ledger all entries are compared with their
+        hashes.
     head : str, optional
         Of a ledger: a :attr:`Ledger.head` that was noted before, through which it has to have passed.
 
