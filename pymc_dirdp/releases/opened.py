@@ -24,7 +24,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.observed_table import ObservedTable
-from pymc_dirdp.mechanisms.outputs import Marginals, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution
@@ -130,7 +130,7 @@ class ReleasedTable:
     @property
     def possible_records(self) -> range | None:
         """The numbers of records that the release's own draws take for possible; None where the number is public."""
-        if self.stored.release is None or self.output.shares is not None:
+        if self.stored.release is None or self.mechanism.output_kind is not NoisyTable:
             return None
         return number_prior(self.part, self.published[0], public=self.is_public)
 

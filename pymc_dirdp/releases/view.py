@@ -144,7 +144,9 @@ def _mechanism(table: ReleasedTable) -> xr.Dataset:
     if table.output.shares is None:
         published = table.output.published
         axes_by_name = table.mechanism.published_axes
-        dataset.update({name: ([dims[axis] for axis in axes], published[name]) for name, axes in axes_by_name.items()})
+        dataset.update(
+            {name: ([dims[axis] for axis in axes], np.array(published[name])) for name, axes in axes_by_name.items()}
+        )
         if (possible := table.possible_records) is not None:
             dataset.attrs |= {"least_records": possible[0], "most_records": possible[-1]}
     return dataset
