@@ -504,7 +504,7 @@ def charged_for(verb, records, epsilon):
     except dirdp.errors.DirdpError as raised:
         error = raised
     # The digest of a choice is that of a random text, and what a classifier calibrates are tables that it has released.
-    entries = [replace(entry, recorded="") for entry in ledger.entries()]
+    entries = [replace(entry, recorded="now") for entry in ledger.entries()]
     if verb in ("choose_bins", "choose_structure", "Classifier"):
         entries = [replace(entry, what=re.sub("[0-9a-f]{12}", "", entry.what), digest=None) for entry in entries]
     return entries, error

@@ -73,7 +73,10 @@ def lines_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str,
         privacy.append(("warning", "drawn with a seed, so this run is not private"))
     sections = {"Privacy": privacy, "Rules": design.facts(), "So far": state}
     lines = {heading: [Line(label, text, 1) for label, text in lines] for heading, lines in sections.items()}
-    brief = (*privacy[:2], *(privacy[-1:] if settings.seeded else ()), *state[:4])
+    (_, guarantee), (_, protected) = privacy[:2]
+    # Their first parts fit on a screen.
+    shortened = [("guarantee", guarantee.partition(": ")[0]), ("protects", protected.partition(". ")[0])]
+    brief = (*shortened, *(privacy[-1:] if settings.seeded else ()), *state[:4])
     screen = [Line(label, text, 0) for label, text in brief]
     following = Line("next", "bandit.posterior() says which arm is best; full=True says more", 0)
     return {"Answer": [], **lines, "On a screen": screen, "Use": [following]}

@@ -20,10 +20,9 @@ def report(release: xr.DataTree | str | PathLike[str] | Plan | Ledger | Claiming
 
     Parameters
     ----------
-    release : xarray.DataTree, Plan, Ledger, ThompsonSampler or Transcript
-        A release from :func:`pymc_dirdp.sample`, or from a file, see :func:`pymc_dirdp.load`; a plan from
-        :func:`pymc_dirdp.plan`, before any count is read; a ledger or a bandit;
-        or a diagnosis from :func:`pymc_dirdp.diagnose`.
+    release : xarray.DataTree, path-like, Plan, Ledger, ThompsonSampler or Transcript
+        A release from :func:`pymc_dirdp.sample`, or the path of its file; a plan from :func:`pymc_dirdp.plan`, before
+        any count is read; a ledger or a bandit; or a diagnosis from :func:`pymc_dirdp.diagnose`.
     full : bool
         Whether to say everything: five deltas, assumptions, arithmetic, every table. The default is 15 lines at most.
         It is ignored for a diagnosis.

@@ -24,7 +24,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.observed_table import ObservedTable
-from pymc_dirdp.mechanisms.outputs import Marginals, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution
@@ -130,7 +130,7 @@ class ReleasedTable:
     @property
     def possible_records(self) -> range | None:
         """The numbers of records that the release's own draws take for possible; None where the number is public."""
-        if self.stored.release is None or self.output.shares is not None:
+        if self.stored.release is None or self.mechanism.output_kind is not NoisyTable:
             return None
         return number_prior(self.part, self.published[0], public=self.is_public)
 
@@ -309,7 +309,7 @@ def text_of(tree: Any) -> str:
             "pm.sample(model=model) draws from its posterior."
         )
     if not isinstance(children, Mapping):
-        own = " Call its own report() or posterior()." if hasattr(tree, "report") else ""
+        own = " Ask dirdp.report or dirdp.verify, or its own posterior()." if hasattr(tree, "arms") else ""
         own = " Pass what it holds: its tables, or its calibration." if hasattr(tree, "tables") else own
         raise ReleaseError(
             "Expected a release from pymc_dirdp.sample, an xarray.DataTree, or the path of one that was saved, got "
@@ -339,9 +339,16 @@ def opened(release: Any) -> Opened:
         If it is no such release, or its text is damaged.
     """
     if isinstance(release, str | PathLike):
-        read: Release = read_text(release, Release)
-        return _OPENED.get(read.text) or of_release(read)
+        return of_release(read_text(release, Release))
     return from_text(text_of(release))
+
+
+def content_of(source: Any) -> Any:
+    """What a file holds, where this is the path of one: a release that was opened, a plan or another text."""
+    if not isinstance(source, str | PathLike):
+        return source
+    text = read_text(source)
+    return of_release(text) if isinstance(text, Release) else text
 
 
 def from_text(text: str) -> Opened:
@@ -358,8 +365,8 @@ def from_text(text: str) -> Opened:
         encoded = text.encode()
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
-    read: Any = understood(encoded, Release)
-    return of_release(read)
+    release: Any = understood(encoded, Release)
+    return of_release(release)
 
 
 def of_release(release: Release) -> Opened:
@@ -367,6 +374,8 @@ def of_release(release: Release) -> Opened:
 
     What it was chosen after is its own, and nobody else's.
     """
+    if (known := _OPENED.get(release.text)) is not None:
+        return known
     for choice in release.plan.after:
         # A cache is nobody who could count with them.
         choice.forget()

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
-from os import PathLike
 from typing import Any, override
 
 import numpy as np
@@ -18,7 +17,7 @@ from pymc_dirdp.errors import DirdpError, shown
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.facts import lines_of, title_of
 from pymc_dirdp.releases.inference_setup import inferences
-from pymc_dirdp.releases.opened import Opened, opened
+from pymc_dirdp.releases.opened import Opened, content_of, opened
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.statement import of_ledger
 from pymc_dirdp.releases.verification import Claiming, verified
@@ -69,13 +68,14 @@ class Report(Labelled):
 
 def report(release: Any, *, full: bool = False) -> Report:
     """The report on anything but a diagnosis, by public numbers only; see :func:`pymc_dirdp.report`."""
-    if isinstance(release, Claiming):
-        title, facts = release._facts()
+    source = content_of(release)
+    if isinstance(source, Claiming):
+        title, facts = source._facts()
         return Report(title, _sections(facts) if full else _screen(facts))
-    if isinstance(release, Ledger):
-        return _of_ledger(release, full=full)
-    stored = Opened(release) if isinstance(release, Plan) else opened(release)
-    tree = None if isinstance(release, Plan | str | PathLike) else release
+    if isinstance(source, Ledger):
+        return _of_ledger(source, full=full)
+    tree = None if isinstance(source, Opened | Plan) else source
+    stored = source if isinstance(source, Opened) else Opened(source) if isinstance(source, Plan) else opened(source)
     verification = verified(stored, tree)
     facts = lines_of(stored, verification.failures)
     title = title_of(stored) if verification.follows else verification.headline
@@ -92,7 +92,9 @@ def report(release: Any, *, full: bool = False) -> Report:
 
 def _of_ledger(ledger: Ledger, *, full: bool) -> Report:
     """The statement of a ledger, with what is left."""
-    lines = of_ledger(ledger).lines
+    lines: Lines = (("limit", str(ledger.limit)), ("published", "nothing yet"))
+    if ledger.entries():
+        lines = of_ledger(ledger).lines
     left = [(f"{name} left", f"{amount:.6g}") for name, amount in ledger.left.items()]
     if full:
         entries = ((f"entry {entry.number}", f"{entry.what}, {entry.guarantee}") for entry in ledger.entries())

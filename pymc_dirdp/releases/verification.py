@@ -18,7 +18,7 @@ from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.deferred import is_untouched
-from pymc_dirdp.releases.opened import Opened, computable, opened
+from pymc_dirdp.releases.opened import Opened, computable, content_of, opened
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.view import LEFT_OUT, view
 from pymc_dirdp.releases.wording import NOTHING_ELSE, believed
@@ -200,9 +200,10 @@ def verify(
 
     Parameters
     ----------
-    release : xarray.DataTree, Plan, Ledger, ThompsonSampler or Transcript
-        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written. The guarantee of a plan and of a
-        bandit is decided on exact curves, too; of a ledger all entries are compared with their hashes.
+    release : xarray.DataTree, path-like, Plan, Ledger, ThompsonSampler or Transcript
+        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written, or the path of one. The guarantee
+        of a plan and of a bandit is decided on exact curves, too; of a ledger all entries are compared with their
+        hashes.
     head : str, optional
         Of a ledger: a :attr:`Ledger.head` that was noted before, through which it has to have passed.
 
@@ -243,11 +244,12 @@ def verify(
         return verified_ledger(release, head)
     if head is not None:
         raise ArgumentError("head is that of a ledger: dirdp.verify(ledger, head=...). Leave it out.")
-    if isinstance(release, Claiming):
-        return decided(release._claim())
-    if isinstance(release, Plan):
-        return verified(Opened(release))
-    return verified(opened(release), None if isinstance(release, str | PathLike) else release)
+    source = content_of(release)
+    if isinstance(source, Claiming):
+        return decided(source._claim())
+    if isinstance(source, Plan):
+        return verified(Opened(source))
+    return verified(source) if isinstance(source, Opened) else verified(opened(source), source)
 
 
 def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:

@@ -36,7 +36,7 @@ ARITHMETIC = {
 
 
 def view(stored: Opened) -> xr.DataTree:
-    """The tree of a release, with its text in the group `release`. Whoever gets it may change it."""
+    """The tree of a release, with its text in the group `release`. Its user may change it."""
     release = stored.release
     assert release is not None
     marks = _marks(stored)
@@ -145,8 +145,7 @@ def _mechanism(table: ReleasedTable) -> xr.Dataset:
         published = table.output.published
         axes_by_name = table.mechanism.published_axes
         dataset.update(
-            # A tree may be changed, and what is computed of the release must not change with it.
-            {name: ([dims[axis] for axis in axes], published[name].copy()) for name, axes in axes_by_name.items()}
+            {name: ([dims[axis] for axis in axes], np.array(published[name])) for name, axes in axes_by_name.items()}
         )
         if (possible := table.possible_records) is not None:
             dataset.attrs |= {"least_records": possible[0], "most_records": possible[-1]}

@@ -259,7 +259,7 @@ def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
     ]
     for entry in forged:
         path = tmp_path / "bins.json"
-        dirdp.save(replace(free, entry=entry), path)
+        dirdp.save(replace(free, entry=entry), path, overwrite=True)
         lied = dirdp.load(path)
         assert lied.entry == entry
         assert not ledger.holds(lied.entry, lied.fingerprint)
@@ -267,7 +267,7 @@ def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
     # What is true is believed, from a file as well; but one entry pays once.
     for times in (1, 2):
         ledger = dirdp.Ledger(full)
-        dirdp.save(choose(part, ledger), path)
+        dirdp.save(choose(part, ledger), path, overwrite=True)
         after = [free, *[dirdp.load(path)] * times]
         assert cost(after, ledger) == pytest.approx(0.75, rel=2e-3)
 

@@ -97,6 +97,6 @@ def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypat
 
 def test_what_is_no_mechanism_is_refused():
     with pytest.raises(dirdp.errors.ArgumentError, match="release"):
-        to_dp_accounting("a mechanism")
+        to_dp_accounting(3)
     with pytest.raises(dirdp.errors.ArgumentError, match="DirichletMechanism"):
         to_opendp("a mechanism")

@@ -84,7 +84,7 @@ def test_a_plan_comes_back_from_its_file(network, tmp_path):
         (TARGET, {"contribution": 2, **MARGINALS}),
     ):
         plan = dirdp.plan(target, network, **options)
-        dirdp.save(plan, tmp_path / "plan.json")
+        dirdp.save(plan, tmp_path / "plan.json", overwrite=True)
         read = dirdp.load(tmp_path / "plan.json")
         assert read.digest == plan.digest
         assert [part.mechanism for part in read.parts] == [part.mechanism for part in plan.parts]

@@ -56,12 +56,13 @@ def test_the_curves_of_the_release_are_those_of_its_mechanism():
     release = dirdp.sample(TARGET, hair_model())
     group = release["mechanism/p"]
     mechanism = dirdp.mechanisms.DirichletMechanism(group["alpha"].values, float(group["r"]))
-    privacy = release["privacy"]
-    np.testing.assert_array_equal(privacy["renyi_divergence"], mechanism.renyi(privacy["order"].values))
-    np.testing.assert_array_equal(privacy["delta"], mechanism.delta(privacy["epsilon"].values))
+    curves = dirdp.interop.as_mechanism(release)
+    orders, epsilons = np.array([1.0, 2.0, 8.0, 64.0]), np.array([0.01, 0.3, 1.0, 5.0])
+    np.testing.assert_array_equal(curves.renyi(orders), mechanism.renyi(orders))
+    np.testing.assert_array_equal(curves.delta(epsilons), mechanism.delta(epsilons))
     assert mechanism.satisfies(TARGET)
     # Tight too: the guarantee that was asked for is the one that is used.
-    assert float(privacy["epsilon_at"].sel(delta_at=1e-6)) == pytest.approx(1.0, rel=1e-8)
+    assert curves.epsilon(1e-6) == pytest.approx(1.0, rel=1e-8)
 
 
 def test_a_beta_is_the_probability_of_success():
@@ -272,13 +273,16 @@ def test_a_plan_is_reported_before_any_count_is_read():
     assert max(map(len, before.splitlines())) <= 80
 
 
-def test_a_path_or_anything_but_a_tree_is_no_release_and_the_way_to_open_a_file_works(tmp_path):
-    path = tmp_path / "release.nc"
+def test_a_path_is_as_good_as_its_release_and_nothing_else_is(tmp_path):
+    path = tmp_path / "release.json"
     dirdp.save(dirdp.sample(TARGET, hair_model()), path)
     for read in (dirdp.report, dirdp.verify, dirdp.analyse, dirdp.estimate, dirdp.statement):
-        for given in (path, str(path), None):
-            with pytest.raises(dirdp.errors.ReleaseError, match=r"an xarray\.DataTree, got .*pymc_dirdp\.load\("):
-                read(given)
+        for published in (path, str(path)):
+            assert read(published) is not None
+        with pytest.raises(FileNotFoundError, match=r"other\.json"):
+            read(tmp_path / "other.json")
+        with pytest.raises(dirdp.errors.ReleaseError, match=r"an xarray\.DataTree, or the path of one that was saved"):
+            read(None)
         with pytest.raises(dirdp.errors.ReleaseError, match=r"release_of\(model\)"):
             read(hair_model())
     assert dirdp.verify(dirdp.load(path))

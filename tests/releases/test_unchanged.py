@@ -88,8 +88,13 @@ CASES = {
 }
 
 
+ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
+EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
+DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
+
+
 def numbers(tree):
-    """All numbers of a tree, by their place."""
+    """All numbers of a tree, by their place, and those of its curves."""
     found = {}
     for group in tree.subtree:
         for name, value in group.attrs.items():
@@ -98,7 +103,14 @@ def numbers(tree):
         for name, values in group.data_vars.items():
             if values.dtype.kind in "iuf":
                 found[f"{group.path}/{name}"] = values.values.tolist()
-    return found
+    curves = dirdp.interop.as_mechanism(tree)
+    at_points = {
+        "renyi_divergence": curves.renyi(ORDERS),
+        "delta": curves.delta(EPSILONS),
+        "epsilon_at": curves.epsilon(DELTAS),
+        "best_order_at": curves.best_order(DELTAS),
+    }
+    return found | {f"/privacy/{name}": values.tolist() for name, values in at_points.items()}
 
 
 def released(name):

@@ -206,7 +206,9 @@ def test_public_data_in_a_prior_are_named_with_the_guarantee():
     assert plan.parts[0].table.prior.tolist() == [3, 2]
     release = dirdp.sample(plan, model)
     assert dirdp.verify(release)
-    assert "anybody may know the data 'earlier survey' in a prior" in str(dirdp.report(release, full=True))
+    assert "anybody may know the data 'earlier survey' in a prior" in " ".join(
+        str(dirdp.report(release, full=True)).split()
+    )
     diagnosis = dirdp.diagnose(release, model, draws=100)
     assert set(diagnosis["realised"].dataset["table"].values) == {"p"}
     # A plan is one for these data: others are another prior.

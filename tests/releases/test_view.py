@@ -113,7 +113,10 @@ def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampl
 
     monkeypatch.setattr(ZeroSumGeometric, "fast", fast)
     monkeypatch.setattr("pymc_dirdp.releases.draws.draws_given", given)
-    geometric(row([12, 10, 8]), 5, sampler=sampler)
+    assert geometric(row([12, 10, 8]), 5, sampler=sampler)["posterior"]["p"].shape == (1, 5, 3)
+    assert len(used) == (sampler == "fast")
+    geometric(row([12, 10, 8]), 5, sampler=sampler)["posterior"].load()
+    used = used[sampler == "fast" :]
     assert len(used) == (1 if sampler == "exact" else 2)
     assert len({id(rng.bit_generator) for rng in used}) == len(used)
 
