@@ -86,7 +86,7 @@ def report(release: Any, *, full: bool = False) -> Report:
     return Report(
         clipped(f"{title}{guarantee}", 80, lines=1 + (not guarantee)),
         _screen(facts),
-        tree if verification.follows else None,
+        (view(stored) if tree is None else tree) if verification.follows and stored.release is not None else None,
     )
 
 

@@ -144,3 +144,25 @@ def test_a_transcript_of_less_than_it_says_is_no_bandit(text_of_facts):
         else:
             with pytest.raises(dirdp.errors.UnattainableError, match="although its transcript says so"):
                 understood(text)
+
+
+def test_a_transcript_is_verified_like_its_bandit(bandit, tmp_path):
+    path = tmp_path / "run.json"
+    dirdp.save(bandit.transcript(), path)
+    right = dirdp.verify(bandit)
+    assert right
+    assert right.what == "bandit"
+    assert right.stated == right.recomputed == dirdp.PureDP(epsilon=1.0)
+    for other in (bandit.transcript(), dirdp.load(path), path, str(path)):
+        assert dirdp.verify(other) == right
+
+
+def test_a_bandit_with_a_seed_does_not_verify():
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
+        bandit = run(random_seed=1)
+    for seeded in (bandit, bandit.transcript()):
+        found = dirdp.verify(seeded)
+        assert not found
+        assert found.recomputed is None
+        assert [check.name for check in found.checks if not check.passed] == ["randomness"]
+        assert found.headline.startswith("Not private")

@@ -247,3 +247,34 @@ def test_no_picture_where_nothing_can_be_inferred_or_read():
         dirdp.report(dirdp.sample(TARGET, model, adjacency="add-remove", n_records=592)),
     ):
         assert "<svg" not in report._repr_html_()
+
+
+def test_a_ledger_has_a_report_also_if_it_is_empty():
+    """What is left is what the limit allows."""
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0))
+    for full in (False, True):
+        assert "nothing yet" in words_of(str(dirdp.report(ledger, full=full)))
+        assert "epsilon left 1 " in words_of(str(dirdp.report(ledger, full=full))) + " "
+    ledger.spend(dirdp.PureDP(epsilon=0.25), what="hair")
+    ledger.spend(dirdp.PureDP(epsilon=0.5), what="eyes")
+    short, full = (words_of(str(dirdp.report(ledger, full=full))) for full in (False, True))
+    for text in (short, full):
+        assert "nothing yet" not in text
+        assert "0.75-differential privacy" in text
+        assert "epsilon left 0.25" in text
+    assert "ledger.remaining()" in short
+    entries = dict(dict(dirdp.report(ledger, full=True).sections)["Entries"])
+    assert entries == {
+        "entry 1": "hair, 0.25-differential privacy",
+        "entry 2": "eyes, 0.5-differential privacy",
+    }
+    assert all(len(line) <= 80 for line in str(dirdp.report(ledger, full=True)).splitlines())
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_bandit_and_its_transcript_have_one_report(full):
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    for _ in range(40):
+        bandit.update(bandit.select(), 1)
+    assert str(dirdp.report(bandit, full=full)) == str(dirdp.report(bandit.transcript(), full=full))
+    assert "1-D" in words_of(str(dirdp.report(bandit))) or "1-differential" in words_of(str(dirdp.report(bandit)))

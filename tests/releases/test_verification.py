@@ -1,12 +1,15 @@
 """A file is not believed: what an edited release says is found out, and nothing follows from it."""
 
+import contextlib
+import sqlite3
+
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import from_text, opened
@@ -284,3 +287,113 @@ def test_each_adjacency_has_its_own_words(releases):
     assert "one record moves" not in removed
     assert adjacency_named("add-remove").statement in removed
     assert adjacency_named("add-remove").statement not in replaced
+
+
+SPENT = dirdp.PureDP(epsilon=0.1)
+
+
+def ledger_with(*facts, path=None, **options):
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0), path, **options)
+    for number, fact in enumerate(facts):
+        ledger.spend(SPENT, what=f"hair {number}", **fact)
+    return ledger
+
+
+def test_a_ledger_is_verified_by_its_entries_and_a_head_that_was_noted(tmp_path):
+    ledger = ledger_with({}, {}, path=tmp_path / "ledger.db")
+    noted = ledger.head
+    ledger.spend(SPENT, what="later")
+    for head in (None, noted, ledger.head):
+        found = verify(ledger, head=head)
+        assert found
+        assert (found.what, found.stated, found.failures) == ("ledger", ledger.guarantee, ())
+        assert found.recomputed == ledger.guarantee
+        assert ("through the head" in found.checks[0].sentence) == (head is not None)
+    for head in (f"2:{'0' * 64}", f"4:{noted[2:]}"):
+        found = verify(ledger, head=head)
+        assert not found
+        assert found.recomputed is None
+        assert [check.name for check in found.checks if not check.passed] == ["entries"]
+        assert "follows from" not in str(found).splitlines()[0]
+    for head in ("", "2", 2, f"2:{'0' * 63}"):
+        with pytest.raises(ArgumentError, match="head"):
+            verify(ledger, head=head)
+
+
+def test_a_head_is_for_a_ledger(releases):
+    for other in (releases["approx"], dirdp.plan(TARGET, two_tables()), dirdp.ThompsonSampler(["a", "b"], TARGET)):
+        with pytest.raises(ArgumentError, match=r"verify\(ledger, head="):
+            verify(other, head="0:" + "0" * 64)
+
+
+def test_an_empty_ledger_follows():
+    ledger = ledger_with()
+    assert verify(ledger)
+    assert verify(ledger, head=ledger.head)
+    assert "FAILED" not in str(verify(ledger).full)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM entries WHERE number = 2",
+        "DELETE FROM entries WHERE number = 3",
+        "UPDATE entries SET text = replace(text, '0.1', '0.01') WHERE number = 1",
+        "UPDATE entries SET text = replace(text, 'hair', 'eyes') WHERE number = 3",
+    ],
+)
+def test_a_damaged_ledger_is_no_error_of_a_verification(tmp_path, damage):
+    ledger = ledger_with({}, {}, {}, path=tmp_path / "ledger.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection, connection:
+        connection.execute(damage)
+    found = verify(ledger)
+    assert not found
+    assert found.recomputed is None
+    assert found.stated == dirdp.PureDP(epsilon=1.0)
+    assert found.alternative == "No guarantee of the stated kind follows."
+    assert "FAILED" in str(found)
+    for use in (dirdp.report, dirdp.statement):
+        with pytest.raises(LedgerError):
+            use(ledger)
+
+
+@pytest.mark.parametrize(
+    ("facts", "assumed"),
+    [
+        ([{"contribution": 3}], "holds at most 3 records of a table"),
+        ([{}, {"contribution": 3}], "holds at most 3 records of a table"),
+        ([{"contribution": 1}, {"contribution": 3}, {}], "holds at most 3 records of a table"),
+        ([{"contribution": "3 records a year"}], "contributes no more than 3 records a year"),
+    ],
+)
+def test_a_ledger_that_allows_three_records_of_a_person_never_says_one(facts, assumed):
+    ledger = ledger_with(*facts)
+    places = [
+        dirdp.statement(ledger),
+        dirdp.statement(ledger).to_json(),
+        dirdp.statement(ledger)._repr_html_(),
+        dirdp.report(ledger),
+        dirdp.report(ledger, full=True),
+        verify(ledger),
+        verify(ledger).full,
+        ledger,
+    ]
+    for place in places:
+        words = " ".join(str(place).split()).lower()
+        assert "at most 1 record" not in words
+        assert "at most one record" not in words
+    for place in (dirdp.statement(ledger), dirdp.report(ledger, full=True), verify(ledger).full):
+        assert assumed.lower() in " ".join(str(place).split()).lower()
+    # One record of each is what is said where all entries say so.
+    assert "at most 1 record" in str(dirdp.statement(ledger_with({}, {"contribution": 1})))
+
+
+def test_a_plan_is_verified_like_its_release():
+    for target, options in KINDS.values():
+        plan = dirdp.plan(target, two_tables(), **{key: value for key, value in options.items() if key != "sampler"})
+        found = verify(plan)
+        assert found
+        assert (found.what, found.stated) == ("plan", target)
+        assert plan.composition.satisfies(found.recomputed)
+        assert "randomness" not in [check.name for check in found.checks]
+        assert set(found.mechanisms) == {"p", "rate"}
