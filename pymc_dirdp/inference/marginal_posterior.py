@@ -126,12 +126,17 @@ class MarginalPosterior:
         tables = expected.reshape(draws, *self._shape)
         return Draws(counts, tables / tables.sum(axis=-1, keepdims=True), float(np.mean(acceptance)), worth)
 
-    def estimate(self, prob: list[float], *, draws: int = 4000) -> Estimate:
-        """Means, standard deviations and central intervals of shares and counts, from so many draws."""
-        drawn = self.draw(draws, np.random.default_rng(1))
+    @cached_property
+    def _draws(self) -> Draws:
+        """The 4,000 draws that estimates are averages of, from random numbers of their own."""
+        return self.draw(4_000, np.random.default_rng(1))
+
+    def estimate(self, prob: list[float]) -> Estimate:
+        """Means, standard deviations and central intervals of shares and counts, from 4,000 draws."""
+        drawn = self._draws
         worth, few_records = drawn.effective or 0.0, 5
         sparse = int(np.sum(drawn.counts.mean(axis=0) < few_records))
-        caveats = [f"averages over {draws} draws that are worth {worth:.0f}"]
+        caveats = [f"averages over {len(drawn.shares)} draws that are worth {worth:.0f}"]
         if worth < 400:
             caveats.append("too few to trust the ends of its intervals")
         if sparse:

@@ -166,7 +166,8 @@ def _posterior(shares: dict[str, Array], drawn: dict[str, ReleasedTable]) -> xr.
         values = shares[name][..., 0] if one.family == "beta" else shares[name]
         labels: tuple[tuple[str, Any], ...] = (("chain", [0]), ("draw", [0]), *one.share_labels)
         coords = {dim: found for dim, found in labels if found is not None}
-        values = np.broadcast_to(values, one.draws.shape[1:])[None, None]
+        # A copy: the fit is computed once for a release, and an estimate may be changed.
+        values = np.broadcast_to(values, one.draws.shape[1:])[None, None].copy()
         variables[name] = xr.DataArray(values, coords, [dim for dim, _ in labels])
     return xr.Dataset(variables)
 
@@ -180,7 +181,7 @@ def _network(families: Sequence[Family], shares: dict[str, Array], drawn: dict[s
         values = shares[family.name][..., 0] if is_beta else shares[family.name]
         dims = family.parents if is_beta else family.axes
         coords = {"chain": [0], "draw": [0]} | {dim: known[dim] for dim in dims if dim in known}
-        variables[family.name] = xr.DataArray(values[None, None], coords, ("chain", "draw", *dims))
+        variables[family.name] = xr.DataArray(values[None, None].copy(), coords, ("chain", "draw", *dims))
     return xr.Dataset(variables)
 
 

@@ -45,7 +45,7 @@ def data_of(found: Inferences) -> LabelledArrays:
     for name, seen in found.tables.items():
         for number, (values, labels) in enumerate(seen.observed):
             integers = np.all((values == np.floor(values)) & (np.abs(values) < 2.0**53))
-            arrays[_data_name(found, name, number)] = values.astype(np.int64) if integers else values, labels
+            arrays[_data_name(found, name, number)] = values.astype(np.int64) if integers else values.copy(), labels
     return arrays
 
 

@@ -13,6 +13,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.mechanisms.registry import Dirichlet
+from pymc_dirdp.releases.opened import opened
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 FRAME = pd.DataFrame({"class": ["cat", "hen", "owl"] * 20, "legs": [4, 2, 2] * 20})
@@ -179,3 +180,41 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path, value):
         assert tracemalloc.get_traced_memory()[1] < 5 * most
     finally:
         tracemalloc.stop()
+
+
+def arrays_in(value, seen):
+    """All arrays of numbers within a value of this package."""
+    if id(value) in seen:
+        return []
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        return [value] if value.size > 1 and value.dtype != object else []
+    if isinstance(value, dict):
+        parts = list(value.values())
+    elif isinstance(value, list | tuple):
+        parts = list(value)
+    else:
+        parts = list(vars(value).values()) if type(value).__module__.startswith("pymc_dirdp") else []
+    return [array for part in parts for array in arrays_in(part, seen)]
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric", "marginals"])
+def test_nothing_that_is_returned_is_what_is_cached(mechanism):
+    """So nobody changes what the next verb reads by an edit of what an earlier one returned."""
+    rng = np.random.default_rng(1)
+    categories = {"a": ["x", "y"], "b": ["x", "y", "z"]}
+    records = {name: rng.choice(labels, 500).tolist() for name, labels in categories.items()}
+    model = dirdp.bayesian_network(records, {"a": [], "b": ["a"]}, categories=categories)
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-6), model, mechanism=mechanism)
+    trees = [release, dirdp.analyse(release, 20)]
+    trees += [] if mechanism == "dirichlet" else [dirdp.fit(release, way) for way in ("tables", "joint")]
+    estimates = dirdp.estimate(release)
+    estimates.frame()
+    returned = [
+        variable.values for tree in trees for node in tree.subtree for variable in node.to_dataset().variables.values()
+    ]
+    returned += arrays_in(estimates.tables, set())
+    cached = arrays_in(opened(release), set())
+    assert len(cached) > 5
+    assert len(returned) > 20
+    assert not any(np.shares_memory(one, other) for one in returned for other in cached)
