@@ -105,7 +105,7 @@ def by_age(bins):
 
 
 def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path):
-    """A cache is nobody who could count with them; whoever has them still has to pay."""
+    """A cache is nobody who could count with them; who has them still has to pay."""
     bins = chosen()
     model = by_age(bins)
     release = dirdp.sample(APPROX, model, after=bins)
@@ -132,7 +132,7 @@ def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path):
     assert dirdp.plan(APPROX, model)
 
 
-def test_bins_of_a_file_are_those_of_whoever_reads_it(tmp_path):
+def test_bins_of_a_file_belong_to_who_reads_it(tmp_path):
     bins = chosen()
     dirdp.save(bins, tmp_path / "bins.json")
     labels, model = bins.labels, by_age(bins)

@@ -71,7 +71,7 @@ LOOKS = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_whoever_looks_finds_what_follows_from_the_text(release, calls, tmp_path, look):
+def test_who_looks_finds_what_follows_from_the_text(release, calls, tmp_path, look):
     LOOKS[look](release, tmp_path)
     assert calls == [1]
     right = from_text(text_of(release)).draws["p"]
