@@ -117,7 +117,7 @@ def test_a_path_says_what_its_tree_says(releases, verb):
     plt.close("all")
 
 
-def test_a_classifier_is_made_again_from_its_files(tmp_path):
+def test_a_classifier_takes_the_paths_of_its_files(tmp_path):
     rng = np.random.default_rng(1)
     records = {name: rng.choice(kinds, 10_000, p=[0.3, 0.7]) for name, kinds in CATEGORIES.items()}
     made = dirdp.Classifier.sample(dirdp.ZeroCDP(rho=10.0), records, "class", categories=CATEGORIES)
