@@ -191,6 +191,10 @@ def test_what_was_looked_at_is_touched():
     assert not is_untouched(made, "a")
     assert not is_untouched(made.copy(deep=True), "a")
     assert not is_untouched(xr.Variable("x", [1.0]), "a")
+    array = Deferred(compute, (6,), np.dtype(np.float64), source="a")
+    made = xr.Variable("x", MemoryCachedArray(array))
+    array.array[0] = 7
+    assert not is_untouched(made, "a")
 
 
 def test_a_copy_of_what_was_changed_has_the_change():

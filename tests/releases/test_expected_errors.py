@@ -10,6 +10,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.planning.estimate_error import estimate_error
+from pymc_dirdp.planning.expected_kl import a_priori_kl
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.opened import opened
 
@@ -79,6 +80,16 @@ def test_a_table_of_noise_has_the_error_of_its_mechanism():
         assert errors[part.table.name].estimate_kl == right.kl
         assert errors[part.table.name].share_error == right.share
         assert errors[part.table.name].n_records == 60
+
+
+def test_a_draw_has_both_divergences_of_its_mechanism():
+    plan = dirdp.plan(APPROX, two_tables())
+    errors = expected_errors(plan, "")
+    for part in plan.parts:
+        right, own = a_priori_kl(part.mechanism, part.table.prior, 60), errors[part.table.name]
+        assert (own.expected_kl_posterior, own.expected_kl_estimate) == (right.posterior, right.estimate)
+        assert own.expected_kl_posterior != own.expected_kl_estimate
+        assert 0 < own.effective_records < 60
 
 
 def test_a_table_of_one_category_has_no_records_that_count():

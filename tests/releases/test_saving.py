@@ -176,6 +176,7 @@ def test_a_compressed_file_is_the_same_for_the_same_text(two, tmp_path):
     assert gzip.decompress(files["a.json.gz"]).decode() == two[0]["release"]["text"].item()
     # Neither a time nor a name is in it.
     assert files["a.json.gz"] == files["b.json.gz"]
+    assert files["a.json.gz"][3:8] == bytes(5)
 
 
 def test_a_link_to_nothing_is_a_file_of_this_name(two, tmp_path):
