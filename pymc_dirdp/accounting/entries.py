@@ -144,7 +144,7 @@ class Entry(Line):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the guarantee to hold, in words."""
-        sentences, label = [], self.unit or "unit"
+        sentences, label = [], self.unit or "record"
         if self.min_count:
             sentences.append(filled(self.min_count))
         if isinstance(self.contribution, str):
