@@ -208,6 +208,10 @@ class Opened:
     release: Release | None = None
     _derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies, and other processes, get the text and compute what they need.
+        return (Opened, (self.plan,)) if self.release is None else (from_text, (self.release.text,))
+
     @property
     def reproducible(self) -> bool:
         """Whether a seed was used."""

@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import Opened, opened
 
 ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 1]])
 PRIOR = np.array([[1.0, 0.5], [2.0, 1.0]])
@@ -98,8 +98,8 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
     released = output_of(survey(unit="person"))
     table = replace(released.part.table, prior=mechanism.prior, dims=None, coords={})
     part = replace(released.part, table=table, mechanism=mechanism, n_records=120, totals=(40, 40, 40))
-    release = replace(released.release, output={"p": NoisyTable({"noisy_counts": noisy})})
-    output = replace(released, part=part, release=release).observed_table
+    release = replace(released.stored.release, output={"p": NoisyTable({"noisy_counts": noisy})})
+    output = replace(released, part=part, stored=Opened(released.stored.plan, release)).observed_table
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0, 3], 40), ([1, 4], 40), ([2, 5], 40)]
     assert rows_are_divided(output)
     posterior = posterior_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))
