@@ -88,10 +88,14 @@ def _answer(stored: Opened, errors: dict[str, str]) -> Lines:
     """The shares of the first table, if it is a row that fits into a line, and the typical error."""
     name, *others = stored.tables
     if stored.release is not None:
-        shares, more = stored.draws[name].mean(axis=0), f"; {_more(len(others), 'more table')}" * bool(others)
-        # Others are looked up in the release.
-        text = f"shape {shares.shape}, see release['posterior'][{name!r}]"
-        if shares.ndim < 2 and shares.size <= 6:
+        shape, more = (
+            stored.tables[name].part.table.released_shape,
+            f"; {_more(len(others), 'more table')}" * bool(others),
+        )
+        # Others are looked up in the release, and not drawn for this.
+        text = f"shape {shape}, see release['posterior'][{name!r}]"
+        if len(shape) < 2 and math.prod(shape) <= 6:
+            shares = stored.draws[name].mean(axis=0)
             ((_, labels),) = stored.tables[name].share_labels or (("", None),)
             named = [""] if not shares.ndim else range(shares.size) if labels is None else labels
             text = ", ".join(f"{label} {share:.3f}".strip() for label, share in zip(named, shares.ravel(), strict=True))
