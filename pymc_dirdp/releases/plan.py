@@ -22,8 +22,8 @@ from pymc_dirdp.models.graph import built_for
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import Reading, Stated, Unit, stated
 from pymc_dirdp.models.table import Table, check_names, plain_labels
-from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.models.whose_records import public_totals, read, refuse_lost_unit, tables_and_people, with_counted
+from pymc_dirdp.models.tables import root_model
+from pymc_dirdp.models.whose_records import public_totals, refuse_lost_unit, tables_and_people
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
 from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
@@ -471,25 +471,24 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
     # A mechanism keeps what it has computed, and may have been given what another one has computed.
     parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)
     chosen = replace(guarantee, parts=parts, library_version=library_version())
-    stated, reading = chosen.stated, chosen.reading
-    own = tables(model, public=stated.public)
-    check_names(own)
     # A plan may come from a file. The people are read again, because a model with the same tables may say something
     # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
-    same = (
-        [table.as_in_a_text for table in own] == [part.table for part in parts]
-        and with_counted(stated, own, model) == stated
-        and read(own, model, stated) == reading
-    )
-    public = reading.sizes_are_public
-    if not same or any(
-        (public and total_records(part.table, model) != part.n_records)
-        or public_totals(reading, part.table, model) != part.totals
-        for part in parts
-    ):
+    found, reading = tables_and_people(model, chosen.stated)
+    check_names(found)
+    if reading != chosen.reading or _facts_of(found, reading, model) != [
+        (part.table, part.n_records if reading.sizes_are_public else None, part.totals) for part in parts
+    ]:
         names = ", ".join(repr(part.table.name) for part in parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
             "or the public number of records has changed. Call plan() again."
         )
     return chosen
+
+
+def _facts_of(
+    found: Sequence[Table], reading: Reading, model: pm.Model
+) -> list[tuple[Table, int | None, tuple[int, ...]]]:
+    """What a plan says of the tables of a model, and a text of it: with the numbers of records that are public."""
+    sizes = _sizes(reading, model, {table.name: table for table in found}, None)
+    return [(table.as_in_a_text, sizes[table.name], public_totals(reading, table, model)) for table in found]
