@@ -16,7 +16,7 @@ from pymc_dirdp.curator.realised import (
     realised,
 )
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.models.observations import total_records
+from pymc_dirdp.models.observations import find_observations, total_records
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.analysis import analyse
@@ -198,7 +198,7 @@ def _refuse_another_model(table: Table, seen: ReleasedTable, model: pm.Model) ->
         raise _another_model(f"has another prior for {table.name!r}")
     if seen.observed_names != tuple(likelihood.name for likelihood in table.likelihoods):
         raise _another_model(f"observes {table.name!r} by other variables")
-    if seen.is_public and seen.n_records != total_records(table, model):
+    if seen.is_public and seen.n_records != total_records(find_observations([table], model)):
         raise _another_model(f"has another number of records for {table.name!r}")
 
 

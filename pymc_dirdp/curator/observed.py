@@ -12,8 +12,8 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.models.likelihoods import Kind
-from pymc_dirdp.models.observations import observed_records
-from pymc_dirdp.models.table import Likelihood, Table, View, dim_name
+from pymc_dirdp.models.observations import Observation, find_observations
+from pymc_dirdp.models.table import Table, View, dim_name
 
 Codes = NDArray[np.int64]
 
@@ -87,21 +87,21 @@ class Observed:
 
 def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Observed, ...]]:
     """The observed variables that feed each table, by its name."""
-    return {table.name: tuple(_observed(table, one, model) for one in table.likelihoods) for table in tables}
+    return {table.name: tuple(_observed(one, model) for one in find_observations([table], model)) for table in tables}
 
 
-def _observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
+def _observed(observed: Observation, model: pm.Model) -> Observed:
     """The single observations that `read_counts` has counted and checked."""
-    kind, values, row, records = observed_records(likelihood, table, model)
-    axes = model.named_vars_to_dims.get(likelihood.name) or (None,) * values.ndim
-    dims = tuple(dim_name(likelihood.name, axis, dim) for axis, dim in enumerate(axes))
+    kind, values, row, records = observed.records()
+    axes = model.named_vars_to_dims.get(observed.name) or (None,) * values.ndim
+    dims = tuple(dim_name(observed.name, axis, dim) for axis, dim in enumerate(axes))
     labels = {dim: model.coords.get(dim) for dim in dims}
     return Observed(
-        name=likelihood.name,
+        name=observed.name,
         kind=kind,
         values=values,
         row=np.broadcast_to(row, values.shape[: values.ndim - kind.core]),
-        view=likelihood.view,
+        view=observed.likelihood.view,
         records=records,
         dims=dims,
         coords={dim: list(given) for dim, given in labels.items() if given is not None},

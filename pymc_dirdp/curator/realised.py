@@ -16,7 +16,7 @@ from pymc_dirdp.curator.confidential import Confidential
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.table import DIAGNOSIS_NAMES, Table, dim_beside, dim_name, outcome_dim
 from pymc_dirdp.planning.draw_error import DrawError, expected_kl
 from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
@@ -77,7 +77,7 @@ class Distribution:
 
 def own_distribution(table: Table, model: pm.Model) -> Distribution:
     """The model's own posterior of a table. This function reads the counts."""
-    return Distribution(table, read_counts(table, model).astype(np.float64), table.prior, 1.0)
+    return Distribution(table, read_counts(find_observations([table], model)).astype(np.float64), table.prior, 1.0)
 
 
 def simplex(table: Table, values: Array) -> Array:

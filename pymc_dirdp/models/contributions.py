@@ -65,7 +65,7 @@ def _contribution_of(observed: Observation, stated: Stated) -> Contribution:
     """
     people = people_axes(observed, stated)
     assert people is not None
-    for name, followed in observed.followed:
+    for name, followed in ((parent.name, parent.axes) for parent in observed.parents):
         # Where several people share an entry of the codes that choose their rows, nobody knows whose it is.
         if not set(people) <= set(followed):
             entries = " x ".join(axis_text(observed.axes[axis]) for axis in followed)

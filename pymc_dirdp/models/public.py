@@ -16,7 +16,7 @@ from pymc_dirdp.errors import DataError
 from pymc_dirdp.models.contributions import contribution_of_record
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, origin, parameters, same_data, same_numbers, values_read
 from pymc_dirdp.models.likelihoods import data_in_priors, trials_parameter
-from pymc_dirdp.models.observations import Observation, observed_records, read_counts
+from pymc_dirdp.models.observations import Observation, read_counts
 from pymc_dirdp.models.privacy_unit import Stated, as_code, people_axes
 from pymc_dirdp.models.questions import Answer, asking
 from pymc_dirdp.models.refusals import refusal
@@ -73,9 +73,9 @@ def check_public(
         They may be compared with the numbers of trials of every other variable.
         """
         try:
-            found = [read_counts(observations[i].table, model)]
+            found = [read_counts([one for one in observations if one.table is observations[i].table])]
             if observations[i].kind.trials is not None:
-                records = observed_records(observations[i].likelihood, observations[i].table, model).records
+                records = observations[i].records().records
                 assert records is not None
                 found.append(records)
         except DataError:
@@ -172,7 +172,7 @@ def _source(
     """The observed variable that the number of trials comes from; None if it comes from none."""
     if observed.trials is None:
         return None
-    trials = trials_parameter(model.named_vars[observed.name], observed.kind)
+    trials = trials_parameter(observed.variable, observed.kind)
     if _is_own_total(trials, observed):
         # Counts have to add up to `n`, so it tells no more than the total of the table, however it is written.
         return None
@@ -215,7 +215,7 @@ def _data(observations: Iterable[Observation], model: pm.Model) -> dict[int, tup
     """
     data: dict[int, tuple[Node, int]] = {}
     for i, observed in enumerate(observations):
-        rv = model.named_vars[observed.name]
+        rv = observed.variable
         for node in (rv, model.rvs_to_values[rv], *observed.arrays):
             data.setdefault(id(node), (node, i))
     return data

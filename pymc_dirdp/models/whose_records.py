@@ -1,9 +1,11 @@
 """Whose records a model holds: what one person adds to each table, and what is said where the model leaves it open."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations, product
+from typing import final
 
 import numpy as np
 import pymc as pm
@@ -21,9 +23,9 @@ from pymc_dirdp.models.contributions import (
     refuse_steps,
     united,
 )
-from pymc_dirdp.models.graph import built_for, evaluate, root_of, same_data
+from pymc_dirdp.models.graph import Node, built_for, evaluate, root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.observations import Observation, observation, totals_of
+from pymc_dirdp.models.observations import Observation, find_observations, total_records
 from pymc_dirdp.models.privacy_unit import (
     Reading,
     Stated,
@@ -42,7 +44,31 @@ type Group = frozenset[str]
 """The observed variables that one person may feed together."""
 
 
-def tables_and_people(model: pm.Model, said: Stated, *, all_public: bool = False) -> tuple[tuple[Table, ...], Reading]:
+@final
+@dataclass(frozen=True, eq=False)
+class ModelTables:
+    """The tables of a model, what it observes of them, and whose records they hold."""
+
+    tables: tuple[Table, ...]
+    observations: tuple[Observation, ...]
+    reading: Reading
+
+    def observed(self, table: Table) -> list[Observation]:
+        """What is observed of one of them."""
+        return [one for one in self.observations if one.table is table]
+
+    def n_records(self, table: Table) -> int | None:
+        """The number of records of one of them, if that is public."""
+        return total_records(self.observed(table)) if self.reading.sizes_are_public else None
+
+    def public_totals(self, table: Table) -> tuple[int, ...]:
+        """The public numbers of records of the entries of its `public_axes`; empty if there are no such axes."""
+        axes = self.reading.public_axes(table.name)
+        totals = [observed.totals(axes) for observed in self.observed(table) if axes]
+        return tuple(np.sum(totals, axis=0).ravel().tolist()) if totals else ()
+
+
+def tables_and_people(model: pm.Model, said: Stated, *, all_public: bool = False) -> ModelTables:
     """The tables of a model, and whose records they hold.
 
     Raises
@@ -54,16 +80,18 @@ def tables_and_people(model: pm.Model, said: Stated, *, all_public: bool = False
         If what was said does not fit the model.
     """
 
-    def attempt(said: Stated) -> tuple[tuple[Table, ...], Reading]:
+    def attempt(said: Stated) -> ModelTables:
         found = tables_of(model, public=all_public or said.public)
-        stated = with_counted(said, found, model)
-        return found, read(found, model, with_all_public(stated, found, model) if all_public else stated)
+        observed = find_observations(found, model)
+        stated = with_counted(said, observed)
+        stated = with_all_public(stated, observed, model) if all_public else stated
+        return ModelTables(found, observed, read(observed, model, stated))
 
     return completed(attempt, said, f"dirdp.plan(guarantee, model{', public=True' if all_public else ''}")
 
 
-def read(tables: Sequence[Table], model: pm.Model, stated: Stated) -> Reading:
-    """Find out from a model whose records it holds.
+def read(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> Reading:
+    """Find out from what a model observes whose records it holds.
 
     Raises
     ------
@@ -78,8 +106,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated) -> Reading:
     ----------
     Theory, sections 6 and 7.
     """
-    groups, anybody = _groups_of_people(tables, stated.disjoint)
-    observations = _observations(tables, model)
+    groups, anybody = _groups_of_people(observations, stated.disjoint)
     refuse_unknown_axes(observations, stated)
     if not built_for(model).of_counts:
         _refuse_shared_data(groups, observations)
@@ -88,7 +115,8 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated) -> Reading:
     numbered = anybody.union(*differing.values()) if differing else frozenset()
     for idle in check_public(observations, model, stated, numbered).values():
         raise ArgumentError(idle)
-    parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
+    shapes = {one.table.name: one.table.shape for one in observations}
+    parts: dict[str, list[Contribution]] = {name: [] for name in shapes}
     others = False
     for group in groups:
         together = [observed for observed in observations if observed.name in group | anybody]
@@ -103,22 +131,20 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated) -> Reading:
     if unnamed := [name for name in differing if name not in stated.public]:
         raise _different_numbers(unnamed, sizes, differing[unnamed[0]] | anybody, stated)
     fed = tuple(
-        tuple(table.name for table in tables if any(one.name in group | anybody for one in table.likelihoods))
-        for group in groups
+        tuple(dict.fromkeys(one.table.name for one in observations if one.name in group | anybody)) for group in groups
     )
-    shapes = tuple((table.name, table.shape) for table in tables)
-    contributions = tuple((name, united(parts[name], shape, max).fitted(shape)) for name, shape in shapes)
+    contributions = {name: united(parts[name], shape, max).fitted(shape) for name, shape in shapes.items()}
     # Their number is said where it is public and all observed variables agree on it.
     having = [(one, people_axes(one, stated)) for one in observations if stated.unit]
     numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
     known = stated.relation.records_are_public and len(numbers) == 1
-    return Reading(stated, shapes, contributions, fed, numbers.pop() if known else None, others)
+    n_units = numbers.pop() if known else None
+    return Reading(stated, tuple(shapes.items()), tuple(contributions.items()), fed, n_units, others)
 
 
-def with_all_public(stated: Stated, tables: Sequence[Table], model: pm.Model) -> Stated:
+def with_all_public(stated: Stated, observations: Sequence[Observation], model: pm.Model) -> Stated:
     """What was said about people, with everything named public that changes something: `public=True`."""
-    groups, anybody = _groups_of_people(tables, stated.disjoint)
-    observations = _observations(tables, model)
+    groups, anybody = _groups_of_people(observations, stated.disjoint)
     refuse_unknown_axes(observations, stated)
     differing = _differing(_numbers(observations, stated), groups, anybody)
     numbered = anybody.union(*differing.values()) if differing else frozenset()
@@ -127,13 +153,7 @@ def with_all_public(stated: Stated, tables: Sequence[Table], model: pm.Model) ->
     return replace(stated, public=tuple(name for name in names if name not in idle))
 
 
-def public_totals(reading: Reading, table: Table, model: pm.Model) -> tuple[int, ...]:
-    """The public numbers of records of the entries of a table's `public_axes`; empty if there are no such axes."""
-    axes = reading.public_axes(table.name)
-    return tuple(totals_of(table, model, axes).ravel().tolist()) if axes else ()
-
-
-def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> None:
+def check_people(observations: Iterable[Observation], stated: Stated) -> None:
     """Refuse data in which a person holds more records than `contribution` with a `unit`.
 
     Raises
@@ -143,7 +163,7 @@ def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> No
     """
     if not stated.unit or (most := stated.contribution) is None:
         return
-    for observed in _observations(tables, model):
+    for observed in observations:
         people = people_axes(observed, stated)
         if people is not None and np.any(observed.records_of(people) > most):
             raise DataError(
@@ -151,10 +171,6 @@ def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> No
                 f"{observed.name!r}. Plan for a larger contribution=, which must hold for every data set that could "
                 "have occurred; dirdp.count with unit= and contribution= makes a smaller one hold."
             )
-
-
-def _observations(tables: Sequence[Table], model: pm.Model) -> list[Observation]:
-    return [observation(table, likelihood, model) for table in tables for likelihood in table.likelihoods]
 
 
 def _of_group(together: Sequence[Observation], stated: Stated) -> Mapping[str, Contribution] | None:
@@ -204,7 +220,7 @@ def _refuse_many(together: Sequence[Observation], contribution: int, stated: Sta
 def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
     """Refuse a bound on a person's records below the number of records whose row one entry of the codes decides."""
     for observed in together:
-        for name, axes in observed.followed:
+        for name, axes in ((parent.name, parent.axes) for parent in observed.parents):
             records = math.prod(n for axis, n in enumerate(observed.lengths) if axis not in axes)
             if records > contribution:
                 entries = " x ".join(axis_text(observed.axes[axis]) for axis in axes)
@@ -235,7 +251,7 @@ def _numbers(observations: Sequence[Observation], stated: Stated) -> dict[str, i
         )
     parents = {id(observed.stored): observed.name for observed in observations}
     for child in observations:
-        for _, codes in child.parents:
+        for _, codes in child.codes:
             numbers[child.name] = numbers[parents.get(id(codes), child.name)]
     return numbers
 
@@ -270,7 +286,7 @@ def _different_numbers(
 
 
 def _groups_of_people(
-    tables: Sequence[Table], disjoint: tuple[tuple[str, ...], ...] | None
+    observations: Sequence[Observation], disjoint: tuple[tuple[str, ...], ...] | None
 ) -> tuple[tuple[Group, ...], Group]:
     """The groups of observed variables that are fed by different people, and the variables that anybody may feed.
 
@@ -282,8 +298,10 @@ def _groups_of_people(
     ArgumentError
         If a name is unknown or stands in two groups.
     """
-    meant = {table.name: {likelihood.name for likelihood in table.likelihoods} for table in tables}
-    meant |= {likelihood.name: {likelihood.name} for table in tables for likelihood in table.likelihoods}
+    meant: dict[str, set[str]] = {}
+    for one in observations:
+        meant.setdefault(one.table.name, set()).add(one.name)
+    meant |= {one.name: {one.name} for one in observations}
     stated: list[Group] = []
     for group in disjoint or ():
         observed: set[str] = set()
@@ -293,7 +311,7 @@ def _groups_of_people(
             if twice := sorted(observed & other):
                 raise ArgumentError(f"{twice[0]!r} stands in two groups of disjoint; nobody has records in both.")
         stated.append(frozenset(observed))
-    everything = frozenset(likelihood.name for table in tables for likelihood in table.likelihoods)
+    everything = frozenset(one.name for one in observations)
     return tuple(stated) or (frozenset(),), everything - frozenset().union(*stated)
 
 
@@ -304,7 +322,7 @@ def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observat
             if one.name not in first or other.name not in second:
                 continue
             families = ((one, other), (other, one))
-            if any(same_data(codes, parent.stored) for child, parent in families for _, codes in child.parents):
+            if any(same_data(codes, parent.stored) for child, parent in families for _, codes in child.codes):
                 raise refusal("shared data", one.name, problem=f"and {other.name!r} are parent and child")
             if any(same_data(mine, theirs) for mine, theirs in product(one.arrays, other.arrays)):
                 raise refusal("shared data", one.name, problem=f"and {other.name!r} hold the same data")
@@ -363,7 +381,7 @@ def _of_one(observed: Observation, stated: Stated) -> _Open | None:
             max(observed.records_of_a_step, observed.lengths[chain] if public else A_BOUND),
         )
     if several and observed.parents:
-        parents = " and ".join(repr(parent) for parent, _ in observed.parents)
+        parents = " and ".join(repr(parent) for parent, _ in observed.codes)
         what = f"behind the observed parent {parents}: anyone who moves there takes all of them along."
         return f"{name} holds {trials} {what}", people, most
     if several and observed.integrated and observed.lengths:
@@ -384,14 +402,14 @@ def _of_one(observed: Observation, stated: Stated) -> _Open | None:
 def _link(one: Observation, other: Observation) -> str | None:
     """The relation of two observed variables by the codes of their parents, as a sentence; None if there is none."""
     for child, parent in ((one, other), (other, one)):
-        for name, codes in child.parents:
+        for name, codes in child.codes:
             if same_data(codes, parent.stored):
                 called = "" if name == parent.name else f" ({name})"
                 return f"{child.name!r} takes its rows from what is observed in {parent.name!r}{called}"
         if child.step_axis(parent) is not None:
             return f"{child.name!r} takes its rows from what is observed in {parent.name!r} some steps earlier or later"
-    for name, codes in one.parents:
-        if any(same_data(codes, others) for _, others in other.parents):
+    for name, codes in one.codes:
+        if any(same_data(codes, others) for _, others in other.codes):
             return f"{one.name!r} and {other.name!r} take their rows from the same parent ({name})"
     return None
 
@@ -419,7 +437,7 @@ def _records_of_one(observed: Observation, public: bool) -> int:
 _Known = tuple[Counts, Bound]
 
 
-def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model) -> Stated:
+def with_counted(said: Stated, observations: Sequence[Observation]) -> Stated:
     """What was said about people, with what :func:`pymc_dirdp.count` knows of them. No count is looked at.
 
     Raises
@@ -429,8 +447,8 @@ def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model) -> Stat
         units are.
     """
     said = replace(said, counted=None)
-    names = {likelihood.name for table in tables for likelihood in table.likelihoods}
-    bounded = {name: known for name in sorted(names) if (known := known_bound(name, model)) is not None}
+    stored = {one.name: one.stored for one in observations}
+    bounded = {name: known for name in sorted(stored) if (known := known_bound(stored[name])) is not None}
     if not bounded:
         return said
     name = next(iter(bounded))
@@ -453,10 +471,11 @@ def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model) -> Stat
             "is protected. Leave unit= out."
         )
     # A unit has its records in each array that feeds a table.
-    most = max(
-        sum(bounded[one.name][1].records for one in table.likelihoods if one.name in bounded) for table in tables
-    )
-    if said.contribution is None and (unknown := names - set(bounded)):
+    of_table = Counter[str]()
+    for one in observations:
+        of_table[one.table.name] += bounded[one.name][1].records if one.name in bounded else 0
+    most = max(of_table.values())
+    if said.contribution is None and (unknown := stored.keys() - bounded.keys()):
         raise ArgumentError(
             f"{name!r} counts at most so many records of each {unit!r}, and it is unknown how many of them "
             f"{min(unknown)!r} holds. Count both with unit={unit!r}, or say with contribution= how many records of "
@@ -471,9 +490,9 @@ def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model) -> Stat
     return replace(said, contribution=max(most, said.contribution or 1), counted=unit)
 
 
-def known_bound(name: str, model: pm.Model) -> _Known | None:
+def known_bound(stored: Node) -> _Known | None:
     """The counts that are observed, with their bound; None if they are another kind of array, or have none."""
-    data = getattr(root_of(stored_observations(model[name], model)), "data", None)
+    data = getattr(root_of(stored), "data", None)
     return (data, data.bound) if isinstance(data, Counts) and data.bound is not None else None
 
 
@@ -490,6 +509,7 @@ def refuse_lost_unit(names: Iterable[str], model: pm.Model, contribution: int = 
         It names the observed variable, the unit and the bound.
     """
     for name in sorted(names):
-        bound = live_bound(evaluate(stored_observations(model[name], model)))
-        if bound is not None and bound.records > contribution and known_bound(name, model) is None:
+        stored = stored_observations(model[name], model)
+        bound = live_bound(evaluate(stored))
+        if bound is not None and bound.records > contribution and known_bound(stored) is None:
             raise bound.lost(repr(name))

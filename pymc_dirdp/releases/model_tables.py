@@ -148,7 +148,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
                 "Cut it before the model: pm.Data('observations', records[:, 0]) and observed= that.",
             )
         secret.append(stored)
-        if (known := known_bound(name, model)) is not None and known[1].records > said.most_records:
+        if (known := known_bound(stored)) is not None and known[1].records > said.most_records:
             raise ArgumentError(
                 f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Say "
                 f"contribution={known[1].records}, or count with contribution=1."

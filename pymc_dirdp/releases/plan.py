@@ -19,11 +19,10 @@ from pymc_dirdp.mechanisms import outputs
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.graph import built_for
-from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.privacy_unit import Reading, Stated, Unit, stated
 from pymc_dirdp.models.table import Table, check_names, plain_labels
 from pymc_dirdp.models.tables import root_model
-from pymc_dirdp.models.whose_records import public_totals, refuse_lost_unit, tables_and_people
+from pymc_dirdp.models.whose_records import ModelTables, refuse_lost_unit, tables_and_people
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
 from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
@@ -291,16 +290,16 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
     whole = predicts(options)
     wanted = Options(**planning)
     refuse_unpaid_structure(purpose.structure, wanted.choices)
-    found, reading = tables_and_people(model, wanted.stated, all_public=wanted.public is True)
-    by_name = {table.name: table for table in found}
+    found = tables_and_people(model, wanted.stated, all_public=wanted.public is True)
+    by_name, reading = {table.name: table for table in found.tables}, found.reading
     labels = (plain_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
     refuse_unpaid_bins(labels, wanted.choices)
-    check_names(tuple(by_name.values()))
+    check_names(found.tables)
     for choice in wanted.choices:
         choice.refuse_other_people(wanted.adjacency, reading.label)
     refuse_all_spent(guarantee, wanted.choices)
-    sizes = _sizes(reading, model, by_name, wanted.n_records)
-    totals = {name: public_totals(reading, table, model) for name, table in by_name.items()}
+    sizes = _sizes(found, wanted.n_records)
+    totals = {table.name: found.public_totals(table) for table in found.tables}
     with Bar(1, "plan", shown=progressbar):
         chosen, choices = _chosen(guarantee, by_name, sizes, totals, reading, wanted, purpose.target, whole=whole)
     _warn_of_many_draws(chosen, wanted.draws)
@@ -428,22 +427,21 @@ def _checked_sizes(n_records: int | Mapping[str, int] | None) -> int | dict[str,
     return {name: size for name, size in sizes.items() if name is not None} if several else sizes[None]
 
 
-def _sizes(
-    reading: Reading, model: pm.Model, tables: Mapping[str, Table], n_records: int | Mapping[str, int] | None
-) -> dict[str, int | None]:
+def _sizes(found: ModelTables, n_records: int | Mapping[str, int] | None) -> dict[str, int | None]:
     """The number of records of each table: the model's own if it is public, otherwise the planning size."""
-    if reading.sizes_are_public:
+    names = [table.name for table in found.tables]
+    if found.reading.sizes_are_public:
         if n_records is not None:
             raise ArgumentError(
                 "n_records is for adjacency='add-remove', or unit= with contribution=. Under replace-one the number of "
                 "records is public and the model states it."
             )
-        return {name: total_records(table, model) for name, table in tables.items()}
+        return {table.name: found.n_records(table) for table in found.tables}
     if not isinstance(n_records, Mapping):
-        return dict.fromkeys(tables, n_records)
+        return dict.fromkeys(names, n_records)
     for name in n_records:
-        one_of(list(tables), **{"table in n_records": name})
-    return {name: n_records.get(name) for name in tables}
+        one_of(names, **{"table in n_records": name})
+    return {name: n_records.get(name) for name in names}
 
 
 def refuse_second_planning(chosen: Plan, planning: Planning) -> None:
@@ -473,22 +471,15 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
     chosen = replace(guarantee, parts=parts, library_version=library_version())
     # A plan may come from a file. The people are read again, because a model with the same tables may say something
     # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
-    found, reading = tables_and_people(model, chosen.stated)
-    check_names(found)
-    if reading != chosen.reading or _facts_of(found, reading, model) != [
-        (part.table, part.n_records if reading.sizes_are_public else None, part.totals) for part in parts
-    ]:
+    found = tables_and_people(model, chosen.stated)
+    check_names(found.tables)
+    public = found.reading.sizes_are_public
+    facts = [(table.as_in_a_text, found.n_records(table), found.public_totals(table)) for table in found.tables]
+    stated = [(part.table, part.n_records if public else None, part.totals) for part in parts]
+    if found.reading != chosen.reading or facts != stated:
         names = ", ".join(repr(part.table.name) for part in parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
             "or the public number of records has changed. Call plan() again."
         )
     return chosen
-
-
-def _facts_of(
-    found: Sequence[Table], reading: Reading, model: pm.Model
-) -> list[tuple[Table, int | None, tuple[int, ...]]]:
-    """What a plan says of the tables of a model, and a text of it: with the numbers of records that are public."""
-    sizes = _sizes(reading, model, {table.name: table for table in found}, None)
-    return [(table.as_in_a_text, sizes[table.name], public_totals(reading, table, model)) for table in found]

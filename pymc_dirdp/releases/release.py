@@ -16,7 +16,7 @@ from pymc_dirdp.errors import (
     UnattainableError,
 )
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.public import check_counts
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.models.whose_records import check_people
@@ -237,10 +237,12 @@ def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
 
 def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
     """The checked counts of all tables."""
-    counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
-    check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
+    tables = [part.table for part in chosen.parts]
+    observed = find_observations(tables, model)
+    counts = {table.name: read_counts([one for one in observed if one.table is table]) for table in tables}
+    check_people(observed, chosen.reading.stated)
     refuse_unsaid_units(chosen, model)
-    check_counts([part.table for part in chosen.parts], counts, chosen.reading.stated)
+    check_counts(tables, counts, chosen.reading.stated)
     for part in chosen.parts:
         part.mechanism.check(counts[part.table.name])
     return counts

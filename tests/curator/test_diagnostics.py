@@ -17,7 +17,7 @@ from pymc_dirdp.curator.diagnostics import diagnose
 from pymc_dirdp.curator.realised import own_distribution, realised_kl, simplex
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.models.graph import PLAIN, evaluate
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 
 HAIR = np.array([108, 286, 71, 127])  # Snee (1974)
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -89,7 +89,7 @@ def distributions(model, release):
     """By hand: the parameters of both distributions of each table."""
     found = {}
     for table in dirdp.tables(model):
-        x, group = read_counts(table, model), release["mechanism"][table.name]
+        x, group = read_counts(find_observations([table], model)), release["mechanism"][table.name]
         found[table.name] = x + table.prior, float(group["r"]) * x + group["alpha"].values
     return found
 
@@ -189,7 +189,7 @@ def test_arviz_leaves_records_out_and_compares_and_finds_sensitivities(whole, ha
     results = {}
     for name, table in (("a", "p_a"), ("b", "p_b")):
         results[name] = az.loo(diagnosis["non_private"], var_name=name, pointwise=True)
-        x = read_counts(next(one for one in dirdp.tables(model) if one.name == table), model)
+        x = read_counts(find_observations([next(one for one in dirdp.tables(model) if one.name == table)], model))
         # Both priors are flat, and a record is in a cell of `x` records.
         by_hand = (x * np.log(x / (x.sum(axis=-1, keepdims=True) - 1 + x.shape[-1]))).sum()
         assert results[name].n_data_points == N
@@ -205,7 +205,7 @@ def test_realised_losses_are_the_formulas(which, request):
     model, release, diagnosis = request.getfixturevalue(which)
     realised = diagnosis["realised"].to_dataset()
     for table in dirdp.tables(model):
-        x, (u, v) = read_counts(table, model), distributions(model, release)[table.name]
+        x, (u, v) = read_counts(find_observations([table], model)), distributions(model, release)[table.name]
         y = release["posterior"][table.name].values[0]
         y = np.stack([y, 1 - y], axis=-1) if table.family == "beta" else y
         sizes = x.sum(axis=-1)

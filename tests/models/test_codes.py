@@ -11,7 +11,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 
 from .test_random_models import divergence
 
@@ -56,10 +56,10 @@ def network(a=A, b=B, c=C, *, parents=lambda model, a, b: (a, b)):
 def test_parents_decide_the_row(parents):
     model = network(parents=parents)
     p_a, p_b, p_c = dirdp.tables(model)
-    np.testing.assert_array_equal(read_counts(p_a, model), np.bincount(A, minlength=3))
+    np.testing.assert_array_equal(read_counts(find_observations([p_a], model)), np.bincount(A, minlength=3))
     # A Beta's categories are success, then failure.
-    np.testing.assert_array_equal(read_counts(p_b, model), cross(A, 1 - B, shape=(3, 2)))
-    np.testing.assert_array_equal(read_counts(p_c, model), cross(A, B, C, shape=(3, 2, 4)))
+    np.testing.assert_array_equal(read_counts(find_observations([p_b], model)), cross(A, 1 - B, shape=(3, 2)))
+    np.testing.assert_array_equal(read_counts(find_observations([p_c], model)), cross(A, B, C, shape=(3, 2, 4)))
     assert p_b.likelihoods[0].parents == ("a",)
 
 
@@ -71,8 +71,8 @@ def test_grouped_binomial_and_multinomial():
         pm.Binomial("k", n=[5, 6, 7, 8], p=rate[group], observed=[1, 2, 3, 4])
         pm.Multinomial("m", n=[3, 4, 5, 6], p=p[group], observed=[[1, 2], [3, 1], [5, 0], [0, 6]])
     rate, p = dirdp.tables(model)
-    np.testing.assert_array_equal(read_counts(rate, model), [[1, 4], [4, 4], [5, 8]])
-    np.testing.assert_array_equal(read_counts(p, model), [[1, 2], [0, 6], [8, 1]])
+    np.testing.assert_array_equal(read_counts(find_observations([rate], model)), [[1, 4], [4, 4], [5, 8]])
+    np.testing.assert_array_equal(read_counts(find_observations([p], model)), [[1, 2], [0, 6], [8, 1]])
 
 
 def test_a_matrix_of_records():
@@ -82,7 +82,9 @@ def test_a_matrix_of_records():
         p = pm.Dirichlet("p", np.ones((3, 2)))
         pm.Categorical("x", p=p[parents], observed=values)
     (table,) = dirdp.tables(model)
-    np.testing.assert_array_equal(read_counts(table, model), cross(parents.ravel(), values.ravel(), shape=(3, 2)))
+    np.testing.assert_array_equal(
+        read_counts(find_observations([table], model)), cross(parents.ravel(), values.ravel(), shape=(3, 2))
+    )
 
 
 @pytest.mark.parametrize(

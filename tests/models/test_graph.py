@@ -12,7 +12,7 @@ from pytensor.xtensor import as_xtensor
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.graph import Purpose, build_for, built_for, initial_point, lowered
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.tables import root_model, tables
 
 RNG = np.random.default_rng(3)
@@ -45,7 +45,10 @@ def test_tables_and_counts_are_those_of_the_model_with_axes():
     first, second = with_dims(), with_axes()
     assert tables(first) == tables(second)
     for one, other in zip(tables(first), tables(second), strict=True):
-        np.testing.assert_array_equal(read_counts(one, root_model(first)), read_counts(other, root_model(second)))
+        np.testing.assert_array_equal(
+            read_counts(find_observations([one], root_model(first))),
+            read_counts(find_observations([other], root_model(second))),
+        )
 
 
 def test_a_model_with_axes_is_itself():
@@ -74,7 +77,7 @@ def test_a_deterministic_on_the_way_is_looked_through():
     (table,) = tables(model)
     expected = np.zeros((2, 2))
     np.add.at(expected, (GROUP, YES), 1)
-    np.testing.assert_array_equal(read_counts(table, root_model(model)), expected)
+    np.testing.assert_array_equal(read_counts(find_observations([table], root_model(model))), expected)
     assert same.name == "same"
     draw = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model)["posterior"].to_dataset()
     np.testing.assert_allclose(draw["rest"], 1 - draw["b"])
@@ -85,7 +88,7 @@ def test_new_data_are_read_when_they_are_set():
     model = with_dims()
     with model:
         pm.set_data({"levels": np.zeros(30, dtype=int)})
-    assert read_counts(tables(model)[0], root_model(model))[:, 1:].sum() == 0
+    assert read_counts(find_observations([tables(model)[0]], root_model(model)))[:, 1:].sum() == 0
 
 
 def test_a_plan_is_refused_after_an_edit():

@@ -10,7 +10,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.likelihoods import unrolled
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.tables import root_model, tables
 
 from .markov import DiscreteMarkovChain, categorical, markov_chain
@@ -89,7 +89,10 @@ def test_a_chain_is_what_it_is_by_codes(name):
         likelihoods = [replace(likelihood, parents=()) for t in (table, same) for likelihood in t.likelihoods]
         assert likelihoods[: len(likelihoods) // 2] == likelihoods[len(likelihoods) // 2 :]
         assert (table.name, table.prior.tolist()) == (same.name, same.prior.tolist())
-        np.testing.assert_array_equal(read_counts(table, root_model(one)), read_counts(same, root_model(other)))
+        np.testing.assert_array_equal(
+            read_counts(find_observations([table], root_model(one))),
+            read_counts(find_observations([same], root_model(other))),
+        )
     plans = [dirdp.plan(TARGET, model, **said) for model in (one, other)]
     assert [part.mechanism.in_short for part in plans[0].parts] == [part.mechanism.in_short for part in plans[1].parts]
     assert [part.mechanism.contribution for part in plans[0].parts] == [
@@ -137,7 +140,10 @@ def test_the_first_states_have_the_dims_of_the_people():
 def test_states_in_data_stay_data(kind):
     model = built(lambda: chain(pm.Data("x", PATHS.astype(kind))))
     (table,) = tables(model)
-    np.testing.assert_array_equal(read_counts(table, root_model(model)), read_counts(table, built(by_codes)))
+    np.testing.assert_array_equal(
+        read_counts(find_observations([table], root_model(model))),
+        read_counts(find_observations([table], built(by_codes))),
+    )
     assert root_model(model)["x"] is model["x"]
 
 

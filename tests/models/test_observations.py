@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import parameters
-from pymc_dirdp.models.observations import observation, read_counts, total_records
+from pymc_dirdp.models.observations import find_observations, read_counts, total_records
 from pymc_dirdp.models.tables import tables
 
 RNG = np.random.default_rng(20)
@@ -314,11 +314,11 @@ SAMPLED = {name: build for name, build in CASES.items() if name not in INTEGRATE
 def test_counts_by_hand(build):
     model, expected = built(build)
     (table,) = tables(model)
-    counts = read_counts(table, model)
+    counts = read_counts(find_observations([table], model))
     assert counts.dtype == np.int64
     assert counts.shape == table.shape
     np.testing.assert_array_equal(counts, expected)
-    assert total_records(table, model) == expected.sum()
+    assert total_records(find_observations([table], model)) == expected.sum()
 
 
 def slope(model, table, at):
@@ -334,7 +334,7 @@ def slope(model, table, at):
 def test_counts_are_the_slope_of_the_likelihood(build):
     model, _ = built(build)
     (table,) = tables(model)
-    counts = read_counts(table, model)
+    counts = read_counts(find_observations([table], model))
     if table.family == "dirichlet":
         # The log-likelihood is sum(x * log(p)) and its slope x / p.
         p = RNG.dirichlet(np.ones(table.n_categories), size=table.shape[:-1])
@@ -367,7 +367,7 @@ def test_counts_are_the_growth_of_the_marginal_likelihood(build):
     growth = np.exp(np.stack([marginal(table.prior + unit) - marginal(table.prior) for unit in units], axis=-1))
     a, total = table.prior, table.prior.sum(-1, keepdims=True)
     found = growth * a * (expected.sum(-1, keepdims=True) + total) / total - a
-    np.testing.assert_allclose(found, read_counts(table, model), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found, read_counts(find_observations([table], model)), rtol=1e-9, atol=1e-9)
 
 
 def test_each_table_reads_its_own_observations():
@@ -377,8 +377,8 @@ def test_each_table_reads_its_own_observations():
         pm.Categorical("y", p=p, observed=[0, 2, 2])
         pm.Binomial("z", n=5, p=b, observed=1)
     first, second = tables(model)
-    np.testing.assert_array_equal(read_counts(first, model), [1, 4])
-    np.testing.assert_array_equal(read_counts(second, model), [1, 0, 2])
+    np.testing.assert_array_equal(read_counts(find_observations([first], model)), [1, 4])
+    np.testing.assert_array_equal(read_counts(find_observations([second], model)), [1, 0, 2])
 
 
 def test_new_data_are_read_when_they_are_set():
@@ -387,8 +387,8 @@ def test_new_data_are_read_when_they_are_set():
         pm.Categorical("y", p=p, observed=pm.Data("x", [0, 1]))
     (table,) = tables(model)
     model.set_data("x", [2, 2, 2])
-    np.testing.assert_array_equal(read_counts(table, model), [0, 0, 3])
-    assert total_records(table, model) == 3
+    np.testing.assert_array_equal(read_counts(find_observations([table], model)), [0, 0, 3])
+    assert total_records(find_observations([table], model)) == 3
 
 
 def test_large_counts_are_exact():
@@ -399,8 +399,8 @@ def test_large_counts_are_exact():
         b = pm.Beta("b", 1, 1)
         pm.Binomial("z", n=2**53, p=b, observed=[2.0**53 - 1])
     first, second = tables(model)
-    np.testing.assert_array_equal(read_counts(first, model), counts)
-    np.testing.assert_array_equal(read_counts(second, model), [2**53 - 1, 1])
+    np.testing.assert_array_equal(read_counts(find_observations([first], model)), counts)
+    np.testing.assert_array_equal(read_counts(find_observations([second], model)), [2**53 - 1, 1])
 
 
 def test_the_total_is_found_without_the_counts():
@@ -408,7 +408,7 @@ def test_the_total_is_found_without_the_counts():
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("y", n=[4, 5], p=p, observed=np.full((2, 3), -1))
     (table,) = tables(model)
-    assert total_records(table, model) == 9
+    assert total_records(find_observations([table], model)) == 9
 
 
 def test_reading_changes_nothing():
@@ -418,9 +418,9 @@ def test_reading_changes_nothing():
         data = pm.Data("x", values)
         pm.Bernoulli("y", p=b, observed=data)
     (table,) = tables(model)
-    counts = read_counts(table, model)
+    counts = read_counts(find_observations([table], model))
     counts += 5
-    np.testing.assert_array_equal(read_counts(table, model), [2, 1])
+    np.testing.assert_array_equal(read_counts(find_observations([table], model)), [2, 1])
     np.testing.assert_array_equal(data.get_value(), [1, 0, 1])
 
 
@@ -430,7 +430,7 @@ def test_a_table_of_another_model():
         pm.Bernoulli("y", p=b, observed=[0, 1])
     (table,) = tables(model)
     with pytest.raises(ArgumentError, match="no variable 'y'"):
-        read_counts(table, pm.Model())
+        read_counts(find_observations([table], pm.Model()))
 
 
 # What is wrong with data. The numbers are distinctive, so that a message that holds one is found out.
@@ -522,7 +522,7 @@ def refused(reader, build):
         build()
     (table,) = tables(model)
     with pytest.raises(DataError) as info:
-        reader(table, model)
+        reader(find_observations([table], model))
     error = info.value
     assert error.__cause__ is None
     assert error.__context__ is None
@@ -580,10 +580,12 @@ def test_counts_that_float32_cannot_tell_apart_are_refused(given):
     for count in (2**24, 2**26 + 5):
         (table,) = tables(model(count))
         with pytest.raises(DataError, match="reach 2\\*\\*24") as caught:
-            read_counts(table, model(count))
+            read_counts(find_observations([table], model(count)))
         assert str(count) not in str(caught.value)
     small = model(2**24 - 1)
-    np.testing.assert_array_equal(read_counts(*tables(small), small), [[2**24 - 1, 2**27 - 2**24 + 1]])
+    np.testing.assert_array_equal(
+        read_counts(find_observations(tables(small), small)), [[2**24 - 1, 2**27 - 2**24 + 1]]
+    )
 
 
 def test_a_number_of_trials_in_a_short_float_is_refused():
@@ -591,7 +593,7 @@ def test_a_number_of_trials_in_a_short_float_is_refused():
         n = pytensor.shared(np.array([2.0**24], dtype="float32"), name="n")
         pm.Binomial("y", n=n, p=pm.Beta("b", 1, 1), observed=[5])
     with pytest.raises(DataError, match=r"numbers? of trials"):
-        total_records(*tables(model), model)
+        total_records(find_observations(tables(model), model))
 
 
 @pytest.mark.parametrize("first", [2**53 - 1, 2**53])
@@ -601,10 +603,10 @@ def test_a_total_is_counted_up_to_the_last_number_that_doubles_hold(first):
         pm.Binomial("y", n=[first, 1], p=p, observed=[0, 0])
     (table,) = tables(model)
     if first + 1 <= 2**53:
-        assert total_records(table, model) == first + 1
+        assert total_records(find_observations([table], model)) == first + 1
     else:
         with pytest.raises(DataError):
-            total_records(table, model)
+            total_records(find_observations([table], model))
 
 
 # The facts of an observed variable, against counting by hand.
@@ -615,14 +617,14 @@ def observed(trials, data=None):
         p = pm.Beta("p", 1, 1)
         pm.Binomial("y", n=np.array(trials), p=p, observed=np.zeros(np.shape(data or trials), dtype=int))
     (table,) = tables(model)
-    return observation(table, table.likelihoods[0], model)
+    return find_observations([table], model)[0]
 
 
 def raw(shape):
     with pm.Model() as model:
         pm.Categorical("y", p=pm.Dirichlet("p", np.ones(2)), observed=np.zeros(shape, dtype=int))
     (table,) = tables(model)
-    return observation(table, table.likelihoods[0], model)
+    return find_observations([table], model)[0]
 
 
 @pytest.mark.parametrize(
@@ -661,7 +663,7 @@ def test_one_number_of_trials_is_looked_at():
         with pm.Model() as model:
             pm.Binomial("y", n=n, p=pm.Beta("p", 1, 1), observed=np.zeros(1, dtype=int))
         (table,) = tables(model)
-        assert observation(table, table.likelihoods[0], model).has_several_trials == (n > 1)
+        assert find_observations([table], model)[0].has_several_trials == (n > 1)
 
 
 def test_records_of_an_entry_are_its_trials():
@@ -690,6 +692,6 @@ def test_rows_that_are_followed_by_position(n_rows, dims, record_axes):
         q = pm.Beta("q", np.ones(n_rows), 1, dims=dims[0] and dims[0][:1])
         pm.Binomial("z", n=4, p=q, observed=np.full(n_rows, 3), dims=dims[1] and dims[1][:1])
     for table in tables(model):
-        facts = observation(table, table.likelihoods[0], model)
+        (facts,) = find_observations([table], model)
         assert facts.record_axes == record_axes
         assert facts.summed == tuple({0} - set(record_axes))

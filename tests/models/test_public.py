@@ -18,9 +18,9 @@ def test_the_counts_of_a_table_are_looked_at_once(rows, monkeypatch):
     looked_at = []
     read = public.read_counts
 
-    def counting(table, model):
-        looked_at.append(table.name)
-        return read(table, model)
+    def counting(observations):
+        looked_at.append(observations[0].table.name)
+        return read(observations)
 
     monkeypatch.setattr(public, "read_counts", counting)
     with pm.Model() as model:

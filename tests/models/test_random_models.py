@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from pymc_dirdp.errors import DirdpError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.whose_records import read
@@ -179,14 +179,14 @@ def worst(world, relation):
     while reading is None:
         said = stated(unit=world.unit, contribution=None, public=with_trials, disjoint=None)
         try:
-            reading = read(found, model, replace(said, adjacency=relation))
+            reading = read(find_observations(found, model), model, replace(said, adjacency=relation))
         except DirdpError as error:
             idle = [name for name in with_trials if f'public=["{name}"] changes nothing' in str(error)]
             if not idle:
                 return None
             with_trials.remove(idle[0])
     for table, cells in zip(found, world.counted(world.data()), strict=True):
-        np.testing.assert_array_equal(read_counts(table, model), cells)
+        np.testing.assert_array_equal(read_counts(find_observations([table], model)), cells)
     claims = sum(
         np.array(
             DirichletMechanism(

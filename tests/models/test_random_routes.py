@@ -17,7 +17,7 @@ from pytensor.graph.replace import clone_replace
 
 from pymc_dirdp.errors import DirdpError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.whose_records import read
@@ -227,11 +227,11 @@ def worst(build, d, n, unit, relation, claimed=None):
     every = tables(model)
     said = stated(unit=unit, contribution=None, public=(), disjoint=None)
     try:
-        reading = read(every, model, replace(said, adjacency=relation))
+        reading = read(find_observations(every, model), model, replace(said, adjacency=relation))
     except DirdpError:
         return None
     for table, cells in zip(every, counted_by_value(model, every, data, axes, d, n), strict=True):
-        np.testing.assert_array_equal(read_counts(table, model), cells)
+        np.testing.assert_array_equal(read_counts(find_observations([table], model)), cells)
     claims = sum(
         np.array(
             DirichletMechanism(

@@ -12,7 +12,7 @@ from pytensor.graph.replace import clone_replace
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import DataError, UnsupportedModelError
-from pymc_dirdp.models.observations import read_counts, total_records
+from pymc_dirdp.models.observations import find_observations, read_counts, total_records
 from pymc_dirdp.models.tables import tables
 
 RNG = np.random.default_rng(2)
@@ -409,7 +409,9 @@ def test_the_log_likelihood_is_the_counts_times_logarithms_of_shares(name):
     differences = []
     for _ in range(4):
         values, cells = point(every, rng)
-        expected = sum((read_counts(table, model) * np.log(cells[table.name])).sum() for table in every)
+        expected = sum(
+            (read_counts(find_observations([table], model)) * np.log(cells[table.name])).sum() for table in every
+        )
         differences.append(function(*values.values()) - expected)
     np.testing.assert_allclose(differences, differences[0], rtol=1e-9, atol=1e-9)
 
@@ -428,9 +430,11 @@ def test_the_total_is_that_of_the_counts(name):
     for table in tables(model):
         if name in OF_TABLES_BY_CODES:
             with pytest.raises(UnsupportedModelError, match="the number of records of each is data"):
-                total_records(table, model)
+                total_records(find_observations([table], model))
         else:
-            assert total_records(table, model) == read_counts(table, model).sum()
+            assert (
+                total_records(find_observations([table], model)) == read_counts(find_observations([table], model)).sum()
+            )
 
 
 # What a table of parts must not hide
@@ -454,7 +458,7 @@ def test_a_sequence_of_more_axes_is_read():
     expected = np.zeros((2, 3, J, 2))
     for i, j, k in np.ndindex(y.shape):
         expected[k, codes[i], j, 1 - y[i, j, k]] += 1
-    np.testing.assert_array_equal(read_counts(table, model), expected)
+    np.testing.assert_array_equal(read_counts(find_observations([table], model)), expected)
 
 
 WRONG_CODES = {
@@ -524,7 +528,7 @@ def test_the_number_of_records_of_a_part_is_that_of_its_positions():
     with pm.Model() as model:
         stack = pm.math.stack([pm.Beta("a", 1, 1), pm.Beta("b", 1, 1)])
         pm.Binomial("y", n=[100, 120], p=stack, observed=[13, 21])
-    assert [total_records(table, model) for table in tables(model)] == [100, 120]
+    assert [total_records(find_observations([table], model)) for table in tables(model)] == [100, 120]
     plan = dirdp.plan(dirdp.ApproxDP(epsilon=1, delta=1e-3), model)
     assert [part.n_records for part in plan.parts] == [100, 120]
 
@@ -550,7 +554,7 @@ def test_large_tables_take_no_array_of_all_records():
         pm.Bernoulli("y", p=1 - th[codes], observed=np.zeros((20_000, 100), dtype=bool))
     (table,) = tables(model)
     assert table.likelihoods[0].view.cells.size == table.prior.size == 600
-    assert read_counts(table, model)[0].tolist() == [[20_000, 0]] * 100
+    assert read_counts(find_observations([table], model))[0].tolist() == [[20_000, 0]] * 100
 
 
 @pytest.mark.parametrize(("build", "error"), [(complement, None), (stacked_betas, "feeds 'a' and other tables")])
@@ -582,7 +586,7 @@ def test_nuts_agrees_with_prior_plus_counts(name):
     with model:
         trace = pm.sample(1000, tune=500, chains=2, cores=1, random_seed=5, progressbar=False)["posterior"]
     for table in every:
-        u = table.prior + read_counts(table, model)
+        u = table.prior + read_counts(find_observations([table], model))
         mean, total = u / u.sum(-1, keepdims=True), u.sum(-1, keepdims=True)
         sd = np.sqrt(mean * (1 - mean) / (total + 1))
         drawn = trace[table.name].values.reshape(-1, *trace[table.name].shape[2:])

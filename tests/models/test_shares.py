@@ -14,7 +14,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.cells import CellMap, Codes, Numbering, UnreadableError
 from pymc_dirdp.models.graph import compiled_plainly
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.shares import reading_of
 
 N = 60
@@ -55,7 +55,7 @@ def test_what_is_a_share_at_every_point_is_that_share(called):
     with pm.Model() as model:
         pm.Bernoulli("y", p=SHARES[called](pm.Beta("b", 1, 1)), observed=YES)
     (table,) = dirdp.tables(model)
-    assert read_counts(table, model).tolist() == [YES.sum(), N - YES.sum()]
+    assert read_counts(find_observations([table], model)).tolist() == [YES.sum(), N - YES.sum()]
 
 
 @pytest.mark.parametrize("called", NO_SHARES)
@@ -172,7 +172,7 @@ def test_codes_of_few_bits_for_more_rows_than_they_can_name(dtype):
         p = pm.Beta("p", 1, 1, shape=300)
         pm.Bernoulli("y", p=p[CODES.astype(dtype)], observed=YES)
     (table,) = dirdp.tables(model)
-    assert read_counts(table, model).sum() == N
+    assert read_counts(find_observations([table], model)).sum() == N
     # Also the rows that no code of this type can name are read.
     assert table.likelihoods[0].view is None
 
@@ -293,7 +293,7 @@ def test_tables_of_one_category():
         pm.Categorical("x", p=p[CODES], observed=np.zeros(N, dtype=int))
         pm.Categorical("y", p=pm.Dirichlet("q", np.ones(2)), observed=YES)
     table = dirdp.tables(model)[0]
-    assert read_counts(table, model).ravel().tolist() == np.bincount(CODES).tolist()
+    assert read_counts(find_observations([table], model)).ravel().tolist() == np.bincount(CODES).tolist()
 
 
 def test_rows_of_single_precision():
@@ -301,7 +301,7 @@ def test_rows_of_single_precision():
         p = pm.Dirichlet("p", np.ones(3, dtype="float32"), shape=(3, 3))
         pm.Categorical("y", p=p[CODES, ::-1], observed=CODES)
     (table,) = dirdp.tables(model)
-    assert read_counts(table, model).tolist() == np.diag(np.bincount(CODES))[:, ::-1].tolist()
+    assert read_counts(find_observations([table], model)).tolist() == np.diag(np.bincount(CODES))[:, ::-1].tolist()
 
 
 def test_many_rows():

@@ -10,7 +10,7 @@ import pytest
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.contributions import united
 from pymc_dirdp.models.graph import same_data, shift_axis
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.privacy_unit import as_code, stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.whose_records import check_people, tables_and_people
@@ -22,7 +22,7 @@ PEOPLE = 6
 
 
 def reading(model, relation="replace-one", **said):
-    return tables_and_people(model, stated(**NOTHING | said, adjacency=relation))[1]
+    return tables_and_people(model, stated(**NOTHING | said, adjacency=relation)).reading
 
 
 # Brute force: one person is replaced, and the counts may change by no more than what was read
@@ -147,7 +147,7 @@ def test_a_replaced_person_changes_no_more_than_was_read_and_no_less(build, unit
         found = reading(one, unit=unit)
         for table in tables(one):
             contribution = found.contribution(table.name)
-            difference = read_counts(table, two) - read_counts(table, one)
+            difference = read_counts(find_observations([table], two)) - read_counts(find_observations([table], one))
             for change in (difference, -difference):
                 inside, most = fits(change, contribution, table.shape)
                 assert inside
@@ -267,9 +267,9 @@ def texts(lengths):
 
 def test_a_person_with_more_records_than_stated_is_an_error_without_a_value():
     said = stated(**NOTHING | {"unit": 0, "contribution": 7919})
-    check_people(tables(texts([7919, 3])), texts([7919, 3]), said)
+    check_people(find_observations(tables(texts([7919, 3])), texts([7919, 3])), said)
     with pytest.raises(DataError, match="more than contribution=7919 records of 'words'") as caught:
-        check_people(tables(texts([7919, 7920])), texts([7919, 7920]), said)
+        check_people(find_observations(tables(texts([7919, 7920])), texts([7919, 7920])), said)
     assert "7920" not in str(caught.value)
 
 
@@ -280,8 +280,8 @@ def test_a_repeated_person_is_counted_over_all_its_records():
     said = {"unit": 0, "contribution": 6}
     assert reading(model, **said).contribution("b") == Contribution(6)
     with pytest.raises(DataError, match="'k'"):
-        check_people(tables(model), model, stated(**NOTHING | said))
-    check_people(tables(model), model, stated(**NOTHING | said | {"contribution": 7}))
+        check_people(find_observations(tables(model), model), stated(**NOTHING | said))
+    check_people(find_observations(tables(model), model), stated(**NOTHING | said | {"contribution": 7}))
 
 
 # The same data twice

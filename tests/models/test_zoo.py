@@ -16,7 +16,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.models.observations import total_records
+from pymc_dirdp.models.observations import find_observations, total_records
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.models.whose_records import tables_and_people
@@ -1333,7 +1333,7 @@ def reading(animal):
     model = built(animal.build)
     nothing = {"unit": None, "contribution": None, "public": (), "disjoint": None}
     said = stated(**nothing | animal.said)
-    return tables_and_people(model, replace(said, adjacency=animal.relation))[1], model
+    return tables_and_people(model, replace(said, adjacency=animal.relation)).reading, model
 
 
 def of(**kinds):
@@ -1351,7 +1351,7 @@ def test_what_one_person_adds(animal):
     for table in every:
         if table.name in (animal.expected["n"] or {}):
             assert found.sizes_are_public
-            assert total_records(table, model) == animal.expected["n"][table.name]
+            assert total_records(find_observations([table], model)) == animal.expected["n"][table.name]
 
 
 @of(read=False)

@@ -11,7 +11,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.counting import tables as families
-from pymc_dirdp.models.observations import read_counts, total_records
+from pymc_dirdp.models.observations import find_observations, read_counts, total_records
 from pymc_dirdp.planning.expected_kl import a_priori_kl
 
 RNG = np.random.default_rng(5)
@@ -33,7 +33,7 @@ def naive(**options):
 
 
 def counts_of(model):
-    return {table.name: read_counts(table, model) for table in dirdp.tables(model)}
+    return {table.name: read_counts(find_observations([table], model)) for table in dirdp.tables(model)}
 
 
 def test_naive_bayes_counts_features_given_the_class():
@@ -124,7 +124,9 @@ def test_large_counts_are_preserved(monkeypatch):
     model = naive()
     for counts in counts_of(model).values():
         np.testing.assert_array_equal(counts, np.full(counts.shape, float(many)))
-    assert {total_records(table, model) for table in dirdp.tables(model) if table.name == "p_class"} == {3 * many}
+    assert {
+        total_records(find_observations([table], model)) for table in dirdp.tables(model) if table.name == "p_class"
+    } == {3 * many}
 
 
 @pytest.mark.parametrize(

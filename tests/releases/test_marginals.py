@@ -251,7 +251,7 @@ def test_noise_is_never_shared(network):
         again = dirdp.sample(TARGET, network, **MARGINALS, random_seed=1)
     assert seeded["mechanism/p_c"].to_dataset().identical(again["mechanism/p_c"].to_dataset())
     table = dirdp.tables(network)[-1]
-    true = release_module.read_counts(table, network)
+    true = release_module.read_counts(release_module.find_observations([table], network))
     noise = [
         (seeded["mechanism/p_c"]["noisy_counts_2"].values - true.sum(axis=(0, 1))),
         (seeded["mechanism/p_a"]["noisy_counts_0"].values - true.sum(axis=(1, 2))),

@@ -8,7 +8,7 @@ import pandas as pd
 import pymc as pm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import find_observations, read_counts
 
 LOOSE = dirdp.RenyiDP(order=1.01, epsilon=1e4)
 
@@ -37,7 +37,7 @@ def test_trees_that_share_one_composition():
         p = pm.Dirichlet("p", np.ones(225), dims="species")
         pm.Multinomial("trees", n=trees.sum(axis=1), p=p, observed=trees)
     (found,) = dirdp.tables(model)
-    np.testing.assert_array_equal(read_counts(found, model), trees.sum(axis=0))
+    np.testing.assert_array_equal(read_counts(find_observations([found], model)), trees.sum(axis=0))
     plan = dirdp.plan(dirdp.ApproxDP(epsilon=1, delta=1e-6), model, contribution=1)
     assert plan.parts[0].n_records == trees.sum()
     release = dirdp.sample(LOOSE, model, contribution=1)
@@ -53,7 +53,7 @@ def test_trees_with_a_composition_for_each_plot(tmp_path):
         pm.DirichletMultinomial("trees", n=trees.sum(axis=1), a=np.full(225, 0.5), observed=trees)
     (found,) = dirdp.tables(model)
     assert found.shape == (50, 225)
-    np.testing.assert_array_equal(read_counts(found, model), trees)
+    np.testing.assert_array_equal(read_counts(find_observations([found], model)), trees)
     release = dirdp.sample(dirdp.ApproxDP(epsilon=1, delta=1e-6), model, contribution=1)
     np.testing.assert_allclose(release["posterior"]["trees_p"].sum("trees_p_dim_1"), 1)
     release.to_netcdf(tmp_path / "trees.nc", engine="h5netcdf")
@@ -73,7 +73,7 @@ def test_germination_by_seed_and_root():
         pm.Binomial("germinated", n=plates["n"], p=rate[seed, root], observed=plates["y"])
     (found,) = dirdp.tables(model)
     by_hand = plates.groupby(["seed", "root"])[["y", "n"]].sum()
-    counts = read_counts(found, model)
+    counts = read_counts(find_observations([found], model))
     for i, s in enumerate(["O73", "O75"]):
         for j, r in enumerate(["CUCUMBER", "BEAN"]):
             y, n = by_hand.loc[(s, r)]
