@@ -466,9 +466,6 @@ MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what
         dirdp.sample(LOOSE, dirdp.bayesian_network({"a": ["x"], "b": ["u"]}, NETWORK, categories=LETTERS)),
         {"b": [UNSEEN]},
     ),
-    "realised shape": lambda folder: dirdp.curator.RealisedError(
-        dirdp.mechanisms.DirichletMechanism([1, 1], 1.0), CELLS, prior=[1, 1]
-    ),
     "counts for a guarantee": lambda folder: dirdp.sample(CELLS, one_table()),
     "counts for counts' prior": lambda folder: dirdp.calibrate(LOOSE, prior=[-CELLS[0], *CELLS[1:]], n_records=PLANNED),
 }
@@ -664,20 +661,6 @@ def test_what_the_curator_sees_is_marked_confidential(tmp_path):
         assert all("confidential" in group.to_dataset(inherit=False).attrs for group in back.subtree)
     # And nothing of it has found its way into what is published.
     assert not any("confidential" in group.attrs for group in release.subtree)
-
-
-def test_a_realised_loss_says_that_it_is_confidential():
-    mechanism = dirdp.mechanisms.DirichletMechanism([1.5, 1, 1, 2], 1e-7)
-    loss = dirdp.curator.RealisedError(mechanism, CELLS, prior=[1.5, 1, 1, 2])
-    secrets = Secrets([*CELLS, *mechanism.concentration(CELLS), sum(CELLS)], np.divide(CELLS, sum(CELLS)))
-    assert "confidential" in repr(loss)
-    assert leaks(secrets, {"repr": repr(loss), "str": str(loss)}) == {}
-    # It holds them, of course: the search would have found them.
-    assert secrets.on(loss)
-    for number in (loss.kl_posterior, loss.mean, loss.variance, loss.squared_hellinger, loss.tail(0.1)):
-        assert "confidential" in repr(number)
-        assert "confidential" in str(number)
-        assert "confidential" in f"{dataclasses.make_dataclass('Kept', ['value'])(number)!r}"
 
 
 @pytest.mark.parametrize("counts", [["SECRET77", 1], [1, 10**400], {"SECRET77": 1}, [[1], [2, "SECRET77"]]])

@@ -22,9 +22,9 @@ from pymc_dirdp.signatures import user_facing
 ROOMS = (dirdp, auditing, bandits, curator, mechanisms, planning, plots, privacy, releases)
 # What nobody but the library makes, or that everybody derives from.
 RESULTS = {
-    *("Audit", "BanditRuns", "BanditView", "Bins", "Comparison", "Confidential", "Counts", "DrawError", "Estimates"),
+    *("Audit", "BanditRuns", "BanditView", "Bins", "Comparison", "Counts", "DrawError", "Estimates"),
     *("Frontier", "Guarantee", "Mechanism", "MechanismOutput", "ModelPlan", "Plan", "Policy", "PriorExpectedKL"),
-    *("RealisedError", "Report", "Statement", "Structure", "Table", "Transcript"),
+    *("Report", "Statement", "Structure", "Table", "Transcript"),
     *("Verification",),
 }
 # Its names depend on the kind that is asked for.

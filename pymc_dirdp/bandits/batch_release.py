@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from operator import lt
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -237,15 +237,6 @@ class BatchNoise(PrivacyCurves):
         """Whether a batch can have output this: noise of 2000 scales has a probability below `exp(-1999)`."""
         return type(released) is int and abs(released) <= size + 2000 * Fraction(self.scale)
 
-    @classmethod
-    def from_json(cls, facts: dict[str, Any]) -> Self:
-        """The noise that a file holds."""
-        return cls(positive(scale=facts["scale"]), facts["rewards"])
-
-    def to_json(self) -> dict[str, Any]:
-        """Name and parameters, for a file."""
-        return {"mechanism": self.name, "scale": self.scale, "rewards": self.rewards}
-
 
 # The counts of a batch of categories with noise on them that adds up to 0.
 
@@ -366,15 +357,6 @@ class BatchCounts(PrivacyCurves):
         if not all(type(one) is int for one in released) or sum(released) != size:
             return False
         return bool(sum(map(abs, released)) <= size + 2000 * len(released) * Fraction(self.scale))
-
-    @classmethod
-    def from_json(cls, facts: dict[str, Any]) -> Self:
-        """The noise that a file holds."""
-        return cls(positive(scale=facts["scale"]), tuple(facts["worths"]), facts["rewards"])
-
-    def to_json(self) -> dict[str, Any]:
-        """Name and parameters, for a file."""
-        return {"mechanism": self.name, "scale": self.scale, "worths": list(self.worths), "rewards": self.rewards}
 
 
 type BatchMechanism = BatchNoise | BatchCounts

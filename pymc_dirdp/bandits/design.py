@@ -1,9 +1,9 @@
 """The public rules of a private bandit: its prior, and the sizes of its batches or a private draw in every round."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import exact_dirichlet
 from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.texts.codec import facts_by_field, fields_of, value_of
 
 
 @user_facing
@@ -52,6 +53,11 @@ class Design:
     first_batch: int = 1
     growth: float = 1.0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", checked_prior(self.prior, len(self.mechanism.worths)))
+        object.__setattr__(self, "first_batch", integer(1, first_batch=self.first_batch))
+        object.__setattr__(self, "growth", positive(growth=self.growth))
+
     @classmethod
     def of(
         cls,
@@ -67,8 +73,8 @@ class Design:
         """The rules that keep a guarantee for a whole run of any length; `worths` are those of `utilities`."""
         kind = KINDS[one_of(KINDS, mechanism=BatchNoise.name if mechanism is None else mechanism)]
         chosen = kind.for_guarantee(guarantee, rewards=integer(1, contribution=rewards), worths=worths)
-        first = chosen.first_batch if first_batch is None else integer(1, first_batch=first_batch)
-        return cls(mechanism=chosen, prior=prior, first_batch=first, growth=positive(growth=growth))
+        first = chosen.first_batch if first_batch is None else first_batch
+        return cls(mechanism=chosen, prior=prior, first_batch=first, growth=growth)
 
     @property
     def privacy(self) -> PrivacyCurves:
@@ -117,25 +123,19 @@ class Design:
                 )
             pulls += size
 
-    def to_json(self) -> dict[str, Any]:
-        """All rules, for a file."""
-        return {
-            **self.mechanism.to_json(),
-            "prior": list(self.prior),
-            "first_batch": self.first_batch,
-            "growth": self.growth,
-        }
+    def to_facts(self) -> dict[str, Any]:
+        """All rules, as a text has them: those of the mechanism are among the others."""
+        facts = facts_by_field(self)
+        return {"mechanism": self.mechanism.name, **facts.pop("mechanism"), **facts}
 
     @classmethod
-    def from_json(cls, facts: dict[str, Any]) -> "Design":
-        """The rules of a file."""
-        mechanism = KINDS[facts["mechanism"]].from_json(facts)
-        return cls(
-            mechanism=mechanism,
-            prior=checked_prior(facts["prior"], len(mechanism.worths)),
-            first_batch=integer(1, first_batch=facts["first_batch"]),
-            growth=positive(growth=facts["growth"]),
-        )
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The rules that a text states; errors of all kinds if it states none."""
+        kind = KINDS[facts["mechanism"]]
+        names = [field.name for field in fields(kind)]
+        mechanism = value_of(kind, {name: facts[name] for name in names})
+        others = {name: fact for name, fact in facts.items() if name not in names}
+        return cls(mechanism=mechanism, **fields_of(cls, others, without=("mechanism",)))
 
 
 def checked_prior(prior: object, cells: int = 2, *, surest: float = 1e12) -> tuple[float, ...]:
@@ -250,7 +250,7 @@ class EveryRound:
         drawn = exact_dirichlet(self.mechanism.alpha, self.mechanism.r, secret, steps=steps, draws=1, bits=bits)
         return float(drawn[0, 0])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_facts(self) -> dict[str, Any]:
         """Nothing: the rewards of all rounds are still to be drawn from, so a copy of a file would draw twice."""
         raise ArgumentError(
             "A run with schedule='every-round' has no file: somebody who went on with an older copy would draw more "

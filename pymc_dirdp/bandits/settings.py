@@ -16,7 +16,7 @@ from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
 from pymc_dirdp.checks import at_least, identifier, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.texts.codec import fields_of, guarantee_facts, guarantee_of
+from pymc_dirdp.texts.codec import facts_of, fields_of
 
 # Rewards as they are reported: labels of arms, numbers, and categories of public worth.
 
@@ -227,17 +227,9 @@ class Settings[Rules: Design | EveryRound]:
 
     def to_json(self) -> str:
         """The settings as a file holds them."""
-        facts = {
-            "arms": list(self.arms),
-            "retired": list(self.retired),
-            "guarantee": json.dumps(guarantee_facts(self.guarantee)),
-            "design": self.design.to_json(),
-            "unit": self.unit,
-            "utilities": self.utilities,
-            "seeded": self.seeded,
-            "key": self.key.hex(),
-        }
-        return json.dumps(facts)
+        names = ("arms", "retired", "guarantee", "design", "unit", "utilities", "seeded")
+        facts = {name: facts_of(getattr(self, name)) for name in names}
+        return json.dumps(facts | {"guarantee": json.dumps(facts["guarantee"]), "key": self.key.hex()})
 
     @classmethod
     def from_json(cls, text: str) -> "Settings[Design]":
@@ -249,10 +241,12 @@ class Settings[Rules: Design | EveryRound]:
             If a fact is not what it should be. Errors of wrong types and of missing facts are raised as they come.
         """
         facts: dict[str, Any] = json.loads(text)
-        key, guarantee = bytes.fromhex(facts.pop("key")), guarantee_of(json.loads(facts.pop("guarantee")))
-        design = Design.from_json(facts.pop("design"))
-        own = fields_of(Settings, facts, without=("key", "guarantee", "design"))
-        settings = Settings(key=key, guarantee=guarantee, design=design, **own)
+        key, design = bytes.fromhex(facts.pop("key")), Design.from_facts(facts.pop("design"))
+        facts["guarantee"] = json.loads(facts["guarantee"])
+        settings = Settings(key=key, design=design, **fields_of(Settings, facts, without=("key", "design")))
+        # The grammar is closed: what was understood is written again.
+        if settings.to_json() != text:
+            raise ArgumentError("it is not written as this library writes it")
         # A shorter key could be guessed, and several rewards of somebody are not the guarantee about single ones.
         if len(key) != _KEY_BYTES or (settings.unit == REWARD and settings.rewards > 1):
             raise ArgumentError("invalid bandit settings: the key for people is too short, or the unit is wrong")

@@ -283,14 +283,12 @@ class Transcript(BanditView, Text):
     @property
     @override
     def own_facts(self) -> dict[str, Any]:
-        settings = self._settings
-        own = ("guarantee", "unit", "arms", "retired", "utilities")
+        names = ("guarantee", "unit", "arms", "retired", "utilities", "design", "seeded")
         return {
-            "statement": str(settings.guarantee),
+            "statement": str(self.guarantee),
             "library_version": self._version,
-            **{name: facts_of(getattr(settings, name)) for name in own},
-            "design": settings.design.to_json(),
-            "seeded": settings.seeded,
+            **{name: facts_of(getattr(self._settings, name)) for name in names},
+            # A tuple within a list is written in its line.
             "released": [[list(batch) for batch in batches] for batches in self._batches],
         }
 
@@ -298,7 +296,7 @@ class Transcript(BanditView, Text):
     @override
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         own = {name: facts[name] for name in ("guarantee", "unit", "arms", "retired", "utilities", "seeded")}
-        design = Design.from_json(facts["design"])
+        design = Design.from_facts(facts["design"])
         settings = Settings(design=design, **fields_of(Settings, own, without=("design", "key")))
         released = value_of(tuple[tuple[tuple[int, Output], ...], ...], facts["released"])
         if len(released) != len(settings.arms):

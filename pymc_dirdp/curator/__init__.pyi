@@ -1,4 +1,2 @@
-from pymc_dirdp.curator.confidential import Confidential as Confidential
 from pymc_dirdp.curator.diagnostics import diagnose as diagnose
 from pymc_dirdp.curator.posterior import exact_posterior as exact_posterior
-from pymc_dirdp.curator.realised import RealisedError as RealisedError

@@ -7,14 +7,8 @@ import xarray as xr
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.observed import observations
-from pymc_dirdp.curator.posterior import deterministics_of, posterior_groups
-from pymc_dirdp.curator.realised import (
-    Distribution,
-    errors_of_estimates,
-    own_distribution,
-    planned_numbers,
-    realised,
-)
+from pymc_dirdp.curator.posterior import posterior_groups
+from pymc_dirdp.curator.realised import Distribution, errors_of, own_distribution, planned_numbers
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import find_observations, total_records
 from pymc_dirdp.models.table import Table
@@ -66,16 +60,15 @@ def diagnose(
         Further groups:
 
         * `release`: the draws that were released.
-        * `realised`: the errors in nats, what was expected of them without the data, and how they rank among what was
-          possible.
-        * `estimated`: the same for the estimates of :func:`pymc_dirdp.estimate`, by table. Their mean and rank are
-          those of fresh releases of the same data; NaN for tables of more than 1000 cells.
+        * `realised`: the errors in nats by table, what was expected of them without the data, and how they rank among
+          what was possible. Mean and rank of the estimates of :func:`pymc_dirdp.estimate` are those of fresh releases
+          of the same data; NaN for tables of more than 1000 cells.
         * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign.
         * `guarantee`: what was guaranteed, which is public.
 
         Of a release in which a table was released by noise, `private` has the draws of :func:`pymc_dirdp.analyse`
-        alone, and `realised` is left out, because there is no tempered posterior. :func:`pymc_dirdp.report` puts a
-        diagnosis on one page.
+        alone, and `realised` the errors of the estimates, because there is no tempered posterior.
+        :func:`pymc_dirdp.report` puts a diagnosis on one page.
 
     Raises
     ------
@@ -108,7 +101,7 @@ def diagnose(
     >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=0.7, delta=1e-6), model)
     >>> found = dirdp.diagnose(release, model, draws=100)
     >>> sorted(found.children)[:3]
-    ['cells', 'estimated', 'guarantee']
+    ['cells', 'guarantee', 'non_private']
     """
     draws, chains = integer(100, draws=draws), integer(1, chains=chains)
     model = root_model(model)
@@ -122,21 +115,18 @@ def diagnose(
         name: {distribution.table.name: distribution.sample(chains, draws, rng) for distribution in several}
         for name, several in distributions.items()
     }
-    names = deterministics_of(model, tuple(distribution.table for distribution in own))
     seen = observations([distribution.table for distribution in own], model)
     groups: dict[str, xr.Dataset] = {}
     for name, several in distributions.items():
-        of_one = posterior_groups(several, drawn[name], seen, model, names, rng)
+        of_one = posterior_groups(several, drawn[name], seen, model, rng)
         groups |= {f"/{name}/{group}": dataset for group, dataset in of_one.items()}
-    # The only category of a table has the probability 1, in every distribution.
-    varying = tuple(distribution for distribution in own if distribution.table.n_categories > 1)
     shown = view(stored)
     groups["/release"] = shown["posterior"].to_dataset()
-    if tempered:
-        groups["/realised"] = realised(varying, private, release, rng)
-    else:
-        groups["/private/posterior"] = _posterior_given(release, private, chains * draws, rng)
-    groups |= errors_of_estimates(varying, private, release, rng)
+    if not tempered:
+        groups["/private/posterior"] = _posterior_given(release, chains * draws, rng)
+    # The only category of a table has the probability 1, in every distribution.
+    varying = tuple(distribution for distribution in own if distribution.table.n_categories > 1)
+    groups |= errors_of(release, varying, private, rng)
     # What the group `guarantee` repeats of a release.
     public = shown["privacy"].attrs
     groups["/guarantee"] = xr.Dataset(
@@ -167,18 +157,14 @@ def _distributions(stored: Opened, model: pm.Model) -> tuple[tuple[Distribution,
     return tuple(own), private
 
 
-def _posterior_given(
-    release: Published, private: dict[str, Distribution], draws: int, rng: np.random.Generator
-) -> xr.Dataset:
+def _posterior_given(release: Published, draws: int, rng: np.random.Generator) -> xr.Dataset:
     """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
     try:
-        numbers = planned_numbers(release, private)
+        numbers = planned_numbers(release)
         found = analyse(release, draws, chains=1, jointly=False, n_prior=numbers, random_seed=rng, progressbar=False)
     except ArgumentError:
         return xr.Dataset()
-    posterior = found["posterior"].to_dataset()
-    posterior.attrs = {}
-    return posterior
+    return found["posterior"].to_dataset()
 
 
 def _refuse_several_tables(tables: tuple[Table, ...]) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.inference.observed_table import Labels
 from pymc_dirdp.models.likelihoods import Kind
 from pymc_dirdp.models.observations import Observation, find_observations
 from pymc_dirdp.models.table import Table, View, dim_name
@@ -28,8 +29,7 @@ class Observed:
     row: Codes  # Shape (*batch,): which row of those that it sees of the table each observation feeds.
     view: View | None  # What it sees of the table; None if that is the table itself.
     records: Codes | None  # Shape (*batch, d): the observations as counts of categories; None for codes.
-    dims: tuple[str, ...]  # The dims of `values`.
-    coords: dict[str, list[Any]]  # The labels of these dims.
+    axes: Labels  # The dims of `values`, with their labels.
 
     def log_likelihood(self, p: Array) -> Array:
         """The log-likelihood of each observation: `(chains, draws, *table.shape)` gives `(chains, draws, *batch)`."""
@@ -93,9 +93,6 @@ def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Ob
 def _observed(observed: Observation, model: pm.Model) -> Observed:
     """The single observations that `read_counts` has counted and checked."""
     kind, values, row, records = observed.records()
-    axes = model.named_vars_to_dims.get(observed.name) or (None,) * values.ndim
-    dims = tuple(dim_name(observed.name, axis, dim) for axis, dim in enumerate(axes))
-    labels = {dim: model.coords.get(dim) for dim in dims}
     return Observed(
         name=observed.name,
         kind=kind,
@@ -103,6 +100,14 @@ def _observed(observed: Observation, model: pm.Model) -> Observed:
         row=np.broadcast_to(row, values.shape[: values.ndim - kind.core]),
         view=observed.likelihood.view,
         records=records,
-        dims=dims,
-        coords={dim: list(given) for dim, given in labels.items() if given is not None},
+        axes=axes_of(observed.name, values, model),
+    )
+
+
+def axes_of(name: str, values: NDArray[Any], model: pm.Model) -> Labels:
+    """The dims of a variable of the model, with their labels; the entries of a dim without any are numbered."""
+    dims = model.named_vars_to_dims.get(name) or (None,) * values.ndim
+    return tuple(
+        (dim_name(name, axis, dim), list(model.coords.get(dim) or range(size)))
+        for axis, (dim, size) in enumerate(zip(dims, values.shape, strict=True))
     )

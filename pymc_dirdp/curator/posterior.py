@@ -1,27 +1,21 @@
 """The exact posterior of a model, without any privacy."""
 
-import math
-import warnings
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import xarray as xr
-from arviz_base import dict_to_dataset
-from numpy.typing import NDArray
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
-from pymc_dirdp.curator.observed import Observed, observations
+from pymc_dirdp.curator.observed import Observed, axes_of, observations
 from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
 from pymc_dirdp.models.graph import compiled_plainly
-from pymc_dirdp.models.table import Table, dim_name
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.releases.axes import labels, share_dims
+from pymc_dirdp.releases.arviz_groups import LabelledArrays, dataset_of, sample_axes
+from pymc_dirdp.releases.axes import share_labels
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
@@ -33,43 +27,37 @@ def posterior_groups(
     drawn: dict[str, Array],
     observations: dict[str, tuple[Observed, ...]],
     model: pm.Model,
-    deterministics: tuple[str, ...],
     rng: np.random.Generator,
 ) -> dict[str, xr.Dataset]:
     """The groups of one posterior, by name.
 
     By name of a table, `drawn` has its draws, shape `(chains, draws, *table.shape)`, and `observations` has what feeds
-    it. `deterministics` names those of the model that are evaluated.
+    it. Deterministics that depend on tables come along.
 
     The density of the posterior is the exponential of the sum of `log_prior` and `log_likelihood`, as sensitivities and
     importance weights need it: under the private distribution the likelihood is raised to the power `r`. It is a
     density in the coordinates of samplers, see :meth:`Distribution.log_prior`.
     """
-    tables = {distribution.table.name: distribution for distribution in distributions}
     chains, draws = next(iter(drawn.values())).shape[:2]
-    values = {name: variable(distribution.table, drawn[name]) for name, distribution in tables.items()}
-    prior = {
-        name: variable(distribution.table, distribution.sample_prior(chains, draws, rng))
-        for name, distribution in tables.items()
-    }
-    density = {name: distribution.log_prior(drawn[name]) for name, distribution in tables.items()}
-    dims = {distribution.table.name: share_dims(distribution.table) for distribution in distributions}
-    dims |= {name: _dims_of(name, model.named_vars_to_dims.get(name)) for name in deterministics}
-    coords = {dim: given for distribution in distributions for dim, given in labels(distribution.table).items()}
-    rows = {
-        name: dims[name] if distribution.table.family == "beta" else dims[name][:-1]
-        for name, distribution in tables.items()
-    }
-    groups = {
-        "posterior": _dataset(values | _formulas(model, deterministics, values), dims, coords),
-        "prior": _dataset(prior | _formulas(model, deterministics, prior), dims, coords),
-        "log_prior": _dataset(density, rows, coords),
-    }
-    return groups | _observed_groups(tables, drawn, observations, rng)
+    lead = sample_axes(chains, draws)
+    groups: dict[str, LabelledArrays] = {"posterior": {}, "prior": {}, "log_prior": {}}
+    for distribution in distributions:
+        table, name = distribution.table, distribution.table.name
+        axes = share_labels(table)
+        prior = distribution.sample_prior(chains, draws, rng)
+        groups["posterior"][name] = variable(table, drawn[name]), (*lead, *axes)
+        groups["prior"][name] = variable(table, prior), (*lead, *axes)
+        rows = axes if table.family == "beta" else axes[:-1]
+        groups["log_prior"][name] = distribution.log_prior(drawn[name]), (*lead, *rows)
+    names = deterministics_of(model, tuple(distribution.table for distribution in distributions))
+    for group in ("posterior", "prior") if names else ():
+        groups[group] |= _formulas(model, names, groups[group])
+    seen = _observed_groups(distributions, drawn, observations, rng)
+    return {name: dataset_of(arrays) for name, arrays in groups.items()} | seen
 
 
 def _observed_groups(
-    tables: dict[str, Distribution],
+    distributions: tuple[Distribution, ...],
     drawn: dict[str, Array],
     observations: dict[str, tuple[Observed, ...]],
     rng: np.random.Generator,
@@ -81,71 +69,49 @@ def _observed_groups(
     The log-likelihood of single observations may take 128 MB, which `most_values` do, and so may replicated data.
     """
     chains, draws = next(iter(drawn.values())).shape[:2]
-    pairs = [(tables[name], seen) for name, several in observations.items() for seen in several]
-    dims = {seen.name: list(seen.dims) for _, seen in pairs}
-    coords = {dim: given for _, seen in pairs for dim, given in seen.coords.items()}
-    given = {seen.name: seen.values for _, seen in pairs}
-    groups = {"observed_data": _dataset(given, dims, coords, sample_dims=[])}
-    powers = {f"power_{seen.name}": distribution.power for distribution, seen in pairs}
-    if chains * draws * sum(math.prod(seen.values.shape) for _, seen in pairs) > most_values:
-        total = {
-            seen.name: distribution.power * seen.total_log_likelihood(drawn[distribution.table.name])
-            for distribution, seen in pairs
-        }
-        groups["log_likelihood"] = _dataset(total, {}, {})
-        groups["log_likelihood"].attrs = powers | {
-            "summed": "over all observations, because there are too many to hold one by one"
-        }
-        return groups
-    each = {
-        seen.name: distribution.power * seen.log_likelihood(drawn[distribution.table.name])
-        for distribution, seen in pairs
-    }
-    shorter = {seen.name: list(seen.dims[: seen.row.ndim]) for _, seen in pairs}
-    groups["log_likelihood"] = _dataset(each, shorter, coords)
-    groups["log_likelihood"].attrs = powers
-    replicated = {seen.name: seen.replicate(drawn[distribution.table.name], rng) for distribution, seen in pairs}
-    groups["posterior_predictive"] = _dataset(replicated, dims, coords)
-    return groups
+    lead = sample_axes(chains, draws)
+    triples = [
+        (distribution.power, drawn[distribution.table.name], seen)
+        for distribution in distributions
+        for seen in observations[distribution.table.name]
+    ]
+    summed = chains * draws * sum(seen.values.size for _, _, seen in triples) > most_values
+    groups: dict[str, LabelledArrays] = {"observed_data": {}, "log_likelihood": {}}
+    groups |= {} if summed else {"posterior_predictive": {}}
+    for power, p, seen in triples:
+        groups["observed_data"][seen.name] = seen.values, seen.axes
+        if summed:
+            groups["log_likelihood"][seen.name] = power * seen.total_log_likelihood(p), lead
+        else:
+            axes = (*lead, *seen.axes[: seen.row.ndim])
+            groups["log_likelihood"][seen.name] = power * seen.log_likelihood(p), axes
+            groups["posterior_predictive"][seen.name] = seen.replicate(p, rng), (*lead, *seen.axes)
+    datasets = {name: dataset_of(arrays) for name, arrays in groups.items()}
+    datasets["log_likelihood"].attrs = {f"power_{seen.name}": power for power, _, seen in triples}
+    if summed:
+        reason = "over all observations, because there are too many to hold one by one"
+        datasets["log_likelihood"].attrs["summed"] = reason
+    return datasets
 
 
-def _formulas(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
+def _formulas(model: pm.Model, names: tuple[str, ...], drawn: LabelledArrays) -> LabelledArrays:
     """The values of these Deterministics at all draws of the tables: shape `(chains, draws, ...)`."""
-    if not names:
-        return {}
-    lead = next(iter(values.values())).shape[:2]
-    inputs = [model[name] for name in values if name in model.named_vars]
+    inputs = [model[name] for name in drawn if name in model.named_vars]
     observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
     # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
     function = compiled_plainly(inputs, graph_replace([model[name] for name in names], observed, strict=False))
-    draws = [values[str(variable.name)] for variable in inputs]
-    flat = [drawn.reshape(-1, *drawn.shape[2:]) for drawn in draws]
+    draws = [drawn[str(variable.name)][0] for variable in inputs]
+    flat = [values.reshape(-1, *values.shape[2:]) for values in draws]
     rows = [function(*of_draw) for of_draw in zip(*flat, strict=True)]
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
-    return {name: column.reshape(*lead, *column.shape[1:]) for name, column in zip(names, columns, strict=True)}
-
-
-def _dims_of(name: str, axes: tuple[str | None, ...] | None) -> list[str]:
-    return [dim_name(name, axis, dim) for axis, dim in enumerate(axes or ())]
-
-
-def _dataset(
-    values: Mapping[str, NDArray[Any]],
-    dims: Mapping[str, list[str]],
-    coords: Mapping[str, list[Any]],
-    sample_dims: tuple[str, ...] | list[str] = ("chain", "draw"),
-) -> xr.Dataset:
-    with warnings.catch_warnings():
-        # A dim of the model may be called `sample`; the draws are in `chain` and `draw`.
-        warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
-        dataset = dict_to_dataset(
-            dict(values),
-            coords=dict(coords),
-            dims={name: axes for name, axes in dims.items() if name in values and axes},
-            sample_dims=list(sample_dims),
+    chains, n = draws[0].shape[:2]
+    return {
+        name: (
+            column.reshape(chains, n, *column.shape[1:]),
+            (*sample_axes(chains, n), *axes_of(name, column[0], model)),
         )
-    dataset.attrs = {}
-    return dataset
+        for name, column in zip(names, columns, strict=True)
+    }
 
 
 # The exact posterior of a model without any privacy, by conjugacy. All of it is confidential.
@@ -212,11 +178,10 @@ def exact_posterior(
     draws = integer(1, draws=draws)
     model = root_model(model)
     found = tables(model)
-    names = deterministics_of(model, found)
     rng = generator(random_seed)
     distributions = tuple(own_distribution(table, model) for table in found)
     drawn = {distribution.table.name: distribution.sample(1, draws, rng) for distribution in distributions}
-    return marked(posterior_groups(distributions, drawn, observations(found, model), model, names, rng))
+    return marked(posterior_groups(distributions, drawn, observations(found, model), model, rng))
 
 
 def deterministics_of(model: pm.Model, found: tuple[Table, ...]) -> tuple[str, ...]:

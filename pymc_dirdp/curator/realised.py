@@ -1,29 +1,26 @@
-"""Errors of draws and of estimates on the data themselves: what privacy cost, beside the own posterior."""
+"""Errors of draws and of estimates on the data themselves, beside what is expected of them without. All is secret."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
-from scipy.special import digamma, xlogy
+from scipy.special import xlogy
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import checked_counts, positive, positive_array
-from pymc_dirdp.curator.confidential import Confidential
-from pymc_dirdp.errors import ArgumentError, DataError, type_name
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import find_observations, read_counts
-from pymc_dirdp.models.table import DIAGNOSIS_NAMES, Table, dim_beside, dim_name, outcome_dim
-from pymc_dirdp.planning.draw_error import DrawError, expected_kl
-from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
-from pymc_dirdp.planning.expected_kl import dirichlet_kl, dirichlet_kl_rows
+from pymc_dirdp.models.table import DIAGNOSIS_NAMES, Table, dim_beside
+from pymc_dirdp.planning.draw_error import expected_kl
+from pymc_dirdp.planning.estimate_error import estimated_shares, kl_of_estimate
+from pymc_dirdp.planning.expected_kl import dirichlet_kl_rows
 from pymc_dirdp.releases.analysis import estimate
-from pymc_dirdp.releases.arviz_groups import log_dirichlet
-from pymc_dirdp.releases.axes import labels
+from pymc_dirdp.releases.arviz_groups import dataset_of, log_dirichlet
+from pymc_dirdp.releases.axes import cell_labels
 from pymc_dirdp.releases.opened import Published, opened
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -41,18 +38,6 @@ class Distribution:
     counts: Array = field(repr=False)  # The secret.
     prior: Array  # The model's own prior, or the mechanism's `alpha`.
     power: float  # 1, or the mechanism's `r`.
-
-    @property
-    def cells(self) -> xr.DataArray:
-        """An array with the dims and labels of the table and its categories, to be filled with a number for each."""
-        table = self.table
-        axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-        names = {dim_name(table.name, axis, dim): dim for axis, dim in enumerate(axes)}
-        coords = {dim_beside(name, DIAGNOSIS_NAMES): labels(table).get(str(dim)) for name, dim in names.items()}
-        if table.family == "beta":
-            coords[outcome_dim(table.name)] = ["success", "failure"]
-        given = {dim: values for dim, values in coords.items() if values is not None}
-        return xr.DataArray(np.zeros(table.shape), given, list(coords))
 
     @property
     def concentration(self) -> Array:
@@ -91,7 +76,106 @@ def variable(table: Table, p: Array) -> Array:
     return p[..., 0] if table.family == "beta" else p
 
 
-# The error of estimates from a release on these data, beside that of fresh releases of them. All is secret.
+# Divergences from what the data say.
+
+
+def frequencies(counts: Array) -> Array:
+    """The share of each cell among the records of its row; 0 in a row without records."""
+    sizes = counts.sum(axis=-1, keepdims=True)
+    return np.asarray(counts / np.where(sizes > 0, sizes, 1.0))
+
+
+def by_size(counts: Array, errors: Array) -> Array:
+    """The mean of errors of rows, shape (..., *rows), by their numbers of records; NaN if there is no record."""
+    sizes = counts.sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        weights = sizes / sizes.sum()
+    return np.asarray((errors * weights).sum(axis=tuple(range(-sizes.ndim, 0))))
+
+
+def kl_of_draws(counts: Array, y: Array) -> Array:
+    """`KL(x/N || y)` of each draw, in nats, averaged over rows by size; P1's measure."""
+    p = frequencies(counts)
+    return by_size(counts, (xlogy(p, p) - xlogy(p, y)).sum(axis=-1))
+
+
+def kl_of_estimates(distribution: Distribution, estimates: Array) -> Array:
+    """The expected divergence of estimates from the shares given the data, averaged over rows; shape of the first axes.
+
+    The expectation is over the model's own posterior, so it can be compared with what was expected without the data.
+    """
+    of_rows = kl_of_estimate(distribution.counts + distribution.table.prior, estimates)
+    return np.asarray(of_rows.mean(axis=tuple(range(1 - distribution.counts.ndim, 0))))
+
+
+# The errors of a release, each with its reference: what else could have come of these data, or of others.
+
+
+def errors_of(
+    release: Published, own: tuple[Distribution, ...], private: Mapping[str, Distribution], rng: np.random.Generator
+) -> dict[str, xr.Dataset]:
+    """The errors of all tables, in nats with their ranks, and those of every cell by table.
+
+    A rank is the share of a reference whose error is smaller. `kl_estimate` is the divergence of the estimate from the
+    shares, and its reference are fresh releases of the same data. Where each table has a tempered posterior there are
+    two more: `kl_release` is `KL(x/N || y)` of each released draw, averaged over rows by size, among draws of the
+    private posterior given these data. `kl_posterior` is the divergence of the private posterior from the user's own,
+    summed over rows, among data sets of the same row sizes that the model's prior produces.
+    """
+    stored, estimates = opened(release), _estimates_of(release, own)
+    all_tempered = all(distribution.table.name in private for distribution in own)
+    groups, rows = {}, []
+    for distribution in own:
+        name, counts = distribution.table.name, distribution.counts
+        seen, expected, tempered = stored.tables[name], stored.errors[name], private.get(name)
+        fresh = fresh_estimates(
+            distribution,
+            seen.mechanism,
+            public=stored.plan.reading.sizes_are_public,
+            totals=seen.totals,
+            draws=seen.mechanism.output_kind.releases_for(stored.plan.draws),
+            rng=rng,
+        )
+        released = simplex(distribution.table, seen.draws)
+        others = kl_of_estimates(distribution, fresh)
+        error = kl_of_estimates(distribution, estimates[name])
+        row = {
+            **_ranked("kl_estimate", error, others, expected.estimate_kl),
+            "kl_estimate_mean": others.mean() if len(others) else np.nan,
+        }
+        if tempered is not None and all_tempered:
+            error, others = kl_of_draws(counts, released), kl_of_draws(counts, tempered.sample(1, 500, rng)[0])
+            row |= _ranked("kl_release", error, others, expected.expected_kl_estimate)
+            row["kl_release_mean"] = by_size(counts, expected_kl(frequencies(counts), tempered.concentration))
+            error, others = _kl_of_posteriors(distribution, tempered, rng)
+            row |= _ranked("kl_posterior", error, others, expected.expected_kl_posterior)
+        groups[f"/cells/{name}"] = _cell_errors(distribution, tempered, released[0], estimates[name], fresh)
+        rows.append(row)
+    names = [distribution.table.name for distribution in own]
+    columns = {what: np.array([row[what] for row in rows]) for what in (rows[0] if rows else ())}
+    realised = {what: (("table", "draw")[: values.ndim], values) for what, values in columns.items()}
+    return groups | {"/realised": xr.Dataset(realised, {"table": names, "draw": np.arange(stored.plan.draws)})}
+
+
+def _ranked(what: str, error: Array, others: Array, expected: float | None) -> dict[str, Any]:
+    """A realised error, what was expected of it without the data, and the share of a reference that is smaller."""
+    known = np.isfinite(error) & bool(len(others))
+    rank = np.where(known, np.searchsorted(np.sort(others), error) / max(len(others), 1), np.nan)
+    return {what: error, f"{what}_rank": rank, f"{what}_expected": np.nan if expected is None else expected}
+
+
+def _kl_of_posteriors(
+    own: Distribution, private: Distribution, rng: np.random.Generator, *, replicates: int = 500
+) -> tuple[Array, Array]:
+    """The divergence of the private posterior from the user's own, and that for data sets from the prior.
+
+    So many data sets as `replicates` rank an error: a rank is then accurate to about 0.02.
+    """
+    p = own.sample_prior(1, replicates, rng)[0]
+    possible = rng.multinomial(own.counts.sum(axis=-1).astype(np.int64), p / p.sum(axis=-1, keepdims=True))
+    error = dirichlet_kl_rows(own.concentration, private.concentration).sum()
+    others = dirichlet_kl_rows(possible + own.prior, private.power * possible + private.prior)
+    return np.asarray(error), others.reshape(replicates, -1).sum(axis=-1)
 
 
 def fresh_estimates(
@@ -107,100 +191,36 @@ def fresh_estimates(
 
     They are those of the approximation that plans use, all at once.
     """
-    shape, d = distribution.counts.shape, distribution.counts.shape[-1]
-    counts, prior = distribution.counts.reshape(-1, d), distribution.table.prior.reshape(-1, d)
+    counts, prior = distribution.counts, distribution.table.prior
     # So many fresh releases of a table, unless that makes more cells than these; with fewer than 20 there is none.
-    times, n_records = min(200, 20_000 // counts.size), int(counts.sum())
-    if times < 20 or n_records == 0:
-        return np.empty((0, *shape))
-    which = np.tile(np.arange(len(counts)), times)
-    sizes, sharing = mechanism.public_sizes(shape, n_records, totals, public=public)
-    rows = _Rows(which, prior[which], counts[which], sharing, sizes[which], public)
-    estimates = estimates_of(mechanism, rows, draws, rng)
-    return np.empty((0, *shape)) if estimates is None else estimates.reshape(times, *shape)
-
-
-def errors_of_estimates(
-    own: tuple[Distribution, ...],
-    private: Mapping[str, Distribution],
-    release: Published,
-    rng: np.random.Generator,
-) -> dict[str, xr.Dataset]:
-    """The errors of estimates by table, and those of every cell."""
-    stored = opened(release)
-    public, estimates = stored.plan.reading.sizes_are_public, _estimates_of(release, own, private)
-    groups, rows = {}, []
-    for distribution in own:
-        name = distribution.table.name
-        seen, tempered = stored.tables[name], private.get(name)
-        draws = seen.mechanism.output_kind.releases_for(stored.plan.draws)
-        fresh = fresh_estimates(distribution, seen.mechanism, public=public, totals=seen.totals, draws=draws, rng=rng)
-        released = simplex(distribution.table, seen.draws)[0]
-        groups[f"/cells/{name}"] = _cell_errors(distribution, tempered, released, estimates[name], fresh)
-        error, others = float(kl_of_estimates(distribution, estimates[name])), kl_of_estimates(distribution, fresh)
-        rank = np.mean(others < error) if len(others) and np.isfinite(error) else np.nan
-        rows.append(
-            {
-                "kl_estimate": error,
-                "kl_estimate_mean": others.mean() if len(others) else np.nan,
-                "kl_estimate_rank": rank,
-                "kl_estimate_expected": _known(stored.errors[name].estimate_kl),
-            }
+    times, estimates = min(200, 20_000 // counts.size), None
+    if times >= 20 and counts.any():
+        estimates = estimated_shares(
+            mechanism, prior, counts, public=public, rng=rng, totals=totals, draws=draws, times=times
         )
-    return groups | {"/estimated": _by_table(own, rows)}
+    return np.empty((0, *counts.shape)) if estimates is None else estimates
 
 
-def _by_table(own: tuple[Distribution, ...], rows: Sequence[Mapping[str, Any]]) -> xr.Dataset:
-    """Numbers of each table, or of each of its draws."""
-    columns = {what: np.array([row[what] for row in rows]) for what in rows[0]} if rows else {}
-    names = [distribution.table.name for distribution in own]
-    return xr.Dataset(
-        {what: (("table", "draw")[: values.ndim], values) for what, values in columns.items()}, {"table": names}
-    )
+def planned_numbers(release: Published) -> dict[str, int] | None:
+    """What an analyst may take for the private numbers of records: any up to twice that of the plan, as plans do.
 
-
-def _known(number: float | None) -> float:
-    return np.nan if number is None else number
-
-
-def planned_numbers(release: Published, private: Iterable[str]) -> dict[str, int] | None:
-    """The prior numbers of records that a plan takes for the tables of these names, where they are private."""
+    Of tables whose draw is the release; noise shows their number itself.
+    """
     stored = opened(release)
     if stored.plan.reading.sizes_are_public:
         return None
-    planned = {name: stored.tables[name].part.n_records for name in private}
-    return {name: 2 * n for name, n in planned.items() if n is not None}
+    tempered = {name: seen for name, seen in stored.tables.items() if seen.mechanism.tempered is not None}
+    return {name: 2 * n for name, seen in tempered.items() if (n := seen.part.n_records) is not None}
 
 
-def _estimates_of(
-    release: Published, distributions: tuple[Distribution, ...], private: Iterable[str]
-) -> dict[str, Array]:
-    """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says.
-
-    `private` names the tables whose draw is the release. Their number of records, if it is private, is taken for any up
-    to twice that of the plan, as plans do.
-    """
-    shapes = {distribution.table.name: distribution.counts.shape for distribution in distributions}
+def _estimates_of(release: Published, own: tuple[Distribution, ...]) -> dict[str, Array]:
+    """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says."""
+    shapes = {distribution.table.name: distribution.counts.shape for distribution in own}
     try:
-        numbers = planned_numbers(release, private)
-        found = estimate(release, jointly=False, n_prior=numbers, progressbar=False).tables
+        found = estimate(release, jointly=False, n_prior=planned_numbers(release), progressbar=False).tables
     except ArgumentError:
         return {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     return {name: found[name].share_means.reshape(shape) for name, shape in shapes.items()}
-
-
-def kl_of_estimates(distribution: Distribution, estimates: Array) -> Array:
-    """The expected divergence of estimates from the shares given the data, averaged over rows; shape of the first axes.
-
-    The expectation is over the model's own posterior, so it can be compared with what was expected without the data.
-    """
-    u = distribution.counts + distribution.table.prior
-    size = u.sum(axis=-1, keepdims=True)
-    best = u / size
-    of_data = (best * (digamma(u + 1) - digamma(size + 1) - np.log(best))).sum(axis=-1).mean()
-    added = (best * np.log(best / estimates)).sum(axis=-1)
-    rows = tuple(range(added.ndim - u.ndim + 1, added.ndim))
-    return np.asarray(of_data + added.mean(axis=rows))
 
 
 def _cell_errors(
@@ -211,189 +231,15 @@ def _cell_errors(
     `bias_of_draw` is P1 equation 3 with its sign: how far the mean of a draw is from the cell's frequency.
     """
     counts = own.counts
-    sizes = counts.sum(axis=-1, keepdims=True)
-    share = counts / np.where(sizes > 0, sizes, np.nan)
-    columns = {"records": counts, "share": share, "estimate": estimates}
+    share = np.where(counts.sum(axis=-1, keepdims=True) > 0, frequencies(counts), np.nan)
+    columns: dict[str, ArrayLike] = {"records": counts, "share": share, "estimate": estimates}
     if len(fresh):
         columns["error_of_estimate"] = np.sqrt(((fresh - share) ** 2).mean(axis=0))
     if private is not None:
-        u = private.concentration
-        total = u.sum(axis=-1, keepdims=True)
-        mean = u / total
+        total = private.concentration.sum(axis=-1, keepdims=True)
+        mean = private.concentration / total
         columns["released"] = released
         columns["bias_of_draw"] = mean - share
         columns["error_of_draw"] = np.sqrt(mean * (1 - mean) / (total + 1) + (mean - share) ** 2)
-    return xr.Dataset({name: own.cells.copy(data=values) for name, values in columns.items()})
-
-
-# The error for the data at hand. **Everything here is confidential**: the guarantee does not cover it.
-
-
-def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
-    """`E KL(x/N || y)` over `y ~ Dirichlet(r x + alpha)`, in nats, averaged over rows by size. **Confidential**.
-
-    Parameters
-    ----------
-    counts : array_like of integers, shape (..., d)
-        The data `x`, with at least one record.
-    alpha : array_like, shape (..., d)
-        Prior parameters of the mechanism, positive.
-    r : float
-        The concentration of the mechanism, positive.
-
-    References
-    ----------
-    Theory, section 8. P1 minimises this error.
-    """
-    parameters = positive_array(alpha=alpha)
-    x = checked_counts(counts, parameters.shape)
-    sizes = x.sum(axis=-1, keepdims=True)
-    if not sizes.sum() > 0:
-        raise ArgumentError("The data's frequencies are undefined: there is no record.")
-    u = positive(r=r) * x + parameters
-    per_row = expected_kl(x / np.where(sizes > 0, sizes, 1.0), u)
-    return Confidential((per_row * sizes[..., 0]).sum() / sizes.sum())
-
-
-def kl_of_draws(counts: Array, y: Array) -> Array:
-    """`KL(x/N || y)` of each draw, averaged over rows by size; NaN if there is no record."""
-    sizes = counts.sum(axis=-1, keepdims=True)
-    if not sizes.sum() > 0:
-        return np.full(len(y), np.nan)
-    p = counts / np.where(sizes > 0, sizes, 1.0)
-    per_row = (xlogy(p, p) - xlogy(p, y)).sum(axis=-1)
-    return np.asarray((per_row * sizes[..., 0]).reshape(len(y), -1).sum(axis=-1) / sizes.sum())
-
-
-@final
-class RealisedError:
-    """How far the draws of a Dirichlet mechanism are from these data: for the curator, never to be published.
-
-    Every number is a :class:`pymc_dirdp.curator.Confidential`. What may be published is the a priori version,
-    :class:`pymc_dirdp.planning.PriorExpectedKL`, or a :class:`pymc_dirdp.planning.DrawError` of assumed frequencies.
-
-    Parameters
-    ----------
-    mechanism : DirichletMechanism
-        The mechanism that draws.
-    counts : array_like of integers, shape of `mechanism.alpha`
-        The data, which are secret, with at least one record.
-    prior : array_like, shape of `mechanism.alpha`
-        The model's own prior parameters.
-
-    Examples
-    --------
-    >>> mechanism = DirichletMechanism([1, 1, 1, 1], 0.1)
-    >>> RealisedError(mechanism, [108, 286, 71, 127], prior=[1, 1, 1, 1]).kl_posterior
-    2.04... (confidential: computed from the data)
-    """
-
-    def __init__(self, mechanism: DirichletMechanism, counts: ArrayLike, *, prior: ArrayLike) -> None:
-        if getattr(mechanism, "tempered", None) is None:
-            raise ArgumentError(f"Expected a DirichletMechanism, got {type_name(mechanism)}.")
-        x = checked_counts(counts, mechanism.alpha.shape)
-        if not x.sum() > 0:
-            raise DataError("The data's frequencies are undefined: there is no record.")
-        self._mechanism, self._counts = mechanism, x
-        self._posterior = x + np.asarray(prior, dtype=np.float64)
-        self._private = mechanism.concentration(counts)
-        sizes = x.sum(axis=-1, keepdims=True)
-        # A row without records has no frequencies, and no weight.
-        some = sizes[..., 0] > 0
-        self._weights = (sizes[some] / x.sum()).ravel()
-        frequencies = (x[some] / sizes[some]).reshape(len(self._weights), -1)
-        parameters = self._private[some].reshape(frequencies.shape)
-        self._rows = [DrawError(p, u) for p, u in zip(frequencies, parameters, strict=True)]
-
-    def __repr__(self) -> str:
-        return "RealisedError (confidential)"
-
-    @property
-    def kl_posterior(self) -> Confidential:
-        """`KL(posterior || private posterior)` in nats, summed over rows; P2's measure."""
-        return Confidential(dirichlet_kl(self._posterior, self._private))
-
-    @property
-    def mean(self) -> Confidential:
-        """Expected `KL(x/N || y)` over the draw, in nats, averaged over rows by size; P1's measure."""
-        return realised_kl(self._counts, self._mechanism.alpha, self._mechanism.r)
-
-    @property
-    def variance(self) -> Confidential:
-        """Variance over the draw of the error of which `mean` is the expectation; rows are drawn independently."""
-        return Confidential(sum(w**2 * row.variance for w, row in zip(self._weights, self._rows, strict=True)))
-
-    @property
-    def squared_hellinger(self) -> Confidential:
-        """Expected squared Hellinger distance of the draw from the frequencies, averaged over rows by size."""
-        rows = zip(self._weights, self._rows, strict=True)
-        return Confidential(sum(w * row.squared_hellinger for w, row in rows))
-
-    def tail(self, eta: float) -> Confidential:
-        """Upper bound of the probability that some row misses its frequencies by more than `eta` nats."""
-        return Confidential(min(1.0, sum(row.tail(eta) for row in self._rows)))
-
-    def of_draw(self, y: ArrayLike) -> Confidential:
-        """`KL(x/N || y)` of one released draw, in nats, averaged over rows by size.
-
-        Parameters
-        ----------
-        y : array_like, shape of `mechanism.alpha`
-            The draw; for a Beta variable with its complement.
-        """
-        draw = np.asarray(y, dtype=np.float64)
-        if draw.shape != self._posterior.shape:
-            raise ArgumentError(f"Expected one draw of shape {self._posterior.shape}, got {draw.shape}.")
-        return Confidential(kl_of_draws(self._counts, draw[np.newaxis])[0])
-
-
-# The errors of a release, measured on the data themselves, beside what was expected without them. All is secret.
-
-
-def realised(
-    own: tuple[Distribution, ...], private: Mapping[str, Distribution], release: Published, rng: np.random.Generator
-) -> xr.Dataset:
-    """Errors by table, in nats, and their ranks: the share of a reference whose error is smaller.
-
-    `kl_release` is `KL(x/N || y)` of each released draw, averaged over rows by size. Its reference is the private
-    posterior given these data. `kl_posterior` is the divergence of the private posterior from the user's own, summed
-    over rows. Its reference is data sets of the same row sizes that the model's prior produces.
-    """
-    stored, rows = opened(release), []
-    for distribution in own:
-        table, expected = distribution.table, stored.errors[distribution.table.name]
-        released = simplex(table, stored.tables[table.name].draws)
-        rows.append(
-            _errors(distribution, private[table.name], released, rng)
-            | {
-                "kl_release_expected": _known(expected.expected_kl_estimate),
-                "kl_posterior_expected": _known(expected.expected_kl_posterior),
-            }
-        )
-    return _by_table(own, rows).assign_coords(draw=np.arange(stored.plan.draws))
-
-
-def _errors(
-    own: Distribution, private: Distribution, released: Array, rng: np.random.Generator, *, replicates: int = 500
-) -> dict[str, float | Array]:
-    """The errors of one table.
-
-    So many draws and data sets as `replicates` rank a realised error: a rank is then accurate to about 0.02.
-    """
-    counts = own.counts
-    sizes = counts.sum(axis=-1)
-    p = dirichlet(own.prior, replicates, rng)
-    possible = rng.multinomial(sizes.astype(np.int64), p / p.sum(axis=-1, keepdims=True))
-    error = float(dirichlet_kl_rows(own.concentration, private.concentration).sum())
-    others = dirichlet_kl_rows(possible + own.prior, private.power * possible + private.prior)
-    reference = others.reshape(replicates, -1).sum(axis=-1)
-    errors = kl_of_draws(counts, released)
-    fresh = kl_of_draws(counts, dirichlet(private.concentration, replicates, rng))
-    some = bool(sizes.sum() > 0)
-    return {
-        "kl_release": errors,
-        "kl_release_mean": realised_kl(counts, private.prior, private.power).value if some else np.nan,
-        "kl_release_rank": (fresh < errors[:, None]).mean(axis=-1) if some else np.full(errors.shape, np.nan),
-        "kl_posterior": error,
-        "kl_posterior_rank": float(np.mean(reference < error)),
-    }
+    labels = tuple((dim_beside(dim, DIAGNOSIS_NAMES), values) for dim, values in cell_labels(own.table))
+    return dataset_of({name: (values, labels) for name, values in columns.items()})

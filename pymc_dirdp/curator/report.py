@@ -1,6 +1,6 @@
 """One page on a plan, a release or a diagnosis. What is on a page about a diagnosis is confidential."""
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterator
 from os import PathLike
 
 import numpy as np
@@ -60,28 +60,32 @@ def report(release: xr.DataTree | str | PathLike[str] | Plan | Ledger | Claiming
     <BLANKLINE>
       protects   every person, who holds at most 1 record of each table; the number
     """
-    if isinstance(release, xr.DataTree) and {"guarantee", "cells", "estimated"} <= set(release.children):
+    if isinstance(release, xr.DataTree) and {"guarantee", "cells", "realised"} <= set(release.children):
         return _of_diagnosis(release)
     return report_of_release(release, full=full)
 
 
 def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
-    guarantee = diagnosis["guarantee"].attrs
-    tables = list(diagnosis["cells"].children)
-    sections = {
-        "errors of this release": tuple(_errors(diagnosis, tables)),
-        "the smallest cells": tuple(_smallest_cells(diagnosis, tables)),
-        "the smallest groups": tuple(_smallest_rows(diagnosis, tables)),
-    }
+    guarantee, mark = diagnosis["guarantee"].attrs, "CONFIDENTIAL, do not publish"
+    cells = {name: group.to_dataset() for name, group in diagnosis["cells"].children.items()}
     guaranteed = (
         ("guarantee", str(guarantee["statement"])),
         ("protected", str(guarantee["protected"])),
         ("draws", f"{guarantee['draws']}, all of them covered"),
         ("this page", "is not covered: it was computed from the data themselves"),
     )
-    mark = "CONFIDENTIAL, do not publish"
+    sizes = {name: of_table["records"].sum(list(of_table["records"].dims)[-1]) for name, of_table in cells.items()}
+    several = [name for name, of_rows in sizes.items() if of_rows.size > 1]
+    # So many of the smallest cells of a table, and of its rows, are shown.
+    smallest_cells = [entry for name in cells for entry in _smallest(name, cells[name], cells[name]["records"], 8)]
+    smallest_rows = [entry for name in several for entry in _smallest(name, cells[name], sizes[name], 3)]
+    sections = {
+        "errors of this release": tuple(_errors(diagnosis["realised"].to_dataset())),
+        "the smallest cells": tuple((label, _of_cell(cell)) for label, cell in smallest_cells),
+        "the smallest groups": tuple((label, _of_row(row)) for label, row in smallest_rows),
+    }
     return Report(
-        f"{mark}: the cost of privacy in {', '.join(tables)}",
+        f"{mark}: the cost of privacy in {', '.join(cells)}",
         (
             ("Guarantee of the release", guaranteed),
             *((f"{mark}: {heading}", lines) for heading, lines in sections.items() if lines),
@@ -89,20 +93,20 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
     )
 
 
-def _errors(diagnosis: xr.DataTree, tables: list[str]) -> Iterator[tuple[str, str]]:
+def _errors(realised: xr.Dataset) -> Iterator[tuple[str, str]]:
     """Realised and expected divergences by table, with the rank of the realised one."""
-    estimated = diagnosis["estimated"].to_dataset()
-    tempered = diagnosis["realised"].to_dataset() if "realised" in diagnosis.children else None
-    for name in tables:
-        label = f" of {name}" if len(tables) > 1 else ""
-        yield f"KL of the estimate{label}", _compared(estimated.sel(table=name), "kl_estimate", "fresh releases")
-        if tempered is not None:
-            of_table = tempered.sel(table=name)
-            first = of_table.isel(draw=0).rename({"kl_release": "kl_draw", "kl_release_rank": "kl_draw_rank"})
-            first = first.rename({"kl_release_mean": "kl_draw_mean", "kl_release_expected": "kl_draw_expected"})
-            which = "KL of the first draw" if tempered.sizes["draw"] > 1 else "KL of the draw"
-            yield f"{which}{label}", _compared(first, "kl_draw", "fresh draws")
-            yield f"KL of the posteriors{label}", _compared(of_table, "kl_posterior", "data sets of the prior")
+    draw = "first draw" if realised.sizes["draw"] > 1 else "draw"
+    what = {
+        "kl_estimate": ("KL of the estimate", "fresh releases"),
+        "kl_release": (f"KL of the {draw}", "fresh draws"),
+        "kl_posterior": ("KL of the posteriors", "data sets of the prior"),
+    }
+    for name in realised["table"].values:
+        of_table = realised.sel(table=name).isel(draw=0)
+        label = f" of {name}" if realised.sizes["table"] > 1 else ""
+        for error, (called, others) in what.items():
+            if error in of_table:
+                yield f"{called}{label}", _compared(of_table, error, others)
 
 
 def _compared(errors: xr.Dataset, what: str, others: str) -> str:
@@ -119,19 +123,13 @@ def _known(value: xr.DataArray) -> str:
     return f"{float(value):.3g}" if np.isfinite(value) else "unknown"
 
 
-def _smallest_cells(diagnosis: xr.DataTree, tables: list[str]) -> Iterator[tuple[str, str]]:
-    for name in tables:
-        cells = diagnosis["cells"][name].to_dataset()
-        # So many of the smallest cells of a table are shown.
-        order = np.argsort(cells["records"].values, axis=None, kind="stable")[:8]
-        for index in zip(*np.unravel_index(order, cells["records"].shape), strict=True):
-            one = cells.isel(dict(zip(cells["records"].dims, map(int, index), strict=True)))
-            yield f"{name}[{_labels(one, cells['records'].dims, index)}]", _of_cell(one)
-
-
-def _labels(one: xr.Dataset, dims: Iterable[Hashable], index: tuple[int, ...]) -> str:
-    """The labels at an index; the numbers of entries that have none."""
-    return ", ".join(str(one[dim].item()) if dim in one.coords else str(i) for dim, i in zip(dims, index, strict=True))
+def _smallest(name: str, cells: xr.Dataset, records: xr.DataArray, most: int) -> Iterator[tuple[str, xr.Dataset]]:
+    """The entries of a table with the fewest records, and what they are called: by their labels, or their numbers."""
+    for place in np.argsort(records.values, axis=None, kind="stable")[:most]:
+        index = dict(zip(records.dims, map(int, np.unravel_index(place, records.shape)), strict=True))
+        entry = cells.isel(index)
+        labels = [str(entry[dim].item()) if dim in entry.coords else str(i) for dim, i in index.items()]
+        yield f"{name}[{', '.join(labels)}]", entry
 
 
 def _of_cell(cell: xr.Dataset) -> str:
@@ -152,18 +150,7 @@ def _of_cell(cell: xr.Dataset) -> str:
     return ", ".join(parts)
 
 
-def _smallest_rows(diagnosis: xr.DataTree, tables: list[str]) -> Iterator[tuple[str, str]]:
-    """The rows of the fewest records of each table that has several."""
-    for name in tables:
-        cells = diagnosis["cells"][name].to_dataset()
-        *rows, last = map(str, cells["records"].dims)
-        sizes = cells["records"].sum(last)
-        if sizes.size < 2:
-            continue
-        # So many of its smallest rows are shown.
-        for at in np.argsort(sizes.values, axis=None, kind="stable")[:3]:
-            index = tuple(int(i) for i in np.unravel_index(at, sizes.shape))
-            one = cells.isel(dict(zip(rows, index, strict=True)))
-            worst = float(np.abs(one["estimate"] - one["share"]).max())
-            error = f", the worst share of the estimate is off by {worst:.2g}" if np.isfinite(worst) else ""
-            yield f"{name}[{_labels(one, rows, index)}]", f"{float(sizes.values[index]):g} records{error}"
+def _of_row(row: xr.Dataset) -> str:
+    worst = float(np.abs(row["estimate"] - row["share"]).max())
+    error = f", the worst share of the estimate is off by {worst:.2g}" if np.isfinite(worst) else ""
+    return f"{float(row['records'].sum()):g} records{error}"

@@ -1,7 +1,6 @@
 """Noisy marginals of one table, and their losses add up."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, Self, final, override
@@ -222,18 +221,6 @@ class MarginalsMechanism(NoisyMarginals):
             "mechanism='marginals' divides one guarantee among marginals of all tables of a model, so it is planned "
             "for models alone: dirdp.plan(guarantee, model, mechanism='marginals')."
         )
-
-    @classmethod
-    @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """A file has lists, whose entries are checked here."""
-        marginals, parameters = facts["marginals"], facts["parameters"]
-        whole = all(
-            isinstance(marginal, list | tuple) and all(type(axis) is int for axis in marginal) for marginal in marginals
-        )
-        if not whole or not all(type(parameter) in (int, float) for parameter in parameters):
-            raise ArgumentError("Expected lists of axes, and a number for each.")
-        return cls(**{**facts, "marginals": tuple(map(tuple, marginals)), "parameters": tuple(parameters)})
 
 
 @user_facing

@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.outputs import Measured, NoisyTable, Output, RowLikel
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
 from pymc_dirdp.sampling.bits import Seed
-from pymc_dirdp.texts.codec import facts_of
+from pymc_dirdp.texts.codec import facts_of, field_of
 
 
 def worst_neighbours(
@@ -359,7 +359,8 @@ class TableMechanism(Mechanism):
             if fact.name == "prior":
                 given["prior"] = prior
             elif fact.given and not (fact.optional and fact.name not in parameters):
-                given[fact.field] = parameters[fact.name]
+                value = parameters[fact.name]
+                given[fact.field] = field_of(cls, fact.field, value) if fact.kind == "list" else value
         return cls.from_facts(given)
 
 

@@ -27,8 +27,8 @@ def expected_kl(p: Array, u: Array) -> Array:
 class DrawError:
     """Errors of one draw `y ~ Dirichlet(u)` as an estimate of the frequencies p.
 
-    The frequencies are assumed, to plan. If `p` or `u` come from the data, so does every number of this object:
-    then use :class:`pymc_dirdp.curator.RealisedError`, whose numbers say so.
+    The frequencies are assumed, to plan. If `p` or `u` come from the data, so does every number of this object, and all
+    of it is confidential; :func:`pymc_dirdp.diagnose` has the errors of a release, and says so.
 
     Parameters
     ----------

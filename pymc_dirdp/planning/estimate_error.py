@@ -95,6 +95,8 @@ def estimated_shares(
     *,
     public: bool,
     rng: np.random.Generator,
+    totals: Sequence[int] = (),
+    draws: int = 1,
     times: int | None = None,
 ) -> Array | None:
     """What is estimated of the shares of one table from a simulated release; None if that is not known.
@@ -104,10 +106,12 @@ def estimated_shares(
     mechanism : TableMechanism
     prior : array, shape (..., d)
     counts : array, shape of `prior`
-        Made-up counts.
+        Made-up counts, or those of the data for the curator's eyes.
     public : bool
         Whether the analyst knows how many records there are.
     rng : numpy.random.Generator
+    totals, draws
+        As for :func:`estimate_error`.
     times : int, optional
         Simulate so many releases, and estimate from each alone.
 
@@ -116,11 +120,11 @@ def estimated_shares(
     shares : array, shape of `prior`, or (times, ..., d)
     """
     d = prior.shape[-1]
-    n_rows = prior.size // d
-    table = counts.reshape(n_rows, d).astype(np.float64)
-    which, n_records = np.tile(np.arange(n_rows), times or 1), round(float(table.sum()))
-    rows = _Rows(which, prior.reshape(n_rows, d)[which], table[which], n_rows, np.full(len(which), n_records), public)
-    found = estimates_of(mechanism, rows, 1, rng)
+    table = counts.reshape(-1, d).astype(np.float64)
+    which = np.tile(np.arange(len(table)), times or 1)
+    sizes, sharing = mechanism.public_sizes(prior.shape, round(float(table.sum())), totals, public=public)
+    rows = _Rows(which, prior.reshape(-1, d)[which], table[which], sharing, sizes[which], public)
+    found = _estimates(mechanism, rows, draws, rng)
     return None if found is None else found.reshape(prior.shape if times is None else (times, *prior.shape))
 
 
@@ -149,10 +153,10 @@ def _estimate_error(
         sizes = np.maximum(np.minimum(sizes, 1), np.round(part * sizes))
     rows = _Rows.simulated(table, sizes, sharing, public=public)
     rng = np.random.default_rng(20261122)
-    estimated = estimates_of(mechanism, rows, draws, rng)
+    estimated = _estimates(mechanism, rows, draws, rng)
     if estimated is None:
         return None
-    error = error_of(rows.prior, rows.counts, estimated)
+    error = _error_of(rows.prior + rows.counts, estimated)
     return EstimateError(error.kl, part * error.share)
 
 
@@ -415,7 +419,7 @@ class _Cells:
         return tilt
 
 
-def estimates_of(mechanism: TableMechanism, rows: _Rows, draws: int, rng: np.random.Generator) -> Array | None:
+def _estimates(mechanism: TableMechanism, rows: _Rows, draws: int, rng: np.random.Generator) -> Array | None:
     """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
     if mechanism.tempered is not None:
         return _estimated(_Draws(mechanism.tempered, rows, draws, rng), rows)
@@ -436,18 +440,27 @@ def _estimated(said: _Noise | _Draws, rows: _Rows) -> Array:
     return np.asarray((mass[..., None] * np.array(shares)).sum(axis=0))
 
 
-def error_of(prior: Array, counts: Array, estimate: Array) -> EstimateError:
-    """The error of estimates of rows, shape (m, d), whose shares and counts come from their priors.
+def kl_of_estimate(parameters: Array, estimate: Array) -> Array:
+    """The expected divergence of estimates from the shares of each row, which are Dirichlet given the counts.
 
-    What is known given the counts is summed exactly; what the release adds to it is averaged over the rows.
+    The shape of `estimate` may have further axes in front: (..., *rows, d) gives (..., *rows).
     """
-    parameters = prior + counts
     size = parameters.sum(axis=-1, keepdims=True)
     best = parameters / size
     of_counts = (best * (digamma(parameters + 1) - digamma(size + 1) - np.log(best))).sum(axis=-1)
-    added = (best * np.log(best / estimate)).sum(axis=-1)
+    return np.asarray(of_counts + (best * np.log(best / estimate)).sum(axis=-1))
+
+
+def _error_of(parameters: Array, estimate: Array) -> EstimateError:
+    """The error of estimates of rows, shape (m, d), averaged over these.
+
+    What is known given the counts is summed exactly; what the release adds to it is averaged over the rows.
+    """
+    size = parameters.sum(axis=-1, keepdims=True)
+    best = parameters / size
     squared = best * (1 - best) / (size + 1) + (best - estimate) ** 2
-    return EstimateError(float(np.mean(of_counts + added)), math.sqrt(float(squared.mean())))
+    kl = float(kl_of_estimate(parameters, estimate).mean())
+    return EstimateError(kl, math.sqrt(float(squared.mean())))
 
 
 def _distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

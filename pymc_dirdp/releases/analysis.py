@@ -15,7 +15,14 @@ from pymc_dirdp.display import Tabular, uncertain
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.arviz_groups import LabelledArrays, data_of, later_groups, likelihood_attributes
+from pymc_dirdp.releases.arviz_groups import (
+    LabelledArrays,
+    data_of,
+    dataset_of,
+    later_groups,
+    likelihood_attributes,
+    sample_axes,
+)
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import Published, opened
 from pymc_dirdp.releases.view import tree_of, view
@@ -179,7 +186,7 @@ def analyse(
         **{f"/{name}": group for name, group in later.items()},
     }
     tree = tree_of(
-        {path: _labelled(group) for path, group in arrays.items()}
+        {path: dataset_of(group) for path, group in arrays.items()}
         | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
     )
     tree.attrs = _attributes(found)
@@ -205,13 +212,7 @@ def _shares(seen: ObservedTable, shares: NDArray[np.float64]) -> NDArray[np.floa
 
 def _drawn(values: NDArray[Any], chains: int, labels: Labels) -> tuple[NDArray[Any], Labels]:
     in_chains = values.reshape(chains, -1, *values.shape[1:])
-    return in_chains, (("chain", np.arange(chains)), ("draw", np.arange(in_chains.shape[1])), *labels)
-
-
-def _labelled(arrays: LabelledArrays) -> xr.Dataset:
-    """A group of tables of one model, in which a dim has the same labels wherever it stands."""
-    coords = {dim: found for _, labels in arrays.values() for dim, found in labels if found is not None}
-    return xr.Dataset({name: ([dim for dim, _ in labels], values) for name, (values, labels) in arrays.items()}, coords)
+    return in_chains, (*sample_axes(chains, in_chains.shape[1]), *labels)
 
 
 def _attributes(found: Inferences) -> dict[str, str]:

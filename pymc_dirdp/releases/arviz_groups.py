@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import gammaln
 from xarray.core.indexing import LazilyIndexedArray
@@ -37,6 +38,17 @@ from pymc_dirdp.sampling.exact import positive_frequencies
 
 type LabelledArrays = dict[str, tuple[Any, Labels]]
 """By name an array, or one that is computed later, and its axes."""
+
+
+def dataset_of(arrays: LabelledArrays) -> xr.Dataset:
+    """A group of variables of one model, in which a dim has the same labels wherever it stands."""
+    coords = {dim: values for _, labels in arrays.values() for dim, values in labels if values is not None}
+    return xr.Dataset({name: ([dim for dim, _ in labels], values) for name, (values, labels) in arrays.items()}, coords)
+
+
+def sample_axes(chains: int, draws: int) -> Labels:
+    """The first axes of draws, with so many in each chain."""
+    return ("chain", np.arange(chains)), ("draw", np.arange(draws))
 
 
 def data_of(found: Inferences) -> LabelledArrays:
@@ -68,7 +80,7 @@ def later_groups(
         Of the replicates.
     """
     draws = len(next(iter(drawn.values())).shares)
-    sampled = (("chain", np.arange(chains)), ("draw", np.arange(draws // chains)))
+    sampled = sample_axes(chains, draws // chains)
 
     def later(compute: Callable[[], NDArray[Any]], shape: tuple[int, ...], labels: Labels, dtype: Any) -> Any:
         array = Deferred(compute, (chains, draws // chains, *shape), np.dtype(dtype))

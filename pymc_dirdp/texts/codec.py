@@ -101,19 +101,20 @@ def value_of[T](kind: type[T], facts: Any) -> T:
 
 def fields_of(kind: Any, facts: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """The arguments that make a dataclass of these facts; `without` those that its class reads itself."""
-    hints, values = _hints(kind), {}
     names = [field.name for field in dataclasses.fields(kind) if field.init]
     if issubclass(kind, LaidOut):
         facts = _by_field({name: [] for name in kind.left_out} | dict(facts), kind.layout)
     elif unknown := _of_type(dict, facts).keys() - names:
         raise ArgumentError(f"{shown(min(unknown))} is no fact of {kind.__name__}.")
-    for name in [name for name in names if name not in without]:
-        fact = facts[name]
-        try:
-            values[name] = _read(hints[name], fact)
-        except TypeError:
-            raise ArgumentError(f"{shown(name)} has a value of another type than it has in such a text.") from None
-    return values
+    return {name: field_of(kind, name, facts[name]) for name in names if name not in without}
+
+
+def field_of(kind: type, name: str, fact: Any) -> Any:
+    """The value of a field of a dataclass of which this is the fact."""
+    try:
+        return _read(_hints(kind)[name], fact)
+    except TypeError:
+        raise ArgumentError(f"{shown(name)} has a value of another type than it has in such a text.") from None
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.bandits.batch_release import BatchNoise
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import Settings
 
@@ -73,14 +74,22 @@ def changed(facts, place, value):
     return copy
 
 
-@pytest.mark.parametrize("options", [{}, {"contribution": 2, "utilities": {"no": 0.0, "yes": 1.0}}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"contribution": 2, "utilities": {"no": 0.0, "yes": 1.0}},
+        {"mechanism": "counts", "utilities": {"no": 0.0, "perhaps": 0.5, "yes": 1.0}},
+    ],
+)
 def test_one_fact_that_is_nonsense_is_refused_or_means_something(options):
     facts = json.loads(settings(**options).to_json())
     refused = 0
     for place in places(facts):
         for value in (..., *NONSENSE):
+            edited = json.dumps(changed(facts, place, value))
             try:
-                read = Settings.from_json(json.dumps(changed(facts, place, value)))
+                read = Settings.from_json(edited)
             except (ArithmeticError, LookupError, TypeError, ValueError):
                 refused += 1
                 continue
@@ -88,7 +97,7 @@ def test_one_fact_that_is_nonsense_is_refused_or_means_something(options):
             assert isinstance(read.design, Design)
             assert read.design.privacy.satisfies(read.guarantee)
             assert len(read.key) == 32
-            assert read == Settings.from_json(read.to_json())
+            assert read.to_json() == edited
     assert refused > 150
 
 
@@ -116,6 +125,11 @@ def test_one_fact_that_is_nonsense_is_refused_or_means_something(options):
         (("design", "mechanism"), None),
         (("design", "prior"), [1.0]),
         (("design", "growth"), 0),
+        (("design", "growth"), 1),
+        (("design", "growth"), True),
+        (("design", "scale"), "2.0"),
+        (("design", "worths"), [0.0, 1.0]),
+        (("design", "more"), 1),
         (("design", "first_batch"), 0),
         (("guarantee",), '{"kind": "PureDP", "epsilon": 0.5}'),
         (("guarantee",), '{"kind": "PureDP"}'),
@@ -131,3 +145,25 @@ def test_facts_that_are_refused(place, value):
         facts = changed(facts, place, value)
     with pytest.raises((ValueError, TypeError, LookupError, AttributeError)):
         Settings.from_json(json.dumps(facts))
+
+
+def test_the_grammar_is_closed():
+    text = settings(contribution=2).to_json()
+    for edited in (
+        text.replace(", ", ","),
+        text + " ",
+        text.replace('"growth": 1.0', '"growth": 1.0000'),
+        text.replace('"growth": 1.0', '"growth": 2.0, "growth": 1.0'),
+        json.dumps(dict(reversed(json.loads(text).items()))),
+    ):
+        assert edited != text
+        with pytest.raises(ValueError, match="written"):
+            Settings.from_json(edited)
+
+
+def test_rules_are_checked_however_they_are_made():
+    noise = BatchNoise(2.0)
+    for wrong in ({"prior": (1.0,)}, {"prior": (0.0, 1.0)}, {"first_batch": 0}, {"growth": 0.0}):
+        with pytest.raises(dirdp.errors.ArgumentError, match=next(iter(wrong))):
+            Design(mechanism=noise, **wrong)
+    assert Design(mechanism=noise, prior=[1, 2], growth=2) == Design(mechanism=noise, prior=(1.0, 2.0), growth=2.0)

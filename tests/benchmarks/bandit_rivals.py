@@ -159,6 +159,7 @@ class Ignoring:
 
     noise: BatchNoise
     name = "noise ignored"
+    worths = (0.0, 1.0)
 
     @property
     def largest_batch(self):

@@ -7,8 +7,19 @@ from scipy import stats
 from scipy.special import digamma
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.curator.realised import Distribution, _cell_errors, fresh_estimates, kl_of_estimates
+from pymc_dirdp.curator.realised import (
+    Distribution,
+    _cell_errors,
+    _ranked,
+    by_size,
+    frequencies,
+    fresh_estimates,
+    kl_of_draws,
+    kl_of_estimates,
+)
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import by_class_name
+from pymc_dirdp.planning.draw_error import DrawError, expected_kl
 
 TARGET = dirdp.ApproxDP(epsilon=0.5, delta=1e-6)
 COUNTS = np.array([2, 300, 60, 138])
@@ -136,3 +147,30 @@ def test_large_and_empty_tables_have_no_fresh_releases():
     fresh = fresh_estimates(empty, kind(np.ones(4), 0.1), public=True, draws=1, rng=np.random.default_rng(1))
     assert fresh.shape == (0, 4)
     assert kl_of_estimates(empty, fresh).shape == (0,)
+
+
+def test_the_expected_divergence_of_a_table_is_the_mean_over_its_draws():
+    """Oracles: 20,000 draws; by hand, where one row has no record; and `DrawError` row by row."""
+    counts, mechanism = np.array([[108, 286, 71, 127], [0, 0, 0, 0], [3, 0, 1, 0]]), np.full((3, 4), 2.0)
+    u = 0.2 * counts + mechanism
+    y = DirichletMechanism(mechanism, 0.2).sample(counts, draws=20_000, sampler="fast", random_seed=1)
+    of_draws = kl_of_draws(counts, y)
+    expected = float(by_size(counts, expected_kl(frequencies(counts), u)))
+    assert of_draws.mean() == pytest.approx(expected, abs=5 * of_draws.std() / np.sqrt(len(y)))
+    rows = [DrawError(counts[i] / counts[i].sum(), u[i]) for i in (0, 2)]
+    assert expected == pytest.approx((592 * rows[0].mean + 4 * rows[1].mean) / 596, rel=1e-12)
+    p = counts[0] / 592
+    first = (592 * (p * np.log(p / y[0, 0])).sum() + 4 * (0.75 * np.log(0.75 / y[0, 2, 0]))) / 596
+    assert of_draws[0] == pytest.approx(first + 4 * 0.25 * np.log(0.25 / y[0, 2, 2]) / 596)
+
+
+def test_without_a_record_there_is_no_error_of_draws():
+    assert np.isnan(kl_of_draws(np.zeros((2, 3)), np.full((5, 2, 3), 1 / 3))).all()
+
+
+def test_a_rank_is_the_share_of_a_reference_that_is_smaller():
+    others = np.array([3.0, 1.0, 2.0, 2.0])
+    errors = _ranked("kl", np.array([0.5, 2.0, 2.5, 9.0, np.nan, np.inf]), others, None)
+    np.testing.assert_array_equal(errors["kl_rank"], [0, 0.25, 0.75, 1, np.nan, np.nan])
+    assert np.isnan(errors["kl_expected"])
+    assert np.isnan(_ranked("kl", np.array(1.0), others[:0], 0.5)["kl_rank"])

@@ -387,13 +387,18 @@ def test_what_is_no_mechanism_is_refused(facts, message):
 
 
 @pytest.mark.parametrize(
-    "facts", [{"marginals": [["0"]]}, {"marginals": [0]}, {"marginals": [[True]]}, {"parameters": ["1"]}]
+    "facts",
+    [
+        *({"marginals": wrong} for wrong in ([["0"]], [0], [[True]], [[0.0]], "0", {"0": 1}, None)),
+        *({"noise_parameters": wrong} for wrong in (["1"], [1], [True], [None], 1.0, "1", None)),
+    ],
 )
-def test_lists_of_a_file_hold_numbers(facts):
-    given = {"prior": np.ones(SHAPE), "marginals": [[0]], "parameters": [1.0]}
-    assert MarginalsMechanism.from_facts(given).marginals == ((0,),)
-    with pytest.raises(ArgumentError, match="lists of axes"):
-        MarginalsMechanism.from_facts(given | facts)
+def test_lists_of_a_text_hold_numbers_of_the_annotated_types(facts):
+    given = {"noise": "gaussian", "marginals": [[0]], "noise_parameters": [1.0]}
+    table = {"prior": np.ones(SHAPE), "adjacency": "replace-one", "contribution": Contribution.of(1)}
+    assert MarginalsMechanism.of_table(given, **table).marginals == ((0,),)
+    with pytest.raises(ArgumentError, match="of another type"):
+        MarginalsMechanism.of_table(given | facts, **table)
 
 
 def test_noise_that_adds_up_to_zero_is_for_public_numbers_of_records():

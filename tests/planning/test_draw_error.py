@@ -14,8 +14,6 @@ from scipy.special import betainc, expit, log_expit, xlogy
 from scipy.stats import beta
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.curator.confidential import Confidential
-from pymc_dirdp.curator.realised import RealisedError, realised_kl
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
@@ -219,40 +217,6 @@ def test_p2_theorem_4_bounds_the_largest_error_and_exact_tails_are_tighter(x):
             loss = DrawError(p, np.array(x) + alpha)
             assert (np.abs(draws(loss.u) - p).max(axis=1) > t).mean() <= probability
             assert loss.largest_error_tail(t) <= probability
-
-
-# Numbers of the data at hand.
-
-COUNTS = np.array([[108, 286, 71, 127], [0, 0, 0, 0], [3, 0, 1, 0]])
-MECHANISM = DirichletMechanism(np.full((3, 4), 2.0), 0.2)
-
-
-def test_realised_losses_are_confidential_and_the_closed_forms():
-    loss = RealisedError(MECHANISM, COUNTS, prior=np.ones((3, 4)))
-    for number in (loss.mean, loss.variance, loss.kl_posterior, loss.squared_hellinger, loss.tail(0.5)):
-        assert isinstance(number, Confidential)
-        assert "confidential" in repr(number)
-        assert "confidential" in f"{number}"
-    assert repr(loss) == "RealisedError (confidential)"
-    assert loss.mean.value == pytest.approx(realised_kl(COUNTS, MECHANISM.alpha, MECHANISM.r).value, rel=1e-12)
-    assert loss.kl_posterior.value == pytest.approx(dirichlet_kl(COUNTS + 1.0, 0.2 * COUNTS + 2.0))
-    y = MECHANISM.sample(COUNTS, draws=20_000, sampler="fast", random_seed=1)
-    of_draws = np.array([loss.of_draw(draw).value for draw in y])
-    assert of_draws.mean() == pytest.approx(loss.mean.value, abs=5 * of_draws.std() / math.sqrt(len(y)))
-    assert of_draws.var() == pytest.approx(loss.variance.value, rel=0.1)
-    by_hand = (
-        592 * divergences([COUNTS[0] / 592], y[:1, 0])[0] + 4 * divergences([[0.75, 0, 0.25, 0]], y[:1, 2])[0]
-    ) / 596
-    assert of_draws[0] == pytest.approx(by_hand)
-
-
-def test_realised_losses_refuse_nonsense():
-    with pytest.raises(DataError, match="no record"):
-        RealisedError(MECHANISM, 0 * COUNTS, prior=np.ones((3, 4)))
-    with pytest.raises(ArgumentError, match="DirichletMechanism"):
-        RealisedError(dirdp.mechanisms.GeometricMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
-    with pytest.raises(ArgumentError, match="one draw"):
-        RealisedError(MECHANISM, COUNTS, prior=np.ones((3, 4))).of_draw([0.5, 0.5])
 
 
 def test_arguments_of_a_draw_loss():
