@@ -258,6 +258,11 @@ class Balance:
         return self._checked[self.rule or _tightest(self._checked)]
 
     @property
+    def within(self) -> bool:
+        """Whether the entries keep the limit. Those that were admitted do, and a file may hold others."""
+        return all(amount.within for amount in self.amounts)
+
+    @property
     def together(self) -> Guarantee:
         """What all entries keep together, which is the limit or a tighter guarantee of its kind, or a pure one.
 
@@ -265,6 +270,8 @@ class Balance:
         itself (Rogers et al. 2016), so the limit is said. Pure losses are bounded output by output, so their sum always
         is.
         """
+        if not self.within:
+            raise LedgerError(f"{self.place} is damaged: its entries do not keep its limit. {RESTORE}")
         limit, epsilon = self.header.limit, self.sum("epsilon")
         is_pure = limit.is_pure or (limit.stated_delta and self.sum("delta") == 0)
         if is_pure and epsilon and (least := _not_below(epsilon)) <= limit.budget:

@@ -143,11 +143,6 @@ ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 NO_NUMBER = "unknown without n_records=, your guess of the private number"
 """What it says where nobody said how many records to plan for."""
 
-NOT_PROTECTED = (
-    "what is true of the people as a whole, and what it suggests about each of them",
-    "what is published elsewhere about the same people: the losses add up",
-)
-"""What no guarantee covers."""
 NOTHING_ELSE = "nothing else was published about the same people; the losses of several releases add up"
 
 NEXT = {
