@@ -475,7 +475,7 @@ def test_a_sample_uses_a_reservation(ledger):
     with pytest.raises(dirdp.errors.ArgumentError, match="reservation to be an integer"):
         ledger.using("1")
     assert repr(ledger.using(1)).endswith(").using(1)")
-    with pytest.raises(dirdp.errors.ArgumentError, match="adds guarantees about unit='record'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="releases that are about unit='record'"):
         ledger.reserve(TENTH, what="hair", unit="person")
 
 
