@@ -443,9 +443,11 @@ class Ledger(Tabular):
         balance, entries = self._store.verified()
         return title_of(balance), lines_of(balance, entries)
 
-    def _deployment(self) -> Deployment:
-        """What all releases of the ledger state together; for a statement."""
-        return deployment_of(*self._store.verified())
+    def _stated(self) -> tuple[Deployment, Facts]:
+        """What all releases of the ledger state together, and all lines; for a statement."""
+        balance, entries = self._store.verified()
+        stated = deployment_of(balance, entries)
+        return stated, lines_of(balance, entries, stated)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:
@@ -469,17 +471,19 @@ def title_of(balance: Balance) -> str:
     return f"Ledger of {replace(balance.header, unit=balance.unit)}"
 
 
-def lines_of(balance: Balance, entries: Sequence[Entry]) -> Facts:
+def lines_of(balance: Balance, entries: Sequence[Entry], stated: Deployment | None = None) -> Facts:
     """The lines about a ledger, by heading: those of depth 0 for a screen, of 1 for a public statement, of 2 for all.
 
     A table of its entries shows the lines about its budget and its guarantee.
     """
+    if stated is None and entries and balance.within:
+        stated = deployment_of(balance, entries)
     answer = [Line("published", _how_many(entries), 0)]
     answer += [Line("left", f"{float(amount.left):.6g} ({amount.label})", 0) for amount in balance.amounts]
     return {
         "Answer": answer,
         "Budget": [Line(amount.label, amount.state, 2) for amount in balance.amounts],
-        "Guarantee": [*_guarantee(balance, entries)] if entries and balance.within else [],
+        "Guarantee": [] if stated is None else [*_guarantee(balance, entries, stated)],
         "Entries": [*_entries(balance, entries)],
         "Notes": [
             Line("not protected", "; ".join(NOT_PROTECTED), 1),
@@ -517,8 +521,7 @@ def believed(entries: Sequence[Entry]) -> tuple[str, ...]:
     return (*stated, "each release was drawn as it says, once")
 
 
-def _guarantee(balance: Balance, entries: Sequence[Entry]) -> Iterator[Line]:
-    stated = deployment_of(balance, entries)
+def _guarantee(balance: Balance, entries: Sequence[Entry], stated: Deployment) -> Iterator[Line]:
     # An entry may allow for more records of a person than the unit says, and its assumption has their number.
     is_bounded = all(entry.contribution in (None, 1) for entry in entries) or stated.unit != "record"
     people = protected_by(stated.unit) if is_bounded else f"every {who(stated.unit)}"

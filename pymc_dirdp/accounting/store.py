@@ -61,6 +61,7 @@ class Store:
         # Resolved only once, so that the path means the same ledger after a change of the directory.
         self.path = None if path is None else _resolved(path)
         self._process, self._identity = os.getpid(), header.identity
+        self._stored: Header | None = None
         self._memory: sqlite3.Connection | None = None
         if self.path is None:
             self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -70,14 +71,13 @@ class Store:
             _make(self.path, header)
         with self._opened() as connection:
             stored = self._header(connection)
-            self._identity = stored.identity
+            self._identity, self._stored = stored.identity, stored
             unit = stored.unit if header.unit is None else header.unit
             self.header = replace(header, unit=unit, identity=stored.identity)
             if self.header != (stored if stored.unit is not None else replace(stored, unit=unit)):
                 raise LedgerError(
                     f"{self.place} is for ({stored}), not for ({header}). Open it for that, or give another path."
                 )
-            self._stored = stored
             self._start = Balance(self.header, self.place, following("", 0, stored.text))
             self._balance, _ = self._read(connection, self._start)
         if self.header.unit not in (None, self._balance.unit):
@@ -107,8 +107,7 @@ class Store:
 
         The ledger has to have passed through the `head`, an earlier state that somebody has noted.
         """
-        with _LOCK, self._opened() as connection:
-            self._refuse_another(connection)
+        with self._opened() as connection:
             # From the start, so that an error says from which entry on it is damaged.
             balance, entries = self._read(connection, self._start)
             for noted in (head or self._start.head, self._balance.head):
@@ -149,14 +148,9 @@ class Store:
     @contextmanager
     def _transaction(self, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
         """One state of the ledger, of which the entries that were added since the last one have been read."""
-        with _LOCK, self._opened(writing=writing) as connection:
-            self._refuse_another(connection)
+        with self._opened(writing=writing) as connection:
             self._balance, _ = self._read(connection, self._balance)
             yield connection
-
-    def _refuse_another(self, connection: sqlite3.Connection) -> None:
-        if self._header(connection) != self._stored:
-            raise damaged(self.place, "what it is for was changed")
 
     def _appended(
         self, connection: sqlite3.Connection, entries: tuple[Entry, ...]
@@ -205,7 +199,6 @@ class Store:
         """Whether a row is in the file for good, although an error was reported."""
         try:
             with self._opened(writing=True) as connection:
-                self._header(connection)
                 rows = connection.execute("SELECT * FROM entries WHERE number = ?", last[:1]).fetchall()
                 # This commit returns only when all before it is on the disk, too.
                 connection.execute("UPDATE ledger SET number = number")
@@ -215,7 +208,7 @@ class Store:
 
     @contextmanager
     def _opened(self, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection; at its end all that was done with it becomes durable, or nothing does."""
+        """A connection to the same ledger; at its end all that was done with it becomes durable, or nothing does."""
         if self._memory is not None and os.getpid() != self._process:
             raise LedgerError(
                 "A ledger in memory cannot be used after os.fork(): both processes would spend it. Give it a path: "
@@ -230,6 +223,8 @@ class Store:
                     # An immediate transaction keeps the balance true until the entry is written.
                     connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
                     try:
+                        if self._stored is not None and self._header(connection) != self._stored:
+                            raise damaged(self.place, "what it is for was changed")
                         yield connection
                         connection.execute("COMMIT")
                     except BaseException:

@@ -154,12 +154,12 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
 
 
 def _of_ledger(ledger: Ledger) -> Statement:
-    number, stated = sum(not entry.reserved for entry in ledger.entries()), ledger._deployment()
-    if not number:
+    stated, facts = ledger._stated()
+    if not stated.product:
         raise ArgumentError("This ledger holds no release yet: sample(..., ledger=ledger) records what is released.")
-    published = f"{stated.description} ({stated.product}) {'was' if number == 1 else 'were'} published"
+    verb = "was" if stated.description.startswith("1 release ") else "were"
+    published = f"{stated.description} ({stated.product}) {verb} published"
     text = stated.odds.paragraph(published, "The statement of each of them says how its numbers were drawn.")
-    _, facts = ledger._facts()
     return Statement("Privacy", text, selected(facts, ("Guarantee", "Entries", "Notes"), 1), stated.row)
 
 

@@ -387,7 +387,7 @@ def _alike(one: xr.Dataset, other: xr.Dataset, text: str) -> bool:
         return False
     for name, variable in one.variables.items():
         found = other.variables[name]
-        if variable.dims != found.dims or variable.shape != found.shape or not _same_attributes({}, found.attrs):
+        if variable.dims != found.dims or variable.shape != found.shape or found.attrs:
             return False
         if is_untouched(found, text):
             continue
