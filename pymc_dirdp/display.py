@@ -116,15 +116,15 @@ class Tabular(abc.ABC):
 
     def _repr_html_(self) -> str:
         (title, *above), rows, below = self._parts()
-        before, after = ("".join(f"<p>{_escaped(line)}</p>" for line in lines) for lines in (above, below))
+        before, after = ("".join(f"<p>{escaped(line)}</p>" for line in lines) for lines in (above, below))
         # Outside of a notebook the cells would touch one another.
         cell = f"style='{_LEFT};padding:0.2em 1em 0.2em 0'"
         names, *cells = self._cells(rows)
-        table = _row(f"<th {cell}>{_escaped(name)}</th>" for name in names)
+        table = _row(f"<th {cell}>{escaped(name)}</th>" for name in names)
         # An error stays beside its number where a column is narrow.
-        texts = ([_escaped(text).replace(" ± ", "&nbsp;±&nbsp;") for text in row] for row in cells)
+        texts = ([escaped(text).replace(" ± ", "&nbsp;±&nbsp;") for text in row] for row in cells)
         table += "".join(_row(f"<td {cell}>{text}</td>" for text in row) for row in texts)
-        return f"<h4>{_escaped(title)}</h4>{before}{_scrolled(table)}{after}"
+        return f"<h4>{escaped(title)}</h4>{before}{scrolled(table)}{after}"
 
     def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         columns = list(self._columns or rows[0])
@@ -199,13 +199,10 @@ class Labelled(abc.ABC):
         body = []
         for heading, lines in sections:
             if heading:
-                body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{_escaped(heading)}</strong></td>"]))
-            for label, text in lines:
-                # A label is as light as its text, so that the headings of the sections are what stands out.
-                cells = ("th", "font-weight:normal;min-width:9em", label), ("td", "min-width:10em", text)
-                body.append(_row(f"<{tag} style='{_LEFT};{own}'>{_escaped(cell)}</{tag}>" for tag, own, cell in cells))
+                body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{escaped(heading)}</strong></td>"]))
+            body.append(labelled(lines))
         # Without a place to break, a long name would make the page as wide as itself.
-        page = f"<h4>{_escaped(title)}</h4>{_scrolled(''.join(body))}"
+        page = f"<h4>{escaped(title)}</h4>{scrolled(''.join(body))}"
         return f"<div style='{_LEFT};overflow-wrap:anywhere'>{page}</div>"
 
 
@@ -226,7 +223,7 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
         y = height * number + height // 2
         place = [left + width * value / most for value in (*before, *after, mean, tick)]
         marks += [
-            f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{_escaped(clipped(label, 16))}</text>',
+            f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escaped(clipped(label, 16))}</text>',
             f'<path d="M{place[0]:.1f} {y}H{place[1]:.1f}" stroke="currentColor" opacity="0.25" stroke-width="6"/>',
             f'<path d="M{place[2]:.1f} {y}H{place[3]:.1f}" stroke="currentColor" stroke-width="2"/>',
             f'<circle cx="{place[4]:.1f}" cy="{y}" r="4" fill="currentColor"/>',
@@ -235,7 +232,7 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
     y, right = height * len(rows) + 14, left + width
     marks.append(f'<text x="{left}" y="{y}">0</text><text x="{right}" y="{y}" text-anchor="end">{most:.2g}</text>')
     box = f'viewBox="0 0 {right + 8} {y + 6}" style="max-width:{right + 8}px;width:100%;font-size:12px"'
-    return f'<svg {box} fill="currentColor" role="img">{"".join(marks)}</svg><p>{_escaped(legend)}</p>'
+    return f'<svg {box} fill="currentColor" role="img">{"".join(marks)}</svg><p>{escaped(legend)}</p>'
 
 
 def _columns(text: str) -> int:
@@ -288,12 +285,26 @@ def clipped(text: str, width: int, *, lines: int = 1) -> str:
     return " ".join([*whole, f"{last}..."])
 
 
-def _scrolled(rows: str) -> str:
+def labelled(lines: Iterable[tuple[str, str]]) -> str:
+    """Labels and texts as rows of a table in HTML."""
+    # A label is as light as its text, so that headings are what stands out.
+    styles = ("th", "font-weight:normal;min-width:9em"), ("td", "min-width:10em")
+    return "".join(
+        _row(
+            f"<{tag} style='{_LEFT};{style}'>{escaped(cell)}</{tag}>"
+            for (tag, style), cell in zip(styles, line, strict=True)
+        )
+        for line in lines
+    )
+
+
+def scrolled(rows: str) -> str:
     """A table that is scrolled where it is wider than the page."""
     return f"<div style='overflow-x:auto'><table>{rows}</table></div>"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """The text as a page in HTML shows it."""
     return html.escape(visible(text))
 
 

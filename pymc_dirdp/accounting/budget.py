@@ -120,10 +120,7 @@ class Balance:
             changes = [(entry.cost, 1, EXACT.add)]
             if entry.uses is not None:
                 if entry.uses not in reservations:
-                    raise LedgerError(
-                        f"{self.place} is damaged from entry {entry.number} on: it uses an entry that is no open "
-                        f"reservation. {RESTORE} Nothing may be released."
-                    )
+                    raise damaged(self.place, "it uses an entry that is no open reservation", entry.number)
                 changes.append((reservations.pop(entry.uses).cost, -1, EXACT.subtract))
             if entry.reserved:
                 reservations[entry.number] = entry
@@ -189,16 +186,8 @@ class Balance:
                     "Say whom the releases will protect, because the first entry of a ledger decides it: "
                     'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
                 )
-        elif self.unit is None and unit is not None:
-            raise ArgumentError(
-                f"{self.place} holds releases that do not say their unit, so nobody knows whether they add up with one "
-                f"about unit={unit!r}. Keep another ledger for it: Ledger(limit, unit={unit!r})."
-            )
         elif unit != self.unit:
-            raise ArgumentError(
-                f"{self.place} adds guarantees about unit={self.unit!r}; keep one ledger for each unit. The release is "
-                f"about unit={unit!r}."
-            )
+            raise ArgumentError(about_others(self.place, self.unit, unit))
         return unit
 
     def _agreed_rule(self, entries: Sequence[Entry]) -> str | None:
@@ -258,6 +247,11 @@ class Balance:
         return self._checked[self.rule or _tightest(self._checked)]
 
     @property
+    def within(self) -> bool:
+        """Whether the entries keep the limit. Those that were admitted do, and a file may hold others."""
+        return all(amount.within for amount in self.amounts)
+
+    @property
     def together(self) -> Guarantee:
         """What all entries keep together, which is the limit or a tighter guarantee of its kind, or a pure one.
 
@@ -265,6 +259,8 @@ class Balance:
         itself (Rogers et al. 2016), so the limit is said. Pure losses are bounded output by output, so their sum always
         is.
         """
+        if not self.within:
+            raise damaged(self.place, "its entries do not keep its limit")
         limit, epsilon = self.header.limit, self.sum("epsilon")
         is_pure = limit.is_pure or (limit.stated_delta and self.sum("delta") == 0)
         if is_pure and epsilon and (least := _not_below(epsilon)) <= limit.budget:
@@ -296,9 +292,7 @@ class Balance:
         amounts, fixed = dict(self._by_rules()), self._fixed_rule
         undecided = self.header.adaptive and fixed is None and self.first is not None
         if not amounts or undecided or (fixed is not None and fixed not in amounts):
-            raise LedgerError(
-                f"{self.place} is damaged: its entries cannot be added up. {RESTORE} Nothing may be released."
-            )
+            raise damaged(self.place, "its entries cannot be added up")
         return amounts
 
 
@@ -307,6 +301,21 @@ RESTORE = (
     "release, release.attrs['ledger_head']: an older copy would give back what was spent since."
 )
 """The way out for a ledger that is damaged or missing. The file itself cannot tell how old it is."""
+
+
+def about_others(place: str, unit: str | None, asked: str | None) -> str:
+    """That a ledger is about another unit than is asked for, and the way out."""
+    stated = "do not say their unit" if unit is None else f"are about unit={unit!r}"
+    return (
+        f"{place} holds releases that {stated}, so one about unit={asked!r} does not add up with them. Keep one ledger "
+        f"for each unit, such as Ledger(limit, unit={asked!r})."
+    )
+
+
+def damaged(place: str, how: str, number: int | None = None) -> LedgerError:
+    """The error about a ledger that is not what was written to it, from an entry on."""
+    start = "" if number is None else f" from entry {number} on"
+    return LedgerError(f"{place} is damaged{start}: {how}. {RESTORE} Nothing may be released.")
 
 
 def _tightest(by_rule: Mapping[str, Sequence[Amount]]) -> str:
@@ -402,11 +411,23 @@ def cost_of(
     """
     if Guarantee.checked(limit=limit).adds_up:
         return {limit.measure: _loss(limit, guarantee, mechanism)}
-    epsilon, delta = _stated(limit, guarantee, mechanism)
+    epsilon, delta = guarantee.budget, guarantee.stated_delta
+    if delta is None:
+        # The share of the limit's delta at which a release without a delta of its own is stated.
+        delta = max(limit.allowed * 0.1, math.ulp(0))
+        epsilon = _loss(ApproxDP(epsilon=1, delta=delta), guarantee, mechanism)
+    # Pure where that costs no more.
+    if mechanism is not None and mechanism.pure_epsilon <= epsilon:
+        epsilon, delta = mechanism.pure_epsilon, 0.0
     cost = {"epsilon": epsilon, "delta": delta}
     for name, order in _orders(limit, adaptive=adaptive).items():
-        divergence, leak = _leaking(epsilon, delta, guarantee, mechanism, order)
-        cost |= {name: divergence, f"{name} leak": leak}
+        divergence, leak = RenyiDP(order=order, epsilon=1), 0.0
+        try:
+            loss = _loss(divergence, guarantee, mechanism)
+        except ArgumentError:
+            # (epsilon, delta) is pure epsilon except with probability delta.
+            loss, leak = divergence.loss(Bounded(epsilon, 0.0)), delta
+        cost |= {name: loss, f"{name} leak": leak}
     return {name: value for name, value in cost.items() if math.isfinite(value)}
 
 
@@ -474,34 +495,9 @@ def _order(epsilon: float, delta: float) -> tuple[float, float]:
 
 def _loss(kind: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | None) -> float:
     """The loss of a release in the measure of a kind: from its curves, or else what its guarantee implies."""
-    if mechanism is not None and math.isfinite(known := kind.loss(mechanism)):
+    if mechanism is not None and math.isfinite(known := kind.least_budget(mechanism)):
         return known
     return convert(guarantee, type(kind), **kind.fixed).budget
-
-
-def _stated(limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | None) -> tuple[float, float]:
-    """The release as an epsilon and a delta: pure where that costs no more, else as guaranteed or as the curve says."""
-    pure = math.inf if mechanism is None else mechanism.pure_epsilon
-    epsilon, delta = guarantee.budget, guarantee.stated_delta
-    if delta is None:
-        # The share of the limit's delta at which a release without a delta of its own is stated.
-        delta = max(limit.allowed * 0.1, math.ulp(0))
-        epsilon = math.inf if mechanism is None else mechanism.epsilon(delta)
-        if math.isinf(epsilon):
-            epsilon = convert(guarantee, ApproxDP, delta=delta).epsilon
-    return (pure, 0.0) if pure <= epsilon else (epsilon, delta)
-
-
-def _leaking(
-    epsilon: float, delta: float, guarantee: Guarantee, mechanism: PrivacyCurves | None, order: float
-) -> tuple[float, float]:
-    """The divergence at the order outside of an event, and a bound of the probability of that event."""
-    divergence = RenyiDP(order=order, epsilon=1)
-    try:
-        return _loss(divergence, guarantee, mechanism), 0.0
-    except ArgumentError:
-        # (epsilon, delta) is pure epsilon except with probability delta.
-        return (_loss(divergence, PureDP(epsilon=epsilon), None) if epsilon > 0 else 0.0), delta
 
 
 def _not_below(value: Decimal) -> float:

@@ -19,7 +19,7 @@ from pymc_dirdp.texts.codec import facts_of, value_of
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-class Line:
+class JsonLine:
     """A dataclass that is written as one line of JSON. What is read is checked as what is made, by the class itself."""
 
     @cached_property
@@ -47,7 +47,7 @@ def following(before: str, number: int, text: str) -> Row:
 
 @final
 @dataclass(frozen=True)
-class Header(Line):
+class Header(JsonLine):
     """What a ledger is for; it never changes. The fields are the parameters of :class:`Ledger`.
 
     The `identity` is a random text that was made with a ledger; None stands for any.
@@ -75,7 +75,7 @@ class Header(Line):
 
 @final
 @dataclass(frozen=True)
-class Entry(Line):
+class Entry(JsonLine):
     """One release that was recorded, or a reservation for one. What is None or empty was not stated.
 
     Attributes

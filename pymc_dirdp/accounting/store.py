@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
-from pymc_dirdp.accounting.budget import RESTORE, Balance
+from pymc_dirdp.accounting.budget import RESTORE, Balance, about_others, damaged
 from pymc_dirdp.accounting.entries import NONSENSE, Entry, Header, Receipt, Row, following
 from pymc_dirdp.errors import LedgerError
 
@@ -61,6 +61,7 @@ class Store:
         # Resolved only once, so that the path means the same ledger after a change of the directory.
         self.path = None if path is None else _resolved(path)
         self._process, self._identity = os.getpid(), header.identity
+        self._stored: Header | None = None
         self._memory: sqlite3.Connection | None = None
         if self.path is None:
             self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -70,21 +71,17 @@ class Store:
             _make(self.path, header)
         with self._opened() as connection:
             stored = self._header(connection)
-            self._identity = stored.identity
+            self._identity, self._stored = stored.identity, stored
             unit = stored.unit if header.unit is None else header.unit
             self.header = replace(header, unit=unit, identity=stored.identity)
             if self.header != (stored if stored.unit is not None else replace(stored, unit=unit)):
                 raise LedgerError(
                     f"{self.place} is for ({stored}), not for ({header}). Open it for that, or give another path."
                 )
-            self._stored = stored
             self._start = Balance(self.header, self.place, following("", 0, stored.text))
             self._balance, _ = self._read(connection, self._start)
         if self.header.unit not in (None, self._balance.unit):
-            raise LedgerError(
-                f"{self.place} adds guarantees about unit={self._balance.unit!r}, not {self.header.unit!r}; keep one "
-                "ledger for each unit."
-            )
+            raise LedgerError(about_others(self.place, self._balance.unit, self.header.unit))
         if head is not None:
             self.verified(head)
 
@@ -110,18 +107,14 @@ class Store:
 
         The ledger has to have passed through the `head`, an earlier state that somebody has noted.
         """
-        with _LOCK, self._opened() as connection:
-            self._refuse_another(connection)
+        with self._opened() as connection:
             # From the start, so that an error says from which entry on it is damaged.
             balance, entries = self._read(connection, self._start)
             for noted in (head or self._start.head, self._balance.head):
                 number = int(noted.partition(":")[0])
                 if noted != f"{number}:{self._hash(connection, number)}":
-                    raise LedgerError(
-                        f"{self.place} does not lead to entry {number} as it was noted: that entry or an earlier one "
-                        "was changed or removed, this is an older copy, or the whole ledger was written again. "
-                        f"{RESTORE} Nothing may be released."
-                    )
+                    how = f"it does not lead to entry {number} as it was noted, so that or an earlier one was changed"
+                    raise damaged(self.place, f"{how} or removed, or this is an older copy, or was written again whole")
             # What was computed for the same entries is still known.
             self._balance = self._balance if balance.head == self._balance.head else balance
             return self._balance, entries
@@ -155,14 +148,9 @@ class Store:
     @contextmanager
     def _transaction(self, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
         """One state of the ledger, of which the entries that were added since the last one have been read."""
-        with _LOCK, self._opened(writing=writing) as connection:
-            self._refuse_another(connection)
+        with self._opened(writing=writing) as connection:
             self._balance, _ = self._read(connection, self._balance)
             yield connection
-
-    def _refuse_another(self, connection: sqlite3.Connection) -> None:
-        if self._header(connection) != self._stored:
-            raise LedgerError(f"{self.place} is damaged: what it is for was changed. Nothing may be released.")
 
     def _appended(
         self, connection: sqlite3.Connection, entries: tuple[Entry, ...]
@@ -174,10 +162,10 @@ class Store:
         connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows[1:])
         connection.execute("UPDATE ledger SET number = ?, hash = ?", rows[-1][::2])
         if connection.total_changes != changes + len(rows):
-            raise self._damaged(rows[1][0], "the file changed by something else than this entry")
+            raise damaged(self.place, "the file changed by something else than this entry", rows[1][0])
         written = self._read(connection, self._balance)
         if written[0].last != rows[-1] or written[1] != entries:
-            raise self._damaged(rows[1][0], "it is missing, or not what was written")
+            raise damaged(self.place, "it is missing, or not what was written", rows[1][0])
         return written
 
     def _read(self, connection: sqlite3.Connection, seen: Balance) -> Reading:
@@ -188,30 +176,29 @@ class Store:
             "SELECT * FROM entries WHERE number >= ? ORDER BY number", (last[0] or -(2**63),)
         ).fetchall()
         if last[0] and rows[:1] != [last]:
-            raise self._damaged(last[0], "it is missing, or not what was written")
+            raise damaged(self.place, "it is missing, or not what was written", last[0])
         for number, text, stored in rows[bool(last[0]) :]:
             due = last[0] + 1
             if number != due:
-                raise self._damaged(due, f"there is entry {number} in its place")
+                raise damaged(self.place, f"there is entry {number} in its place", due)
             try:
                 entries.append(Entry.from_text(text))
                 last = following(last[2], entries[-1].number, text)
             except NONSENSE:
-                raise self._damaged(due, "it cannot be understood") from None
+                raise damaged(self.place, "it cannot be understood", due) from None
             if last != (number, text, stored):
-                raise self._damaged(due, "it or the order of the entries was changed")
+                raise damaged(self.place, "it or the order of the entries was changed", due)
         ((number, stored),) = connection.execute("SELECT number, hash FROM ledger").fetchall()
         if isinstance(number, int) and number != last[0]:
-            raise self._damaged(min(number, last[0]) + 1, f"there are {last[0]} of {number} entries")
+            raise damaged(self.place, f"there are {last[0]} of {number} entries", min(number, last[0]) + 1)
         if (number, stored) != last[::2]:
-            raise self._damaged(last[0], "the hash beside the header is not that of the last entry")
+            raise damaged(self.place, "the hash beside the header is not that of the last entry", last[0])
         return replace(seen.after(entries), last=last) if entries else seen, tuple(entries)
 
     def _is_durable(self, last: Row) -> bool:
         """Whether a row is in the file for good, although an error was reported."""
         try:
             with self._opened(writing=True) as connection:
-                self._header(connection)
                 rows = connection.execute("SELECT * FROM entries WHERE number = ?", last[:1]).fetchall()
                 # This commit returns only when all before it is on the disk, too.
                 connection.execute("UPDATE ledger SET number = number")
@@ -219,12 +206,9 @@ class Store:
             return False
         return rows == [last]
 
-    def _damaged(self, number: int, how: str) -> LedgerError:
-        return LedgerError(f"{self.place} is damaged from entry {number} on: {how}. {RESTORE} Nothing may be released.")
-
     @contextmanager
     def _opened(self, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection; at its end all that was done with it becomes durable, or nothing does."""
+        """A connection to the same ledger; at its end all that was done with it becomes durable, or nothing does."""
         if self._memory is not None and os.getpid() != self._process:
             raise LedgerError(
                 "A ledger in memory cannot be used after os.fork(): both processes would spend it. Give it a path: "
@@ -239,6 +223,8 @@ class Store:
                     # An immediate transaction keeps the balance true until the entry is written.
                     connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
                     try:
+                        if self._stored is not None and self._header(connection) != self._stored:
+                            raise damaged(self.place, "what it is for was changed")
                         yield connection
                         connection.execute("COMMIT")
                     except BaseException:
@@ -274,14 +260,11 @@ class Store:
         schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
         rows, header = connection.execute("SELECT text FROM ledger LIMIT 2").fetchall(), None
         if dict(schema) != _SCHEMA or len(rows) != 1:
-            raise LedgerError(
-                f"{self.place} holds something other than a ledger, such as a trigger. {RESTORE} Nothing may be "
-                "released."
-            )
+            raise damaged(self.place, "it holds something other than a ledger, such as a trigger")
         with suppress(*NONSENSE):
             header = Header.from_text(rows[0][0])
         if header is None or header.identity is None:
-            raise LedgerError(f"{self.place} is damaged: what it is for cannot be understood.")
+            raise damaged(self.place, "what it is for cannot be understood")
         if self._identity not in (None, header.identity):
             raise LedgerError(
                 f"{self.place} is not the one that was opened: the file was removed and rebuilt, and does not know "

@@ -321,7 +321,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
         raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
     # The budget of 1 holds the place of the one that is implied.
     wanted_at = kind(**{kind.budget_name: 1.0, **at})
-    budget = wanted_at.least_budget(_worst_curves(guarantee))
+    budget = wanted_at.least_budget(worst_curves(guarantee))
     if not math.isfinite(budget):
         place = "".join(f" at {name} {value:g}" for name, value in wanted_at.fixed.items())
         raise ArgumentError(
@@ -331,7 +331,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     return wanted_at.with_budget(budget)
 
 
-def _worst_curves(guarantee: Guarantee) -> LossCurves:
+def worst_curves(guarantee: Guarantee) -> LossCurves:
     """The largest curves that the guarantee allows, or bounds on them."""
     match guarantee:
         case RenyiDP(order=order, epsilon=epsilon):

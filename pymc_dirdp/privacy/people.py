@@ -139,6 +139,13 @@ def filled(min_count: float) -> str:
     return f"every cell holds at least {ceil_to_digits(min_count):g} records"
 
 
+NOT_PROTECTED = (
+    "what is true of the people as a whole, and what it suggests about each of them",
+    "what is published elsewhere about the same people: the losses add up",
+)
+"""What no guarantee covers."""
+
+
 # What one person can add to a table: how many records, and where they may lie.
 
 

@@ -3,7 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import final
 
+import numpy as np
+
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
+from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
@@ -29,6 +32,10 @@ class ExpectedErrors:
         That of the estimate from the shares.
     share_error : float or None
         The typical error of a share in the estimate.
+    draw_error : float or None
+        That of a share in the draw.
+    smallest_share : float or None
+        Below it a cell may be taken for an empty one that shows the prior alone: a share of the records of its row.
     grid_weight, grid_variance : float or None
         What the grid of an exact draw adds: its weight, and a part of the variance.
     """
@@ -39,6 +46,8 @@ class ExpectedErrors:
     expected_kl_estimate: float | None = None
     estimate_kl: float | None = None
     share_error: float | None = None
+    draw_error: float | None = None
+    smallest_share: float | None = None
     grid_weight: float | None = None
     grid_variance: float | None = None
 
@@ -52,7 +61,9 @@ def expected_errors(plan: Plan, sampler: str) -> dict[str, ExpectedErrors]:
     sampler : str
         What draws, or will draw; empty where that was not chosen yet.
     """
-    errors = {part.table.name: _of_table(part, plan, sampler) for part in plan.parts}
+    # A file may hold numbers of which nothing can be computed.
+    with np.errstate(all="ignore"):
+        errors = {part.table.name: _of_table(part, plan, sampler) for part in plan.parts}
     for name, error in _of_fits(plan).items():
         errors[name] = replace(errors[name], estimate_kl=error.kl, share_error=error.share)
     return errors
@@ -80,13 +91,17 @@ def _of_table(part: PlannedTable, plan: Plan, sampler: str) -> ExpectedErrors:
     if n_records is None:
         return ExpectedErrors()
     errors = ExpectedErrors(n_records)
-    public = plan.reading.sizes_are_public
-    error = estimate_error(mechanism, part.table.prior, n_records, public=public, totals=part.totals, draws=plan.draws)
+    prior, public, totals = part.table.prior, plan.reading.sizes_are_public, part.totals
+    error = estimate_error(mechanism, prior, n_records, public=public, totals=totals, draws=plan.draws)
     if error is not None:
         errors = replace(errors, estimate_kl=error.kl, share_error=error.share)
+    if n_records > 0:
+        of_draw = draw_share_error(mechanism, prior, n_records, public=public, totals=totals)
+        least = smallest_share(mechanism, prior.shape, n_records, totals=totals)
+        errors = replace(errors, draw_error=of_draw, smallest_share=least)
     # Draws given noisy counts have no closed form, leave every record its weight and have no grid.
     if mechanism.output_kind is Draws:
-        expected = a_priori_kl(mechanism, part.table.prior, n_records)
+        expected = a_priori_kl(mechanism, prior, n_records)
         errors = replace(errors, expected_kl_posterior=expected.posterior, expected_kl_estimate=expected.estimate)
     # Where all shares are 1 no record has any weight.
     if tempered is not None and part.table.n_categories > 1:

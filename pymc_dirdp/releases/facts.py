@@ -5,7 +5,7 @@ fits on a screen of 80 columns, one of depth 1 stands under a published table, a
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -13,19 +13,21 @@ from pymc_dirdp.display import Facts, Line, visible
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals, NoisyTable
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
-from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
-from pymc_dirdp.privacy.people import protected_by, secret_of, who
+from pymc_dirdp.privacy.deployment import Deployment
+from pymc_dirdp.privacy.odds import Odds, delta_of
+from pymc_dirdp.privacy.people import NOT_PROTECTED, protected_by, secret_of, who
 from pymc_dirdp.releases.choices import curves_of
-from pymc_dirdp.releases.odds import delta_of, odds
 from pymc_dirdp.releases.opened import Opened, ReleasedTable
 from pymc_dirdp.releases.plan_types import PlannedTable
 from pymc_dirdp.releases.view import ARITHMETIC
-from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, NOT_PROTECTED, believed, records_word, totals_in_words
+from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, believed, records_word, totals_in_words
 
 ERRORS = "Expected error, without the data"
 """The heading of what can be said of a release before it is drawn."""
 DRAWING = "Mechanism"
 """That of how it was drawn."""
+# Of posteriors, draws and estimates.
+_DIVERGENCES = "expected_kl_posterior", "expected_kl_estimate", "estimate_kl"
 type Lines = Iterator[Line]
 
 
@@ -39,7 +41,7 @@ def lines_of(stored: Opened, failures: Sequence[tuple[str, str]]) -> Facts:
         The checks that failed, see :attr:`Verification.failures`. Where there are any, no guarantee is stated.
     """
     advice = {} if failures else _advice(stored)
-    errors = typical_errors(stored)
+    errors = _typical_errors(stored)
     guaranteed: Facts = {
         "Guarantee": [*_guarantee(stored), *_rests_on(stored)],
         "Equivalent": [*_equivalents(stored)],
@@ -70,9 +72,26 @@ def title_of(stored: Opened) -> str:
     return f"{'Plan of a private' if stored.release is None else 'Private'} {what} of {', '.join(shown)}{more}"
 
 
-def whom(stored: Opened) -> str:
-    """What odds are about."""
-    return secret_of(stored.plan.reading.label, stored.plan.reading.relation)
+def deployment_of(stored: Opened) -> Deployment:
+    """What a release or a plan states to a register; it is computed once, and the lines say the same."""
+    return stored.once("deployment", lambda: _deployment(stored))
+
+
+def _deployment(stored: Opened) -> Deployment:
+    plan, names = stored.plan, ", ".join(stored.tables)
+    observed = dict.fromkeys(name for table in stored.tables.values() for name in table.observed_names)
+    reading = plan.reading
+    return Deployment(
+        product=names,
+        description=f"Shares of the categories of {names}, from {', '.join(observed)}",
+        guarantee=plan.guarantee,
+        unit=reading.label,
+        neighbours=reading.neighbours,
+        odds=Odds(stored.curves, delta_of(plan.guarantee), secret_of(reading.label, reading.relation)),
+        accounting="privacy curves of all tables and draws together, computed from the published numbers",
+        digest=plan.digest,
+        version=plan.library_version,
+    )
 
 
 def in_range(values: Sequence[float], digits: int = 5) -> str:
@@ -103,71 +122,58 @@ def _answer(stored: Opened, errors: dict[str, str]) -> Lines:
     if _is_unplanned(stored):
         yield Line("error", NO_NUMBER, 0)
     elif errors:
-        label = "of the draw" if "of the draw" in errors else next(iter(errors))
+        whose = "the draw" if "the draw" in errors else next(iter(errors))
         # What is said after a comma does not fit into a line.
-        yield Line("error", f"{errors[label].partition(',')[0]} ({label.removeprefix('of ')})", 0)
+        yield Line("error", f"{errors[whose].partition(',')[0]} ({whose})", 0)
 
 
-def typical_errors(stored: Opened) -> dict[str, str]:
+def _typical_errors(stored: Opened) -> dict[str, str]:
     """How far a share is typically off, in the estimate or the mean, and in a draw that is itself the release."""
     by_table = ", by table" * (len(stored.tables) > 1)
+    errors = {"dirdp.estimate": _expected(stored, "share_error"), "the draw": _expected(stored, "draw_error")}
     if stored.is_estimate:
         # Tables of one category have no error, and large networks are not simulated.
         fitted = [stored.errors[part.table.name].share_error for part in stored.plan.publishing(Marginals)]
-        shares = _known(fitted, all_of_them=True)
-        text = f"a share is typically off by {in_range(shares, 2)}{by_table}, in made-up networks" if shares else ""
-        return {"of the fit": text} if shares else {}
-    of_draws = _by_table(
-        stored,
-        lambda table, n: draw_share_error(
-            table.mechanism, table.prior, round(n), public=table.is_public, totals=table.totals
-        ),
-    )
-    errors = {"of dirdp.estimate": _column(stored, "share_error"), "of the draw": of_draws}
+        errors = {"the fit": _known(fitted, all_of_them=True)}
+        by_table += ", in made-up networks"
     return {
-        label: f"a share is typically off by {in_range(known, 2)}{by_table}"
-        for label, values in errors.items()
-        if (known := _known(values))
+        whose: f"a share is typically off by {in_range(known, 2)}{by_table}" for whose, known in errors.items() if known
     }
 
 
 def _errors(stored: Opened, typical: dict[str, str]) -> Lines:
     """The typical errors first, and then the numbers for those who plan."""
-    yield from (Line(label, text, 1) for label, text in typical.items())
+    yield from (Line("expected error", f"{text} ({whose})", 1) for whose, text in typical.items())
     if _is_unplanned(stored):
-        yield Line("typical error", NO_NUMBER, 2)
+        yield Line("expected error", NO_NUMBER, 2)
         return
     by_table, in_all = (words * (len(stored.tables) > 1) for words in (", by table", ", all tables"))
-    least = _by_table(
-        stored, lambda table, n: smallest_share(table.mechanism, table.prior.shape, n, totals=table.totals)
-    )
     # Noise that is nearly always 0 hides nothing.
-    if shares := [share for share in _known(least) if share > 0]:
+    if shares := [share for share in _expected(stored, "smallest_share") if share > 0]:
         yield Line(
             "smallest share",
             f"below {in_range(shares, 2)}{by_table}, of the records of its row, a cell may be taken for an empty one "
             "that shows the prior alone",
             2,
         )
-    numbers = _known(_column(stored, "n_records"))
-    yield Line("records", f"{in_range(numbers)} ({records_word(stored.plan.reading)})", 2)
-    if effective := _known(_column(stored, "effective_records")):
+    yield Line("records", f"{in_range(_expected(stored, 'n_records'))} ({records_word(stored.plan.reading)})", 2)
+    if effective := _expected(stored, "effective_records"):
         yield Line("effective records", f"r N = {in_range(effective)}", 2)
-    posterior, draw, estimate = _divergences(stored)
+    posterior, draw, estimate = (_expected(stored, name, all_of_them=True) for name in _DIVERGENCES)
     if posterior:
         yield Line("KL of posteriors", f"{sum(posterior):.4g} nats expected, private from yours{in_all}", 2)
     if draw:
         yield Line("KL of the draw", f"{in_range(draw)} nats expected, from the frequencies{by_table}", 2)
     if estimate:
         yield Line("KL of the estimate", f"{in_range(estimate, 3)} nats expected, from the shares{by_table}", 2)
-    variances, weights = (_known(_column(stored, name)) for name in ("grid_variance", "grid_weight"))
+    variances, weights = (_expected(stored, name) for name in ("grid_variance", "grid_weight"))
     if variances and weights:
         middle = f"draws it to the middle by {100 * max(weights):.2g} %"
         yield Line("grid", f"adds at most {100 * max(variances):.2g} % to the variance of a draw, and {middle}", 2)
 
 
 def _utility(stored: Opened) -> Lines:
-    posterior, draw, estimate = _divergences(stored)
+    posterior, draw, estimate = (_expected(stored, name, all_of_them=True) for name in _DIVERGENCES)
     parts = [
         *([f"{in_range(draw, 3)} nats (draw, frequencies)"] if draw else []),
         *([f"{sum(posterior):.3g} (posteriors)"] if posterior else []),
@@ -178,29 +184,15 @@ def _utility(stored: Opened) -> Lines:
         yield Line("utility", f"KL {', '.join(parts)}", 0)
 
 
-def _divergences(stored: Opened) -> list[list[float]]:
-    """The expected KL of posteriors, draws and estimates, by table; empty where one of them is not known."""
-    names = "expected_kl_posterior", "expected_kl_estimate", "estimate_kl"
-    return [_known(_column(stored, name), all_of_them=True) for name in names]
-
-
-def _column(stored: Opened, name: str) -> list[float | None]:
-    # A file may hold numbers of which nothing can be computed.
-    with np.errstate(all="ignore"):
-        return [getattr(error, name) for error in stored.errors.values()]
+def _expected(stored: Opened, number: str, *, all_of_them: bool = False) -> list[float]:
+    """An expected error of the tables of which it is known; of none if all of them were to be known and are not."""
+    return _known([getattr(error, number) for error in stored.errors.values()], all_of_them=all_of_them)
 
 
 def _known(values: Sequence[float | None], *, all_of_them: bool = False) -> list[float]:
     """The numbers among some values; none if all of them were to be known and are not."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     return known if len(known) == len(values) or not all_of_them else []
-
-
-def _by_table(stored: Opened, error: Callable[[ReleasedTable, float], float | None]) -> list[float | None]:
-    """A number for each table. A file may hold numbers of which nothing can be computed."""
-    numbers = zip(stored.tables.values(), _column(stored, "n_records"), strict=True)
-    with np.errstate(all="ignore"):
-        return [error(table, n) if n else None for table, n in numbers]
 
 
 def _is_unplanned(stored: Opened) -> bool:
@@ -211,18 +203,18 @@ def _is_unplanned(stored: Opened) -> bool:
 
 
 def _guarantee(stored: Opened) -> Lines:
-    plan, curves, delta = stored.plan, stored.curves, delta_of(stored.plan.guarantee)
+    plan, curves, stated = stored.plan, stored.curves, deployment_of(stored).odds
+    delta = stated.delta
     epsilon, pure = float(curves.epsilon(delta)), float(curves.pure_epsilon)
     most = [f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}", f"{up(pure, 4):.4g} at delta 0"]
     if plan.guarantee.is_pure or pure <= epsilon:
         most = [f"epsilon {most[1]}"]
-    factor = f"times {odds(curves, delta)}"
     yield Line("guarantee", str(plan.guarantee), 1)
     yield Line("protects", _protects(stored), 0)
     yield Line("protected", plan.reading.protected, 1)
     yield Line("at most", "; ".join(most if math.isfinite(pure) else most[:1]), 0)
-    yield Line("odds", factor, 0)
-    yield Line("odds of the truth", f"{factor}, about {whom(stored)}", 1)
+    yield Line("odds", f"times {stated}", 0)
+    yield Line("odds of the truth", f"times {stated}, about {stated.secret}", 1)
     if implied := _implied(stored, delta):
         yield Line("implies", implied, 0)
         yield Line("implies", implied, 2)
@@ -251,7 +243,7 @@ def _protects(stored: Opened) -> str:
     if not reading.relation.records_are_public:
         return f"{protected_by(reading.label)}, and whether it is in the data"
     rows = ", also of each row," * any(part.totals for part in stored.plan.parts)
-    sizes = in_range(_known(_column(stored, "n_records")), 15)
+    sizes = in_range(_expected(stored, "n_records"), 15)
     return f"{protected_by(reading.label)}; the number of records, {sizes}{rows or ','} is public"
 
 

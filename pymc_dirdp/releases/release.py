@@ -33,7 +33,7 @@ from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import try_view, view
-from pymc_dirdp.releases.wording import warn_if_ranked, warn_of_seed
+from pymc_dirdp.releases.wording import warn_if_ranked, warn_if_seeded
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import refuse_unreadable
@@ -185,8 +185,7 @@ def sample_sealed(
     source = randomness(random_seed, sampler=sampler)
     try_view(chosen)
     released = tuple(part.table for part in chosen.parts)
-    if random_seed is not None:
-        warn_of_seed()
+    warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
         stated, lost = charged(chosen, ledger)

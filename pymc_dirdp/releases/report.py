@@ -19,7 +19,6 @@ from pymc_dirdp.releases.facts import lines_of, title_of
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, content_of, opened
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.statement import of_ledger
 from pymc_dirdp.releases.verification import Claiming, verified
 from pymc_dirdp.releases.view import LEFT_OUT, view
 
@@ -69,11 +68,9 @@ class Report(Labelled):
 def report(release: Any, *, full: bool = False) -> Report:
     """The report on anything but a diagnosis, by public numbers only; see :func:`pymc_dirdp.report`."""
     source = content_of(release)
-    if isinstance(source, Claiming):
+    if isinstance(source, Claiming | Ledger):
         title, facts = source._facts()
         return Report(title, _sections(facts) if full else _screen(facts))
-    if isinstance(source, Ledger):
-        return _of_ledger(source, full=full)
     tree = None if isinstance(source, Opened | Plan) else source
     stored = source if isinstance(source, Opened) else Opened(source) if isinstance(source, Plan) else opened(source)
     verification = verified(stored, tree)
@@ -88,18 +85,6 @@ def report(release: Any, *, full: bool = False) -> Report:
         _screen(facts),
         (view(stored) if tree is None else tree) if verification.follows and stored.release is not None else None,
     )
-
-
-def _of_ledger(ledger: Ledger, *, full: bool) -> Report:
-    """The statement of a ledger, with what is left."""
-    lines: Lines = (("limit", str(ledger.limit)), ("published", "nothing yet"))
-    if ledger.entries():
-        lines = of_ledger(ledger).lines
-    left = [(f"{name} left", f"{amount:.6g}") for name, amount in ledger.left.items()]
-    if full:
-        entries = ((f"entry {entry.number}", f"{entry.what}, {entry.guarantee}") for entry in ledger.entries())
-        return Report("Ledger of releases", (("Guarantee", (*lines, *left)), ("Entries", tuple(entries))))
-    return Report("Ledger of releases", (("", (*lines[:3], *left)), ("", (("next", "ledger.remaining()"),))))
 
 
 def _screen(facts: Facts) -> tuple[tuple[str, Lines], ...]:

@@ -3,30 +3,22 @@
 A statement is a paragraph, a table, and an entry for a register of deployments.
 """
 
-import html
 import json
-import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, final, override
 
 import xarray as xr
 
-from pymc_dirdp.accounting.ledger import Ledger, added_up
-from pymc_dirdp.display import clipped, selected, visible
+from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.display import clipped, escaped, labelled, scrolled, selected, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.numerics.roots import ceil_to_digits as up
-from pymc_dirdp.privacy.curves import Bounded, convert
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
-from pymc_dirdp.privacy.people import adjacency_named, number_of_records, protected_by, secret_of, who
-from pymc_dirdp.releases.facts import ERRORS, lines_of, typical_errors, whom
-from pymc_dirdp.releases.odds import DELTA, delta_of, odds, paragraph, randomness
+from pymc_dirdp.privacy.odds import randomness
+from pymc_dirdp.releases.facts import ERRORS, deployment_of, lines_of
 from pymc_dirdp.releases.opened import Opened, opened
-from pymc_dirdp.releases.verification import Verification, verified
-from pymc_dirdp.releases.wording import NOT_PROTECTED
+from pymc_dirdp.releases.verification import verified
 from pymc_dirdp.signatures import user_facing
-from pymc_dirdp.texts.grammar import library_version
 
 type Lines = tuple[tuple[str, str], ...]
 
@@ -74,15 +66,8 @@ class Statement:
         return "\n".join([f"**{title}.** {paragraph}", "", "| | |", "|:--|:--|", *rows])
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left;vertical-align:top;min-width:9em'>{_html(label)}</th>"
-            f"<td style='text-align:left;vertical-align:top;min-width:10em'>{_html(text)}</td></tr>"
-            for label, text in self.lines
-        )
-        return (
-            f"<div style='overflow-wrap:anywhere'><p><strong>{_html(self.title)}.</strong> {_html(self.paragraph)}</p>"
-            f"<div style='overflow-x:auto'><table>{rows}</table></div></div>"
-        )
+        paragraph = f"<p><strong>{escaped(self.title)}.</strong> {escaped(self.paragraph)}</p>"
+        return f"<div style='overflow-wrap:anywhere'>{paragraph}{scrolled(labelled(self.lines))}</div>"
 
     def to_json(self) -> str:
         r"""The entry as JSON, with keys after the columns of https://registry.opendp.org/deployments-registry.
@@ -119,7 +104,7 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
     ReleaseError
         If it is no release, is damaged, or does not keep what it states.
     ArgumentError
-        If a ledger holds nothing yet, or it is a list of releases.
+        If a ledger holds no release yet, or it is a list of releases.
 
     Notes
     -----
@@ -128,8 +113,8 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
     with a probability of at most `a`, where `b = delta(e)` is below `a`: the hockey-stick divergence at `e` is at least
     that probability times `b / a`.
 
-    A ledger states :attr:`Ledger.guarantee`. It knows no curve, only an (epsilon, delta), so its odds are those of
-    `a = 10 delta`.
+    A ledger states :attr:`Ledger.guarantee`, and its odds are those of the worst that this allows. Where the guarantee
+    has a delta of its own, they are those of `a = 10 delta`.
 
     Examples
     --------
@@ -143,7 +128,7 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
     p was published with differential privacy. Whatever anyone beli
     """
     if isinstance(release, Ledger):
-        return of_ledger(release)
+        return _of_ledger(release)
     if isinstance(release, list | tuple):
         raise ArgumentError(
             "Pass the ledger that the releases were charged to: dirdp.statement(ledger) says what they guarantee "
@@ -158,63 +143,24 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
             f"There is no statement for a release that does not verify ({wrong[0].name}): {wrong[0].sentence} "
             "print(dirdp.verify(release)) says more. Ask its publisher for the file again."
         )
-    facts, entry = lines_of(stored, verification.failures), _entry(stored, verification)
-    lines = tuple(
-        # Without its heading a line says that nothing is realised.
-        (f"error {label}", f"{text}, expected without the data") if label in typical_errors(stored) else (label, text)
-        for label, text in selected(facts, ("Guarantee", ERRORS, "Use"), 1)
-    )
+    lines = selected(lines_of(stored, verification.failures), ("Guarantee", ERRORS, "Use"), 1)
+    stated = deployment_of(stored)
     if not verification.follows:
-        return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *lines), entry)
-    published = f"{', '.join(stored.tables)} {'was' if len(stored.tables) == 1 else 'were'} published"
-    numbers = randomness(table.mechanism for table in stored.tables.values())
-    text = paragraph(published, whom(stored), stored.curves, delta_of(stored.plan.guarantee), numbers)
-    return Statement("Privacy", text, lines, entry)
+        none: dict[str, Any] = {"flavor": "none: drawn with a seed", "epsilon": None, "delta": None, "parameters": {}}
+        return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *lines), stated.row | none)
+    published = f"{stated.product} {'was' if len(stored.tables) == 1 else 'were'} published"
+    numbers = randomness(table.mechanism.log_no_noise for table in stored.tables.values())
+    return Statement("Privacy", stated.odds.paragraph(published, numbers), lines, stated.row)
 
 
-def of_ledger(ledger: Ledger, *, times: int = 10, most_named: int = 8) -> Statement:
-    """The statement of a ledger.
-
-    Its odds leave out a probability of `times` its delta, and it names `most_named` releases.
-    """
-    entries, guarantee, relation = ledger.entries(), ledger.guarantee, adjacency_named(ledger.adjacency)
-    if not entries:
-        raise ArgumentError("This ledger holds nothing yet: sample(..., ledger=ledger) records what is released.")
-    unit, released = ledger.unit or "record", [entry for entry in entries if not entry.reserved]
-    approximate = guarantee
-    if guarantee.stated_delta is None:
-        approximate = convert(guarantee, ApproxDP, delta=DELTA / times)
-    epsilon, delta = approximate.budget, approximate.stated_delta or 0.0
-    curves, probability = Bounded(epsilon, delta), min(1.0, up(times * delta))
-    secret, public = secret_of(unit, relation), number_of_records(relation)
-    # An entry may allow for more records of a person than the unit says, and its assumption has their number.
-    single = all(entry.contribution in (None, 1) for entry in entries) or unit != "record"
-    people = protected_by(unit) if single else f"every {who(unit)}"
-    used = {entry.uses for entry in entries}
-    open_ones = [entry.what for entry in entries if entry.reserved and entry.number not in used]
-    listed = [f"{entry.what} ({entry.guarantee}, {entry.recorded[:10]})" for entry in released]
-    more = [f"and {len(listed) - most_named} more"] if len(listed) > most_named + 1 else []
-    how = added_up(ledger.composition_rule or "", guarantee)
-    assumed = dict.fromkeys(sentence for entry in entries for sentence in entry.assumptions)
-    lines = (
-        ("guarantee", f"{guarantee}, of all of this together: {how}"),
-        ("protected", f"{people}; adjacency {relation.name}: {public}"),
-        ("odds of the truth", f"times {odds(curves, probability)}, about {secret}"),
-        ("published", "; ".join([*(listed[:most_named] if more else listed), *more]) or "nothing yet"),
-        *([("reserved", f"{'; '.join(dict.fromkeys(open_ones))}, which the guarantee covers")] if open_ones else []),
-        ("not protected", "; ".join(NOT_PROTECTED)),
-        ("assumed", "; ".join([*assumed, "each release was drawn as it says, once"])),
-        ("to check it", "pymc_dirdp.Ledger(limit, path).verify(), and pymc_dirdp.verify(release) for each file"),
-        ("software", f"pymc_dirdp {library_version()}"),
-        ("head of the ledger", ledger.head),
-    )
-    names = ", ".join(dict.fromkeys(entry.what for entry in released))
-    number = f"{len(released)} release{'s' * (len(released) != 1)}"
-    loss = {"epsilon": epsilon, "delta": delta}
-    entry = _columns(guarantee, names, f"{number} about the same people", unit, loss, public, how, ledger.head)
-    numbers = "The statement of each of them says how its numbers were drawn."
-    text = paragraph(f"{number} about the same people ({names}) were published", secret, curves, probability, numbers)
-    return Statement("Privacy", text, lines, entry)
+def _of_ledger(ledger: Ledger) -> Statement:
+    stated, facts = ledger._stated()
+    if not stated.product:
+        raise ArgumentError("This ledger holds no release yet: sample(..., ledger=ledger) records what is released.")
+    verb = "was" if stated.description.startswith("1 release ") else "were"
+    published = f"{stated.description} ({stated.product}) {verb} published"
+    text = stated.odds.paragraph(published, "The statement of each of them says how its numbers were drawn.")
+    return Statement("Privacy", text, selected(facts, ("Guarantee", "Entries", "Notes"), 1), stated.row)
 
 
 def _seeded(stored: Opened) -> str:
@@ -222,49 +168,6 @@ def _seeded(stored: Opened) -> str:
         f"{', '.join(stored.tables)} is reproducible: it was drawn with a seed, so anyone who knows or guesses the "
         "seed computes the draw again and learns about the data. No guarantee of privacy is made. Do not publish it."
     )
-
-
-def _entry(stored: Opened, verification: Verification) -> dict[str, Any]:
-    guarantee, names = stored.plan.guarantee, ", ".join(stored.tables)
-    loss: dict[str, float | None] = {"epsilon": None, "delta": None}
-    if verification.follows:
-        delta = 0.0 if guarantee.is_pure else delta_of(guarantee)
-        stated = guarantee.budget if guarantee.stated_delta is not None or guarantee.is_pure else None
-        epsilon = stated if stated is not None else up(float(stored.curves.epsilon(delta)))
-        loss = {"epsilon": epsilon if math.isfinite(epsilon) else None, "delta": delta}
-    observed = dict.fromkeys(name for table in stored.tables.values() for name in table.observed_names)
-    about, reading = f"Shares of the categories of {names}, from {', '.join(observed)}", stored.plan.reading
-    how = "privacy curves of all tables and draws together, computed from the published numbers"
-    found = _columns(guarantee, names, about, reading.label, loss, reading.neighbours, how, stored.plan.digest)
-    none = {} if verification.follows else {"flavor": "none: drawn with a seed", "parameters": {}}
-    return found | none | {"version": visible(stored.plan.library_version)}
-
-
-def _columns(
-    guarantee: Guarantee,
-    names: str,
-    about: str,
-    unit: str,
-    loss: dict[str, float | None] | dict[str, float],
-    neighbours: str,
-    how: str,
-    digest: str,
-) -> dict[str, Any]:
-    """The columns of the registry of deployments, in its order."""
-    return {
-        "product": visible(names),
-        "description": visible(about),
-        "flavor": guarantee.flavour,
-        "unit": visible(unit),
-        **loss,
-        "parameters": asdict(guarantee),
-        "neighbours": visible(neighbours),
-        "model": "Central",
-        "accounting": how,
-        "implementation": "pymc_dirdp",
-        "version": library_version(),
-        "digest": digest,
-    }
 
 
 def _markdown(text: str) -> str:
@@ -275,7 +178,3 @@ def _markdown(text: str) -> str:
     safe = marked.sub(r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     linked = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
     return linked.sub(lambda found: f"&#{ord(found.group(0))};", safe)
-
-
-def _html(text: str) -> str:
-    return html.escape(visible(text))

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.accounting.ledger import believed as believed_of
 from pymc_dirdp.display import Facts, Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError, shown
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -276,19 +277,19 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
 def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
     """Verify a ledger: every entry by its hash, and an earlier head."""
     stated, problem = ledger.limit, None
-    assumed: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
     try:
         ledger.verify(head)
-        stated = ledger.guarantee
-        assumed = tuple(dict.fromkeys(text for entry in ledger.entries() for text in entry.assumptions))
+        stated, taken = ledger.guarantee, believed_of(ledger.entries())
     except LedgerError as error:
         problem = str(error)
     passed = f"Every entry has its hash{'' if head is None else ', and the ledger has passed through the head'}."
-    checks = (_check("entries", problem, passed),)
-    recomputed = None if problem else stated
-    drawn = "each release was drawn as it says, once, and no other was made of the same people"
     return Verification(
-        stated, recomputed, checks, (*assumed, drawn, "a file was not written again whole"), what="ledger"
+        stated,
+        None if problem else stated,
+        (_check("entries", problem, passed),),
+        (*taken, NOTHING_ELSE, "a file was not written again whole"),
+        what="ledger",
     )
 
 
@@ -386,7 +387,7 @@ def _alike(one: xr.Dataset, other: xr.Dataset, text: str) -> bool:
         return False
     for name, variable in one.variables.items():
         found = other.variables[name]
-        if variable.dims != found.dims or variable.shape != found.shape or not _same_attributes({}, found.attrs):
+        if variable.dims != found.dims or variable.shape != found.shape or found.attrs:
             return False
         if is_untouched(found, text):
             continue

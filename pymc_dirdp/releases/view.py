@@ -211,13 +211,6 @@ def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
     )
 
 
-def utility_of(stored: Opened) -> xr.Dataset:
-    """The expected errors of each table; NaN for what is unknown."""
-    numbers = [number.name for number in fields(ExpectedErrors)]
-    dataset = xr.Dataset({name: ("table", _expected(name)(stored)) for name in numbers}, {"table": list(stored.tables)})
-    return dataset.assign_attrs(_utility(stored).attrs)
-
-
 def _utility(stored: Opened) -> xr.Dataset:
     """The expected errors of each table; NaN for what is unknown."""
     names = list(stored.tables)

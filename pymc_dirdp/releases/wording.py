@@ -30,22 +30,13 @@ if TYPE_CHECKING:
 _released_before: dict[int, int] = {}
 
 
-def warn_of_seed() -> None:
-    """Warn of a release that anyone who knows the seed can compute again."""
-    warn(
-        "A release with random_seed can be recomputed by anyone who knows the seed, so it is not private. "
-        "Leave random_seed out for anything that is published.",
-        SeededReleaseWarning,
-    )
-
-
 def warn_if_seeded(what: str, *, random_seed: Seed) -> None:
-    """Warn of a choice that anyone who knows the seed can compute again."""
+    """Warn of a release, or of a choice, that anyone who knows the seed can compute again."""
     if random_seed is None:
         return
     warn(
-        f"A {what} that was chosen with random_seed can be recomputed by anyone who knows the seed, so it is not "
-        "private. Leave random_seed out for anything that is published.",
+        f"A {what} with random_seed can be recomputed by anyone who knows the seed, so it is not private. "
+        "Leave random_seed out for anything that is published.",
         SeededReleaseWarning,
     )
 
@@ -143,11 +134,6 @@ ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
 NO_NUMBER = "unknown without n_records=, your guess of the private number"
 """What it says where nobody said how many records to plan for."""
 
-NOT_PROTECTED = (
-    "what is true of the people as a whole, and what it suggests about each of them",
-    "what is published elsewhere about the same people: the losses add up",
-)
-"""What no guarantee covers."""
 NOTHING_ELSE = "nothing else was published about the same people; the losses of several releases add up"
 
 NEXT = {
@@ -196,21 +182,6 @@ def assumed(reading: Reading, tables: Iterable[Table]) -> tuple[str, ...]:
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
 
 
-def taken_for_granted(plan: "Plan") -> tuple[str, ...]:
-    """All that a guarantee rests on and no file can show, but for the prior, the categories and the draw itself."""
-    records = {part.table.name: part.mechanism.assumed_records for part in plan.parts}
-    return (
-        *([apart(plan.unit_label, plan.groups)] if len(plan.groups) > 1 else []),
-        *plan.assumptions,
-        *(
-            f"every data set that could occur has {n} records in {shown(name)}"
-            for name, n in records.items()
-            if n is not None
-        ),
-        *([f"{filled(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
-    )
-
-
 def believed(plan: "Plan", sampler: str | None) -> tuple[str, ...]:
     """What has to be believed or asked for, because no file can show it.
 
@@ -222,10 +193,18 @@ def believed(plan: "Plan", sampler: str | None) -> tuple[str, ...]:
     """
     fast = "the guarantee is proved for the ideal distribution, from which draws in floating point differ"
     drawn = "the release is drawn as the plan says, once"
+    records = {part.table.name: part.mechanism.assumed_records for part in plan.parts}
     return (
         "the prior, the categories and all options were chosen without the data",
         bounded_by(plan.unit_label, plan.contribution),
-        *taken_for_granted(plan),
+        *([apart(plan.unit_label, plan.groups)] if len(plan.groups) > 1 else []),
+        *plan.assumptions,
+        *(
+            f"every data set that could occur has {n} records in {shown(name)}"
+            for name, n in records.items()
+            if n is not None
+        ),
+        *([f"{filled(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
         *(f"the {choice.called} came from the mechanism that the file states, once" for choice in plan.after),
         drawn if sampler is None else f"the release was drawn as it says, once, by the {sampler} sampler",
         *([fast] if sampler == "fast" else []),

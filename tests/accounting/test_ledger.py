@@ -59,8 +59,8 @@ def test_rows_say_what_when_and_which_guarantee(ledger):
     assert str(ledger).startswith("Ledger of (1, 1e-06)-differential privacy, replace-one")
     assert "together" not in str(ledger)
     ledger.spend(TENTH, what="hair <b>")
-    together = "all of this together: (1, 1e-06)-differential privacy; epsilons and deltas are added"
-    assert str(ledger).endswith(together)
+    together = "guarantee: (1, 1e-06)-differential privacy, of all of this together: epsilons and deltas are added"
+    assert together in str(ledger).splitlines()
     (entry,) = ledger.entries()
     assert entry.guarantee == TENTH
     assert entry.recorded.endswith("+00:00")
@@ -414,7 +414,7 @@ def test_reservations_count_as_spent_until_a_release_uses_them(ledger):
     # What a release leaves of its reservation can be spent again.
     ledger.using(2).spend(dirdp.PureDP(epsilon=0.05), what="hair, summer")
     assert ledger.spent == {"epsilon": 0.35, "delta": 3e-7}
-    assert "reserved and not used: entries 3 to 4" in str(ledger)
+    assert "reserved: hair, each quarter (entries 3 to 4), which the guarantee covers" in str(ledger)
     assert "hair, spring (as reserved in entry 1)" in str(ledger)
     with pytest.raises(dirdp.errors.BudgetError):
         ledger.spend(dirdp.ApproxDP(epsilon=0.66, delta=1e-8), what="eyes")
@@ -475,7 +475,7 @@ def test_a_sample_uses_a_reservation(ledger):
     with pytest.raises(dirdp.errors.ArgumentError, match="reservation to be an integer"):
         ledger.using("1")
     assert repr(ledger.using(1)).endswith(").using(1)")
-    with pytest.raises(dirdp.errors.ArgumentError, match="adds guarantees about unit='record'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="releases that are about unit='record'"):
         ledger.reserve(TENTH, what="hair", unit="person")
 
 

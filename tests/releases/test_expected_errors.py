@@ -41,15 +41,16 @@ def network():
 
 # What is known of each: a draw has no noise to plan an estimate with but the closed forms, and a table of noisy counts
 # no tempered draw.
-DRAW = {"n_records", "effective_records", "expected_kl_posterior", "expected_kl_estimate", "estimate_kl", "share_error"}
-NOISE = {"n_records", "estimate_kl", "share_error"}
+FITTED = {"n_records", "estimate_kl", "share_error"}
+NOISE = FITTED | {"smallest_share"}
+DRAW = NOISE | {"draw_error", "effective_records", "expected_kl_posterior", "expected_kl_estimate"}
 CASES = {
     "draw": (two_tables, {"sampler": "exact"}, DRAW | {"grid_weight", "grid_variance"}),
     "fast draw": (two_tables, {"sampler": "fast"}, DRAW),
     "noise": (two_tables, {"mechanism": "geometric"}, NOISE),
     "private number": (two_tables, PRIVATE, set()),
     "planned number": (two_tables, PRIVATE | {"n_records": 60}, NOISE),
-    "marginals": (network, {"mechanism": "marginals"}, NOISE),
+    "marginals": (network, {"mechanism": "marginals"}, FITTED),
 }
 
 

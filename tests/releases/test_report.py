@@ -13,7 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
-from pymc_dirdp.releases.odds import odds_factor
+from pymc_dirdp.privacy.odds import Odds
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 NOISES = noises(public_totals=True).values()
@@ -43,7 +43,7 @@ def test_report_and_statement_give_one_number_for_the_odds(options, said):
     """Oracle: the factor itself, from the curves; the brute-force test of it is in the tests of the statement."""
     model = survey(100)
     release = dirdp.sample(TARGET, model, **options)
-    factor = math.exp(odds_factor(dirdp.plan(TARGET, model, **options).composition, TARGET.delta))
+    factor = math.exp(Odds(dirdp.plan(TARGET, model, **options).composition, TARGET.delta, "a").log_factor)
     full = dict(dict(dirdp.report(release, full=True).sections)["Guarantee"])["odds of the truth"]
     assert full == dict(dirdp.statement(release).lines)["odds of the truth"]
     assert said in full
@@ -138,19 +138,18 @@ def test_the_expected_error_comes_first_and_says_whose_it_is(mechanism):
     model = survey(400)
     plan = dirdp.plan(TARGET, model, mechanism=mechanism)
     (first, lines), *_ = dirdp.report(plan, full=True).sections
-    shown = dict(lines)
+    shown, errors = dict(lines), [text for label, text in lines if label == "expected error"]
     release = dirdp.sample(plan, model)
     (part,) = plan.parts
     assert first == "Expected error, without the data"
-    assert (
-        shown["of dirdp.estimate"] == f"a share is typically off by {float(release['utility']['share_error'][0]):.2g}"
-    )
+    estimated = float(release["utility"]["share_error"][0])
+    assert errors[0] == f"a share is typically off by {estimated:.2g} (dirdp.estimate)"
     error = draw_share_error(part.mechanism, np.ones(3), 400)
     if mechanism == "dirichlet":
-        assert shown["of the draw"] == f"a share is typically off by {error:.2g}"
+        assert errors[1] == f"a share is typically off by {error:.2g} (the draw)"
     else:
         assert error is None
-        assert "of the draw" not in shown
+        assert len(errors) == 1
     least = smallest_share(part.mechanism, (3,), 400)
     assert shown["smallest share"].startswith(f"below {least:.2g}, ")
 
@@ -252,22 +251,25 @@ def test_no_picture_where_nothing_can_be_inferred_or_read():
 def test_a_ledger_has_a_report_also_if_it_is_empty():
     """What is left is what the limit allows."""
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0))
-    for full in (False, True):
-        assert "nothing yet" in words_of(str(dirdp.report(ledger, full=full)))
-        assert "epsilon left 1 " in words_of(str(dirdp.report(ledger, full=full))) + " "
+    for full, left in ((False, "left 1 (epsilon)"), (True, "epsilon 0 of 1 spent, 1 left")):
+        text = words_of(str(dirdp.report(ledger, full=full)))
+        assert "nothing yet" in text
+        assert left in text
     ledger.spend(dirdp.PureDP(epsilon=0.25), what="hair")
     ledger.spend(dirdp.PureDP(epsilon=0.5), what="eyes")
     short, full = (words_of(str(dirdp.report(ledger, full=full))) for full in (False, True))
-    for text in (short, full):
+    for text, left in ((short, "left 0.25 (epsilon)"), (full, "epsilon 0.75 of 1 spent, 0.25 left")):
         assert "nothing yet" not in text
         assert "0.75-differential privacy" in text
-        assert "epsilon left 0.25" in text
+        assert left in text
     assert "ledger.remaining()" in short
-    entries = dict(dict(dirdp.report(ledger, full=True).sections)["Entries"])
-    assert entries == {
-        "entry 1": "hair, 0.25-differential privacy",
-        "entry 2": "eyes, 0.5-differential privacy",
-    }
+    published, *entries = dict(dirdp.report(ledger, full=True).sections)["Entries"]
+    day = ledger.entries()[0].recorded[:10]
+    assert entries == [
+        ("entry 1", f"hair (0.25-differential privacy, {day})"),
+        ("entry 2", f"eyes (0.5-differential privacy, {day})"),
+    ]
+    assert published == ("published", "; ".join(text for _, text in entries))
     assert all(len(line) <= 80 for line in str(dirdp.report(ledger, full=True)).splitlines())
 
 

@@ -15,7 +15,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.releases.odds import chance, odds_factor
+from pymc_dirdp.privacy.odds import Odds, chance
 from pymc_dirdp.releases.opened import opened
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -46,7 +46,7 @@ def test_a_statement_is_a_paragraph_and_a_table():
     assert lines["guarantee"] == str(TARGET)
     assert lines["protected"] == release["privacy"].attrs["protected"]
     assert "the number of records, and who took part" in lines["not protected"]
-    assert f"typically off by {float(release['utility']['share_error'][0]):.2g}, " in lines["error of dirdp.estimate"]
+    assert f"typically off by {float(release['utility']['share_error'][0]):.2g} (dirdp.estimate)" in text
     assert "pymc_dirdp.load(path) opens the file" in lines["to compute with it"]
     assert "pymc_dirdp.analyse(release)" in lines["to compute with it"]
     page = found._repr_html_()
@@ -152,7 +152,7 @@ def test_odds_rise_beyond_the_factor_as_seldom_as_it_says(sd, delta):
             deltas = stats.norm.cdf(m / 2 - grid / m) - np.exp(grid) * stats.norm.cdf(-m / 2 - grid / m)
             return float(grid[np.argmax(deltas <= at)])
 
-    found = odds_factor(Gaussian(), delta)
+    found = Odds(Gaussian(), delta, "a").log_factor
     # Under the truth the loss is normal with mean 1 / (2 sd^2) and standard deviation 1 / sd.
     beyond = stats.norm.sf(found, 1 / (2 * sd**2), 1 / sd)
     assert beyond <= delta
@@ -161,7 +161,7 @@ def test_odds_rise_beyond_the_factor_as_seldom_as_it_says(sd, delta):
 
 def test_a_bounded_loss_has_no_exception():
     mechanism = GeometricMechanism(np.ones(3), 2.0)
-    assert odds_factor(mechanism, 1e-6) == mechanism.pure_epsilon
+    assert Odds(mechanism, 1e-6, "a").log_factor == mechanism.pure_epsilon
     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), survey(), mechanism="geometric")
     odds = dict(dirdp.statement(release).lines)["odds of the truth"]
     assert odds == "times 2.72 at most, about the records of one person"
@@ -258,7 +258,7 @@ def test_a_list_of_releases_is_sent_to_their_ledger():
 
 def test_a_ledger_of_releases_is_stated_with_what_it_assumes_and_reserves():
     ledger = dirdp.Ledger(TARGET, unit="person", adjacency="add-remove")
-    with pytest.raises(dirdp.errors.ArgumentError, match="holds nothing yet"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="holds no release yet"):
         dirdp.statement(ledger)
     part = dirdp.ApproxDP(epsilon=0.05, delta=1e-9)
     number = ledger.reserve(part, what="the next quarter")[0].number

@@ -1,6 +1,7 @@
 """A file is not believed: what an edited release says is found out, and nothing follows from it."""
 
 import contextlib
+import dataclasses
 import sqlite3
 
 import numpy as np
@@ -9,13 +10,14 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.accounting.entries import following
 from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import from_text, opened
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.verification import Check, Verification, verify
-from pymc_dirdp.releases.wording import taken_for_granted
+from pymc_dirdp.releases.wording import believed
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 KINDS = {
@@ -251,8 +253,8 @@ def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
         pm.Binomial("y", n=50, p=pm.Beta("q", 1, 1), observed=20)
     options = {"contribution": 1, "public": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
     release = dirdp.sample(TARGET, model, **options)
-    sentences = taken_for_granted(opened(release).plan)
-    assert len(sentences) == 6
+    sentences = believed(opened(release).plan, "exact")
+    assert len(sentences) == 9
     texts = [dirdp.report(release, full=True), dirdp.statement(release), verify(release).full]
     for text in (" ".join(str(one).lower().split()) for one in texts):
         for sentence in sentences:
@@ -355,6 +357,31 @@ def test_a_damaged_ledger_is_no_error_of_a_verification(tmp_path, damage):
     for use in (dirdp.report, dirdp.statement):
         with pytest.raises(LedgerError):
             use(ledger)
+
+
+@pytest.mark.parametrize("options", [{}, {"adaptive": False}])
+def test_a_ledger_that_was_written_again_beyond_its_limit_states_nothing(tmp_path, options):
+    """Attack: with hashes that belong to it. The limit was said to follow, and was stated under the tables."""
+    path = tmp_path / "ledger.db"
+    ledger = ledger_with({}, path=path, **options)
+    (entry,) = ledger.entries()
+    rows = [ledger._store._start.last]
+    for number in range(1, 13):
+        rows.append(following(rows[-1][2], number, dataclasses.replace(entry, number=number).text))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM entries")
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows[1:])
+        connection.execute("UPDATE ledger SET number = ?, hash = ?", rows[-1][::2])
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0), path, **options)
+    assert ledger.spent == {"epsilon": 1.2}
+    assert "1.2 of 1 spent, -0.2 left" in str(ledger)
+    assert not verify(ledger)
+    assert verify(ledger).recomputed is None
+    with pytest.raises(LedgerError, match="do not keep its limit"):
+        dirdp.statement(ledger)
+    for text in (str(ledger), str(dirdp.report(ledger)), str(dirdp.report(ledger, full=True))):
+        assert "together" not in text
+        assert "odds" not in text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.releases.odds import DELTA, chance, delta_of, odds, odds_factor, randomness
+from pymc_dirdp.privacy.odds import DELTA, Odds, chance, delta_of, randomness
 
 
 def noise(epsilon, cells=3):
@@ -49,8 +49,8 @@ def test_a_chance_is_never_certain():
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 5.0, 30.0])
 def test_without_a_probability_that_is_left_out_the_factor_is_that_of_the_largest_loss(epsilon):
     mechanism = noise(epsilon)
-    assert odds_factor(mechanism, 0.0) == mechanism.pure_epsilon
-    text = odds(mechanism, 0.0)
+    assert Odds(mechanism, 0.0, "a").log_factor == mechanism.pure_epsilon
+    text = str(Odds(mechanism, 0.0, "a"))
     assert "except" not in text
     factor = float(re.match(r"([\d.e+]+) at most", text)[1])
     assert math.exp(mechanism.pure_epsilon) <= factor <= 1.011 * math.exp(mechanism.pure_epsilon)
@@ -76,10 +76,10 @@ class NormalLoss:
 @pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
 def test_the_factor_holds_but_for_the_probability(mu, delta):
     """Oracle: the quantile of the loss, in closed form."""
-    curves = NormalLoss(mu)
-    factor, quantile = odds_factor(curves, delta), mu**2 / 2 + mu * norm.isf(delta)
+    odds = Odds(NormalLoss(mu), delta, "the records of one person")
+    factor, quantile = odds.log_factor, mu**2 / 2 + mu * norm.isf(delta)
     assert quantile <= factor < quantile + 0.4 * mu + 0.1
-    assert f"except with a probability of at most {delta:g}" in odds(curves, delta)
+    assert f"except with a probability of at most {delta:g}" in str(odds)
 
 
 def test_the_delta_of_a_guarantee_is_its_own():
@@ -92,11 +92,11 @@ def test_numbers_are_called_noisy_by_how_often_they_are_the_counts():
     assert "random on purpose" in randomness([])
     wide, narrow = noise(0.1), noise(20.0)
     for mechanisms in ([wide], [wide, narrow], [narrow]):
-        text = randomness(mechanisms)
+        text = randomness(mechanism.log_no_noise for mechanism in mechanisms)
         said = percent(re.search(r"probability of (.*) at most", text)[1])
         true = math.exp(min(mechanism.log_no_noise for mechanism in mechanisms))
         assert true <= said <= true * 1.011 or said == pytest.approx(true, abs=2e-3)
         assert said >= true
-    assert "All noise is 0" in randomness([noise(80.0)])
+    assert "All noise is 0" in randomness([noise(80.0).log_no_noise])
     # One table with noise is enough, for numbers that are noisy.
-    assert "noisy on purpose" in randomness([noise(80.0), wide])
+    assert "noisy on purpose" in randomness([noise(80.0).log_no_noise, wide.log_no_noise])
