@@ -6,7 +6,7 @@ sums over these are in :mod:`pymc_dirdp.inference.joint_rows`.
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import final
 
@@ -329,46 +329,34 @@ class JointTables:
         return [table.draw(table.limits[radii], rng) for table in self._tables]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class SharedNoise:
-    """The outputs of several tables that share one noise: what they say of its latent radius, they say of each other.
+def given_all_others(
+    mechanisms: Sequence[Mechanism], outputs: Sequence[Array], priors: Sequence[Array]
+) -> list[JointLikelihoods]:
+    """What each output of tables that share one noise says, given those of all others, whose counts are summed over.
 
-    Attributes
+    Parameters
     ----------
-    mechanisms : tuple of Mechanism
+    mechanisms : sequence of Mechanism
         All those that share it.
-    outputs : tuple of array
+    outputs : sequence of array
         The noisy counts of each table.
-    priors : tuple of array
+    priors : sequence of array
         The priors of the tables' shares when another table is read.
     """
-
-    mechanisms: tuple[Mechanism, ...]
-    outputs: tuple[Array, ...]
-    priors: tuple[Array, ...]
-
-    @cached_property
-    def likelihoods(self) -> list[JointLikelihoods]:
-        """For each table the likelihood of its output given those of all others, whose counts are summed over."""
-        alone = []
-        for mechanism, output in zip(self.mechanisms, self.outputs, strict=True):
-            seen = mechanism.joint_rows(output)
-            assert seen is not None
-            alone.append(seen)
-        each = zip(alone, self.priors, strict=True)
-        inside = [JointTables(seen, of_blocks(prior, seen)).log_inside for seen, prior in each]
-        # The same weights without any table: those of one table alone have the lists of all others.
-        shared = self.mechanisms[0].shared_noise
-        assert shared is not None
-        weights = shared.radius_log_weights
-        # Sums before each table and after it, as no infinity can be taken away from a sum again.
-        before = np.cumsum([np.zeros_like(weights), *inside[:-1]], axis=0)
-        after = np.cumsum([np.zeros_like(weights), *inside[:0:-1]], axis=0)[::-1]
-        return [
-            replace(seen, log_weights=weights + one + other)
-            for seen, one, other in zip(alone, before, after, strict=True)
-        ]
+    alone = []
+    for mechanism, output in zip(mechanisms, outputs, strict=True):
+        seen = mechanism.joint_rows(output)
+        assert seen is not None
+        alone.append(seen)
+    inside = [JointTables(seen, of_blocks(prior, seen)).log_inside for seen, prior in zip(alone, priors, strict=True)]
+    # The same weights without any table: those of one table alone have the lists of all others.
+    weights = mechanisms[0].shared_noise.radius_log_weights
+    # Sums before each table and after it, as no infinity can be taken away from a sum again.
+    before = np.cumsum([np.zeros_like(weights), *inside[:-1]], axis=0)
+    after = np.cumsum([np.zeros_like(weights), *inside[:0:-1]], axis=0)[::-1]
+    return [
+        replace(seen, log_weights=weights + one + other) for seen, one, other in zip(alone, before, after, strict=True)
+    ]
 
 
 def of_blocks(prior: Array, seen: JointLikelihoods) -> list[Array]:

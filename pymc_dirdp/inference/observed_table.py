@@ -18,7 +18,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.arrays import Array
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS, integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError, InternalError, type_name
 from pymc_dirdp.inference.measurements import Measurement
@@ -58,6 +58,10 @@ class ObservedTable:
         Returns the error about numbers that no mechanism can release, given what is wrong with them.
     family : str, default "dirichlet"
         Or `"beta"`, of which the shares of success are shown.
+    block_likelihoods : callable, optional
+        Returns the likelihoods of the cells of blocks, given their rows by number, shape `(blocks, rows)`. If there is
+        one, the cells of a block are taken as one row: a priori its records divide among its rows as
+        `Dirichlet(sums of the prior of each row)`.
     least : int, default 0
         What every cell is guaranteed to hold.
     blocks : sequence of (array of int, int)
@@ -69,6 +73,8 @@ class ObservedTable:
         The noise on each cell, where one noisy table is all that was released.
     joint_rows : JointLikelihoods, optional
         The likelihood of all rows together, where noise has a latent radius.
+    noise_group : tuple of str, default ()
+        The names of all tables that share the radius, if others do.
     measurements : sequence of Measurement
         The noisy marginals of all tables of the release, where the table was released by marginals; often none.
     """
@@ -83,11 +89,13 @@ class ObservedTable:
     row_likelihoods: Callable[[], list[list[RowLikelihood]]]
     damaged: Callable[[str], Exception]
     family: str = "dirichlet"
+    block_likelihoods: Callable[[Integers], list[RowLikelihood]] | None = None
     least: int = 0
     blocks: Sequence[tuple[NDArray[np.intp], int]] = ()
     possible_records: range | None = None
     cell_noise: CellNoise | None = None
     joint_rows: JointLikelihoods | None = None
+    noise_group: tuple[str, ...] = ()
     measurements: Sequence[Measurement] = ()
 
 

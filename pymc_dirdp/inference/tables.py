@@ -215,7 +215,9 @@ class CountTree:
     @property
     def row(self) -> RowPosterior:
         """That row with all of its likelihood."""
-        return replace(self.posteriors[0], log_factor=float(self._factors[0](np.array([float(self._most)]))[0]))
+        # Noise has no factor, and there may be many rows.
+        factor = float(self._factors[0](np.array([float(self._most)]))[0])
+        return replace(self.posteriors[0], log_factor=factor) if factor else self.posteriors[0]
 
     @property
     def count_means(self) -> Array:
@@ -278,17 +280,21 @@ class TablePosterior:
             raise ArgumentError(
                 f"Leave row_prior out: the output of {output.name!r} has the number of records of each row."
             )
-        d, likelihoods = self.prior.shape[-1], output.row_likelihoods()
-        whole = [(np.arange(len(likelihoods)), most)]
+        d, whole = self.prior.shape[-1], [(np.arange(self._in_rows[0]), most)]
         # Blocks of rows with known numbers of records are independent given the output.
         blocks: Sequence[tuple[NDArray[np.intp], int]] = output.blocks if len(output.blocks) > 1 else whole
+        if output.block_likelihoods is None:
+            of_rows = output.row_likelihoods()
+            likelihoods = [[of_rows[row] for row in rows.tolist()] for rows, _ in blocks]
+        else:
+            likelihoods = [[[said]] for said in output.block_likelihoods(np.stack([rows for rows, _ in blocks]))]
         self._trees: list[tuple[NDArray[np.intp], CountTree]] = []
         for rows, total in (*whole, *blocks):
             if total < output.least * d * len(rows):
                 _refuse_too_few(output, total, is_public=log_prior is None)
-        for rows, total in blocks:
-            room, each = total - output.least * d * (len(rows) - 1), [likelihoods[row] for row in rows.tolist()]
-            alphas = self.prior.reshape(-1, d)[rows]
+        for (rows, total), each in zip(blocks, likelihoods, strict=True):
+            alphas = self.prior.reshape(-1, d)[rows].reshape(len(each), -1)
+            room = total - output.least * alphas.shape[1] * (len(alphas) - 1)
             posteriors = [_row(alpha, room, said, output) for alpha, said in zip(alphas, each, strict=True)]
             shares = None if row_prior is None else row_prior[rows]
             below = [table._trees[0][1] for table in features]
@@ -378,11 +384,25 @@ class TablePosterior:
             found[rows] = tree.count_means
         return found.reshape(self.prior.shape)
 
+    def check(self) -> None:
+        """Raise the error about counts that are too many to be summed, where they may be.
+
+        Raises
+        ------
+        TooManyNumbersError
+        """
+        for _, tree in self._trees:
+            if tree.is_known_row:
+                KnownTotals([tree.row]).check()
+            else:
+                tree.summable.counts(1, np.random.default_rng(0))
+
     def counts(self, draws: int, rng: np.random.Generator) -> Integers:
         """Independent draws of the counts, shape `(draws, *shape)`."""
         parts = [(self._known[0], self._known[1].draw(draws, rng))] if self._known else []
         parts += [(rows, tree.counts(draws, rng)) for rows, tree in self._others]
-        return in_their_rows(parts).reshape(draws, *self.prior.shape)
+        in_rows = [(rows, counts.reshape(draws, len(rows), -1)) for rows, counts in parts]
+        return in_their_rows(in_rows).reshape(draws, *self.prior.shape)
 
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
@@ -432,8 +452,8 @@ def _row(
     if not smooth and most * output.prior.size > most_one_by_one:
         raise ArgumentError(
             f"Set smooth_noise = True in the class of the noise of {' or '.join(output.mechanism_names)} if its "
-            f"distribution follows a smooth curve between integers: {most} records in {output.prior.size} cells are "
-            "too many to evaluate one by one."
+            f"distribution follows a smooth curve between integers: {most} records in {output.prior.size} cells of "
+            f"{output.name!r} are too many to evaluate one by one."
         )
 
     def log_likelihood(counts: Array, cells: Integers) -> Array:
@@ -502,15 +522,17 @@ class Posteriors:
     ) -> None:
         self._tables, self._classes = dict(tables), classes
         self._root_counts: Integers | None = None
-        if classes is None:
-            self._posteriors: dict[str, _Posterior] = {
-                name: MarginalPosterior(seen, beliefs[name]) if seen.measurements else posterior_of(seen, beliefs[name])
-                for name, seen in tables.items()
-            }
+        # Of tables that are taken together, those of the features of the class.
+        self._features: dict[str, TablePosterior] = {}
+        self._posteriors: dict[str, _Posterior] = {}
+        if classes is not None:
+            self._features = {name: TablePosterior(tables[name], beliefs[name]) for name in tables if name != classes}
+            self._root = TablePosterior(tables[classes], beliefs[classes], tuple(self._features.values()))
+            self._posteriors = {classes: self._root, **self._features}
             return
-        features = {name: TablePosterior(seen, beliefs[name]) for name, seen in tables.items() if name != classes}
-        self._root = TablePosterior(tables[classes], beliefs[classes], tuple(features.values()))
-        self._posteriors = {classes: self._root, **features}
+        for name, seen in tables.items():
+            kind = MarginalPosterior if seen.measurements else posterior_of
+            self._posteriors[name] = kind(seen, beliefs[name])
 
     @property
     def log_evidence(self) -> float | list[float]:
@@ -524,16 +546,17 @@ class Posteriors:
         """Independent draws of all tables, which are counted in a bar."""
         drawn: dict[str, Draws] = {}
         # Tables that share a noise share the radius of each draw.
-        joint = any(isinstance(posterior, JointPosterior) for posterior in self._posteriors.values())
-        uniforms = rng.random(draws) if joint else None
+        uniforms: dict[tuple[str, ...], Array] = {}
 
         def one(name: str, posterior: _Posterior) -> Draws:
-            if isinstance(posterior, JointPosterior):
-                return posterior.draw(draws, rng, uniforms)
-            if self._classes in (None, name) or isinstance(posterior, MarginalPosterior):
-                drawn[name] = posterior.draw(draws, rng)
-            else:
-                drawn[name] = posterior.draw_given(drawn[self._classes].counts, rng)
+            group = self._tables[name].noise_group
+            if isinstance(posterior, JointPosterior) and group:
+                if group not in uniforms:
+                    uniforms[group] = rng.random(draws)
+                return posterior.draw(draws, rng, uniforms[group])
+            if name in self._features:
+                return self._features[name].draw_given(drawn[str(self._classes)].counts, rng)
+            drawn[name] = posterior.draw(draws, rng)
             return drawn[name]
 
         return self._each(one, bar)
@@ -542,10 +565,10 @@ class Posteriors:
         """Means, standard deviations and central intervals of shares and counts. The evidence is that of all tables."""
 
         def one(name: str, posterior: _Posterior) -> Estimate:
-            if self._classes in (None, name) or not isinstance(posterior, TablePosterior):
+            if (feature := self._features.get(name)) is None:
                 return posterior.estimate(prob)
-            found = posterior.estimate_given(self._root.numbers, prob, self._root.log_evidence)
-            return with_drawn_quantiles(found, partial(self._draw_given, posterior))
+            found = feature.estimate_given(self._root.numbers, prob, self._root.log_evidence)
+            return with_drawn_quantiles(found, partial(self._draw_given, feature))
 
         return self._each(one, bar)
 

@@ -21,22 +21,23 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
-from pymc_dirdp.inference.joint_tables import SharedNoise
-from pymc_dirdp.inference.measurements import Measurement
+from pymc_dirdp.inference.joint_tables import JointTables, given_all_others, of_blocks
+from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.observed_table import ObservedTable
-from pymc_dirdp.mechanisms.outputs import Marginals, NoisyTable, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import JointLikelihoods, Marginals, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases import axes
 from pymc_dirdp.releases.axes import ListedLabels
 from pymc_dirdp.releases.cache import Cache
-from pymc_dirdp.releases.draws import drawn_shares, measurements_of_table, number_prior, shared_noises
+from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table, shares_given, try_table
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
+from pymc_dirdp.texts.codec import facts_of
 from pymc_dirdp.texts.files import read_text
-from pymc_dirdp.texts.grammar import understood
+from pymc_dirdp.texts.grammar import digest, understood
 
 TEXT_GROUP = "release"
 """The group of a tree that holds the text, in a variable of the name `text`."""
@@ -130,9 +131,9 @@ class ReleasedTable:
     @property
     def possible_records(self) -> range | None:
         """The numbers of records that the release's own draws take for possible; None where the number is public."""
-        if self.stored.release is None or self.mechanism.output_kind is not NoisyTable:
+        if self.is_public or self.stored.release is None or self.mechanism.output_kind is not NoisyTable:
             return None
-        return number_prior(self.part, self.published[0], public=self.is_public)
+        return self.mechanism.possible_records(self.published[0])
 
     @cached_property
     def share_labels(self) -> ListedLabels:
@@ -152,12 +153,7 @@ class ReleasedTable:
         totals: Iterable[tuple[Integers, float]] = mechanism.published_totals(self.published[0])
         if self.totals:
             totals = zip(mechanism.contributed.rows_by_entry(self.prior.shape), self.totals, strict=True)
-        shared = self.stored.shared_noises.get(self.name)
-        if shared is None:
-            joint_rows = mechanism.joint_rows(self.published[0])
-        else:
-            noise, number = shared
-            joint_rows = noise.likelihoods[number]
+        group, joint_rows = self.stored.shared_noises.get(self.name, ((), None))
         return ObservedTable(
             name=self.name,
             prior=self.prior,
@@ -174,8 +170,9 @@ class ReleasedTable:
             possible_records=self.possible_records,
             # Draws have none.
             cell_noise=mechanism.cell_noise,
-            joint_rows=joint_rows,
-            measurements=self.stored.measurements.get(self.name, ()),
+            joint_rows=joint_rows or mechanism.joint_rows(self.published[0]),
+            noise_group=group,
+            measurements=self.stored.measurements_for(self.part),
         )
 
     def _damaged(self, problem: str) -> ReleaseError:
@@ -248,8 +245,19 @@ class Opened:
         """
         if self.release is None:
             raise ArgumentError("A plan has drawn nothing.")
+        plan, output, shares = self.plan, self.release.output, {}
         with computable():
-            return drawn_shares(self.plan, self.release.output)
+            n_records = plan.parts[0].n_records if plan.reading.sizes_are_public else None
+            known = {name: fit[None] for name, fit in fitted_shares(self.measured.values(), n_records).items()}
+            if noisy := [self.tables[part.table.name] for part in plan.publishing(NoisyTable)]:
+                # The same text has the same draws everywhere.
+                rng = np.random.default_rng(int(digest(facts_of(output)), 16))
+                tables = {table.name: (table.mechanism, table.observed_table) for table in noisy}
+                known |= shares_given(tables, plan.draws, rng)
+            for name, table in self.tables.items():
+                values = known.get(name, table.published)
+                shares[name] = values[..., 0] if table.family == "beta" else values
+        return shares
 
     @cached_property
     def errors(self) -> dict[str, ExpectedErrors]:
@@ -257,30 +265,35 @@ class Opened:
         return expected_errors(self.plan, "" if self.release is None else self.release.sampler)
 
     @cached_property
-    def shared_noises(self) -> dict[str, tuple[SharedNoise, int]]:
-        """The outputs of all tables that share the noise of a table, by its name, and its place among them."""
-        return {} if self.release is None else shared_noises(self.plan, self.release.output)
+    def shared_noises(self) -> dict[str, tuple[tuple[str, ...], JointLikelihoods]]:
+        """Of each table that shares its noise with others the names of all, and its likelihood given their outputs."""
+        found: dict[str, tuple[tuple[str, ...], JointLikelihoods]] = {}
+        for parts in self.plan.together if self.release is not None else ():
+            names = tuple(part.table.name for part in parts)
+            mechanisms, priors = [part.mechanism for part in parts], [part.table.prior for part in parts]
+            likelihoods = given_all_others(mechanisms, [self.tables[name].published[0] for name in names], priors)
+            found |= {name: (names, likelihood) for name, likelihood in zip(names, likelihoods, strict=True)}
+        return found
 
     @cached_property
-    def measurements(self) -> dict[str, tuple[Measurement, ...]]:
-        """For each table that was released by marginals those of all tables of the same records."""
-        if self.release is None:
-            return {}
-        parts = self.plan.publishing(Marginals)
-        own: dict[str, list[Measurement]] = {}
-        for part in parts:
-            name, dims = part.table.name, tuple(axes.cell_dims(part.table))
-            own[name] = measurements_of_table(name, dims, part.mechanism, self.release.output[name])[1]
+    def measured(self) -> dict[str, tuple[Family, list[Measurement]]]:
+        """The tables that were released by marginals, and the noisy marginals of each."""
         return {
-            part.table.name: tuple(
-                measurement
-                for other in parts
-                if other.n_records == part.n_records
-                and any({part.table.name, other.table.name} <= {*group} for group in self.plan.groups)
-                for measurement in own[other.table.name]
+            part.table.name: measurements_of_table(
+                part.table.name, tuple(axes.cell_dims(part.table)), part.mechanism, self.tables[part.table.name].output
             )
-            for part in parts
+            for part in self.plan.publishing(Marginals)
         }
+
+    def measurements_for(self, part: PlannedTable) -> list[Measurement]:
+        """The noisy marginals of all tables of the same records, if a table was released by marginals."""
+        together = {name for group in self.plan.groups if part.table.name in group for name in group}
+        return [
+            measurement
+            for other in self.plan.publishing(Marginals)
+            if part.table.name in self.measured and other.table.name in together and other.n_records == part.n_records
+            for measurement in self.measured[other.table.name][1]
+        ]
 
     def once[T](self, what: Hashable, compute: Callable[[], T]) -> T:
         """What a function computes of this release; it is called the first time only.
@@ -295,6 +308,29 @@ class Opened:
             self._derived[what] = compute()
         result: T = self._derived[what]
         return result
+
+
+def try_draws(plan: Plan, sampler: str, randomness: str) -> None:
+    """Refuse tables that exact draws are not for, before any count is read. Records lie evenly among the cells here.
+
+    Raises
+    ------
+    ArgumentError
+        If a table is too large, or its noise too wide for so many cells.
+    UnattainableError
+        If noise is so wide that noisy counts may add up to more records than any table holds.
+    """
+    output: dict[str, Output] = {}
+    for part in plan.publishing(NoisyTable):
+        each, more = divmod(part.n_records or 0, part.table.prior.size)
+        counts = each + (np.arange(part.table.prior.size) < more).astype(np.float64).reshape(part.table.shape)
+        output[part.table.name] = NoisyTable({part.mechanism.publishes: counts})
+    made_up = Opened(plan, Release(plan, sampler, randomness, "0" * 32, None, output))
+    for table in (made_up.tables[name] for name in output):
+        if (together := table.mechanism.joint_rows(table.published[0])) is None:
+            try_table(table.mechanism, table.observed_table)
+        else:
+            JointTables(together, of_blocks(table.prior, together))
 
 
 def text_of(tree: Any) -> str:

@@ -13,12 +13,13 @@ from scipy.special import log_softmax
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
-from pymc_dirdp.mechanisms.outputs import Marginals, Output
+from pymc_dirdp.inference.measurements import Family, Measurement
+from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.table import Table, dim_name, outcome_dim
 from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.measured_marginals import Axes
-from pymc_dirdp.releases.draws import fitted_shares
+from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table
 
 type Mechanisms = Mapping[str, TableMechanism]
 Codes = NDArray[np.int64]
@@ -132,17 +133,18 @@ def judge_of(
 
 def _published(
     axes: Mapping[str, Axes], mechanisms: Mechanisms, made: SimulatedNetwork, rng: np.random.Generator
-) -> dict[str, tuple[tuple[str, ...], TableMechanism, Output]]:
-    """The simulated marginals of the tables that are fitted together, with the names of the axes."""
-    return {
-        name: (
+) -> list[tuple[Family, list[Measurement]]]:
+    """The simulated marginals of the tables that are fitted together."""
+    return [
+        measurements_of_table(
+            name,
             tuple(axis for axis, _ in axes[name]),
             mechanism,
             mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng),
         )
         for name, mechanism in mechanisms.items()
         if mechanism.output_kind is Marginals
-    }
+    ]
 
 
 def axes_of(table: Table) -> Axes:

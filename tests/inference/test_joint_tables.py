@@ -12,7 +12,7 @@ from scipy.stats import chisquare, multinomial
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import draw_shares
-from pymc_dirdp.inference.joint_tables import JointPosterior, JointTables, SharedNoise, Shells
+from pymc_dirdp.inference.joint_tables import JointPosterior, JointTables, Shells, given_all_others
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.inference.tree import Spread
@@ -310,10 +310,9 @@ def test_what_one_table_says_of_the_noise_of_another_is_used():
     first, second = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=1.0), [(np.ones(2), 1)] * 2)
     spreads = []
     for far in (0.0, 30.0):
-        noise = SharedNoise(
-            (first, second), (np.array([50.0, 50.0]), np.array([20.0 + far, -far])), (np.ones(2), np.ones(2))
-        )
-        (first_cell, _), *_ = JointTables(noise.likelihoods[0], [np.ones(2)]).count_probabilities
+        outputs = [np.array([50.0, 50.0]), np.array([20.0 + far, -far])]
+        likelihood, _ = given_all_others([first, second], outputs, [np.ones(2), np.ones(2)])
+        (first_cell, _), *_ = JointTables(likelihood, [np.ones(2)]).count_probabilities
         spreads.append(first_cell.mean_and_sd[1])
     assert spreads[1] > 2 * spreads[0]
 

@@ -75,13 +75,11 @@ def test_shares_are_fitted_to_the_tables_of_a_plan():
         if part.table.name in counts
     }
     parts = {part.table.name: part for part in plan.parts}
-    shares = fitted_shares(
-        {
-            name: (tuple(cell_dims(parts[name].table)), parts[name].mechanism, output)
-            for name, output in published.items()
-        },
-        60,
-    )
+    measured = [
+        measurements_of_table(name, tuple(cell_dims(parts[name].table)), parts[name].mechanism, output)
+        for name, output in published.items()
+    ]
+    shares = fitted_shares(measured, 60)
     assert set(shares) == set(counts)
     np.testing.assert_allclose(shares["p_b"].sum(axis=-1), 1.0)
     family, measurements = measurements_of_table(
@@ -89,4 +87,4 @@ def test_shares_are_fitted_to_the_tables_of_a_plan():
     )
     assert family.axes == ("a", "b")
     assert len(measurements) == 2
-    assert fitted_shares({}, 60) == {}
+    assert fitted_shares([], 60) == {}

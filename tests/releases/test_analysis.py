@@ -329,3 +329,23 @@ def test_a_printed_estimate_lies_in_its_printed_interval():
         assert len(numbers) == 6
         for number, _, low, high in numbers:
             assert float(low) < float(number) < float(high)
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_tables_with_joint_noises_of_their_own_are_drawn_independently():
+    """The radii of two noises were found by the same uniform numbers: sizes of noise had a correlation of .85."""
+    coords = {"a": list("uvw"), "b": list("xyz"), "answer": ["no", "yes"]}
+    answers = np.arange(90).reshape(30, 3) * 7 % 5 % 2
+    with pm.Model(coords=coords):
+        p = pm.Dirichlet("p", np.ones((3, 2)), dims=("a", "answer"))
+        pm.Categorical("x", p=p, observed=answers[:20])
+        q = pm.Dirichlet("q", np.ones((3, 2)), dims=("b", "answer"))
+        pm.Categorical("y", p=q, observed=1 - answers)
+        options = {"contribution": 1, "disjoint": [["p"], ["q"]]}
+        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="joint", random_seed=1, **options)
+    assert len(opened(release).tables) == 2
+    assert all(seen.mechanism.shared_noise is None for seen in opened(release).tables.values())
+    counts = dirdp.analyse(release, 2000, chains=1, random_seed=1)["latent_counts"]
+    published = {name: release[f"mechanism/{name}"]["noisy_counts"].values for name in "pq"}
+    sizes = [np.abs(counts[name].values[0] - published[name]).sum(axis=(1, 2)) for name in "pq"]
+    assert abs(np.corrcoef(sizes)[0, 1]) < 5 / np.sqrt(2000)

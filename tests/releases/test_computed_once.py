@@ -43,7 +43,7 @@ def fits(monkeypatch):
 
     # Expected errors are fitted to simulated networks, and not to what was released: they are not counted.
     assert predicting.fitted_shares is draws.fitted_shares
-    monkeypatch.setattr(draws, "fitted_shares", counting("tables", draws.fitted_shares))
+    monkeypatch.setattr(opening, "fitted_shares", counting("tables", draws.fitted_shares))
     monkeypatch.setattr(fitting, "fit_tables", counting("tables", fitting.fit_tables))
     monkeypatch.setattr(fitting, "fit_jointly", counting("joint", fitting.fit_jointly))
     return calls

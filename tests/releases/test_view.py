@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.registry import registered
-from pymc_dirdp.releases.draws import draws_given
+from pymc_dirdp.releases.draws import shares_given
 from pymc_dirdp.releases.opened import opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
@@ -100,19 +100,19 @@ def test_the_counts_reach_the_draws_through_the_noisy_counts_alone(monkeypatch, 
 def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampler):
     """From many draws the state of a generator can be computed, and with it the noise that was drawn before."""
     used = []
-    noise, distribution = ZeroSumGeometric.fast, draws_given
+    noise, distribution = ZeroSumGeometric.fast, shares_given
 
     def fast(self, shape, rng):
         # Errors are simulated for many tables at a time.
         used.extend([rng] * (shape == (1, 3)))
         return noise(self, shape, rng)
 
-    def given(part, published, draws, rng, *, n_prior):
+    def given(tables, draws, rng):
         used.append(rng)
-        return distribution(part, published, draws, rng, n_prior=n_prior)
+        return distribution(tables, draws, rng)
 
     monkeypatch.setattr(ZeroSumGeometric, "fast", fast)
-    monkeypatch.setattr("pymc_dirdp.releases.draws.draws_given", given)
+    monkeypatch.setattr("pymc_dirdp.releases.opened.shares_given", given)
     assert geometric(row([12, 10, 8]), 5, sampler=sampler)["posterior"]["p"].shape == (1, 5, 3)
     assert len(used) == (sampler == "fast")
     geometric(row([12, 10, 8]), 5, sampler=sampler)["posterior"].load()
@@ -178,7 +178,7 @@ def test_a_table_that_is_too_large_is_refused_before_anything_is_spent():
         """Noise of which it is not known that its distribution is smooth."""
 
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5))
-    with registered(Rough), pytest.raises(ArgumentError, match=r"'p'.*smooth_noise"):
+    with registered(Rough), pytest.raises(ArgumentError, match=r"smooth_noise.*'p'"):
         dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), row([10**7, 10**7]), mechanism=Rough.kind, ledger=ledger)
     assert not ledger.entries()
 
@@ -272,6 +272,6 @@ def test_a_table_of_too_many_rows_is_refused_before_the_charge():
         p = pm.Dirichlet("p", a=np.ones((rows, 5)))
         pm.Multinomial("x", n=20, p=p, observed=data)
     guarantee, ledger = dirdp.PureDP(epsilon=1.0), dirdp.Ledger(dirdp.PureDP(epsilon=10.0))
-    with pytest.raises(ArgumentError, match=r"No posterior can be drawn|to draw their posterior"):
+    with pytest.raises(ArgumentError, match="to draw their posterior"):
         dirdp.sample(guarantee, model, mechanism="geometric", ledger=ledger)
     assert ledger.entries() == ()
