@@ -47,12 +47,13 @@ from functools import cache, cached_property
 from typing import Any, final, override
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.joint_rows import CompiledRows, JointRows, readonly
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, number_of, row_prior_of
+from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.sampling.discrete_noise import compiled
 
 # So many waves are summed at once.
@@ -134,6 +135,101 @@ def pair_terms(noisy: Array, noise: Array, totals: NDArray[np.int64], *, most: i
     scales = logs.max(axis=1, keepdims=True)
     terms = np.concatenate([noisy, totals[:, None], scales, np.exp(logs - scales)], axis=1)
     return np.where(listed[:, None], terms, np.nan)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PrivateTotal:
+    """The likelihood of noisy counts of one row whose number of records is private, all numbers being as likely.
+
+    As n! is the integral of exp(-m) m^n over m > 0, a sum over numbers of records n and over Multinomial(n, p) counts
+    is the integral of exp(-m) S(m p) with the sums S of Poisson cells. A term of n records is a Gamma density of m, the
+    square root of which has a standard deviation of a half whatever n is. So m is the square of log(1 + exp(t)), which
+    is near t, or near exp(t) where there may be no record at all; and equal steps of .35 in t have an error of 1e-17.
+
+    Attributes
+    ----------
+    noisy : array, shape (cells,)
+    noise : CellNoise
+    numbers : range
+        The numbers of records that are possible.
+    """
+
+    noisy: Array
+    noise: CellNoise
+    numbers: range
+
+    def likelihood(
+        self, log_shares: ArrayLike, *, step: float = 0.35, together: int = 16, unlikely: float = 38.0
+    ) -> tuple[float, Array] | None:
+        """The logarithm of the likelihood of known shares, and its gradient in `log_shares`: the expected counts.
+
+        It is None where numbers of records that are not possible would have more than `exp(-unlikely)` of it.
+
+        Parameters
+        ----------
+        log_shares : array_like, shape (cells,)
+        step : float
+        together : int
+            So many steps are evaluated at once.
+        unlikely : float
+            What has `exp(-unlikely)` of the largest term is left out.
+        """
+        logs = np.asarray(log_shares, dtype=np.float64).ravel()
+        first = int(math.sqrt(max(self.noisy.sum(), 1.0)) / step) - together
+        values, means = self._terms(logs, step, first, 2 * together)
+        while values[0] > values.max() - unlikely:
+            first -= together
+            before = self._terms(logs, step, first, together)
+            values, means = np.concatenate([before[0], values]), np.concatenate([before[1], means])
+        while values[-1] > values.max() - unlikely:
+            after = self._terms(logs, step, first + len(values), together)
+            values, means = np.concatenate([values, after[0]]), np.concatenate([means, after[1]])
+        weights = np.exp(values - values.max())
+        total = float(values.max() + math.log(step * weights.sum()))
+        if self._log_impossible > total - unlikely:
+            return None
+        return total - math.log(len(self.numbers)), (weights @ means / weights.sum()).reshape(np.shape(log_shares))
+
+    def _terms(self, logs: Array, step: float, first: int, steps: int) -> tuple[Array, Array]:
+        """Logarithms of the integrand at some steps, and the expected counts given its m."""
+        t = step * np.arange(first, first + steps)
+        log_root = np.log(np.logaddexp(0.0, t))
+        rows = NoisyRows(None, published=(np.tile(self.noisy, (steps, 1)), self.noise.numbers))
+        values, means = rows.evaluated(logs + 2 * log_root[:, None])
+        # The derivative of m.
+        slope = math.log(2) + log_root - np.logaddexp(0.0, -t)
+        return values - np.exp(2 * log_root) + slope, means
+
+    @cached_property
+    def _log_impossible(self) -> float:
+        """Not below the logarithm of the likelihood of numbers that are not possible, whatever the shares are.
+
+        So far from the sum of the noisy counts as a number of records is, all noise together is at least.
+        """
+        noisy, cells = self.noisy.sum(), self.noisy.size
+        below = noisy - self.numbers[0] + 1 if self.numbers[0] > 0 else math.inf
+        nearest = min(below, self.numbers[-1] + 1 - noisy)
+        if nearest <= 0:
+            return math.inf
+        # Of normal noise the sum of squares is at least a share of the square of the sum.
+        nearest, next_one = (
+            distance**2 / cells if self.noise.is_normal else distance for distance in (nearest, nearest + 1)
+        )
+        # Probabilities fall at least as those of a geometric sequence; there are two sides.
+        rest = -math.expm1(-self.noise.slope * (next_one - nearest)) / 2
+        return float(cells * self.noise.constant - self.noise.slope * nearest - math.log(rest))
+
+
+def private_total(seen: ObservedTable, beliefs: Beliefs) -> PrivateTotal | None:
+    """The noisy counts of the only row of a table with a private number of records; None for other tables."""
+    number, values, noise = beliefs.n_prior, seen.observed[0][0], seen.cell_noise
+    numbers = range(number + 1) if isinstance(number, int) else number
+    if not isinstance(numbers, range) or noise is None or seen.n_records is not None or seen.least or seen.blocks:
+        return None
+    if len(seen.observed) > 1 or not values.size == seen.prior.size == seen.prior.shape[-1]:
+        return None
+    return PrivateTotal(np.array(values, dtype=np.float64).ravel(), noise, numbers)
 
 
 def noisy_rows(seen: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows | None:

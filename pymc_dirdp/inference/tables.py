@@ -29,6 +29,7 @@ from pymc_dirdp.inference.estimates import (
 )
 from pymc_dirdp.inference.joint_tables import JointPosterior
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
+from pymc_dirdp.inference.noisy_rows import private_total
 from pymc_dirdp.inference.numbers import ImpossibleError, largest, refuse_too_many
 from pymc_dirdp.inference.observed_table import (
     Beliefs,
@@ -275,6 +276,7 @@ class TablePosterior:
     def __init__(self, output: ObservedTable, beliefs: Beliefs, features: "Sequence[TablePosterior]" = ()) -> None:
         self.prior = prior_of(output, beliefs.prior)
         most, log_prior = number_of(output, beliefs.n_prior)
+        self._private_total = None if features else private_total(output, beliefs)
         row_prior = row_prior_of(output, beliefs.row_prior)
         if row_prior is not None and not rows_are_divided(output):
             raise ArgumentError(
@@ -338,6 +340,8 @@ class TablePosterior:
         means : array, shape of the table
             Zeros where it is impossible.
         """
+        if self._private_total is not None and (found := self._private_total.likelihood(log_shares)) is not None:
+            return found
         try:
             table = self.given(log_shares)
             return table.log_evidence, table.count_means

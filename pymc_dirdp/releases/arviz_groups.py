@@ -24,7 +24,7 @@ from xarray.core.indexing import LazilyIndexedArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.inference.estimates import Draws
-from pymc_dirdp.inference.noisy_rows import noisy_rows
+from pymc_dirdp.inference.noisy_rows import noisy_rows, private_total
 from pymc_dirdp.inference.observed_table import Beliefs, Labels, MechanismOutput, ObservedTable
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import TablePosterior, posterior_of
@@ -275,4 +275,11 @@ def log_likelihood(seen: ObservedTable, beliefs: Beliefs, shares: Array) -> Arra
     posterior = posterior_of(seen, beliefs)
     if by_row and isinstance(posterior, TablePosterior):
         return np.stack([posterior.given(of_draw).log_evidences for of_draw in logs])
-    return np.array([[posterior.given(of_draw).log_evidence] for of_draw in logs])
+    row = private_total(seen, beliefs)
+    found = [None if row is None else row.likelihood(of_draw) for of_draw in logs]
+    return np.array(
+        [
+            [posterior.given(of_draw).log_evidence if known is None else known[0]]
+            for known, of_draw in zip(found, logs, strict=True)
+        ]
+    )

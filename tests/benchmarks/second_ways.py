@@ -1,4 +1,4 @@
-"""What second ways of the lattice are for: `uv run -m tests.benchmarks.second_ways` appends rows to `second_ways.csv`.
+"""What second ways of sums over counts are for: `uv run -m tests.benchmarks.second_ways` appends to `second_ways.csv`.
 
 Each ratio is the processor time of some work without a second way over that with it, both the least of three, taken in
 turn. A second way has to be worth a factor of ten somewhere. No test asserts any of them. `load` is as in `cost.py`.
@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from pymc_dirdp.inference import lattice
+from pymc_dirdp.inference import lattice, tables
 from pymc_dirdp.inference.numbers import Numbers
 from tests.benchmarks.cost import commit, ratio
 from tests.inference.goldens import posterior_of_case
@@ -39,6 +39,12 @@ def draw(kind: str, shape: tuple[int, ...], n: int, width: int) -> None:
     posterior_of_case(kind, shape, n, width, 1, False).draw(1000, np.random.default_rng(1))
 
 
+def likelihood(cells: int, draws: int = 20) -> None:
+    posterior = posterior_of_case("geometric", (cells,), 1000, 2, 1, True)._posteriors["t0"]
+    for logs in np.log(np.random.default_rng(1).dirichlet(np.full(cells, 50.0), draws)):
+        posterior.likelihood(logs)
+
+
 # The way, what stands in its place, the work, and what is done.
 WORK: tuple[tuple[str, tuple[object, str, object], str, Callable[[], None]], ...] = (
     (
@@ -52,6 +58,12 @@ WORK: tuple[tuple[str, tuple[object, str, object], str, Callable[[], None]], ...
         (lattice, "_draw_narrow_half", partial(lattice._draw_narrow_half, few_tries=0)),
         "draw 200 cells of 1e5 records",
         partial(draw, "discrete gaussian", (200,), 10**5, 30),
+    ),
+    (
+        "private totals",
+        (tables, "private_total", lambda *_: None),
+        "likelihood of 100 cells of a private number of records",
+        partial(likelihood, 100),
     ),
 )
 

@@ -165,7 +165,7 @@ def test_shares_far_from_what_was_released_have_a_likelihood():
         logs = np.log(rng.dirichlet(np.full(4, 50.0)))
         value, means = table_of.likelihood(logs)
         assert -400 < value < 0
-        np.testing.assert_allclose(means, slopes(table_of.likelihood, logs), rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(means, slopes(table_of.likelihood, logs, 1e-5), rtol=1e-5, atol=1e-4)
 
 
 def test_far_shares_are_the_sum_over_all_totals():

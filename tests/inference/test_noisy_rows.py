@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp import mechanisms
-from pymc_dirdp.inference.noisy_rows import NoisyRows, noisy_rows
+from pymc_dirdp.inference.noisy_rows import NoisyRows, PrivateTotal, noisy_rows, private_total
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms.outputs import CellNoise
@@ -237,3 +237,87 @@ def test_listed_terms_of_other_counts_are_not_used(change):
     with_others = NoisyRows(totals, listed).evaluated(logs, *arguments)
     np.testing.assert_allclose(with_others[0], NoisyRows(totals).evaluated(logs, *arguments)[0], rtol=1e-13)
     np.testing.assert_allclose(with_others[1], NoisyRows(totals).evaluated(logs, *arguments)[1], rtol=1e-11)
+
+
+def over_all_totals(noise, noisy, numbers, p):
+    """The logarithm of the likelihood, and the expected counts: all tables of every number of records, by cells."""
+    x = np.arange(numbers[-1] + 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cells = [
+            np.where(x == 0, 0.0, x * np.log(w)) - gammaln(x + 1) + noise.log_noise(z - x)
+            for w, z in zip(p, noisy, strict=True)
+        ]
+    scales = [cell.max() for cell in cells]
+
+    def summed(*lists):
+        total = np.ones(1)
+        for each in lists:
+            total = np.convolve(total, each)[: len(x)]
+        return total
+
+    lists = [np.exp(cell - scale) for cell, scale in zip(cells, scales, strict=True)]
+    of_number = np.where(x >= numbers[0], gammaln(x + 1) - gammaln(numbers[-1] / 2), -np.inf)
+    weights = np.exp(of_number)
+    whole = weights @ summed(*lists)
+    means = [weights @ summed(*lists[:k], x * lists[k], *lists[k + 1 :]) / whole for k in range(len(lists))]
+    value = np.log(whole) + gammaln(numbers[-1] / 2) + sum(scales) - np.log(len(numbers))
+    return value, np.array(means)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_private_total_is_the_sum_over_all_numbers_of_records(seed):
+    rng = np.random.default_rng(seed)
+    noise = CellNoise(*((True, 0.2, -1.4) if seed % 2 else (False, 0.6, -1.2)))
+    noisy = rng.integers(-3, 16, size=rng.integers(2, 5)).astype(float)
+    p = rng.dirichlet(np.full(len(noisy), rng.choice([0.3, 5.0])))
+    if seed % 5 == 0:
+        p = np.append(p[1:] / p[1:].sum(), 0.0)
+    total = PrivateTotal(noisy, noise, range(0, 160))
+    with np.errstate(divide="ignore"):
+        value, means = total.likelihood(np.log(p))
+    expected, of_cells = over_all_totals(noise, noisy, total.numbers, p)
+    assert value == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(means, of_cells, rtol=1e-10, atol=1e-12)
+
+
+def test_a_private_total_that_may_be_beyond_its_range_is_left_to_other_sums():
+    """Against the sum over the numbers of the range, a few of which are missing on either side."""
+    noise, noisy, p = CellNoise(False, 1.0, -0.8), np.array([9.0, 4.0, 12.0]), np.array([0.3, 0.2, 0.5])
+    for numbers in (range(0, 20), range(0, 26), range(0, 40), range(24, 200), range(26, 200)):
+        assert PrivateTotal(noisy, noise, numbers).likelihood(np.log(p)) is None
+    for numbers in (range(0, 100), range(1, 100)):
+        total = PrivateTotal(noisy, noise, numbers)
+        found, expected = total.likelihood(np.log(p)), over_all_totals(noise, noisy, numbers, p)
+        if found is not None:
+            assert found[0] == pytest.approx(expected[0], rel=1e-12)
+    assert PrivateTotal(noisy, noise, range(0, 100)).likelihood(np.log(p)) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "n_prior"),
+    [("geometric", 0, 400), ("geometric", 10_000, range(9_000, 11_000)), ("discrete gaussian", 300, range(100, 900))],
+)
+def test_a_private_total_is_what_the_tree_of_sums_says(kind, n, n_prior):
+    """Also where shares are so wrong that numbers beyond the range may matter, where the tree is asked."""
+    rng = np.random.default_rng(1)
+    counts = rng.multinomial(n, [0.4, 0.3, 0.2, 0.1])
+    seen = goldens.released(kind, counts, 3.0, True, rng, np.ones(4)).observed_table
+    tree, total = posterior_of(seen, Beliefs(n_prior=n_prior)), private_total(seen, Beliefs(n_prior=n_prior))
+    assert private_total(seen, Beliefs(n_prior=np.ones(400))) is None
+    for logs in np.log(rng.dirichlet([80, 60, 40, 20], size=5)):
+        value, means = total.likelihood(logs)
+        assert value == pytest.approx(tree.given(logs).log_evidence, rel=1e-10)
+        np.testing.assert_allclose(means, tree.given(logs).count_means, rtol=1e-8, atol=1e-8)
+        assert tree.likelihood(logs)[0] == value
+    wrong = np.log([1e-9, 1e-9, 1e-9, 1.0])
+    assert tree.likelihood(wrong)[0] == pytest.approx(tree.given(wrong).log_evidence, rel=1e-10)
+
+
+def test_a_private_total_far_from_the_noisy_counts():
+    """The tree of sums was 22 nats off here. Oracle: Poisson counts of every cell, summed over expected numbers."""
+    noise, noisy = CellNoise(False, 1 / 30, -np.log(60)), np.array([1489.0, 424.0, 7619.0, 469.0])
+    p = np.random.default_rng(1).dirichlet(np.full(4, 50.0))
+    value, _ = PrivateTotal(noisy, noise, range(0, 20_001)).likelihood(np.log(p))
+    x, expected = np.arange(20_001.0)[:, None], np.arange(200, 12_000, 20.0)
+    logs = [logsumexp(terms(x, m * p, noise, noisy), axis=0).sum() - m for m in expected]
+    assert value == pytest.approx(logsumexp(logs) + np.log(20 / 20_001), rel=1e-10)
