@@ -66,69 +66,45 @@ def plot_posteriors(
     >>> diagnosis = dirdp.diagnose(release, model, draws=100)
     >>> axes = dirdp.plots.plot_posteriors(diagnosis)
     """
-    import arviz_plots as azp
+    # Here, because it takes most of a second to import.
+    from arviz_stats import kde  # type: ignore[attr-defined]  # by a star
 
     name = _checked(diagnosis, var_name)
     labels = {"non_private": "posterior", "private": "private posterior"}
-    values = {label: diagnosis[f"{key}/posterior"].to_dataset()[name] for key, label in labels.items()}
-    first = values["posterior"]
-    shape = first.shape[2:]
-    grid = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object)
-    if grid.size != first[0, 0].size:
-        raise ArgumentError(f"Expected axes to be {first[0, 0].size} axes, one for each cell, got {grid.size}.")
+    draws = [diagnosis[f"{group}/posterior"].to_dataset()[name] for group in labels]
+    dims, shape = draws[0].dims[2:], draws[0].shape[2:]
+    cells = int(np.prod(shape, dtype=int))
+    grid = np.asarray(_new_axes(cells) if axes is None else axes, dtype=object)
+    if grid.size != cells:
+        raise ArgumentError(f"Expected axes to be {cells} axes, one for each cell, got {grid.size}.")
     grid = grid.reshape(shape)
-    azp.plot_dist(
-        {label: xr.DataTree.from_dict({"/posterior": value.to_dataset()}) for label, value in values.items()},
-        var_names=[name],
-        backend="matplotlib",
-        kind="kde",
-        visuals={"credible_interval": False, "point_estimate": False, "point_estimate_text": False, "title": False},
-        plot_collection=_collection(azp, values, grid),
-    )
-    released = diagnosis["release"].to_dataset()[name].values[0, 0]
-    titles = cell_labels(name, [first[dim].values for dim in first.dims[2:]])
-    for ax, value, title in zip(grid.ravel(), released.ravel(), titles, strict=True):
-        ax.axvline(float(value), color=COLOURS[1], linestyle=":")
-        marked(ax).set_title(title, fontsize="medium")
+    titles = cell_labels(name, [draws[0][dim].values for dim in dims])
+    looks = list(zip(labels.values(), (COLOURS[3], COLOURS[0]), DASHES, strict=False))
+    # The points of each curve and its heights, shape (2, cells, points).
+    curves = [kde(drawn, dim=["chain", "draw"]).values.reshape(2, cells, -1) for drawn in draws]
+    released = diagnosis["release"].to_dataset()[name].values[0, 0].ravel()
+    for cell, (ax, title) in enumerate(zip(grid.ravel(), titles, strict=True)):
+        for (label, colour, dash), (points, heights) in zip(looks, curves, strict=True):
+            ax.plot(points[cell], heights[cell], linestyle=dash, color=colour, label=label)
+        ax.axvline(float(released[cell]), color=COLOURS[1], linestyle=":", label="released draw")
+        # The heights of densities say nothing.
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+        marked(tidy(ax)).set_title(title, fontsize="medium")
     first = grid.flat[0]
     # This leaves room for the legend above the curves.
     first.set_ylim(0, 1.6 * first.get_ylim()[1])
-    first.legend(
-        first.lines[:3], [*labels.values(), "released draw"], frameon=False, fontsize="small", loc="upper left"
-    )
+    first.legend(frameon=False, fontsize="small", loc="upper left")
     return grid
 
 
-def _new_axes(shape: tuple[int, ...]) -> Any:
-    cells = int(np.prod(shape, dtype=int))
+def _new_axes(cells: int) -> Any:
     columns = min(cells, 4)
     rows = -(-cells // columns)
     axes = pyplot().subplots(rows, columns, figsize=(3 * columns, 2.6 * rows), layout="constrained", squeeze=False)[1]
     for unused in axes.ravel()[cells:]:
         unused.set_axis_off()
     return axes.ravel()[:cells]
-
-
-def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
-    """ArviZ's own bookkeeping of a figure, for axes that exist already."""
-    first = values["posterior"]
-    dims = first.dims[2:]
-    plots = xr.DataArray(axes, dims=dims, coords={dim: first[dim] for dim in dims if dim in first.coords})
-    viz = {
-        "/": xr.Dataset({"figure": xr.DataArray(axes.flat[0].figure)}),
-        "/plot": xr.Dataset({str(first.name): plots}),
-    }
-    model = xr.Variable("model", list(values))
-    return azp.PlotCollection(
-        xr.concat([value.to_dataset() for value in values.values()], dim=model),
-        xr.DataTree.from_dict(viz),
-        # Before 1.3, `plot_dist` looks for the heights of interval lines, which are not drawn here.
-        aes={"color": ["model"], "linestyle": ["model"], "y": ["model"]},
-        backend="matplotlib",
-        y=[0, 0],
-        color=[COLOURS[3], COLOURS[0]],
-        linestyle=["-", "--"],
-    )
 
 
 def _checked(diagnosis: xr.DataTree, var_name: str | None) -> str:

@@ -1,14 +1,11 @@
 """Pictures of what privacy costs: curves, comparisons, price lists and regret."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import gammaln
 
-from pymc_dirdp.arrays import Array
 from pymc_dirdp.bandits.simulation import BanditRuns, bandit_lower_bound
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
@@ -22,21 +19,15 @@ from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.signatures import user_facing
 
-# A picture of privacy curves: the exact one, the published one, and those of given neighbours.
+# A picture of privacy curves: the exact one and the published one.
 
 
 _POINTS = 60
 
 
 @user_facing
-def plot_privacy(
-    source: Any,
-    *,
-    curve: str = "delta",
-    pairs: Iterable[tuple[ArrayLike, ArrayLike]] = (),
-    ax: Axes | None = None,
-) -> Axes:
-    """The exact privacy curve, with the published bound and with given pairs of neighbours where there are any.
+def plot_privacy(source: Any, *, curve: str = "delta", ax: Axes | None = None) -> Axes:
+    """The exact privacy curve, with the published bound where there is one.
 
     Parameters
     ----------
@@ -45,9 +36,6 @@ def plot_privacy(
     curve : {"delta", "renyi"}, default "delta"
         `"delta"`: delta against epsilon, with P2 Theorem 2 for a Dirichlet mechanism. `"renyi"`: the Rényi divergence
         against the order, with P1 Theorem 1.
-    pairs : iterable of (array, array)
-        Neighbouring tables of counts whose divergence is drawn too, for `"renyi"` and a Dirichlet mechanism: brute
-        force that stays below the curve. Made-up data only: a picture of the observed ones must not be published.
     ax : matplotlib Axes or None
         None makes a new figure.
 
@@ -64,14 +52,8 @@ def plot_privacy(
     mechanism = as_mechanism(source)
     table = TableMechanism.of(mechanism)
     dirichlet = None if table is None or table.tempered is None else table
-    neighbours = list(pairs)
-    drawn = None if dirichlet is None else dirichlet.tempered
-    if neighbours and (drawn is None or curve != "renyi"):
-        raise ArgumentError("pairs= is for curve='renyi' of a DirichletMechanism.")
     ax = axes_or_new(ax, figsize=(5.5, 3.6))
-    if curve == "delta":
-        return _deltas(mechanism, dirichlet, ax)
-    return _divergences(mechanism, dirichlet, neighbours, ax)
+    return (_deltas if curve == "delta" else _divergences)(mechanism, dirichlet, ax)
 
 
 def _deltas(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: Axes) -> Axes:
@@ -89,30 +71,16 @@ def _deltas(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: Axes
     return legend(ax)
 
 
-def _divergences(
-    mechanism: PrivacyCurves, dirichlet: TableMechanism | None, pairs: list[tuple[ArrayLike, ArrayLike]], ax: Axes
-) -> Axes:
+def _divergences(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: Axes) -> Axes:
     orders = np.geomspace(1.01, 256, _POINTS)
+    # The orders go to the end of where the curve is finite.
+    orders = np.geomspace(1.01, np.max(orders[np.isfinite(mechanism.renyi(orders))], initial=1.01), _POINTS)
     exact = np.asarray(mechanism.renyi(orders))
-    finite = np.isfinite(exact)
-    if dirichlet is not None:
-        # The orders go to the end of where the curve is finite.
-        end = orders[finite][-1]
-        orders = np.geomspace(1.01, end, _POINTS)
-        exact, finite = np.asarray(mechanism.renyi(orders)), np.ones(_POINTS, dtype=bool)
-        if _one_record(dirichlet):
-            known = [(order, _published(dirichlet, order)) for order in orders.tolist()]
-            known = [(order, value) for order, value in known if value < 30 * exact[-1]]
-            ax.plot(*zip(*known, strict=True), DASHES[1], color=COLOURS[1], label="P1 Theorem 1")
-    ax.plot(orders[finite], exact[finite], DASHES[0], color=COLOURS[0], label="exact")
-    drawn = None if dirichlet is None else dirichlet.tempered
-    for number, (x, y) in enumerate(pairs):
-        assert drawn is not None
-        u, v = (drawn.r * np.asarray(counts) + drawn.alpha for counts in (x, y))
-        values = np.array([_of_pair(order, u, v) for order in orders.tolist()])
-        shown = np.isfinite(values) & (values > 0)
-        label = "these neighbours" if not number else None
-        ax.plot(orders[shown], values[shown], DASHES[3], color=COLOURS[2], label=label)
+    if dirichlet is not None and _one_record(dirichlet):
+        known = [(order, _published(dirichlet, order)) for order in orders.tolist()]
+        known = [(order, value) for order, value in known if value < 30 * exact[-1]]
+        ax.plot(*zip(*known, strict=True), DASHES[1], color=COLOURS[1], label="P1 Theorem 1")
+    ax.plot(orders, exact, DASHES[0], color=COLOURS[0], label="exact")
     ax.set(xscale="log", yscale="log", xlabel="Rényi order", ylabel="divergence (nats)")
     return legend(ax)
 
@@ -139,18 +107,6 @@ def _published(mechanism: TableMechanism, order: float) -> float:
         return p1_theorem_1(order=order, **_parameters(mechanism)).epsilon
     except ArgumentError:
         return math.inf
-
-
-def _of_pair(order: float, u: Array, v: Array) -> float:
-    """Rényi divergence of two tables of Dirichlet distributions, from beta functions."""
-    mixed = order * u - (order - 1) * v
-    if np.any(mixed <= 0):
-        return math.inf
-
-    def log_beta(z: Array) -> Array:
-        return np.asarray(gammaln(z).sum(axis=-1) - gammaln(z.sum(axis=-1)))
-
-    return float(np.sum(log_beta(mixed) - order * log_beta(u) + (order - 1) * log_beta(v)) / (order - 1))
 
 
 # The mechanisms that can keep one guarantee, from the most accurate to the least.
