@@ -203,18 +203,14 @@ def _is_unplanned(stored: Opened) -> bool:
 
 
 def _guarantee(stored: Opened) -> Lines:
-    plan, curves, stated = stored.plan, stored.curves, deployment_of(stored).odds
-    delta = stated.delta
+    plan, curves, stated = stored.plan, stored.curves, deployment_of(stored)
+    delta = stated.odds.delta
     epsilon, pure = float(curves.epsilon(delta)), float(curves.pure_epsilon)
     most = [f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}", f"{up(pure, 4):.4g} at delta 0"]
     if plan.guarantee.is_pure or pure <= epsilon:
         most = [f"epsilon {most[1]}"]
-    yield Line("guarantee", str(plan.guarantee), 1)
-    yield Line("protects", _protects(stored), 0)
-    yield Line("protected", plan.reading.protected, 1)
-    yield Line("at most", "; ".join(most if math.isfinite(pure) else most[:1]), 0)
-    yield Line("odds", f"times {stated}", 0)
-    yield Line("odds of the truth", f"times {stated}, about {stated.secret}", 1)
+    most = most if math.isfinite(pure) else most[:1]
+    yield from stated.lines(protects=_protects(stored), protected=plan.reading.protected, most="; ".join(most))
     if implied := _implied(stored, delta):
         yield Line("implies", implied, 0)
         yield Line("implies", implied, 2)
