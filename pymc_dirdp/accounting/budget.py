@@ -228,13 +228,13 @@ class Balance:
                 return True
             return False
 
-        powers = [float(f"1e{exponent}") for exponent in range(-9, 10)]
-        place, largest = bisect_left(powers, True, key=fails) - 1, 0.0
-        for power in powers[max(place - 2, 0) : place + 1][::-1]:
-            # From below, so that what is returned was tried.
-            tried = [float(f"{largest + n * power:.3g}") for n in range(1, 10)]
-            largest = [largest, *tried][bisect_left(tried, True, key=fails)]
-        return like.with_budget(largest) if largest else None
+        def budget(place: int) -> float:
+            """The numbers of three digits from 1e-9 on, in order."""
+            return float(f"{100 + place % 900}e{place // 900 - 11}")
+
+        # Up to 1e10. What is returned was tried.
+        admitted = bisect_left(range(19 * 900), True, key=lambda place: fails(budget(place)))
+        return like.with_budget(budget(admitted - 1)) if admitted else None
 
     @cached_property
     def rule(self) -> str | None:

@@ -526,12 +526,8 @@ def _guarantee(balance: Balance, entries: Sequence[Entry], stated: Deployment) -
     is_bounded = all(entry.contribution in (None, 1) for entry in entries) or stated.unit != "record"
     people = protected_by(stated.unit) if is_bounded else f"every {who(stated.unit)}"
     protected = f"{people}; adjacency {balance.header.adjacency}: {stated.neighbours}"
-    yield Line("at most", f"{stated.guarantee}, all of this together", 0)
-    yield Line("protects", protected, 0)
-    yield Line("odds", f"times {stated.odds}", 0)
-    yield Line("guarantee", f"{stated.guarantee}, of all of this together: {stated.accounting}", 1)
-    yield Line("protected", protected, 1)
-    yield Line("odds of the truth", f"times {stated.odds}, about {stated.odds.secret}", 1)
+    together = f", of all of this together: {stated.accounting}"
+    yield from stated.lines(protects=protected, protected=protected, most=str(stated.guarantee), together=together)
     if balance.reservations:
         names = "; ".join(dict.fromkeys(entry.what for entry in balance.reservations.values()))
         yield Line("reserved", f"{names} ({_ranges(list(balance.reservations))}), which the guarantee covers", 1)

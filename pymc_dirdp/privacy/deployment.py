@@ -1,10 +1,11 @@
-"""What was published of whom, in the columns of a register of deployments: by one release, or by several together."""
+"""What a release, or several together, guarantee to whom: in lines, and in the columns of a register of deployments."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from pymc_dirdp.display import visible
+from pymc_dirdp.display import Line, visible
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.odds import Odds, delta_of
@@ -13,7 +14,7 @@ from pymc_dirdp.privacy.odds import Odds, delta_of
 @final
 @dataclass(frozen=True)
 class Deployment:
-    """What a release, or a ledger of releases about the same people, says of itself to a register.
+    """What a release, or a ledger of releases about the same people, states.
 
     Attributes
     ----------
@@ -44,6 +45,25 @@ class Deployment:
     accounting: str
     digest: str
     version: str
+
+    def lines(self, *, protects: str, protected: str, most: str, together: str = "") -> Iterator[Line]:
+        """What is guaranteed to whom, first for one screen and then as it is printed under a table.
+
+        Parameters
+        ----------
+        protects, protected : str
+            Who is protected, in two lines of a screen and in full.
+        most : str
+            What anyone loses at most.
+        together : str, optional
+            Of what all of this is the guarantee, to be said behind it.
+        """
+        yield Line("protects", protects, 0)
+        yield Line("at most", most, 0)
+        yield Line("odds", f"times {self.odds}", 0)
+        yield Line("guarantee", f"{self.guarantee}{together}", 1)
+        yield Line("protected", protected, 1)
+        yield Line("odds of the truth", f"times {self.odds}, about {self.odds.secret}", 1)
 
     @property
     def row(self) -> dict[str, Any]:

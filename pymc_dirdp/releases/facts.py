@@ -57,7 +57,7 @@ def lines_of(stored: Opened, failures: Sequence[tuple[str, str]]) -> Facts:
         DRAWING: [*_mechanism(stored), *_utility(stored)],
         "Tables": [*_tables(stored)],
         "Marginals": [*_marginals(stored)],
-        "Notes": [*_notes(stored), *_instead(advice)],
+        "Notes": [*_notes(stored), *_grouped(advice, "tables")],
         "Use": [*_use(stored), Line("next", NEXT[_next(stored, follows=not failures)][0], 0)],
     }
 
@@ -203,18 +203,14 @@ def _is_unplanned(stored: Opened) -> bool:
 
 
 def _guarantee(stored: Opened) -> Lines:
-    plan, curves, stated = stored.plan, stored.curves, deployment_of(stored).odds
-    delta = stated.delta
+    plan, curves, stated = stored.plan, stored.curves, deployment_of(stored)
+    delta = stated.odds.delta
     epsilon, pure = float(curves.epsilon(delta)), float(curves.pure_epsilon)
     most = [f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}", f"{up(pure, 4):.4g} at delta 0"]
     if plan.guarantee.is_pure or pure <= epsilon:
         most = [f"epsilon {most[1]}"]
-    yield Line("guarantee", str(plan.guarantee), 1)
-    yield Line("protects", _protects(stored), 0)
-    yield Line("protected", plan.reading.protected, 1)
-    yield Line("at most", "; ".join(most if math.isfinite(pure) else most[:1]), 0)
-    yield Line("odds", f"times {stated}", 0)
-    yield Line("odds of the truth", f"times {stated}, about {stated.secret}", 1)
+    most = most if math.isfinite(pure) else most[:1]
+    yield from stated.lines(protects=_protects(stored), protected=plan.reading.protected, most="; ".join(most))
     if implied := _implied(stored, delta):
         yield Line("implies", implied, 0)
         yield Line("implies", implied, 2)
@@ -302,8 +298,11 @@ def _tables(stored: Opened) -> Lines:
     """How each table is released, and what it is counted from. What is the same for several is said once."""
     sources = {name: ", ".join(table.observed_names) for name, table in stored.tables.items()}
     for text, names in _alike((name, _table(table)) for name, table in stored.tables.items()).items():
-        several = ", ".join(f"{name} from {sources[name]}" for name in names)
-        yield Line(_label(names), f"{text}{f': {several}' if len(names) > 1 else f', from {sources[names[0]]}'}", 2)
+        listed = ", ".join(f"{name} from {sources[name]}" for name in names)
+        if len(names) == 1:
+            yield Line(names[0], f"{text}, from {sources[names[0]]}", 2)
+        else:
+            yield Line(f"{len(names)} tables", f"{text}: {listed}", 2)
 
 
 def _table(table: ReleasedTable) -> str:
@@ -340,8 +339,7 @@ def _marginals(stored: Opened) -> Lines:
             share = f", {sd / n:.2g} of all records" if n else ""
             text = f"noise of standard deviation {sd:.4g} a cell{share}"
             lines.append((" x ".join(dims[axis] for axis in axes), text))
-    for text, names in _alike(lines).items():
-        yield Line(_label(names, "marginals"), text + _listed(names), 2)
+    yield from _grouped(_alike(lines), "marginals")
 
 
 def _notes(stored: Opened) -> Lines:
@@ -394,10 +392,6 @@ def _better(advice: dict[str, list[str]]) -> Lines:
         yield Line("better", text + f"; {_more(more, 'more table')}" * bool(more), 0)
 
 
-def _instead(advice: dict[str, list[str]]) -> Lines:
-    yield from (Line(_label(names), text + _listed(names), 2) for text, names in advice.items())
-
-
 # What to do with it.
 
 
@@ -440,12 +434,11 @@ def _alike(lines: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return by_text
 
 
-def _label(names: list[str], several: str = "tables") -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} {several}"
-
-
-def _listed(names: list[str]) -> str:
-    return f": {', '.join(names)}" if len(names) > 1 else ""
+def _grouped(by_text: dict[str, list[str]], several: str) -> Lines:
+    """A line for each text: its label is the name that it is about, or how many these are."""
+    for text, (name, *others) in by_text.items():
+        label, listed = (f"{1 + len(others)} {several}", f": {', '.join([name, *others])}") if others else (name, "")
+        yield Line(label, text + listed, 2)
 
 
 def _more(number: int, what: str) -> str:

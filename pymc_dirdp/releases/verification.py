@@ -204,7 +204,7 @@ def verify(
     release : xarray.DataTree, path-like, Plan, Ledger, ThompsonSampler or Transcript
         From :func:`pymc_dirdp.sample`, or from a file that anybody may have written, or the path of one. The guarantee
         of a plan and of a bandit is decided on exact curves, too; of a ledger all entries are compared with their
-        hashes.
+        hashes, and added up.
     head : str, optional
         Of a ledger: a :attr:`Ledger.head` that was noted before, through which it has to have passed.
 
@@ -275,7 +275,7 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
 
 
 def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
-    """Verify a ledger: every entry by its hash, and an earlier head."""
+    """Verify a ledger: every entry by its hash, all of them by the limit, and an earlier head."""
     stated, problem = ledger.limit, None
     taken: tuple[str, ...] = ()
     try:
@@ -283,7 +283,8 @@ def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
         stated, taken = ledger.guarantee, believed_of(ledger.entries())
     except LedgerError as error:
         problem = str(error)
-    passed = f"Every entry has its hash{'' if head is None else ', and the ledger has passed through the head'}."
+    passed = "Every entry has its hash, and together they keep the limit"
+    passed += "." if head is None else "; the ledger has passed through the head."
     return Verification(
         stated,
         None if problem else stated,

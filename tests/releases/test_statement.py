@@ -15,7 +15,9 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.curves import convert
 from pymc_dirdp.privacy.odds import Odds, chance
+from pymc_dirdp.releases.facts import deployment_of, lines_of
 from pymc_dirdp.releases.opened import opened
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -334,3 +336,45 @@ def test_a_release_and_its_ledger_say_the_same_of_whose_odds_they_are(tmp_path):
     # An underscore within a word is none of Markdown's signs, and a title is one of what is published.
     assert "p_sex" in str(of_release)
     assert dirdp.report(release, full=True).title == "Private table of noisy counts of p_sex"
+
+
+def test_all_that_is_printed_of_a_ledger_is_a_selection_of_one_list():
+    ledger = dirdp.Ledger(TARGET, unit="person")
+    part = dirdp.ApproxDP(epsilon=0.05, delta=1e-9)
+    ledger.reserve(part, what="spring", times=2)
+    ledger.using(1).spend(part, what="spring", contribution=3)
+    ledger.spend(dirdp.ZeroCDP(rho=1e-4), what="summer")
+    _, facts = ledger._facts()
+    said = {(line.label, line.text) for lines in facts.values() for line in lines}
+    full, short = (dirdp.report(ledger, full=full).sections for full in (True, False))
+    printed = str(ledger).splitlines()[2 + len(ledger.entries()) :]
+    assert {line for _, lines in full for line in lines} <= said
+    assert {line for _, lines in short for line in lines} <= said
+    assert set(dirdp.statement(ledger).lines) <= said
+    assert set(printed) <= {f"{label}: {text}" for label, text in said}
+    assert min(map(len, (full, short, printed, dirdp.statement(ledger).lines))) > 2
+
+
+def test_the_paragraph_the_lines_and_the_entry_of_a_release_have_one_source():
+    release = opened(dirdp.sample(dirdp.ZeroCDP(rho=0.05), survey(), mechanism="gaussian"))
+    stated = deployment_of(release)
+    assert deployment_of(release) is stated
+    delta = 1e-6
+    assert stated.row["epsilon"] >= release.curves.epsilon(delta)
+    assert stated.row["epsilon"] == pytest.approx(release.curves.epsilon(delta), rel=1e-5)
+    said = [line.text for lines in lines_of(release, ()).values() for line in lines]
+    assert f"times {stated.odds}, about {stated.odds.secret}" in said
+    assert str(stated.odds) in stated.odds.paragraph("p was published", "")
+
+
+def test_the_entry_of_a_ledger_is_an_epsilon_at_the_delta_of_its_releases():
+    """Oracle: the conversion of the guarantee; the delta was a tenth of that in the entries of the releases."""
+    ledger = spent(dirdp.ZeroCDP(rho=1.0), [dirdp.ZeroCDP(rho=0.05)], adaptive=False)
+    row = dirdp.statement(ledger).entry
+    epsilon = convert(ledger.guarantee, dirdp.ApproxDP, delta=1e-6).epsilon
+    assert row["delta"] == 1e-6
+    assert epsilon <= row["epsilon"] <= epsilon * (1 + 1e-5)
+    reserved = dirdp.Ledger(dirdp.PureDP(epsilon=1.0))
+    reserved.reserve(dirdp.PureDP(epsilon=0.1), what="later", unit="person")
+    with pytest.raises(dirdp.errors.ArgumentError, match="holds no release yet"):
+        dirdp.statement(reserved)
