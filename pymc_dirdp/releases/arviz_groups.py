@@ -24,16 +24,12 @@ from xarray.core.indexing import LazilyIndexedArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.inference.estimates import Draws
 from pymc_dirdp.inference.noisy_rows import noisy_rows
-from pymc_dirdp.inference.observed_table import Beliefs, Labels, MechanismOutput, ObservedTable
+from pymc_dirdp.inference.observed_table import Beliefs, Labels, ObservedTable
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import TablePosterior, posterior_of
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
-from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.inference_setup import Inferences
-from pymc_dirdp.releases.opened import Opened
-from pymc_dirdp.sampling.exact import positive_frequencies
 
 type LabelledArrays = dict[str, tuple[Any, Labels]]
 """By name an array, or one that is computed later, and its axes."""
@@ -141,7 +137,7 @@ class Replicates:
         draws, cells = len(next(iter(counts.values()))), sum(seen.prior.size for seen in found.tables.values())
         parts = math.ceil(draws * cells / 2**22)
         several = [
-            [_published(origin, dict(zip(counts, some, strict=True)), rng) for origin in found.origins]
+            [origin.replicates(dict(zip(counts, some, strict=True)), rng) for origin in found.origins]
             for some in zip(*(np.array_split(values, parts) for values in counts.values()), strict=True)
         ]
         return {
@@ -173,41 +169,6 @@ def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Gen
         )
         counts[place] = row.solved.draw(1, rng)[0, 0]
     return counts
-
-
-def _published(
-    origin: Opened | MechanismOutput, counts: Mapping[str, Integers], rng: np.random.Generator
-) -> dict[str, Array]:
-    """What a release, or a mechanism alone, would publish of these counts: the outputs of each draw, by table."""
-    if (alone := MechanismOutput.of(origin)) is not None:
-        steps, table = alone.steps, TableMechanism.of(alone.mechanism)
-        if steps is None and table is not None:
-            steps = table.steps(str(alone.sampler), alone.n_records)
-        return {alone.name: _outputs(alone.mechanism, counts[alone.name], len(alone.values), steps, rng)}
-    assert isinstance(origin, Opened)
-    published: dict[str, Array] = {}
-    for first, *others in origin.plan.together:
-        names = [part.table.name for part in (first, *others)]
-        mechanisms = [part.mechanism for part in others]
-        drawn = [
-            first.mechanism.draw_together(mechanisms, of_draw, sampler="fast", random_seed=rng)
-            for of_draw in zip(*(counts[name] for name in names), strict=True)
-        ]
-        published |= {name: np.stack([one[i].values for one in drawn]) for i, name in enumerate(names)}
-    for name, seen in origin.tables.items():
-        if name not in published:
-            values = _outputs(seen.mechanism, counts[name], len(seen.published), seen.steps, rng)
-            success = seen.family == "beta" and seen.output.shares is not None
-            published[name] = values[..., 0] if success else values
-    return published
-
-
-def _outputs(mechanism: Mechanism, counts: Integers, n: int, steps: int | None, rng: np.random.Generator) -> Array:
-    values = mechanism.replicates(counts.astype(np.float64), n, rng)
-    if steps is None:
-        return values
-    # What an urn of so many steps shows of shares: its counts given its own limit are multinomial.
-    return np.asarray(positive_frequencies(rng.multinomial(steps, values / values.sum(axis=-1, keepdims=True)), steps))
 
 
 # What was published, given the shares.

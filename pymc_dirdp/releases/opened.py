@@ -23,11 +23,10 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import JointTables, given_all_others, of_blocks
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.inference.observed_table import ObservedTable
+from pymc_dirdp.inference.observed_table import ObservedTable, replicates_of
 from pymc_dirdp.mechanisms.outputs import JointLikelihoods, Marginals, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases import axes
 from pymc_dirdp.releases.axes import ListedLabels
 from pymc_dirdp.releases.cache import Cache
@@ -80,11 +79,6 @@ class ReleasedTable:
     def family(self) -> str:
         """`"dirichlet"` or `"beta"`."""
         return self.part.table.family
-
-    @property
-    def contribution(self) -> Contribution:
-        """What one person adds to the table."""
-        return self.mechanism.contributed
 
     @property
     def totals(self) -> tuple[int, ...]:
@@ -225,14 +219,14 @@ class Opened:
         return {part.table.name: ReleasedTable(part, self) for part in self.plan.parts}
 
     @cached_property
+    def observed_tables(self) -> dict[str, ObservedTable]:
+        """What inference reads of each table."""
+        return {name: table.observed_table for name, table in self.tables.items()}
+
+    @cached_property
     def curves(self) -> PrivacyCurves:
         """The privacy curves of all tables and draws together."""
         return self.plan.composition
-
-    @property
-    def pure_epsilon(self) -> float:
-        """The largest loss; it is infinite for a Dirichlet draw."""
-        return self.curves.pure_epsilon
 
     @cached_property
     def draws(self) -> dict[str, Array]:
@@ -258,6 +252,23 @@ class Opened:
                 values = known.get(name, table.published)
                 shares[name] = values[..., 0] if table.family == "beta" else values
         return shares
+
+    def replicates(self, counts: Mapping[str, Integers], rng: np.random.Generator) -> dict[str, Array]:
+        """What another release would publish of several counts of each table, by table, in floating point."""
+        published: dict[str, Array] = {}
+        for first, *others in self.plan.together:
+            names, mechanisms = [part.table.name for part in (first, *others)], [part.mechanism for part in others]
+            drawn = [
+                first.mechanism.draw_together(mechanisms, of_draw, sampler="fast", random_seed=rng)
+                for of_draw in zip(*(counts[name] for name in names), strict=True)
+            ]
+            published |= {name: np.stack([one[i].values for one in drawn]) for i, name in enumerate(names)}
+        for name, table in self.tables.items():
+            if name not in published:
+                values = replicates_of(table.mechanism, counts[name], len(table.published), table.steps, rng)
+                of_success = table.family == "beta" and table.output.shares is not None
+                published[name] = values[..., 0] if of_success else values
+        return published
 
     @cached_property
     def errors(self) -> dict[str, ExpectedErrors]:

@@ -13,12 +13,12 @@ from scipy.special import log_softmax
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
-from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.table import Table, dim_name, outcome_dim
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.measured_marginals import Axes
+from pymc_dirdp.releases.axes import outcome_dims, share_dims
 from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table
 
 type Mechanisms = Mapping[str, TableMechanism]
@@ -116,7 +116,7 @@ def judge_of(
         noise = np.random.default_rng(seed)
         errors = dict.fromkeys(axes, 0.0)
         for one in made:
-            fitted = fitted_shares(_published(axes, mechanisms, one, noise), float(n_records) if public else None)
+            fitted = _fitted(one, mechanisms, float(n_records) if public else None, noise)
             for name, mechanism in mechanisms.items():
                 estimate = fitted.get(name)
                 if estimate is None:
@@ -131,28 +131,26 @@ def judge_of(
     return judge
 
 
-def _published(
-    axes: Mapping[str, Axes], mechanisms: Mechanisms, made: SimulatedNetwork, rng: np.random.Generator
-) -> list[tuple[Family, list[Measurement]]]:
-    """The simulated marginals of the tables that are fitted together."""
-    return [
+def _fitted(
+    made: SimulatedNetwork, mechanisms: Mechanisms, n_records: float | None, rng: np.random.Generator
+) -> dict[str, Array]:
+    """The shares of the tables that are fitted together, to simulated marginals of all of them."""
+    measured = [
         measurements_of_table(
             name,
-            tuple(axis for axis, _ in axes[name]),
+            tuple(axis for axis, _ in made.axes[name]),
             mechanism,
             mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng),
         )
         for name, mechanism in mechanisms.items()
         if mechanism.output_kind is Marginals
     ]
+    return fitted_shares(measured, n_records)
 
 
 def axes_of(table: Table) -> Axes:
     """The name and the length of each axis of a table, that of the outcomes of a Beta included."""
-    dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    names = [dim_name(table.name, axis, dim) for axis, dim in enumerate(dims)]
-    names += [outcome_dim(table.name)] * (table.family == "beta")
-    return tuple(zip(names, table.shape, strict=True))
+    return tuple(zip([*share_dims(table), *outcome_dims(table)], table.shape, strict=True))
 
 
 def simulated_network(
@@ -248,8 +246,8 @@ def _simulated(
     kl, squares = np.zeros(len(tables)), np.zeros(len(tables))
     for _ in range(networks):
         made = simulated_network(axes, n_records, rng)
-        published = _published(axes, {name: mechanism for name, _, mechanism in tables}, made, rng)
-        found = fitted_shares(published, float(n_records) if public else None)
+        mechanisms = {name: mechanism for name, _, mechanism in tables}
+        found = _fitted(made, mechanisms, float(n_records) if public else None, rng)
         for i, name in enumerate(found):
             p, q = made.shares[name], found[name]
             in_rows = made.counts[name].sum(axis=-1)
