@@ -12,9 +12,8 @@ somebody looks at it: a likelihood has a sum over all counts for each draw, whic
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, final
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,16 +69,17 @@ def later_groups(
         array = Deferred(compute, (chains, draws // chains, *shape), np.dtype(dtype))
         return LazilyIndexedArray(array), (*sampled, *labels)
 
-    replicates = Replicates(found, drawn, seed)
+    left_out, replicated = without_likelihood(found), cache(lambda: replicates(found, drawn, seed))
     groups: dict[str, LabelledArrays] = {"posterior_predictive": {}, "log_likelihood": {}, "log_prior": {}}
     for name, (values, labels) in data_of(found).items():
-        groups["posterior_predictive"][name] = later(partial(replicates.of, name), values.shape, labels, values.dtype)
+        of_data = partial(lambda name: replicated()[name], name)
+        groups["posterior_predictive"][name] = later(of_data, values.shape, labels, values.dtype)
     for name, seen in found.tables.items():
         shares, rows, of_rows = drawn[name].shares, seen.prior.shape[:-1], seen.cell_labels[:-1]
         if not seen.measurements:
             density = partial(log_dirichlet, found.prior(name), shares)
             groups["log_prior"][name] = later(density, rows, of_rows, np.float64)
-        if name not in without_likelihood(found):
+        if name not in left_out:
             by_row = has_independent_rows(seen)
             likelihood = partial(log_likelihood, seen, found.beliefs[name], shares)
             shape, labels = (rows, of_rows) if by_row else ((), ())
@@ -105,55 +105,35 @@ def _logarithms(shares: Array) -> Array:
 # New releases with the same shares.
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Replicates:
-    """What another release would publish, one for each draw of the shares.
+def replicates(found: Inferences, drawn: Mapping[str, Draws], seed: Sequence[int]) -> dict[str, Array]:
+    """What another release would publish, one for each draw of the shares; by variable of the data.
 
     A row has as many new records as it has in the draw: the public number, or one from the posterior of a private one.
     Rows of features that are taken together with their classes have as many as there are new records of the class.
 
-    Attributes
+    Parameters
     ----------
     found : Inferences
     drawn : mapping of str to Draws
         By table.
     seed : sequence of int
     """
-
-    found: Inferences
-    drawn: Mapping[str, Draws]
-    seed: Sequence[int]
-
-    def of(self, name: str) -> Array:
-        """Those of one variable of the data, with the draws in front."""
-        return self._arrays[name]
-
-    @cached_property
-    def _arrays(self) -> dict[str, Array]:
-        found, rng = self.found, np.random.default_rng(self.seed)
-        counts = self._counts(rng)
-        # Noise is drawn for so many cells at once.
-        draws, cells = len(next(iter(counts.values()))), sum(seen.prior.size for seen in found.tables.values())
-        parts = math.ceil(draws * cells / 2**22)
-        several = [
-            [origin.replicates(dict(zip(counts, some, strict=True)), rng) for origin in found.origins]
-            for some in zip(*(np.array_split(values, parts) for values in counts.values()), strict=True)
-        ]
-        return {
-            _data_name(found, name, number): np.concatenate([part[number][name] for part in several])
-            for number in range(len(found.origins))
-            for name in found.tables
-        }
-
-    def _counts(self, rng: np.random.Generator) -> dict[str, Integers]:
-        """New counts of all tables given the shares of each draw."""
-        counts: dict[str, Integers] = {}
-        classes, tables = self.found.classes, self.found.tables
-        for name in sorted(tables, key=lambda name: name != classes):
-            totals = self.drawn[name].counts.sum(axis=-1) if classes in (None, name) else counts[str(classes)]
-            counts[name] = _multinomial(totals, self.drawn[name].shares, tables[name].least, rng)
-        return counts
+    rng, counts = np.random.default_rng(seed), dict[str, Integers]()
+    for name in sorted(found.tables, key=lambda name: name != found.classes):
+        totals = drawn[name].counts.sum(axis=-1) if found.classes in (None, name) else counts[str(found.classes)]
+        counts[name] = _multinomial(totals, drawn[name].shares, found.tables[name].least, rng)
+    # Noise is drawn for so many cells at once.
+    draws, cells = len(next(iter(counts.values()))), sum(seen.prior.size for seen in found.tables.values())
+    parts = math.ceil(draws * cells / 2**22)
+    several = [
+        [origin.replicates(dict(zip(counts, some, strict=True)), rng) for origin in found.origins]
+        for some in zip(*(np.array_split(values, parts) for values in counts.values()), strict=True)
+    ]
+    return {
+        _data_name(found, name, number): np.concatenate([part[number][name] for part in several])
+        for number in range(len(found.origins))
+        for name in found.tables
+    }
 
 
 def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Generator) -> Integers:

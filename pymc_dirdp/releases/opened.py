@@ -21,7 +21,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
-from pymc_dirdp.inference.joint_tables import JointTables, given_all_others, of_blocks
+from pymc_dirdp.inference.joint_tables import given_all_others
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.observed_table import ObservedTable, replicates_of
 from pymc_dirdp.mechanisms.outputs import JointLikelihoods, Marginals, NoisyTable, Output, RowLikelihood
@@ -30,7 +30,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases import axes
 from pymc_dirdp.releases.axes import ListedLabels
 from pymc_dirdp.releases.cache import Cache
-from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table, shares_given, try_table
+from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table, shares_given
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
@@ -319,29 +319,6 @@ class Opened:
             self._derived[what] = compute()
         result: T = self._derived[what]
         return result
-
-
-def try_draws(plan: Plan, sampler: str, randomness: str) -> None:
-    """Refuse tables that exact draws are not for, before any count is read. Records lie evenly among the cells here.
-
-    Raises
-    ------
-    ArgumentError
-        If a table is too large, or its noise too wide for so many cells.
-    UnattainableError
-        If noise is so wide that noisy counts may add up to more records than any table holds.
-    """
-    output: dict[str, Output] = {}
-    for part in plan.publishing(NoisyTable):
-        each, more = divmod(part.n_records or 0, part.table.prior.size)
-        counts = each + (np.arange(part.table.prior.size) < more).astype(np.float64).reshape(part.table.shape)
-        output[part.table.name] = NoisyTable({part.mechanism.publishes: counts})
-    made_up = Opened(plan, Release(plan, sampler, randomness, "0" * 32, None, output))
-    for table in (made_up.tables[name] for name in output):
-        if (together := table.mechanism.joint_rows(table.published[0])) is None:
-            try_table(table.mechanism, table.observed_table)
-        else:
-            JointTables(together, of_blocks(table.prior, together))
 
 
 def text_of(tree: Any) -> str:
