@@ -8,12 +8,12 @@
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,8 @@ from pymc_dirdp.errors import ArgumentError, InternalError, type_name
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.outputs import CellNoise, JointLikelihoods, RowLikelihood
+from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.sampling.exact import positive_frequencies
 
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
@@ -173,6 +175,8 @@ class MechanismOutput:
     sampler: str | None = None
     steps: int | None = None
     name: str = "p"
+    reproducible: ClassVar[bool] = False
+    """Whether it says that a seed was used, as a release does."""
 
     @classmethod
     def of(cls, thing: object) -> Self | None:
@@ -227,6 +231,18 @@ class MechanismOutput:
             joint_rows=joint_rows,
         )
 
+    @property
+    def observed_tables(self) -> dict[str, ObservedTable]:
+        """The table by its name, as those of a release."""
+        return {self.name: self.observed_table}
+
+    def replicates(self, counts: Mapping[str, Integers], rng: np.random.Generator) -> dict[str, Array]:
+        """As many outputs of each of several tables of counts, by the name of the table."""
+        steps, table = self.steps, TableMechanism.of(self.mechanism)
+        if steps is None and table is not None:
+            steps = table.steps(str(self.sampler), self.n_records)
+        return {self.name: replicates_of(self.mechanism, counts[self.name], len(self.values), steps, rng)}
+
     def _row_likelihoods(self) -> list[list[RowLikelihood]]:
         return self._rows
 
@@ -242,6 +258,15 @@ class MechanismOutput:
 
     def _damaged(self, problem: str) -> ArgumentError:
         return ArgumentError(f"{problem[:1].upper()}{problem[1:]}. Check the output, the mechanism and n_records.")
+
+
+def replicates_of(mechanism: Mechanism, counts: Integers, n: int, steps: int | None, rng: np.random.Generator) -> Array:
+    """`n` outputs of each of several tables of counts, shape `(tables, n, ...)`; of shares those of an urn's steps."""
+    values = mechanism.replicates(counts.astype(np.float64), n, rng)
+    if steps is None:
+        return values
+    # What an urn of so many steps shows of shares: its counts given its own limit are multinomial.
+    return np.asarray(positive_frequencies(rng.multinomial(steps, values / values.sum(axis=-1, keepdims=True)), steps))
 
 
 def pooled(tables: Sequence[ObservedTable], *, own_prior: bool) -> ObservedTable:

@@ -16,7 +16,6 @@ from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.arviz_groups import (
-    LabelledArrays,
     data_of,
     dataset_of,
     later_groups,
@@ -178,7 +177,13 @@ def analyse(
     }
     later = later_groups(found, drawn, chains, seed=rng.integers(2**63, size=2).tolist())
     arrays = {
-        "/posterior": _posterior(found, {name: each.shares for name, each in drawn.items()}, chains),
+        # Of a Beta the release shows the shares of success.
+        "/posterior": {
+            name: _drawn(
+                drawn[name].shares[..., 0] if seen.family == "beta" else drawn[name].shares, chains, seen.share_labels
+            )
+            for name, seen in found.tables.items()
+        },
         "/latent_counts": {
             name: _drawn(drawn[name].counts, chains, seen.cell_labels) for name, seen in found.tables.items()
         },
@@ -200,16 +205,6 @@ def analyse(
     return with_deterministics(tree, root_model(model), size_is_public=is_public)
 
 
-def _posterior(found: Inferences, drawn: dict[str, NDArray[np.float64]], chains: int) -> LabelledArrays:
-    """The draws of the shares."""
-    return {name: _drawn(_shares(seen, drawn[name]), chains, seen.share_labels) for name, seen in found.tables.items()}
-
-
-def _shares(seen: ObservedTable, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares as the release shows them; of a Beta those of success."""
-    return shares[..., 0] if seen.family == "beta" else shares
-
-
 def _drawn(values: NDArray[Any], chains: int, labels: Labels) -> tuple[NDArray[Any], Labels]:
     in_chains = values.reshape(chains, -1, *values.shape[1:])
     return in_chains, (*sample_axes(chains, in_chains.shape[1]), *labels)
@@ -228,7 +223,7 @@ def _attributes(found: Inferences) -> dict[str, str]:
         "consistency": found.consistency,
         **likelihood_attributes(found),
     }
-    if found.seeded:
+    if any(origin.reproducible for origin in found.origins):
         attributes["reproducible"] = "not private"
     return attributes
 
@@ -333,36 +328,29 @@ class Estimates(Tabular):
 
     def _numbers(self) -> Any:
         for name, found in self.tables.items():
+            numbers = {
+                "share": (found.share_means, found.share_sds, found.share_intervals),
+                "count": (found.count_means, found.count_sds, found.count_intervals),
+            }
             for i, cell in enumerate(self.cells[name]):
-                row = {"cell": cell, "share": found.share_means[i], "share_sd": found.share_sds[i]}
-                for level, (low, high) in zip(found.prob, found.share_intervals[:, i], strict=True):
-                    row |= {f"share_low_{level:g}": low, f"share_high_{level:g}": high}
-                row |= {"count": found.count_means[i], "count_sd": found.count_sds[i]}
-                for level, (low, high) in zip(found.prob, found.count_intervals[:, i], strict=True):
-                    row |= {f"count_low_{level:g}": low, f"count_high_{level:g}": high}
+                row = {"cell": cell}
+                for what, (means, sds, intervals) in numbers.items():
+                    row |= {what: means[i], f"{what}_sd": sds[i]}
+                    for level, (low, high) in zip(found.prob, intervals[:, i], strict=True):
+                        row |= {f"{what}_low_{level:g}": low, f"{what}_high_{level:g}": high}
                 yield row
 
     @override
     def _parts(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
         rows = []
-        for row in self._numbers():
-            level = f"{max(next(iter(self.tables.values())).prob):g}"
-            share, share_interval = uncertain(
-                row["share"], row["share_sd"], row[f"share_low_{level}"], row[f"share_high_{level}"]
-            )
-            count, count_interval = uncertain(
-                row["count"], row["count_sd"], row[f"count_low_{level}"], row[f"count_high_{level}"]
-            )
-            percent = f"{100 * float(level):g} %"
-            rows.append(
-                {
-                    "cell": row["cell"],
-                    "share": share,
-                    percent: share_interval,
-                    "records": count,
-                    f"{percent} of records": count_interval,
-                }
-            )
+        level = max(next(iter(self.tables.values())).prob)
+        percent = f"{100 * float(f'{level:g}'):g} %"
+        for numbers in self._numbers():
+            row = {"cell": numbers["cell"]}
+            for what, called, interval in (("share", "share", percent), ("count", "records", f"{percent} of records")):
+                ends = (numbers[f"{what}_{end}_{level:g}"] for end in ("low", "high"))
+                row[called], row[interval] = uncertain(numbers[what], numbers[f"{what}_sd"], *ends)
+            rows.append(row)
         # The shares in a table of one category are known, and would make the error look small.
         sds = [sd for found in self.tables.values() for sd in found.share_sds.tolist() if sd > 0]
         typical = math.sqrt(sum(sd**2 for sd in sds) / max(len(sds), 1))

@@ -12,9 +12,8 @@ somebody looks at it: a likelihood has a sum over all counts for each draw, whic
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, final
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,16 +24,12 @@ from xarray.core.indexing import LazilyIndexedArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.inference.estimates import Draws
 from pymc_dirdp.inference.noisy_rows import noisy_rows, private_total
-from pymc_dirdp.inference.observed_table import Beliefs, Labels, MechanismOutput, ObservedTable
+from pymc_dirdp.inference.observed_table import Beliefs, Labels, ObservedTable
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import TablePosterior, posterior_of
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
-from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.inference_setup import Inferences
-from pymc_dirdp.releases.opened import Opened
-from pymc_dirdp.sampling.exact import positive_frequencies
 
 type LabelledArrays = dict[str, tuple[Any, Labels]]
 """By name an array, or one that is computed later, and its axes."""
@@ -86,16 +81,17 @@ def later_groups(
         array = Deferred(compute, (chains, draws // chains, *shape), np.dtype(dtype))
         return LazilyIndexedArray(array), (*sampled, *labels)
 
-    replicates = Replicates(found, drawn, seed)
+    left_out, replicated = without_likelihood(found), cache(lambda: replicates(found, drawn, seed))
     groups: dict[str, LabelledArrays] = {"posterior_predictive": {}, "log_likelihood": {}, "log_prior": {}}
     for name, (values, labels) in data_of(found).items():
-        groups["posterior_predictive"][name] = later(partial(replicates.of, name), values.shape, labels, values.dtype)
+        of_data = partial(lambda name: replicated()[name], name)
+        groups["posterior_predictive"][name] = later(of_data, values.shape, labels, values.dtype)
     for name, seen in found.tables.items():
         shares, rows, of_rows = drawn[name].shares, seen.prior.shape[:-1], seen.cell_labels[:-1]
         if not seen.measurements:
             density = partial(log_dirichlet, found.prior(name), shares)
             groups["log_prior"][name] = later(density, rows, of_rows, np.float64)
-        if name not in without_likelihood(found):
+        if name not in left_out:
             by_row = has_independent_rows(seen)
             likelihood = partial(log_likelihood, seen, found.beliefs[name], shares)
             shape, labels = (rows, of_rows) if by_row else ((), ())
@@ -121,55 +117,35 @@ def _logarithms(shares: Array) -> Array:
 # New releases with the same shares.
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Replicates:
-    """What another release would publish, one for each draw of the shares.
+def replicates(found: Inferences, drawn: Mapping[str, Draws], seed: Sequence[int]) -> dict[str, Array]:
+    """What another release would publish, one for each draw of the shares; by variable of the data.
 
     A row has as many new records as it has in the draw: the public number, or one from the posterior of a private one.
     Rows of features that are taken together with their classes have as many as there are new records of the class.
 
-    Attributes
+    Parameters
     ----------
     found : Inferences
     drawn : mapping of str to Draws
         By table.
     seed : sequence of int
     """
-
-    found: Inferences
-    drawn: Mapping[str, Draws]
-    seed: Sequence[int]
-
-    def of(self, name: str) -> Array:
-        """Those of one variable of the data, with the draws in front."""
-        return self._arrays[name]
-
-    @cached_property
-    def _arrays(self) -> dict[str, Array]:
-        found, rng = self.found, np.random.default_rng(self.seed)
-        counts = self._counts(rng)
-        # Noise is drawn for so many cells at once.
-        draws, cells = len(next(iter(counts.values()))), sum(seen.prior.size for seen in found.tables.values())
-        parts = math.ceil(draws * cells / 2**22)
-        several = [
-            [_published(origin, dict(zip(counts, some, strict=True)), rng) for origin in found.origins]
-            for some in zip(*(np.array_split(values, parts) for values in counts.values()), strict=True)
-        ]
-        return {
-            _data_name(found, name, number): np.concatenate([part[number][name] for part in several])
-            for number in range(len(found.origins))
-            for name in found.tables
-        }
-
-    def _counts(self, rng: np.random.Generator) -> dict[str, Integers]:
-        """New counts of all tables given the shares of each draw."""
-        counts: dict[str, Integers] = {}
-        classes, tables = self.found.classes, self.found.tables
-        for name in sorted(tables, key=lambda name: name != classes):
-            totals = self.drawn[name].counts.sum(axis=-1) if classes in (None, name) else counts[str(classes)]
-            counts[name] = _multinomial(totals, self.drawn[name].shares, tables[name].least, rng)
-        return counts
+    rng, counts = np.random.default_rng(seed), dict[str, Integers]()
+    for name in sorted(found.tables, key=lambda name: name != found.classes):
+        totals = drawn[name].counts.sum(axis=-1) if found.classes in (None, name) else counts[str(found.classes)]
+        counts[name] = _multinomial(totals, drawn[name].shares, found.tables[name].least, rng)
+    # Noise is drawn for so many cells at once.
+    draws, cells = len(next(iter(counts.values()))), sum(seen.prior.size for seen in found.tables.values())
+    parts = math.ceil(draws * cells / 2**22)
+    several = [
+        [origin.replicates(dict(zip(counts, some, strict=True)), rng) for origin in found.origins]
+        for some in zip(*(np.array_split(values, parts) for values in counts.values()), strict=True)
+    ]
+    return {
+        _data_name(found, name, number): np.concatenate([part[number][name] for part in several])
+        for number in range(len(found.origins))
+        for name in found.tables
+    }
 
 
 def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Generator) -> Integers:
@@ -185,41 +161,6 @@ def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Gen
         )
         counts[place] = row.solved.draw(1, rng)[0, 0]
     return counts
-
-
-def _published(
-    origin: Opened | MechanismOutput, counts: Mapping[str, Integers], rng: np.random.Generator
-) -> dict[str, Array]:
-    """What a release, or a mechanism alone, would publish of these counts: the outputs of each draw, by table."""
-    if (alone := MechanismOutput.of(origin)) is not None:
-        steps, table = alone.steps, TableMechanism.of(alone.mechanism)
-        if steps is None and table is not None:
-            steps = table.steps(str(alone.sampler), alone.n_records)
-        return {alone.name: _outputs(alone.mechanism, counts[alone.name], len(alone.values), steps, rng)}
-    assert isinstance(origin, Opened)
-    published: dict[str, Array] = {}
-    for first, *others in origin.plan.together:
-        names = [part.table.name for part in (first, *others)]
-        mechanisms = [part.mechanism for part in others]
-        drawn = [
-            first.mechanism.draw_together(mechanisms, of_draw, sampler="fast", random_seed=rng)
-            for of_draw in zip(*(counts[name] for name in names), strict=True)
-        ]
-        published |= {name: np.stack([one[i].values for one in drawn]) for i, name in enumerate(names)}
-    for name, seen in origin.tables.items():
-        if name not in published:
-            values = _outputs(seen.mechanism, counts[name], len(seen.published), seen.steps, rng)
-            success = seen.family == "beta" and seen.output.shares is not None
-            published[name] = values[..., 0] if success else values
-    return published
-
-
-def _outputs(mechanism: Mechanism, counts: Integers, n: int, steps: int | None, rng: np.random.Generator) -> Array:
-    values = mechanism.replicates(counts.astype(np.float64), n, rng)
-    if steps is None:
-        return values
-    # What an urn of so many steps shows of shares: its counts given its own limit are multinomial.
-    return np.asarray(positive_frequencies(rng.multinomial(steps, values / values.sum(axis=-1, keepdims=True)), steps))
 
 
 # What was published, given the shares.

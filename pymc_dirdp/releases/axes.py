@@ -17,18 +17,20 @@ PUBLIC_TOTALS = "public_totals"
 """The variable that holds the public numbers of records of the entries of some row axes."""
 
 
-def cell_dims(table: Table) -> list[str]:
-    """The dims of the table of counts: those of the variable, and for a Beta the dim of its two outcomes."""
-    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    # A variable of the group may not have the name of a dim.
-    dims = [renamed(dim_name(table.name, axis, dim)) for axis, dim in enumerate(axes)]
-    return [*dims, outcome_dim(table.name)] if table.family == "beta" else dims
-
-
 def share_dims(table: Table) -> list[str]:
     """The dims of the released variable, after `chain` and `draw`."""
     axes = table.dims or (None,) * len(table.released_shape)
     return [dim_name(table.name, axis, dim) for axis, dim in enumerate(axes)]
+
+
+def outcome_dims(table: Table) -> list[str]:
+    """The dim of the two outcomes of a Beta, which its table of counts has beside those of the variable."""
+    return [outcome_dim(table.name)] if table.family == "beta" else []
+
+
+def cell_dims(table: Table) -> list[str]:
+    """The dims of the table of counts. A variable of the group may not have the name of a dim."""
+    return [*map(renamed, share_dims(table)), *outcome_dims(table)]
 
 
 def labels(table: Table) -> dict[str, list[Any]]:
@@ -36,28 +38,21 @@ def labels(table: Table) -> dict[str, list[Any]]:
     return {dim: plain_labels(values) for dim, values in table.coords.items() if values is not None}
 
 
-def cell_coords(table: Table) -> dict[str, list[Any]]:
-    """The coords of the table of counts."""
-    dims = cell_dims(table)
-    outcomes = {dims[-1]: ["success", "failure"]} if table.family == "beta" else {}
-    return {dim: values for name, values in labels(table).items() if (dim := renamed(name)) in dims} | outcomes
-
-
-def share_coords(table: Table) -> dict[str, Any]:
-    """The coords of the released variable; ArviZ numbers the entries of a dim without labels."""
-    known = labels(table)
-    return {dim: known.get(dim, range(size)) for dim, size in zip(share_dims(table), table.released_shape, strict=True)}
+def share_labels(table: Table) -> ListedLabels:
+    """The axes of the released variable, with their labels; ArviZ numbers the entries of a dim without any."""
+    known, sizes = labels(table), table.released_shape
+    return tuple(
+        (dim, _as_python(np.asarray(known.get(dim, range(size)))))
+        for dim, size in zip(share_dims(table), sizes, strict=True)
+    )
 
 
 def cell_labels(table: Table) -> ListedLabels:
-    """The axes of the table of counts, with their labels as a tree has them."""
-    coords = cell_coords(table)
-    return tuple((dim, _as_in_tree(coords[dim]) if dim in coords else None) for dim in cell_dims(table))
-
-
-def share_labels(table: Table) -> ListedLabels:
-    """The axes of the released variable, with their labels as a tree has them."""
-    return tuple((dim, _as_in_tree(values)) for dim, values in share_coords(table).items())
+    """The axes of the table of counts, with their labels."""
+    known: dict[str, list[Any] | None] = {renamed(dim): values for dim, values in labels(table).items()}
+    known |= {dim: ["success", "failure"] for dim in outcome_dims(table)}
+    found = ((dim, known.get(dim)) for dim in cell_dims(table))
+    return tuple((dim, None if values is None else _as_python(np.asarray(values))) for dim, values in found)
 
 
 def labels_of(variable: xr.DataArray) -> ListedLabels:
@@ -67,10 +62,6 @@ def labels_of(variable: xr.DataArray) -> ListedLabels:
         for dim in variable.dims
         if dim not in ("chain", "draw")
     )
-
-
-def _as_in_tree(values: Any) -> list[Any]:
-    return _as_python(np.asarray(values))
 
 
 def _as_python(values: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from threading import Lock
 from typing import Any, final
 
@@ -70,34 +70,28 @@ def bytes_of(value: Any) -> int:
 
     What two places share is counted once, but for texts and numbers within lists.
     """
-    return _bytes_of(value, set())
-
-
-def _bytes_of(value: Any, seen: set[int]) -> int:
-    kind = type(value)
-    if kind in _PLAIN:
-        return sys.getsizeof(value)
-    if id(value) in seen:
-        return 0
-    seen.add(id(value))
-    if isinstance(value, np.ndarray):
-        # A part of an array keeps the whole of it.
-        whole = value if value.base is None or not isinstance(value.base, np.ndarray) else value.base
-        repeated = whole is not value and id(whole) in seen
-        seen.add(id(whole))
-        return 0 if repeated else whole.nbytes
-    if isinstance(value, Mapping):
-        return sys.getsizeof(value) + _bytes_of_all([*value.keys(), *value.values()], seen)
-    if isinstance(value, list | tuple | set | frozenset):
-        return sys.getsizeof(value) + _bytes_of_all(value, seen)
-    if kind.__module__.partition(".")[0] == "pymc_dirdp":
-        return sys.getsizeof(value) + _bytes_of_all(getattr(value, "__dict__", {}).values(), seen)
-    return sys.getsizeof(value)
-
-
-def _bytes_of_all(values: Iterable[Any], seen: set[int]) -> int:
-    several = list(values)
-    if set(map(type, several)) <= _PLAIN:
-        # A million labels in a moment.
-        return sum(map(sys.getsizeof, several))
-    return sum(_bytes_of(value, seen) for value in several)
+    seen: set[int] = set()
+    waiting, size = [value], 0
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        if isinstance(part, np.ndarray) and isinstance(part.base, np.ndarray):
+            # A part of an array keeps the whole of it.
+            waiting.append(part.base)
+            continue
+        seen.add(id(part))
+        size += part.nbytes if isinstance(part, np.ndarray) else sys.getsizeof(part)
+        parts: list[Any] = []
+        if isinstance(part, Mapping):
+            parts = [*part.keys(), *part.values()]
+        elif isinstance(part, list | tuple | set | frozenset):
+            parts = list(part)
+        elif type(part).__module__.partition(".")[0] == "pymc_dirdp":
+            parts = list(getattr(part, "__dict__", {}).values())
+        if set(map(type, parts)) <= _PLAIN:
+            # A million labels in a moment.
+            size += sum(map(sys.getsizeof, parts))
+        else:
+            waiting += parts
+    return size

@@ -5,6 +5,7 @@ as `Dirichlet(sums of the prior of each row)`, so that all cells of the table ha
 one row. The sums over totals that any other prior takes could need minutes where noise is wide.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.inference.joint_tables import JointTables, of_blocks
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.numbers import TooManyNumbersError
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
@@ -20,6 +22,7 @@ from pymc_dirdp.inference.table_fit import fit_tables
 from pymc_dirdp.inference.tables import Posteriors, TablePosterior
 from pymc_dirdp.mechanisms.outputs import Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.releases.plan_types import PlannedTable
 
 
 def shares_given(
@@ -50,14 +53,14 @@ def _undivided(mechanism: TableMechanism, seen: ObservedTable) -> ObservedTable:
     return replace(seen, block_likelihoods=of_blocks)
 
 
-def try_table(mechanism: TableMechanism, seen: ObservedTable) -> None:
+def try_draws(part: PlannedTable, *, public: bool) -> None:
     """Raise the error about a table that exact draws are not for, before any count is read.
 
     Parameters
     ----------
-    mechanism : TableMechanism
-    seen : ObservedTable
-        Any output of it: how much work there is depends on the size of the table and the number of records.
+    part : PlannedTable
+    public : bool
+        Whether the number of records is public.
 
     Raises
     ------
@@ -66,26 +69,44 @@ def try_table(mechanism: TableMechanism, seen: ObservedTable) -> None:
     UnattainableError
         If the noise is so wide that noisy counts may add up to more records than any table holds.
     """
-    possible = seen.possible_records
+    # Any noisy table will do: how much work there is depends on the size of the table and the number of records.
+    mechanism, prior, n_records = part.mechanism, part.table.prior, part.n_records or 0
+    each, more = divmod(n_records, prior.size)
+    noisy = (each + (np.arange(prior.size) < more)).astype(np.float64).reshape(prior.shape)
+    if (together := mechanism.joint_rows(noisy)) is not None:
+        JointTables(together, of_blocks(prior, together))
+        return
+    possible = None if public else mechanism.possible_records(noisy)
     # The noisy total lies so far from the true one, and the true one from that again. No draws of cells are refused for
     # their total as long as both together stay below the largest.
     if possible is not None and possible[-1] > MOST_RECORDS // 2:
         raise UnattainableError(
-            f"{mechanism.in_short} in {seen.name!r} hides any number of records, so the release would tell nothing. "
-            "Loosen the guarantee."
+            f"{mechanism.in_short} in {part.table.name!r} hides any number of records, so the release would tell "
+            "nothing. Loosen the guarantee."
         )
-    tried = seen
-    if seen.blocks:
+    if part.totals:
         # Blocks are equally large, and no noise is wider in one of them.
-        rows, total = max(seen.blocks, key=lambda block: block[1])
-        prior, noisy = (table.reshape(-1, table.shape[-1])[rows] for table in (seen.prior, seen.observed[0][0]))
-        tried = replace(seen, prior=prior, n_records=total, observed=[(noisy, ())], blocks=())
+        n_records = max(part.totals)
+        rows = mechanism.contributed.rows_by_entry(prior.shape)[part.totals.index(n_records)]
+        prior, noisy = (table.reshape(-1, table.shape[-1])[rows] for table in (prior, noisy))
+    tried = ObservedTable(
+        name=part.table.name,
+        prior=prior,
+        n_records=n_records if public else None,
+        cell_labels=(),
+        share_labels=(),
+        mechanism_names=(type(mechanism).__name__,),
+        observed=[(noisy, ())],
+        row_likelihoods=list,
+        damaged=ArgumentError,
+        least=math.ceil(mechanism.min_count or 0),
+    )
     try:
         TablePosterior(_undivided(mechanism, tried), Beliefs(n_prior=possible)).check()
     except TooManyNumbersError as error:
         raise ArgumentError(
-            f"Use mechanism='dirichlet', or loosen the guarantee: {seen.prior.size} cells with {mechanism.in_short} in "
-            f"{seen.name!r} are too many to draw their posterior."
+            f"Use mechanism='dirichlet', or loosen the guarantee: {part.table.prior.size} cells with "
+            f"{mechanism.in_short} in {part.table.name!r} are too many to draw their posterior."
         ) from error
 
 

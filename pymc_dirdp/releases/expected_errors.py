@@ -7,9 +7,10 @@ import numpy as np
 
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
-from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
+from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
+from pymc_dirdp.releases.predicting import fit_errors
 from pymc_dirdp.sampling.exact import grid_share
 
 
@@ -64,26 +65,11 @@ def expected_errors(plan: Plan, sampler: str) -> dict[str, ExpectedErrors]:
     # A file may hold numbers of which nothing can be computed.
     with np.errstate(all="ignore"):
         errors = {part.table.name: _of_table(part, plan, sampler) for part in plan.parts}
-    for name, error in _of_fits(plan).items():
+    # The tables that are fitted to marginals of all of them.
+    fitted = fit_errors(plan.publishing(Marginals), public=plan.reading.sizes_are_public)
+    for name, error in fitted.items():
         errors[name] = replace(errors[name], estimate_kl=error.kl, share_error=error.share)
     return errors
-
-
-def _of_fits(plan: Plan) -> dict[str, EstimateError]:
-    """The expected errors of the tables that are fitted to marginals of all of them."""
-    parts = {part.table.name: part for part in plan.publishing(Marginals)}
-    sizes = {part.n_records for part in parts.values()}
-    size = sizes.pop() if len(sizes) == 1 else None
-    if size is None:
-        return {}
-    from pymc_dirdp.releases.predicting import fit_errors  # Here, because it needs PyMC, and a report does not.
-
-    return fit_errors(
-        {name: part.table for name, part in parts.items()},
-        {name: part.mechanism for name, part in parts.items()},
-        size,
-        public=plan.reading.sizes_are_public,
-    )
 
 
 def _of_table(part: PlannedTable, plan: Plan, sampler: str) -> ExpectedErrors:

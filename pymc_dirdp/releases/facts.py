@@ -366,7 +366,9 @@ def _advice(stored: Opened) -> dict[str, list[str]]:
         and table.mechanism.pure_epsilon > 0
         and (table.part.n_records or 0) > 0
     }
-    facts = {name: TableFacts(one.prior, one.part.n_records, one.contribution) for name, one in open_to_it.items()}
+    facts = {
+        name: TableFacts(one.prior, one.part.n_records, one.mechanism.contributed) for name, one in open_to_it.items()
+    }
     terms = Terms(
         groups=plan.groups,
         adjacency=plan.adjacency,

@@ -20,36 +20,12 @@ type PerTable[T] = T | Mapping[str, T] | None
 
 
 type Source = Published | MechanismOutput
+type Origin = Opened | MechanismOutput
+"""What hands over the outputs of tables: a release that was opened, or a mechanism alone."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Sources:
-    """The outputs of one or several releases.
-
-    Attributes
-    ----------
-    tables : list of dict of str to ObservedTable
-        For each release its tables, all of the same names.
-    seeded : bool
-        Whether any says that a seed was used.
-    same_people : bool
-        Whether the records of all tables of a release may be those of the same people.
-    has_own_prior : bool
-        Whether the prior of the tables is the analyst's own, and no model's.
-    origins : list of Opened or MechanismOutput
-        Where the outputs are from.
-    """
-
-    tables: list[dict[str, ObservedTable]]
-    seeded: bool
-    same_people: bool
-    has_own_prior: bool
-    origins: Sequence[Opened | MechanismOutput]
-
-
-def sources_of(source: Source | Sequence[Source]) -> Sources:
-    """The tables of one or several releases, checked.
+def origins_of(source: Source | Sequence[Source]) -> list[Origin]:
+    """One or several releases, or outputs of mechanisms, which may be read together.
 
     Raises
     ------
@@ -61,57 +37,43 @@ def sources_of(source: Source | Sequence[Source]) -> Sources:
     sources = list(source) if isinstance(source, list | tuple) else [source]
     if not sources:
         raise ArgumentError("Expected at least one release to infer from, got an empty list.")
-    alone = [output for one in sources if (output := MechanismOutput.of(one)) is not None]
-    if alone and len(alone) < len(sources):
+    outputs = [output for one in sources if (output := MechanismOutput.of(one)) is not None]
+    if outputs and len(outputs) < len(sources):
         raise ArgumentError("Expected releases, or outputs of mechanisms, and not both in one list.")
-    found = _of_outputs(alone) if alone else _of_releases(sources)
-    names = set(found.tables[0])
-    for other in found.tables:
-        if set(other) != names:
-            raise ArgumentError(
-                f"One release has the tables {', '.join(sorted(names))} and another {', '.join(sorted(other))}, so "
-                "they are not read together. Analyse each by itself."
-            )
-    return found
-
-
-def _of_outputs(given: list[MechanismOutput]) -> Sources:
-    for one, other in combinations(given, 2):
-        # Two noisy tables of integers may be the same by chance.
-        by_chance = one is not other and one.mechanism.output_kind is not Draws
-        if not by_chance and np.array_equal(one.values, other.values):
-            raise _twice()
-    return Sources(
-        [{output.name: output.observed_table} for output in given],
-        seeded=False,
-        same_people=True,
-        has_own_prior=True,
-        origins=given,
-    )
-
-
-def _of_releases(given: list[Any]) -> Sources:
-    if any("estimate" in getattr(one, "attrs", ()) and "mechanism" not in one for one in given):
-        raise ArgumentError(
-            "Pass the release that was fitted: an estimate of dirdp.fit does not hold its own error, so no interval "
-            "can be computed from it. Its shares are in its group 'posterior'."
-        )
-    stored = [checked(release) for release in given]
-    if len({one.plan.adjacency for one in stored}) > 1:
+    releases = [] if outputs else [_checked_source(one) for one in sources]
+    if len({one.plan.adjacency for one in releases}) > 1:
         raise ArgumentError(
             "The releases are for different adjacencies: for one the number of records is public and for the other it "
             "is private. Analyse each by itself."
         )
-    identities = [one.release.identity for one in stored if one.release is not None]
-    if len(set(identities)) < len(identities):
-        raise _twice()
-    return Sources(
-        [{name: table.observed_table for name, table in one.tables.items()} for one in stored],
-        seeded=any(one.reproducible for one in stored),
-        same_people=all(len(one.plan.groups) == 1 for one in stored),
-        has_own_prior=False,
-        origins=stored,
-    )
+    identities = [one.release.identity for one in releases if one.release is not None]
+    # Two noisy tables of integers may be the same by chance.
+    twice = [
+        one is other or (one.mechanism.output_kind is Draws and np.array_equal(one.values, other.values))
+        for one, other in combinations(outputs, 2)
+    ]
+    if len(set(identities)) < len(identities) or any(twice):
+        raise ArgumentError(
+            "Leave one of them out: the same release is in the list twice, which would make intervals too narrow."
+        )
+    origins: list[Origin] = [*outputs, *releases]
+    names = set(origins[0].observed_tables)
+    for origin in origins:
+        if (others := set(origin.observed_tables)) != names:
+            raise ArgumentError(
+                f"One release has the tables {', '.join(sorted(names))} and another {', '.join(sorted(others))}, so "
+                "they are not read together. Analyse each by itself."
+            )
+    return origins
+
+
+def _checked_source(source: Any) -> Opened:
+    if "estimate" in getattr(source, "attrs", ()) and "mechanism" not in source:
+        raise ArgumentError(
+            "Pass the release that was fitted: an estimate of dirdp.fit does not hold its own error, so no interval "
+            "can be computed from it. Its shares are in its group 'posterior'."
+        )
+    return checked(source)
 
 
 def checked(release: Any) -> Opened:
@@ -123,12 +85,6 @@ def checked(release: Any) -> Opened:
             "dirdp.verify."
         )
     return stored
-
-
-def _twice() -> ArgumentError:
-    return ArgumentError(
-        "Leave one of them out: the same release is in the list twice, which would make intervals too narrow."
-    )
 
 
 @final
@@ -146,9 +102,7 @@ class Inferences:
         Of all tables.
     classes : str or None
         The table of classes, if all tables are taken together.
-    seeded : bool
-        Whether any release says that a seed was used.
-    origins : sequence of Opened or MechanismOutput
+    origins : list of Opened or MechanismOutput
         The releases, or the outputs of mechanisms.
     """
 
@@ -156,8 +110,7 @@ class Inferences:
     beliefs: dict[str, Beliefs]
     distributions: Posteriors
     classes: str | None
-    seeded: bool
-    origins: Sequence[Opened | MechanismOutput]
+    origins: list[Origin]
 
     def prior(self, name: str) -> Array:
         """The prior of the shares of a table."""
@@ -224,39 +177,42 @@ def inferences(
     ArgumentError
         If a prior does not fit, or the releases cannot be read together.
     """
-    found = sources_of(source)
-    (origin, *others), said = found.origins, (prior, n_prior, row_prior)
+    origins = origins_of(source)
+    (origin, *others), said = origins, (prior, n_prior, row_prior)
     if others or not isinstance(origin, Opened) or not all(isinstance(own, Mapping | None) and not own for own in said):
-        return _inferences(found, prior, n_prior, row_prior, jointly)
+        return _inferences(origins, prior, n_prior, row_prior, jointly)
     # Without beliefs of an analyst's own they follow from the release, and its rows are summed once.
-    return origin.once(("inferences", jointly), lambda: _inferences(found, prior, n_prior, row_prior, jointly))
+    return origin.once(("inferences", jointly), lambda: _inferences(origins, prior, n_prior, row_prior, jointly))
 
 
 def _inferences(
-    found: Sources,
+    origins: list[Origin],
     prior: PerTable[ArrayLike],
     n_prior: PerTable[int | ArrayLike],
     row_prior: PerTable[ArrayLike],
     jointly: bool,
 ) -> Inferences:
-    names = tuple(found.tables[0])
+    names = tuple(origins[0].observed_tables)
     priors, n_priors, row_priors = (
         _by_table(given, names, called)
         for given, called in ((prior, "prior"), (n_prior, "n_prior"), (row_prior, "row_prior"))
     )
     tables = {
-        name: pooled([release[name] for release in found.tables], own_prior=priors[name] is not None) for name in names
+        name: pooled([origin.observed_tables[name] for origin in origins], own_prior=priors[name] is not None)
+        for name in names
     }
-    if found.has_own_prior:
+    releases = [origin for origin in origins if isinstance(origin, Opened)]
+    if not releases:
+        # The prior that stands beside the output of a mechanism is the analyst's own.
         priors = {name: tables[name].prior if priors[name] is None else priors[name] for name in names}
     beliefs = {name: Beliefs(prior=priors[name], n_prior=n_priors[name], row_prior=row_priors[name]) for name in names}
-    classes = class_table(tables) if jointly and found.same_people else None
+    same_people = all(len(release.plan.groups) == 1 for release in releases)
+    classes = class_table(tables) if jointly and same_people else None
     if classes is not None:
         beliefs = _of_the_same_records(beliefs, classes, one_number=not isinstance(n_prior, Mapping))
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
     beliefs = {name: _with_number(belief, tables[classes or name]) for name, belief in beliefs.items()}
-    distributions = Posteriors(tables, beliefs, classes)
-    return Inferences(tables, beliefs, distributions, classes, found.seeded, found.origins)
+    return Inferences(tables, beliefs, Posteriors(tables, beliefs, classes), classes, origins)
 
 
 def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_number: bool) -> dict[str, Beliefs]:

@@ -21,17 +21,16 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
-from pymc_dirdp.inference.joint_tables import JointTables, given_all_others, of_blocks
+from pymc_dirdp.inference.joint_tables import given_all_others
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.inference.observed_table import ObservedTable
+from pymc_dirdp.inference.observed_table import ObservedTable, replicates_of
 from pymc_dirdp.mechanisms.outputs import JointLikelihoods, Marginals, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases import axes
 from pymc_dirdp.releases.axes import ListedLabels
 from pymc_dirdp.releases.cache import Cache
-from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table, shares_given, try_table
+from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table, shares_given
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
@@ -80,11 +79,6 @@ class ReleasedTable:
     def family(self) -> str:
         """`"dirichlet"` or `"beta"`."""
         return self.part.table.family
-
-    @property
-    def contribution(self) -> Contribution:
-        """What one person adds to the table."""
-        return self.mechanism.contributed
 
     @property
     def totals(self) -> tuple[int, ...]:
@@ -225,14 +219,14 @@ class Opened:
         return {part.table.name: ReleasedTable(part, self) for part in self.plan.parts}
 
     @cached_property
+    def observed_tables(self) -> dict[str, ObservedTable]:
+        """What inference reads of each table."""
+        return {name: table.observed_table for name, table in self.tables.items()}
+
+    @cached_property
     def curves(self) -> PrivacyCurves:
         """The privacy curves of all tables and draws together."""
         return self.plan.composition
-
-    @property
-    def pure_epsilon(self) -> float:
-        """The largest loss; it is infinite for a Dirichlet draw."""
-        return self.curves.pure_epsilon
 
     @cached_property
     def draws(self) -> dict[str, Array]:
@@ -258,6 +252,23 @@ class Opened:
                 values = known.get(name, table.published)
                 shares[name] = values[..., 0] if table.family == "beta" else values
         return shares
+
+    def replicates(self, counts: Mapping[str, Integers], rng: np.random.Generator) -> dict[str, Array]:
+        """What another release would publish of several counts of each table, by table, in floating point."""
+        published: dict[str, Array] = {}
+        for first, *others in self.plan.together:
+            names, mechanisms = [part.table.name for part in (first, *others)], [part.mechanism for part in others]
+            drawn = [
+                first.mechanism.draw_together(mechanisms, of_draw, sampler="fast", random_seed=rng)
+                for of_draw in zip(*(counts[name] for name in names), strict=True)
+            ]
+            published |= {name: np.stack([one[i].values for one in drawn]) for i, name in enumerate(names)}
+        for name, table in self.tables.items():
+            if name not in published:
+                values = replicates_of(table.mechanism, counts[name], len(table.published), table.steps, rng)
+                of_success = table.family == "beta" and table.output.shares is not None
+                published[name] = values[..., 0] if of_success else values
+        return published
 
     @cached_property
     def errors(self) -> dict[str, ExpectedErrors]:
@@ -308,29 +319,6 @@ class Opened:
             self._derived[what] = compute()
         result: T = self._derived[what]
         return result
-
-
-def try_draws(plan: Plan, sampler: str, randomness: str) -> None:
-    """Refuse tables that exact draws are not for, before any count is read. Records lie evenly among the cells here.
-
-    Raises
-    ------
-    ArgumentError
-        If a table is too large, or its noise too wide for so many cells.
-    UnattainableError
-        If noise is so wide that noisy counts may add up to more records than any table holds.
-    """
-    output: dict[str, Output] = {}
-    for part in plan.publishing(NoisyTable):
-        each, more = divmod(part.n_records or 0, part.table.prior.size)
-        counts = each + (np.arange(part.table.prior.size) < more).astype(np.float64).reshape(part.table.shape)
-        output[part.table.name] = NoisyTable({part.mechanism.publishes: counts})
-    made_up = Opened(plan, Release(plan, sampler, randomness, "0" * 32, None, output))
-    for table in (made_up.tables[name] for name in output):
-        if (together := table.mechanism.joint_rows(table.published[0])) is None:
-            try_table(table.mechanism, table.observed_table)
-        else:
-            JointTables(together, of_blocks(table.prior, together))
 
 
 def text_of(tree: Any) -> str:

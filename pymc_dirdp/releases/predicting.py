@@ -13,13 +13,14 @@ from scipy.special import log_softmax
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
-from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.table import Table, dim_name, outcome_dim
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.measured_marginals import Axes
+from pymc_dirdp.releases.axes import outcome_dims, share_dims
 from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table
+from pymc_dirdp.releases.plan_types import PlannedTable
 
 type Mechanisms = Mapping[str, TableMechanism]
 Codes = NDArray[np.int64]
@@ -116,7 +117,7 @@ def judge_of(
         noise = np.random.default_rng(seed)
         errors = dict.fromkeys(axes, 0.0)
         for one in made:
-            fitted = fitted_shares(_published(axes, mechanisms, one, noise), float(n_records) if public else None)
+            fitted = _fitted(one, mechanisms, float(n_records) if public else None, noise)
             for name, mechanism in mechanisms.items():
                 estimate = fitted.get(name)
                 if estimate is None:
@@ -131,28 +132,26 @@ def judge_of(
     return judge
 
 
-def _published(
-    axes: Mapping[str, Axes], mechanisms: Mechanisms, made: SimulatedNetwork, rng: np.random.Generator
-) -> list[tuple[Family, list[Measurement]]]:
-    """The simulated marginals of the tables that are fitted together."""
-    return [
+def _fitted(
+    made: SimulatedNetwork, mechanisms: Mechanisms, n_records: float | None, rng: np.random.Generator
+) -> dict[str, Array]:
+    """The shares of the tables that are fitted together, to simulated marginals of all of them."""
+    measured = [
         measurements_of_table(
             name,
-            tuple(axis for axis, _ in axes[name]),
+            tuple(axis for axis, _ in made.axes[name]),
             mechanism,
             mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng),
         )
         for name, mechanism in mechanisms.items()
         if mechanism.output_kind is Marginals
     ]
+    return fitted_shares(measured, n_records)
 
 
 def axes_of(table: Table) -> Axes:
     """The name and the length of each axis of a table, that of the outcomes of a Beta included."""
-    dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    names = [dim_name(table.name, axis, dim) for axis, dim in enumerate(dims)]
-    names += [outcome_dim(table.name)] * (table.family == "beta")
-    return tuple(zip(names, table.shape, strict=True))
+    return tuple(zip([*share_dims(table), *outcome_dims(table)], table.shape, strict=True))
 
 
 def simulated_network(
@@ -194,14 +193,7 @@ def _shares(shape: tuple[int, ...], rng: np.random.Generator, by_order: Sequence
     return np.asarray(np.exp(log_softmax(logits, axis=-1)))
 
 
-def fit_errors(
-    tables: Mapping[str, Table],
-    mechanisms: Mapping[str, TableMechanism],
-    n_records: int,
-    *,
-    public: bool,
-    most_cells: int = 2_000,
-) -> dict[str, EstimateError]:
+def fit_errors(parts: Sequence[PlannedTable], *, public: bool, most_cells: int = 2_000) -> dict[str, EstimateError]:
     """The expected error of each table that is fitted to marginals, over made-up networks of the same shape.
 
     Networks are made up as for :func:`judge_of`: the effects on the logits fall with the number of parents.
@@ -210,11 +202,8 @@ def fit_errors(
 
     Parameters
     ----------
-    tables : mapping of str to Table
-    mechanisms : mapping of str to TableMechanism
-        Of these tables. Those that do not fit all tables together are left out.
-    n_records : int
-        The public number of records, or that to plan for.
+    parts : sequence of PlannedTable
+        All tables that are released by marginals, with the public number of records, or that to plan for.
     public : bool
         Whether the number of records is known to the fit.
     most_cells : int, default 2_000
@@ -223,19 +212,18 @@ def fit_errors(
     Returns
     -------
     errors : dict of str to EstimateError
-        Empty if there are no such tables or no records, if the tables have more than 2,000 cells together, or if two of
-        them are tables of the same variable.
+        Empty if there are no such tables or no records, or different numbers of them; if the tables have more than
+        2,000 cells together, or if two of them are tables of the same variable.
     """
-    fitted = {name: one for name, one in mechanisms.items() if one.output_kind is Marginals}
-    chosen = tuple((name, axes_of(tables[name]), one) for name, one in fitted.items())
-    cells = sum(math.prod(length for _, length in axes) for _, axes, _ in chosen)
+    tables = tuple((part.table.name, axes_of(part.table), part.mechanism) for part in parts)
+    sizes, cells = {part.n_records or 0 for part in parts}, sum(part.table.prior.size for part in parts)
     # Two tables of the same variable are no network; a text may say that there are two.
-    apart = len({axes[-1][0] for _, axes, _ in chosen}) == len(chosen)
-    if not chosen or n_records == 0 or cells > most_cells or not apart:
+    apart = len({axes[-1][0] for _, axes, _ in tables}) == len(tables)
+    if len(sizes) != 1 or 0 in sizes or cells > most_cells or not apart:
         return {}
     # At most 16 networks are simulated, of 800 cells together unless one has more.
-    errors = _simulated(chosen, n_records, public, min(16, max(1, 800 // cells)))
-    return {name: error for (name, *_), error in zip(chosen, errors, strict=True)}
+    errors = _simulated(tables, sizes.pop(), public, min(16, max(1, 800 // cells)))
+    return {name: error for (name, *_), error in zip(tables, errors, strict=True)}
 
 
 @lru_cache(maxsize=64)
@@ -248,8 +236,8 @@ def _simulated(
     kl, squares = np.zeros(len(tables)), np.zeros(len(tables))
     for _ in range(networks):
         made = simulated_network(axes, n_records, rng)
-        published = _published(axes, {name: mechanism for name, _, mechanism in tables}, made, rng)
-        found = fitted_shares(published, float(n_records) if public else None)
+        mechanisms = {name: mechanism for name, _, mechanism in tables}
+        found = _fitted(made, mechanisms, float(n_records) if public else None, rng)
         for i, name in enumerate(found):
             p, q = made.shares[name], found[name]
             in_rows = made.counts[name].sum(axis=-1)

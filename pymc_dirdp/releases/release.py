@@ -15,7 +15,7 @@ from pymc_dirdp.errors import (
     ArgumentError,
     UnattainableError,
 )
-from pymc_dirdp.mechanisms.outputs import Output
+from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.public import check_counts
 from pymc_dirdp.models.tables import root_model
@@ -25,8 +25,9 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.deterministics import with_deterministics
+from pymc_dirdp.releases.draws import try_draws
 from pymc_dirdp.releases.ledger_charge import Sealed
-from pymc_dirdp.releases.opened import of_release, try_draws
+from pymc_dirdp.releases.opened import of_release
 from pymc_dirdp.releases.plan import Planning, plan_for, refuse_unsaid_units, with_options
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, identity
@@ -178,9 +179,10 @@ def sample_sealed(
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     for part in chosen.parts:
         part.mechanism.checked_sampler(sampler)
+    for part in chosen.publishing(NoisyTable):
+        try_draws(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     source = randomness(random_seed, sampler=sampler)
-    try_draws(chosen, sampler, source)
     try_view(chosen)
     released = tuple(part.table for part in chosen.parts)
     warn_if_seeded("release", random_seed=random_seed)

@@ -18,7 +18,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.privacy.people import adjacency_named
-from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_coords, cell_dims, share_coords, share_dims
+from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_dims, cell_labels, share_dims, share_labels
 from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.expected_errors import ExpectedErrors
 from pymc_dirdp.releases.opened import TEXT_GROUP, Opened, ReleasedTable, from_text
@@ -46,7 +46,7 @@ def view(stored: Opened) -> xr.DataTree:
         {
             "/posterior": posterior_group(_draws(stored), stored.plan, marks),
             **{f"/mechanism/{name}": _mechanism(table) for name, table in stored.tables.items()},
-            "/privacy": privacy_group(stored.plan, stored.pure_epsilon),
+            "/privacy": privacy_group(stored.plan, stored.curves.pure_epsilon),
             "/utility": _utility(stored),
             f"/{TEXT_GROUP}": text,
         }
@@ -107,7 +107,7 @@ def posterior_group(variables: Mapping[str, xr.Variable], plan: Plan, marks: dic
     """Draws of tables, by name, with dims `chain`, `draw` and those of the shares, as `pm.sample` returns them."""
     coords: dict[str, Any] = {"chain": [0], "draw": range(next(iter(variables.values())).sizes["draw"])}
     for part in plan.parts:
-        coords |= share_coords(part.table)
+        coords |= dict(share_labels(part.table))
     # ArviZ's own function for this copies the labels of all variables for each of them.
     return xr.Dataset(dict(variables), coords, marks)
 
@@ -117,7 +117,7 @@ def try_view(chosen: Plan) -> None:
     stored = Opened(chosen)
     for part in chosen.parts:
         mechanism_group(part, stored)
-    privacy_group(chosen, stored.pure_epsilon)
+    privacy_group(chosen, stored.curves.pure_epsilon)
     # The middle of the simplex in every row.
     middle = {
         part.table.name: xr.Variable(
@@ -186,7 +186,8 @@ def mechanism_group(part: PlannedTable, stored: Opened) -> xr.Dataset:
         attrs["steps"] = steps
     if part.choice is not None:
         attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}
-    return xr.Dataset(variables, cell_coords(table), attrs)
+    coords = {dim: labels for dim, labels in cell_labels(table) if labels is not None}
+    return xr.Dataset(variables, coords, attrs)
 
 
 def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -221,8 +222,7 @@ def fit_planned(epsilon, **options):
 
 
 def errors_in(plan, n_records=RECORDS):
-    tables = {part.table.name: part.table for part in plan.parts}
-    return fit_errors(tables, {part.table.name: part.mechanism for part in plan.parts}, n_records, public=True)
+    return fit_errors([replace(part, n_records=n_records) for part in plan.parts], public=True)
 
 
 def test_less_noise_and_more_records_have_smaller_errors():
