@@ -20,7 +20,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.cli import main as command_line
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.releases.model_tables import planned_tables, read_model
-from pymc_dirdp.releases.model_terms import with_terms
+from pymc_dirdp.releases.noisy_tables import with_terms
 
 APPROX, PURE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), dirdp.PureDP(epsilon=1.0)
 
@@ -321,8 +321,8 @@ def seen_before_the_charge(make, n):
             make(n)
         options = ModelOptions(adjacency="add-remove", **MODELS[make][0])
         found = read_model(model, options)
-        chosen = planned_tables(PURE, found, options)
-        private = with_terms(found, chosen, None).model
+        chosen = planned_tables(PURE, found)
+        private = with_terms(found, chosen, None)
     except dirdp.errors.DirdpError as error:
         return type(error), str(error)
     return (chosen.digest, shown(private))

@@ -85,12 +85,17 @@ class CompiledRows(abc.ABC):
         *published : array
             As the attribute, if that is empty.
         """
-        arguments = (*published, *self.published, *self.arrays)
+        values, means = self.evaluate(log_weights, *published, *self.published, *self.arrays)
+        return values, means.reshape(np.shape(log_weights))
+
+    @classmethod
+    def evaluate(cls, log_weights: ArrayLike, *arguments: NDArray[Any]) -> tuple[Array, Array]:
+        """The same, given all of what was published and the further arrays; means are in the shape of noisy counts."""
         shape = arguments[0].shape
-        logs = np.ascontiguousarray(log_weights, dtype=np.float64)
+        logs = np.ascontiguousarray(log_weights, dtype=np.float64).reshape(shape)
         values, means = np.zeros(max(math.prod(shape[:-1]), 1)), np.zeros(shape)
-        self.program()(logs.reshape(shape), means, values, *arguments)
-        return values.reshape(shape[:-1]), means.reshape(logs.shape)
+        cls.program()(logs, means, values, *arguments)
+        return values.reshape(shape[:-1]), means
 
     def likelihood(self, log_weights: ArrayLike, *published: Array) -> tuple[float, Array]:
         """The same of all rows together."""

@@ -169,6 +169,11 @@ class Outcomes:
     n_records: int | None
     read: Callable[[pm.Model], Any]
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The public numbers of records of the rows, or of all of them."""
+        return (self.n_records or 0,) if self.totals is None else self.totals
+
     def counts(self, records: pm.Model) -> NDArray[np.int64]:
         """The counts of the records of a model."""
         found = self.read(records)

@@ -132,12 +132,9 @@ class RowsLogp(CountsLogp):
 
     @override
     def evaluate(self, logs: Array, *published: Array) -> tuple[Array, Array]:
-        logs = np.ascontiguousarray(logs, dtype=np.float64)
         if logs.shape != published[0].shape:
             raise ValueError("Expected as many weights of cells as noisy counts.")
-        values, means = np.zeros(len(logs) if self.value_axes else 1), np.zeros(logs.shape)
-        self.kind.program()(logs, means, values, *published)
-        return values if self.value_axes else np.asarray(values[0]), means
+        return self.kind.evaluate(logs, *published)
 
 
 def rows_logp(kind: type[CompiledRows], log_weights: Any, *inputs: Any) -> Any:
@@ -187,23 +184,15 @@ def _version(kind: type[CompiledRows]) -> str:
 def _compiled_rows(op: RowsLogp, node: Any = None, **_: Any) -> tuple[Callable[..., Any], str]:
     """A call of the program. Arrays that must not be written to, such as those of samplers, are of another type."""
     program = op.kind.program()
-    several = bool(op.value_axes)
 
-    def of_rows(logs: Any, noisy: Any, first: Any, second: Any, third: Any) -> Any:
+    def evaluate(logs: Any, noisy: Any, first: Any, second: Any, third: Any) -> Any:
         if logs.shape != noisy.shape:
             raise ValueError("Expected as many weights of cells as noisy counts.")
-        means, values = np.zeros(logs.shape), np.zeros(logs.shape[0])
+        means, values = np.zeros(logs.shape), np.zeros(max(logs.size // max(logs.shape[-1], 1), 1))
         program(np.ascontiguousarray(logs), means, values, noisy, first, second, third)
-        return values, means
+        return values.reshape(logs.shape[:-1]), means
 
-    def of_all(logs: Any, noisy: Any, first: Any, second: Any, third: Any) -> Any:
-        if logs.shape != noisy.shape:
-            raise ValueError("Expected as many weights of cells as noisy counts.")
-        means, values = np.zeros(logs.shape), np.zeros(1)
-        program(np.ascontiguousarray(logs), means, values, noisy, first, second, third)
-        return np.asarray(values[0]), means
-
-    return numba_njit(of_rows if several else of_all), f"{op.kind.__name__} {_version(op.kind)}"
+    return numba_njit(evaluate), f"{op.kind.__name__} {_version(op.kind)}"
 
 
 def tell_jax() -> None:

@@ -154,12 +154,9 @@ def release_logp(
     True
     """
     found = inferences(owned(release), None, n_prior, row_prior, jointly=False)
-    names = list(found.tables)
-    if table is None and len(names) > 1:
-        raise ArgumentError(f"The release has the tables {', '.join(names)}. Pass table= one of them.")
-    name = names[0] if table is None else table
-    if name not in names:
-        raise ArgumentError(f"The release has no table {name!r}, but {', '.join(names)}.")
+    name, *others = _chosen(found, table)
+    if others:
+        raise ArgumentError(f"The release has the tables {', '.join(found.tables)}. Pass table= one of them.")
     return logp_of(found.tables[name], found.beliefs[name], p)
 
 
@@ -237,16 +234,12 @@ def _shares(model: pm.Model, name: str, found: Inferences) -> Any:
     return pm.Dirichlet(name, a=prior, dims=dims)
 
 
-def _chosen(found: Inferences, tables: Sequence[str] | None) -> list[str]:
-    return list(found.tables) if tables is None else _named(tuple(found.tables), tables)
-
-
-def _named(known: Sequence[str], tables: Sequence[str]) -> list[str]:
-    names = [tables] if isinstance(tables, str) else list(tables)
+def _chosen(found: Inferences, tables: str | Sequence[str] | None) -> list[str]:
+    names = [tables] if isinstance(tables, str) else list(found.tables if tables is None else tables)
     if not names:
         raise ArgumentError("Expected tables to name at least one table of the release.")
-    if unknown := [name for name in names if name not in known]:
-        raise ArgumentError(f"The release has no table {unknown[0]!r}, but {', '.join(known)}.")
+    if unknown := [name for name in names if name not in found.tables]:
+        raise ArgumentError(f"The release has no table {unknown[0]!r}, but {', '.join(found.tables)}.")
     return names
 
 

@@ -79,7 +79,7 @@ def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = Tr
     refuse_unknown("plan", said, ModelPlanning.__annotations__)
     guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**said)
     found = read_completely(model, options, "dirdp.plan(guarantee, model, any_model=True", plans=True)
-    chosen = planned_tables(guarantee, found, options)
+    chosen = planned_tables(guarantee, found)
     refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.most_records)
     effect = found.inputs.effect
     return ModelPlan(

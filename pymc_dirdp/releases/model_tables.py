@@ -1,7 +1,7 @@
 """The tables of a model of any discrete data: what is read of it, counted and planned.
 
 An observed variable is counted in a table, whose plan is that of a conjugate model. What stands in its place in a
-private model is in `model_terms`.
+private model is in `noisy_tables`.
 """
 
 import math
@@ -132,9 +132,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     if said.unit:
         refuse_long_format(model, said)
         refuse_unknown_axes([axes_of(rv, model) for rv in model.observed_RVs], said.stated)
-    for rv in model.observed_RVs:
-        if _asks_for_people(rv, said):
-            people_axis(rv, model, said)
+    axes = {rv: people_axis(rv, model, said) for rv in model.observed_RVs if _asks_for_people(rv, said)}
     effect = effect_of_person(model, said)
     free = [rv for rv in model.free_RVs if effect is None or rv is not effect.variable]
     secret, dims = [], set()
@@ -166,7 +164,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
                 "pm.Mixture, whose weights are the probabilities of the states.",
             )
         if name not in said.counts and not trials and len(shape) > core.ndim_supp:
-            axis = people_axis(rv, model, said) if _asks_for_people(rv, said) else 0
+            axis = axes.get(rv, 0)
             secret += record_arrays(rv, free, shape[axis:], said)
             dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[axis : axis + 1] if dim is not None}
     refuse_free_variables(model, free, secret, dims)
@@ -233,7 +231,7 @@ def _different_numbers(found: ModelRead) -> list[str]:
     said = found.said
     if not said.records_are_public or said.most_records > 1:
         return []
-    numbers = {one.name: sum(one.totals) if one.totals is not None else one.n_records or 0 for one in found.outcomes}
+    numbers = {one.name: sum(one.numbers) for one in found.outcomes}
     apart = [frozenset(group) for group in said.disjoint or ()]
     anybody = frozenset(numbers).difference(*apart)
     groups = [group | anybody for group in apart or [frozenset()]]
@@ -316,46 +314,37 @@ def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) ->
             for dim, labels in zip(laid.dims, laid.labels, strict=True):
                 tables.add_coord(dim, labels)
             p = pm.Dirichlet(one.name, np.ones(laid.shape), dims=laid.dims)
-            if counts is None:
-                filled = np.zeros(laid.shape, dtype=np.int64)
-                filled[..., 0] = _made_up_totals(one, found, laid)
+            filled = np.zeros(laid.shape, dtype=np.int64)
+            if counts is not None:
+                filled.flat[: counts[k].size] = counts[k].ravel()
+            elif found.said.records_are_public:
+                filled[..., 0] = one.numbers if len(laid.shape) == 2 else sum(one.numbers)
             else:
-                filled = counts[k].ravel()
-                filled = np.append(filled, 0) if filled.size < np.prod(laid.shape) else filled
-                filled = filled.reshape(laid.shape)
+                filled[..., 0] = 2
             pm.Multinomial(records_name(one.name), n=filled.sum(axis=-1), p=p, observed=filled)
     return tables
 
 
-def _made_up_totals(one: Outcomes, found: ModelRead, laid: Layout) -> Any:
-    """The public numbers of records of the rows; any numbers where they are private."""
-    if not found.said.records_are_public:
-        return 2
-    if len(laid.shape) == 2:
-        return one.totals
-    return one.n_records if one.totals is None else sum(one.totals)
-
-
-def planned_tables(guarantee: Guarantee, found: ModelRead, said: ModelOptions) -> Plan:
+def planned_tables(guarantee: Guarantee, found: ModelRead) -> Plan:
     """The plan with the least noise."""
     _warn_of_many_rows(found)
-    tables = table_model(found, None)
-    differing = _different_numbers(found)
+    tables, said, differing = table_model(found, None), found.said, _different_numbers(found)
+    layouts = {one.name: layout_of(one, found) for one in found.outcomes}
     options: dict[str, Any] = {
         "adjacency": said.relation,
-        "contribution": found.said.most_records,
+        "contribution": said.most_records,
         "public": [
-            records_name(one.name)
-            for one in found.outcomes
-            if (len((laid := layout_of(one, found)).shape) == 2 and laid.rows_are_public) or one.name in differing
+            records_name(name)
+            for name, laid in layouts.items()
+            if (len(laid.shape) == 2 and laid.rows_are_public) or name in differing
         ],
-        **{name: given for name in ("weights", "disjoint") if (given := getattr(said, name)) is not None},
+        "weights": said.weights,
+        "disjoint": said.disjoint,
     }
     plans: list[Plan] = []
     problem: Exception | None = None
     # Joint noise of a large table takes long to calibrate, and has no likelihood that NUTS could evaluate.
-    shapes = [layout_of(outcomes, found).shape for outcomes in found.outcomes]
-    small = all(len(shape) == 1 and multiplications(shape[0], 20) <= _MOST for shape in shapes)
+    small = all(len(laid.shape) == 1 and multiplications(laid.shape[0], 20) <= _MOST for laid in layouts.values())
     noises = [kind for kind in NOISES if small or kind != "joint"]
     for kind in noises if said.mechanism == "auto" else (said.mechanism,):
         try:

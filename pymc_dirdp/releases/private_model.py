@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pymc as pm
 import xarray as xr
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, LeftOutWarning, type_name, warn
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.privacy_unit import Unit
@@ -18,7 +19,8 @@ from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
 from pymc_dirdp.releases.model_tables import counted, planned_tables, read_completely, table_model
-from pymc_dirdp.releases.model_terms import with_terms
+from pymc_dirdp.releases.noisy_tables import with_terms
+from pymc_dirdp.releases.opened import Opened
 from pymc_dirdp.releases.plan import plan_for
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample_sealed
@@ -187,9 +189,6 @@ def private_model(
         disjoint=disjoint,
         max_cells=max_cells,
     )
-    if isinstance(source, dict):
-        return _of_releases(source, model, options, n_prior)
-    model = root_model(model)
     if isinstance(source, ModelPlan):
         if options != ModelOptions():
             raise ArgumentError(
@@ -199,33 +198,36 @@ def private_model(
     given: Any = source.tables if isinstance(source, ModelPlan) else source
     if isinstance(given, str | os.PathLike):
         given = load(given)
-    if not isinstance(given, Guarantee | Plan):
-        if ledger is not None or random_seed is not None or weights is not None:
-            raise ArgumentError("Leave ledger, random_seed and weights out: this release was charged and drawn before.")
-        stored, release = checked(given), given
-        if options.adjacency not in (None, stored.plan.adjacency):
-            raise ArgumentError(f"The release is for adjacency={stored.plan.adjacency!r}. Leave adjacency out.")
-        said = replace(options, adjacency=stored.plan.adjacency)
-        found = read_completely(model, said, "dirdp.private_model(release, model", plans=False)
-        terms = with_terms(found, stored.plan, n_prior)
-    else:
+    if isinstance(given, Guarantee | Plan):
+        model = root_model(model)
         found = read_completely(model, options, "dirdp.private_model(guarantee, model", plans=True)
-        chosen = planned_tables(given, found, options) if isinstance(given, Guarantee) else given
+        chosen = planned_tables(given, found) if isinstance(given, Guarantee) else given
         tables = table_model(found, None)
         chosen = plan_for(chosen, tables)
-        # All that could be refused is refused here, and what is published is put in afterwards.
-        terms = with_terms(found, chosen, n_prior)
+        # All that could be refused is refused here, before anything is published.
+        with_terms(found, chosen, n_prior)
         sealed = Sealed(lambda: counted(found, model), ledger)
         with warnings.catch_warnings():
             # Categories are the model's own values.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)
             release = sample_sealed(chosen, tables, sealed, random_seed=random_seed, progressbar=False)
-        stored = checked(release)
+        private = with_terms(found, chosen, n_prior, _noisy_counts(checked(release)))
+        vars(private)[_RELEASE] = release
+        _warn_left_out(model, private)
+        return private
+    if ledger is not None or random_seed is not None or weights is not None:
+        raise ArgumentError("Leave ledger, random_seed and weights out: this release was charged and drawn before.")
+    if not isinstance(given, dict):
+        return _of_releases({"": given}, root_model(model), options, n_prior)
+    if not given or not all(isinstance(name, str) and name for name in given):
+        raise ArgumentError("Expected a release for each of one or more names, such as {'may': release}.")
+    return _of_releases(given, model, options, n_prior)
+
+
+def _noisy_counts(stored: Opened) -> dict[str, Array]:
+    """What a release has published of each table."""
     assert stored.release is not None
-    terms.publish({part.table.name: stored.release.output[part.table.name].values[0] for part in stored.plan.parts})
-    vars(terms.model)[_RELEASE] = release
-    _warn_left_out(model, terms.model)
-    return terms.model
+    return {name: output.values[0] for name, output in stored.release.output.items()}
 
 
 def _of_releases(
@@ -234,9 +236,7 @@ def _of_releases(
     options: ModelOptions,
     n_prior: float | Mapping[str, float] | None,
 ) -> pm.Model:
-    """The model of several releases, each an observed variable of its own."""
-    if not releases or not all(isinstance(name, str) and name for name in releases):
-        raise ArgumentError("Expected a release for each of one or more names, such as {'may': release}.")
+    """The model of releases, each an observed variable of its own: of several, or of the one that has no name."""
     if isinstance(model, dict) and set(model) != set(releases):
         raise ArgumentError("Expected a model for each release, by the same names, or one model for all.")
     private, trees, identities = None, dict[str, xr.DataTree](), set[object]()
@@ -248,17 +248,19 @@ def _of_releases(
             raise ArgumentError(
                 f"Leave {name!r} out: the same release is there twice, which would make intervals too narrow."
             )
+        if options.adjacency not in (None, stored.plan.adjacency):
+            raise ArgumentError(f"The release is for adjacency={stored.plan.adjacency!r}. Leave adjacency out.")
         own = root_model(model[name] if isinstance(model, dict) else model)
-        said = replace(options, adjacency=stored.plan.adjacency)
-        found = read_completely(own, said, "dirdp.private_model(releases, model", plans=False)
-        terms = with_terms(found, stored.plan, n_prior, beside=private, ending=f"_{name}")
-        terms.publish({part.table.name: stored.release.output[part.table.name].values[0] for part in stored.plan.parts})
-        private, trees[name] = terms.model, tree
+        said, call = replace(options, adjacency=stored.plan.adjacency), "releases" if name else "release"
+        found = read_completely(own, said, f"dirdp.private_model({call}, model", plans=False)
+        ending = f"_{name}" if name else ""
+        private = with_terms(found, stored.plan, n_prior, _noisy_counts(stored), beside=private, ending=ending)
+        trees[name] = tree
         identities.add(stored.release.identity)
         if len(trees) == 1:
             _warn_left_out(own, private)
     assert private is not None
-    vars(private)[_RELEASE] = trees
+    vars(private)[_RELEASE] = trees.get("", trees)
     return private
 
 

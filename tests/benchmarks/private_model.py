@@ -27,8 +27,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.releases import noisy_tables
 from pymc_dirdp.releases.model_tables import planned_tables, read_model
-from pymc_dirdp.releases.model_terms import with_terms
-from tests.benchmarks.simulated_models import Chain, noisy_data, prior_data
+from pymc_dirdp.releases.noisy_tables import with_terms
+from tests.benchmarks.simulated_models import Chain, noisy_data, prior_data, publish
 
 FILE = Path(__file__).with_suffix(".csv")
 LEVELS = (0.5, 0.8, 0.95)
@@ -78,9 +78,10 @@ def cases():
 MODELS = {one.__name__: one for one in (diagnostic_test, cases, answers, log_linear_table)}
 
 
-def naive_logp(value, log_weights, noise, totals):
+def naive_logp(value, log_weights, *others):
     """Of noisy counts, read as if they were the data."""
-    return (value * log_weights).sum(axis=-1)
+    logs = (value * log_weights).sum(axis=-1)
+    return logs if len(others) > 1 else logs - pt.exp(log_weights).sum(axis=-1)
 
 
 def ranks(draws, truth):
@@ -109,22 +110,24 @@ def run(name, sets=None, minutes=math.inf):
         said, n_records = MODELS[name]()
     options = ModelOptions(**said)
     found = read_model(model, options)
-    plans = {epsilon: planned_tables(dirdp.PureDP(epsilon=epsilon), found, options) for epsilon in sets}
-    weak = with_terms(found, planned_tables(WEAK, found, options), None)
+    plans = {epsilon: planned_tables(dirdp.PureDP(epsilon=epsilon), found) for epsilon in sets}
+    no_noise = planned_tables(WEAK, found)
+    weak = with_terms(found, no_noise, None)
     private = {epsilon: with_terms(found, plan, None) for epsilon, plan in plans.items()}
     aware = {epsilon: Chain(model, found) for epsilon, model in private.items()}
     known = Chain(weak, found)
     # Numbers of people have no rows: for them it is the model of the counts themselves that reads noisy ones.
     with mock.patch.object(noisy_tables, "_logp_of_rows", naive_logp):
-        naive = Chain(weak, found)
-    simulate = prior_data(found, weak.model, n_records)
+        clipped = with_terms(found, no_noise, None)
+    naive = Chain(clipped, found)
+    simulate = prior_data(found, weak, n_records)
     us = {(epsilon, how): [] for epsilon in sets for how in ("aware", "naive")}
     open_u, widths = [], {epsilon: [] for epsilon in sets}
     for k in range(max(sets.values())):
         values, counts = simulate(rng)
         truth = np.concatenate([np.ravel(values[str(rv.name)]) for rv in found.free])
         if k < NAIVE:
-            weak.publish(counts)
+            publish(weak, with_terms(found, no_noise, None, counts))
             draws = known.draws(values, rng, 150, 300)
             open_u.append(ranks(draws, truth))
             open_width = width(draws)
@@ -132,12 +135,13 @@ def run(name, sets=None, minutes=math.inf):
             if k >= sets[epsilon]:
                 continue
             noisy = noisy_data(plan.parts, counts, rng)
-            private[epsilon].publish(noisy)
+            publish(private[epsilon], with_terms(found, plan, None, noisy))
             draws = aware[epsilon].draws(values, rng, 150, 300)
             us[epsilon, "aware"].append(ranks(draws, truth))
             if k < NAIVE:
                 widths[epsilon].append(width(draws) / open_width)
-                weak.publish({table: np.maximum(np.round(numbers), 0) for table, numbers in noisy.items()})
+                counts_at_least_0 = {table: np.maximum(np.round(numbers), 0) for table, numbers in noisy.items()}
+                publish(clipped, with_terms(found, no_noise, None, counts_at_least_0))
                 us[epsilon, "naive"].append(ranks(naive.draws(values, rng, 150, 300), truth))
         late = time.process_time() - start > 60 * minutes
         if late or k + 1 == max(sets.values()) or (k + 1) % 10 == 0:

@@ -8,13 +8,14 @@ import numpy as np
 import pymc as pm
 from pymc.logprob.utils import ParameterValueError
 from pymc.step_methods.hmc.quadpotential import QuadPotentialDiagAdapt
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.models.graph import compiled_plainly
 from pymc_dirdp.models.outcomes import Outcomes
 from pymc_dirdp.releases.model_tables import ModelRead, layout_of
-from pymc_dirdp.releases.model_terms import PrivateModel
 from pymc_dirdp.releases.plan_types import PlannedTable
 
 # So many draws from a prior are tried for one that its transforms allow, such as cut points in order.
@@ -132,17 +133,28 @@ def _to_point(private: pm.Model) -> Callable[[Mapping[str, Any]], dict[str, Any]
     return to_point
 
 
+def publish(model: pm.Model, other: pm.Model) -> None:
+    """Put what another private model of the same tables holds of its release into one that may be compiled."""
+    of_other, own = (
+        {node.name: node for node in ancestors(one.basic_RVs + one.value_vars) if isinstance(node, SharedVariable)}
+        for one in (other, model)
+    )
+    for name, node in own.items():
+        if name is not None and not hasattr(node.get_value(borrow=True), "bit_generator"):
+            node.set_value(of_other[name].get_value())
+
+
 class Chain:
     """NUTS for a private model, compiled once, whatever is published later.
 
     Parameters
     ----------
-    private : PrivateModel
+    model : pymc.Model
+        From :func:`with_terms`.
     found : ModelRead
     """
 
-    def __init__(self, private: PrivateModel, found: ModelRead) -> None:
-        model = private.model
+    def __init__(self, model: pm.Model, found: ModelRead) -> None:
         self._model, self._start = model, model.initial_point(random_seed=1)
         self._logp = model.logp_dlogp_function(ravel_inputs=True, initial_point=self._start)
         self._logp.trust_input = True

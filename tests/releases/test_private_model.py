@@ -32,7 +32,7 @@ from pymc_dirdp.errors import (
 from pymc_dirdp.models.graph import compiled_plainly, is_random, origin
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
-from pymc_dirdp.releases import model_terms
+from pymc_dirdp.releases import noisy_tables
 from pymc_dirdp.releases.model_tables import read_model
 from pymc_dirdp.releases.opened import opened
 from tests.releases import any_models
@@ -488,7 +488,7 @@ def test_what_is_left_is_found_before_the_charge(ledger, monkeypatch):
     def found(*_):
         raise InternalError("A private model still contained an array of its data.")
 
-    monkeypatch.setattr(model_terms, "check_nothing_left", found)
+    monkeypatch.setattr(noisy_tables, "check_nothing_left", found)
     before = ledger.entries()
     with pytest.raises(InternalError):
         made("hierarchical_logit", ledger=ledger)
