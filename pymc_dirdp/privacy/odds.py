@@ -58,6 +58,8 @@ class Odds:
         return min([self.curves.pure_epsilon, *(epsilon - math.log1p(-b / self.delta) for b, epsilon in at)])
 
     def __str__(self) -> str:
+        if math.isinf(self.log_factor):
+            return "anything, because no bound follows"
         short = self.log_factor < LARGEST_EXPONENT
         factor = f"{up(math.exp(self.log_factor), 3):.3g}" if short else f"exp({up(self.log_factor, 4):.4g})"
         bounded = self.curves.pure_epsilon <= self.log_factor
@@ -74,6 +76,8 @@ class Odds:
 
 def chance(log_odds: float) -> str:
     """The probability that has these odds."""
+    if math.isinf(log_odds):
+        return "certainty"
     if log_odds > LARGEST_EXPONENT:
         return f"1 - exp(-{up(log_odds * (1 + 1e-12), 4):.4g})"
     return _percent(1 / (1 + math.exp(-log_odds)), 1 / (1 + math.exp(log_odds)))

@@ -92,7 +92,7 @@ def _screen(facts: Facts) -> tuple[tuple[str, Lines], ...]:
     answer, *middle, use = facts
     blocks = (selected(facts, headings, 0) for headings in ([answer], middle, [use]))
     # What fits beside the labels of a terminal of 80 columns; these may take two lines.
-    wide = "protects", "problem", "mechanism"
+    wide = "protects", "problem", "mechanism", "odds"
     return tuple(
         ("", tuple((clipped(label, 9), clipped(text, 67, lines=1 + (label in wide))) for label, text in block))
         for block in blocks

@@ -154,7 +154,7 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
 
 
 def _of_ledger(ledger: Ledger) -> Statement:
-    stated, facts = ledger._stated()
+    stated, facts = ledger._statement()
     if not stated.product:
         raise ArgumentError("This ledger holds no release yet: sample(..., ledger=ledger) records what is released.")
     verb = "was" if stated.description.startswith("1 release ") else "were"

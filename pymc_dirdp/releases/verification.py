@@ -10,8 +10,8 @@ from typing import Any, Protocol, final, override, runtime_checkable
 import numpy as np
 import xarray as xr
 
+from pymc_dirdp.accounting.facts import believed as believed_of
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.accounting.ledger import believed as believed_of
 from pymc_dirdp.display import Facts, Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError, shown
 from pymc_dirdp.mechanisms.base import Mechanism

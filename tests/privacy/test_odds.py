@@ -82,6 +82,35 @@ def test_the_factor_holds_but_for_the_probability(mu, delta):
     assert f"except with a probability of at most {delta:g}" in str(odds)
 
 
+def test_a_guarantee_from_which_no_bound_follows_says_so():
+    """A divergence of order 1 bounds no odds; "exp(inf) at most" was said, as if nothing could exceed it."""
+    odds = Odds.of_guarantee(dirdp.RenyiDP(order=1, epsilon=0.5), "the records of one person")
+    assert str(odds) == "anything, because no bound follows"
+    assert "becomes certainty at most" in odds.paragraph("p was published", "")
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [dirdp.ApproxDP(epsilon=1.0, delta=1.234567e-6), dirdp.ZeroCDP(rho=0.1), dirdp.RenyiDP(order=8, epsilon=0.5)],
+)
+def test_odds_of_a_guarantee_hold_for_the_worst_that_it_allows(guarantee):
+    """Oracle: what a bound on odds needs, that the chance of more than the factor is below the probability.
+
+    For a hockey-stick divergence of b at e, it is at most a where the factor is exp(e) / (1 - b / a).
+    """
+    odds = Odds.of_guarantee(guarantee, "the records of one person")
+    curves = odds.curves
+    assert curves.satisfies(guarantee)
+    assert odds.delta >= (guarantee.stated_delta or 0.0) * 10 or odds.delta == DELTA
+    bounds = [
+        epsilon - math.log1p(-curves.delta(epsilon) / odds.delta)
+        for epsilon in np.linspace(0.0, 2 * odds.log_factor, 400)
+        if curves.delta(epsilon) < odds.delta
+    ]
+    # The points of the grid are not the best ones.
+    assert min(bounds) - 0.01 * odds.log_factor <= odds.log_factor <= min(bounds) + 0.1
+
+
 def test_the_delta_of_a_guarantee_is_its_own():
     assert delta_of(dirdp.ApproxDP(epsilon=1.0, delta=1e-9)) == 1e-9
     for other in (dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=1.0), dirdp.RenyiDP(order=3, epsilon=1.0)):
