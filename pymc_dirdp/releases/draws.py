@@ -98,7 +98,9 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
         mechanism_names=(type(mechanism).__name__,),
         observed=[(noisy, ())],
         row_likelihoods=list,
-        damaged=ArgumentError,
+        damaged=lambda problem: ArgumentError(
+            f"Of {part.table.name!r} {problem}, so a release would tell nothing. Check its prior and min_count."
+        ),
         least=math.ceil(mechanism.min_count or 0),
     )
     try:
