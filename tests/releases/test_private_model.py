@@ -884,6 +884,11 @@ def test_several_releases_of_different_people_are_one_model(tmp_path):
         dirdp.private_model({"may": releases["may"], "again": releases["may"]}, models["may"], public=["where"])
     with pytest.raises(ArgumentError, match="a model for each release"):
         dirdp.private_model(releases, {"may": models["may"]}, public=["where"])
+    for given in ({"ledger": dirdp.Ledger(PURE)}, {"random_seed": 1}, {"weights": {"y": 1.0}}):
+        with pytest.raises(ArgumentError, match="was charged and drawn before"):
+            dirdp.private_model(releases, models, public=["where"], **given)
+    with pytest.raises(ArgumentError, match="Leave adjacency out"):
+        dirdp.private_model(releases, models, public=["where"], adjacency="add-remove")
     with pm.Model() as other:
         pm.Bernoulli(
             "y", logit_p=pm.Normal("effect", shape=4)[pm.Data("where", np.arange(90) % 3)], observed=np.zeros(90, int)
