@@ -4,10 +4,8 @@ import argparse
 import os
 import re
 import sys
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, override
@@ -17,6 +15,7 @@ from pymc_dirdp.cli.declaration import Declaration, check_schema, declared, read
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, DirdpError, LedgerError, UnattainableError
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.texts.files import new_file
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -79,6 +78,8 @@ def _code_and_line(error: Exception) -> tuple[int, str]:
         return _DATA if isinstance(error, DataError) else _REFUSED if refused else _WRONG, _in_a_declaration(str(error))
     if isinstance(error, ImportError) and "pip install" in str(error):
         return _WRONG, str(error)
+    if isinstance(error, FileExistsError) and error.strerror is None:
+        return _WRONG, str(error).replace("pass overwrite=True", "--overwrite")
     if isinstance(error, OSError):
         return _WRONG, f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}"
     return _OWN, (
@@ -383,54 +384,3 @@ def _ledger(facts: Declaration, *, new: bool) -> "dirdp.Ledger | None":
             "of the newest release, as number:hash: a new or an older one would forget what was spent."
         )
     return dirdp.Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)
-
-
-# Files that are made whole or not at all, and that replace another one only if somebody says so.
-
-
-@contextmanager
-def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """The path of a file that is written aside, and takes the place of `path` if nothing goes wrong.
-
-    The name is taken at the beginning, so before anything is spent: no two processes write the same file.
-
-    Parameters
-    ----------
-    path : Path
-        The name that the file gets.
-    overwrite : bool
-        Whether it may replace another file.
-
-    Raises
-    ------
-    ArgumentError
-        If there is such a file already, or what is there is no file.
-    OSError
-        If no file can be made there.
-    """
-    taken = _take(path, overwrite)
-    try:
-        # In a folder of its own it has its own name, by which a function may choose how to write it.
-        with tempfile.TemporaryDirectory(prefix=path.name, suffix=".new", dir=path.parent) as folder:
-            aside = Path(folder) / path.name
-            yield aside
-            aside.replace(path)
-            taken = False
-    finally:
-        if taken:
-            path.unlink(missing_ok=True)
-
-
-def _take(path: Path, overwrite: bool) -> bool:
-    """Make an empty file of this name, or find that there is one that may be replaced; whether it was made."""
-    if path.is_dir():
-        raise ArgumentError(f"{path} is a folder. Name a file in it.")
-    if path.exists() and not path.is_file():
-        raise ArgumentError(f"{path} is no ordinary file, such as a device. Give another name.")
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        if not overwrite:
-            raise ArgumentError(f"{path} is there already. Give another name, or --overwrite to replace it.") from None
-        return False
-    return True

@@ -1,14 +1,16 @@
 """Files that hold a text: written whole or not at all, and read within bounds."""
 
 import gzip
-import secrets
+import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from pymc_dirdp.checks import file_path, integer
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.texts.grammar import Text, understood
 
 MOST_BYTES = 2**26
@@ -22,6 +24,8 @@ def write_text(text: str, path: str | PathLike[str], *, overwrite: bool) -> None
     ------
     FileExistsError
         If there is another file of this name, and it is not to be overwritten.
+    ArgumentError
+        If there is something of this name that is no file.
     OSError
         If the file cannot be written.
     """
@@ -29,32 +33,57 @@ def write_text(text: str, path: str | PathLike[str], *, overwrite: bool) -> None
     if file.suffix == ".gz":
         # Without a time, so that the same text is the same file.
         content = gzip.compress(content, mtime=0)
-    aside = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    if not overwrite and file.is_file() and file.stat().st_size == len(content) and file.read_bytes() == content:
+        return
+    with new_file(file, overwrite=overwrite) as aside, aside.open("xb") as new:
+        new.write(content)
+
+
+@contextmanager
+def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """The path of a file that is written aside, and takes the place of `path` if nothing goes wrong.
+
+    The name is taken at the beginning, so before anything is spent: no two processes write the same file.
+
+    Parameters
+    ----------
+    path : Path
+        The name that the file gets.
+    overwrite : bool
+        Whether it may replace another file.
+
+    Raises
+    ------
+    FileExistsError
+        If there is such a file already.
+    ArgumentError
+        If what is there is no file.
+    OSError
+        If no file can be made there.
+    """
+    if path.is_dir():
+        raise ArgumentError(f"{path} is a folder. Name a file in it.")
+    if path.exists() and not path.is_file():
+        raise ArgumentError(f"{path} is no ordinary file, such as a device. Give another name.")
+    taken = not overwrite or not (path.exists() or path.is_symlink())
+    if taken:
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            raise FileExistsError(
+                f"{path} exists, and what was released cannot be drawn again. Give another path, or pass "
+                "overwrite=True to replace it."
+            ) from None
     try:
-        with aside.open("xb") as new:
-            new.write(content)
-        if overwrite or _reserved(file, content):
-            try:
-                aside.replace(file)
-            except OSError:
-                if not overwrite:
-                    file.unlink(missing_ok=True)
-                raise
+        # In a folder of its own it has its own name, by which a function may choose how to write it.
+        with tempfile.TemporaryDirectory(prefix=path.name, suffix=".new", dir=path.parent) as folder:
+            aside = Path(folder) / path.name
+            yield aside
+            aside.replace(path)
+            taken = False
     finally:
-        aside.unlink(missing_ok=True)
-
-
-def _reserved(file: Path, content: bytes) -> bool:
-    """Whether a file was made that others do not take from now on; False if there is one that holds just this."""
-    try:
-        file.open("xb").close()
-    except FileExistsError:
-        if file.is_file() and file.stat().st_size == len(content) and file.read_bytes() == content:
-            return False
-        raise FileExistsError(
-            f"{file} exists, and what was released cannot be drawn again. Give another path, or pass overwrite=True."
-        ) from None
-    return True
+        if taken:
+            path.unlink(missing_ok=True)
 
 
 def read_text(path: str | PathLike[str], *kinds: type[Text], most_bytes: int = MOST_BYTES) -> Any:

@@ -203,7 +203,7 @@ def test_no_file_is_replaced_without_overwrite(survey, run, name):
     Path("out").write_text("old", encoding="utf-8")
     code, _, error = run(name, *inputs, "--out", "out")
     assert code == 2
-    assert "out is there already" in error
+    assert "out exists, and what was released cannot be drawn again. Give another path, or --overwrite" in error
     assert run(name, *inputs, "--out", ".")[0] == 2
     assert run(name, *inputs, "--out", "nowhere/out")[0] == 2
     assert Path("out").read_text(encoding="utf-8") == "old"

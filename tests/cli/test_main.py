@@ -3,7 +3,6 @@
 import os
 import re
 import runpy
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.cli import main as command_line
-from pymc_dirdp.cli.main import CODES, main, new_file
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.cli.main import CODES, main
 
 COMMANDS = ("init", "plan", "release", "report", "statement", "analyse", "verify", "ledger")
 
@@ -134,92 +132,3 @@ def test_only_what_needs_pymc_imports_it(alone, run):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr == "[[0, 0, 0], False, False]\n"
-
-
-# Files that are made whole or not at all.
-
-
-def test_a_file_gets_its_name_at_the_end(tmp_path):
-    path = tmp_path / "out.nc"
-    with new_file(path, overwrite=False) as aside:
-        aside.write_text("whole")
-        assert path.read_text() == ""
-        # A name that ends in .gz is compressed.
-        assert aside.name == path.name
-        assert aside.parent.parent == tmp_path
-    assert path.read_text() == "whole"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_file_has_the_rights_of_any_other(tmp_path):
-    with new_file(tmp_path / "out", overwrite=False) as aside:
-        aside.write_text("")
-    (tmp_path / "other").write_text("")
-    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_nothing_is_left_of_a_failure(tmp_path, overwrite):
-    def fail():
-        with new_file(tmp_path / "out", overwrite=overwrite) as aside:
-            aside.write_text("half")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_is_replaced_only_if_it_is_to_be_overwritten(tmp_path):
-    path = tmp_path / "out"
-    path.write_text("old")
-    with pytest.raises(ArgumentError, match="there already"), new_file(path, overwrite=False):
-        pytest.fail("nothing may be drawn")
-    assert path.read_text() == "old"
-    with new_file(path, overwrite=True) as aside:
-        aside.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-
-
-def test_a_link_to_nowhere_is_there(tmp_path):
-    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ArgumentError, match="there already"), new_file(tmp_path / "out", overwrite=False):
-        pytest.fail("nothing may be drawn")
-
-
-def test_a_second_process_is_refused_before_it_spends_anything(tmp_path):
-    path = tmp_path / "out"
-    with new_file(path, overwrite=False) as aside:
-        with pytest.raises(ArgumentError, match="there already"), new_file(path, overwrite=False):
-            pytest.fail("nothing may be drawn")
-        aside.write_text("first")
-    assert path.read_text() == "first"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_what_is_no_ordinary_file_is_not_replaced(tmp_path, overwrite):
-    path = tmp_path / "out"
-    os.mkfifo(path)
-    with pytest.raises(ArgumentError, match="no ordinary file"), new_file(path, overwrite=overwrite):
-        pytest.fail("nothing may be drawn")
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_is_no_file(tmp_path, overwrite):
-    with pytest.raises(ArgumentError, match="is a folder"), new_file(tmp_path, overwrite=overwrite):
-        pytest.fail("nothing may be drawn")
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError), new_file(tmp_path / "a" / "out", overwrite=False):
-        pytest.fail("nothing may be drawn")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError), new_file(tmp_path / "out", overwrite=False):
-        pytest.fail("nothing may be drawn")

@@ -1,6 +1,8 @@
 """Files that hold a text: line ends, lengths, and what is no text."""
 
 import gzip
+import os
+import stat
 
 import numpy as np
 import pandas as pd
@@ -9,9 +11,9 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.text import Release
-from pymc_dirdp.texts.files import MOST_BYTES, read_text, write_text
+from pymc_dirdp.texts.files import MOST_BYTES, new_file, read_text, write_text
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -104,7 +106,7 @@ def test_a_text_that_is_too_long_is_refused_by_its_number_of_bytes(tmp_path):
     with pytest.raises(ReleaseError, match=rf"text\.json is longer than most_bytes={len(content) - 1}\. Pass a larger"):
         dirdp.load(path, most_bytes=len(content) - 1)
     for wrong in (0, -1, 1.5, True, None):
-        with pytest.raises(dirdp.errors.ArgumentError, match="most_bytes"):
+        with pytest.raises(ArgumentError, match="most_bytes"):
             dirdp.load(path, most_bytes=wrong)
 
 
@@ -142,5 +144,94 @@ def test_a_text_is_written_with_the_line_ends_that_it_has(tmp_path):
     write_text("a\nö\r\n", path, overwrite=False)
     assert path.read_bytes() == "a\nö\r\n".encode()
     for wrong in (None, 3, b"bytes"):
-        with pytest.raises(dirdp.errors.ArgumentError, match="path"):
+        with pytest.raises(ArgumentError, match="path"):
             write_text("a", wrong, overwrite=False)
+
+
+# Files that are made whole or not at all.
+
+
+def test_a_file_gets_its_name_at_the_end(tmp_path):
+    path = tmp_path / "out.nc"
+    with new_file(path, overwrite=False) as aside:
+        aside.write_text("whole")
+        assert path.read_text() == ""
+        # A name that ends in .gz is compressed.
+        assert aside.name == path.name
+        assert aside.parent.parent == tmp_path
+    assert path.read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_has_the_rights_of_any_other(tmp_path):
+    with new_file(tmp_path / "out", overwrite=False) as aside:
+        aside.write_text("")
+    (tmp_path / "other").write_text("")
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_nothing_is_left_of_a_failure(tmp_path, overwrite):
+    def fail():
+        with new_file(tmp_path / "out", overwrite=overwrite) as aside:
+            aside.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_replaced_only_if_it_is_to_be_overwritten(tmp_path):
+    path = tmp_path / "out"
+    path.write_text("old")
+    with pytest.raises(FileExistsError, match="exists"), new_file(path, overwrite=False):
+        pytest.fail("nothing may be drawn")
+    assert path.read_text() == "old"
+    with new_file(path, overwrite=True) as aside:
+        aside.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_link_to_nowhere_is_there(tmp_path):
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="exists"), new_file(tmp_path / "out", overwrite=False):
+        pytest.fail("nothing may be drawn")
+
+
+def test_a_second_process_is_refused_before_it_spends_anything(tmp_path):
+    path = tmp_path / "out"
+    with new_file(path, overwrite=False) as aside:
+        with pytest.raises(FileExistsError, match="exists"), new_file(path, overwrite=False):
+            pytest.fail("nothing may be drawn")
+        aside.write_text("first")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_no_ordinary_file_is_not_replaced(tmp_path, overwrite):
+    path = tmp_path / "out"
+    os.mkfifo(path)
+    with pytest.raises(ArgumentError, match="no ordinary file"), new_file(path, overwrite=overwrite):
+        pytest.fail("nothing may be drawn")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_is_no_file(tmp_path, overwrite):
+    with pytest.raises(ArgumentError, match="is a folder"), new_file(tmp_path, overwrite=overwrite):
+        pytest.fail("nothing may be drawn")
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError), new_file(tmp_path / "a" / "out", overwrite=False):
+        pytest.fail("nothing may be drawn")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError), new_file(tmp_path / "out", overwrite=False):
+        pytest.fail("nothing may be drawn")
