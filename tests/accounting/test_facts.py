@@ -1,0 +1,87 @@
+"""What is said about a ledger: who is protected, what was released, what is reserved, and what has to be believed."""
+
+import pytest
+
+from pymc_dirdp.accounting.facts import believed, deployment_of, lines_of, title_of, use_of
+from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.display import selected
+from pymc_dirdp.errors import LedgerError
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, ZeroCDP
+
+LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
+PART = PureDP(epsilon=0.05)
+
+
+def state_of(ledger):
+    return ledger._store.verified()
+
+
+def lines(ledger, heading, *depths):
+    return dict(selected(lines_of(*state_of(ledger)), [heading], *depths))
+
+
+def test_an_empty_ledger_says_what_is_left_and_no_guarantee():
+    ledger = Ledger(LIMIT)
+    assert title_of(state_of(ledger)[0]) == "Ledger of (1, 1e-06)-differential privacy, replace-one"
+    assert lines(ledger, "Answer", 0) == {"published": "nothing yet", "left": "1e-06 (delta)"}
+    assert lines(ledger, "Guarantee", 0, 1, 2) == {}
+    assert lines(ledger, "Entries", 1, 2) == {"published": "nothing yet"}
+
+
+def test_a_reservation_is_named_until_it_is_used_and_every_entry_says_which():
+    ledger = Ledger(LIMIT, unit="person")
+    ledger.reserve(PART, what="spring", times=2)
+    ledger.using(1).spend(PART, what="summer")
+    assert lines(ledger, "Guarantee", 1)["reserved"] == "spring (entry 2), which the guarantee covers"
+    balance, entries = state_of(ledger)
+    used = [" (reservation that was used)", " (reserved)", " (as reserved in entry 1)"]
+    assert [use_of(entry, balance) for entry in entries] == used
+    listed = lines(ledger, "Entries", 2)
+    assert [listed[f"entry {number}"].partition(")")[2] for number in (1, 2, 3)] == used
+    assert lines(ledger, "Entries", 1)["published"] == listed["entry 3"].removesuffix(used[2])
+    ledger.using(2).spend(PART, what="autumn")
+    assert "reserved" not in lines(ledger, "Guarantee", 1)
+
+
+@pytest.mark.parametrize(("times", "end"), [(8, "quarter 7"), (9, "quarter 8"), (10, "and 2 more")])
+def test_a_public_statement_names_the_first_releases(times, end):
+    ledger = Ledger(LIMIT)
+    for number in range(times):
+        ledger.spend(PART, what=f"quarter {number}")
+    assert lines(ledger, "Entries", 1)["published"].split("; ")[-1].startswith(end)
+    assert len(lines(ledger, "Entries", 2)) == times
+
+
+def test_one_record_is_said_only_if_no_entry_allows_more():
+    ledger = Ledger(LIMIT)
+    ledger.spend(PART, what="hair", unit="record", contribution=1)
+    assert lines(ledger, "Guarantee", 1)["protected"].startswith("every person, who holds at most 1 record")
+    ledger.spend(PART, what="eyes", contribution=3)
+    assert lines(ledger, "Guarantee", 1)["protected"].startswith("every person; ")
+    assert believed(ledger.entries()) == (
+        "one person holds at most 3 records of a table (entry 2)",
+        "each release was drawn as it says, once",
+    )
+
+
+def test_what_is_stated_is_what_the_entries_keep_together():
+    ledger = Ledger(ZeroCDP(rho=1.0), adaptive=False)
+    for name in ("a", "b", "b"):
+        ledger.spend(ZeroCDP(rho=0.1), what=name)
+    stated = deployment_of(*state_of(ledger))
+    assert (stated.guarantee, stated.product, stated.digest) == (ledger.guarantee, "a, b", ledger.head)
+    assert stated.description == "3 releases about the same people"
+    assert lines(ledger, "Guarantee", 1)["odds of the truth"].startswith(f"times {stated.odds}, about")
+
+
+def test_entries_beyond_the_limit_have_no_guarantee():
+    balance, _ = state_of(Ledger(PureDP(epsilon=0.1)))
+    other = Ledger(LIMIT)
+    entries = [other.spend(PART, what="hair") for _ in range(3)]
+    balance = balance.after(entries)
+    assert not balance.within
+    facts = lines_of(balance, entries)
+    assert facts["Guarantee"] == []
+    assert dict(selected(facts, ["Budget"], 2)) == {"epsilon": "0.15 of 0.1 spent, -0.05 left"}
+    with pytest.raises(LedgerError, match="do not keep its limit"):
+        deployment_of(balance, entries)
