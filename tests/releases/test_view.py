@@ -281,6 +281,6 @@ def test_a_table_of_too_many_rows_is_refused_before_the_charge():
 def test_a_prior_with_which_nothing_is_inferred_is_refused_before_the_charge(prior):
     """Draws of such a release, or its estimates, said that it was damaged, once it had been paid for."""
     guarantee, ledger = dirdp.PureDP(epsilon=1.0), dirdp.Ledger(dirdp.PureDP(epsilon=10.0))
-    with pytest.raises(ArgumentError, match="'p' no posterior can be computed .* Check its prior"):
+    with pytest.raises(ArgumentError, match=r"'p' no posterior can be computed .* Check its prior"):
         dirdp.sample(guarantee, row([12, 10, 8], prior), mechanism="geometric", ledger=ledger)
     assert ledger.entries() == ()
