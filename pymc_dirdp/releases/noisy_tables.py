@@ -157,7 +157,7 @@ def _in_model(graph: Any, inputs: Inputs, *published: Node) -> Any:
 def _stored(values: Any, name: str, shape: tuple[int | None, ...] | None = None) -> Any:
     """An array that PyTensor does not compile into a function."""
     make: Any = shared
-    return make(values, shape=np.shape(values) if shape is None else shape, name=name)
+    return make(np.asarray(values), shape=np.shape(values) if shape is None else shape, name=name)
 
 
 def _with_noise(counts: Callable[..., Any], measured: NoisyMarginal, shape: tuple[int, ...]) -> Callable[..., Any]:
