@@ -10,11 +10,11 @@ from pymc_dirdp.curator.observed import observations
 from pymc_dirdp.curator.posterior import posterior_groups
 from pymc_dirdp.curator.realised import Distribution, errors_of, own_distribution, planned_numbers
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.models.observations import find_observations, total_records
 from pymc_dirdp.models.table import Table
-from pymc_dirdp.models.tables import root_model, tables
+from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.releases.analysis import analyse
-from pymc_dirdp.releases.opened import Opened, Published, ReleasedTable, opened
+from pymc_dirdp.releases.opened import Opened, Published, opened
+from pymc_dirdp.releases.plan import tables_as_planned
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
@@ -73,9 +73,9 @@ def diagnose(
     Raises
     ------
     ArgumentError
-        If `release` is not a release, or not one of this model.
+        If `release` is not a release.
     UnsupportedModelError
-        If the model holds something without a closed form.
+        If the release is not one of this model, or the model holds something without a closed form.
     DataError
         If the observations are not what the model says. The message never holds a value.
 
@@ -140,19 +140,15 @@ def _distributions(stored: Opened, model: pm.Model) -> tuple[tuple[Distribution,
 
     This function reads the counts.
     """
-    own_tables = tables(model, public=stored.plan.reading.stated.public)
-    if [table.name for table in own_tables] != list(stored.tables):
-        raise _another_model("holds other tables")
+    own_tables = tables_as_planned(stored.plan, model)
     _refuse_several_tables(own_tables)
     own, private = [], {}
     for table in own_tables:
-        seen = stored.tables[table.name]
-        _refuse_another_model(table, seen, model)
-        distribution = own_distribution(table, model)
-        # The mechanism checks that the counts keep the guarantee of `min_count`.
-        seen.mechanism.check(distribution.counts)
+        distribution, mechanism = own_distribution(table, model), stored.tables[table.name].mechanism
+        # It checks that the counts keep the guarantee of `min_count`.
+        mechanism.check(distribution.counts)
         own.append(distribution)
-        if (drawn := seen.mechanism.tempered) is not None:
+        if (drawn := mechanism.tempered) is not None:
             private[table.name] = Distribution(table, distribution.counts, drawn.alpha, drawn.r)
     return tuple(own), private
 
@@ -177,18 +173,3 @@ def _refuse_several_tables(tables: tuple[Table, ...]) -> None:
                     "to no single one. Make one variable of them with a row for each, or one observed variable for "
                     "each."
                 )
-
-
-def _refuse_another_model(table: Table, seen: ReleasedTable, model: pm.Model) -> None:
-    if seen.family != table.family or not np.array_equal(seen.prior, table.prior):
-        raise _another_model(f"has another prior for {table.name!r}")
-    if seen.observed_names != tuple(likelihood.name for likelihood in table.likelihoods):
-        raise _another_model(f"observes {table.name!r} by other variables")
-    if seen.is_public and seen.n_records != total_records(find_observations([table], model)):
-        raise _another_model(f"has another number of records for {table.name!r}")
-
-
-def _another_model(reason: str) -> ArgumentError:
-    return ArgumentError(
-        f"The release is not one of this model, which {reason}. Pass the model that it was drawn from."
-    )

@@ -12,9 +12,8 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.observed_table import Labels
-from pymc_dirdp.models.likelihoods import Kind
 from pymc_dirdp.models.observations import Observation, find_observations
-from pymc_dirdp.models.table import Table, View, dim_name
+from pymc_dirdp.models.table import Table, dim_name
 
 Codes = NDArray[np.int64]
 
@@ -23,11 +22,9 @@ Codes = NDArray[np.int64]
 class Observed:
     """One observed variable as it was given. It has no `repr` of its own, because it holds the data."""
 
-    name: str
-    kind: Kind
+    variable: Observation
     values: Codes  # Shape (*batch,) or (*batch, d).
     row: Codes  # Shape (*batch,): which row of those that it sees of the table each observation feeds.
-    view: View | None  # What it sees of the table; None if that is the table itself.
     records: Codes | None  # Shape (*batch, d): the observations as counts of categories; None for codes.
     axes: Labels  # The dims of `values`, with their labels.
 
@@ -69,13 +66,14 @@ class Observed:
                 codes += uniform >= below[:, :, self.row, category]
             return codes
         trials = self.records.sum(axis=-1)
-        if self.kind.core:
+        if self.variable.kind.core:
             return rng.multinomial(trials, rows[:, :, self.row])
         return rng.binomial(trials, rows[:, :, self.row, 0])
 
     def _seen(self, p: Array) -> Array:
         """The shares that the observed variable sees: `(chains, draws, *rows, k)`."""
-        return p if self.view is None else p.reshape(*p.shape[:2], -1)[..., self.view.cells]
+        view = self.variable.likelihood.view
+        return p if view is None else p.reshape(*p.shape[:2], -1)[..., view.cells]
 
     @cached_property
     def _arrangements(self) -> Array:
@@ -92,13 +90,11 @@ def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Ob
 
 def _observed(observed: Observation, model: pm.Model) -> Observed:
     """The single observations that `read_counts` has counted and checked."""
-    kind, values, row, records = observed.records()
+    values, row, records = observed.records()
     return Observed(
-        name=observed.name,
-        kind=kind,
+        variable=observed,
         values=values,
-        row=np.broadcast_to(row, values.shape[: values.ndim - kind.core]),
-        view=observed.likelihood.view,
+        row=np.broadcast_to(row, observed.lengths),
         records=records,
         axes=axes_of(observed.name, values, model),
     )

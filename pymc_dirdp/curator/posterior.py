@@ -79,15 +79,15 @@ def _observed_groups(
     groups: dict[str, LabelledArrays] = {"observed_data": {}, "log_likelihood": {}}
     groups |= {} if summed else {"posterior_predictive": {}}
     for power, p, seen in triples:
-        groups["observed_data"][seen.name] = seen.values, seen.axes
+        groups["observed_data"][seen.variable.name] = seen.values, seen.axes
         if summed:
-            groups["log_likelihood"][seen.name] = power * seen.total_log_likelihood(p), lead
+            groups["log_likelihood"][seen.variable.name] = power * seen.total_log_likelihood(p), lead
         else:
             axes = (*lead, *seen.axes[: seen.row.ndim])
-            groups["log_likelihood"][seen.name] = power * seen.log_likelihood(p), axes
-            groups["posterior_predictive"][seen.name] = seen.replicate(p, rng), (*lead, *seen.axes)
+            groups["log_likelihood"][seen.variable.name] = power * seen.log_likelihood(p), axes
+            groups["posterior_predictive"][seen.variable.name] = seen.replicate(p, rng), (*lead, *seen.axes)
     datasets = {name: dataset_of(arrays) for name, arrays in groups.items()}
-    datasets["log_likelihood"].attrs = {f"power_{seen.name}": power for power, _, seen in triples}
+    datasets["log_likelihood"].attrs = {f"power_{seen.variable.name}": power for power, _, seen in triples}
     if summed:
         reason = "over all observations, because there are too many to hold one by one"
         datasets["log_likelihood"].attrs["summed"] = reason

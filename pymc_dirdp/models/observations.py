@@ -83,8 +83,6 @@ class Records(NamedTuple):
 
     Attributes
     ----------
-    kind : Kind
-        The kind of its distribution.
     values : ndarray of int64
         The observations.
     row : ndarray of int64
@@ -94,7 +92,6 @@ class Records(NamedTuple):
         The observations as counts of categories; None for a Categorical, whose values are their numbers.
     """
 
-    kind: Kind
     values: Counts
     row: Counts
     records: Counts | None
@@ -375,7 +372,7 @@ class Observation:
         if self.kind.name == "categorical":
             if np.any(values >= lengths[-1]):
                 raise _wrong(self.name, f"are not all codes from 0 to {lengths[-1] - 1}")
-            return Records(self.kind, values, row, None)
+            return Records(values, row, None)
         trials = self._checked_trials()
         if self.kind.core:
             _check_total(values, self.name)
@@ -386,10 +383,10 @@ class Observation:
                     "shares of all cells of a table, observed=counts.ravel() and one Dirichlet of as many. Counts have "
                     "to be unweighted: PyMC rounds others down, and survey weights belong to the released shares",
                 )
-            return Records(self.kind, values, row, values)
+            return Records(values, row, values)
         if np.any(values > trials):
             raise _wrong(self.name, "are not all 0 or 1" if self.kind.trials is None else "are above `n` in some row")
-        return Records(self.kind, values, row, np.stack([values, trials - values], axis=-1))
+        return Records(values, row, np.stack([values, trials - values], axis=-1))
 
     def counts(self) -> Counts:
         """**Secret**: how many records fell into each cell of the table; or the errors of :func:`read_counts`."""

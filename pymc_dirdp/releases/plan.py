@@ -469,17 +469,28 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
     # A mechanism keeps what it has computed, and may have been given what another one has computed.
     parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)
     chosen = replace(guarantee, parts=parts, library_version=library_version())
+    check_names(tables_as_planned(chosen, model))
+    return chosen
+
+
+def tables_as_planned(chosen: Plan, model: pm.Model) -> tuple[Table, ...]:
+    """The tables of a model, which has to be the one that a plan is for, or a release.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If it is another one.
+    """
     # A plan may come from a file. The people are read again, because a model with the same tables may say something
     # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
     found = tables_and_people(model, chosen.stated)
-    check_names(found.tables)
     public = found.reading.sizes_are_public
     facts = [(table.as_in_a_text, found.n_records(table), found.public_totals(table)) for table in found.tables]
-    stated = [(part.table, part.n_records if public else None, part.totals) for part in parts]
+    stated = [(part.table, part.n_records if public else None, part.totals) for part in chosen.parts]
     if found.reading != chosen.reading or facts != stated:
-        names = ", ".join(repr(part.table.name) for part in parts)
+        names = ", ".join(repr(part.table.name) for part in chosen.parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
-            "or the public number of records has changed. Call plan() again."
+            "or the public number of records has changed. Pass that model, or call plan() again."
         )
-    return chosen
+    return found.tables
