@@ -259,11 +259,11 @@ def test_the_error_is_that_of_real_releases():
 def test_the_report_the_statement_and_the_plan_say_it():
     model, plan = fit_planned(1.0)
     low, high = sorted(error.share for error in errors_in(plan).values())
-    expected = f"a share is typically off by {low:.2g} to {high:.2g}, by table, in made-up networks"
+    expected = f"a share is typically off by {low:.2g} to {high:.2g}, by table, in made-up networks (the fit)"
     release = dirdp.sample(plan, model)
     for one in (plan, release):
         assert (
-            dict(dict(dirdp.report(one, full=True).sections)["Expected error, without the data"])["of the fit"]
+            dict(dict(dirdp.report(one, full=True).sections)["Expected error, without the data"])["expected error"]
             == expected
         )
     assert expected in " ".join(str(dirdp.statement(release)).split())
@@ -274,8 +274,8 @@ def test_nothing_is_said_of_large_networks_no_records_and_a_private_number(monke
     model, plan = fit_planned(1.0)
     assert errors_in(plan, 0) == {}
     private = dirdp.sample(fit_planned(1.0, adjacency="add-remove")[1], model)
-    assert "of the fit" not in str(dirdp.report(private, full=True))
-    assert "of the fit" in str(dirdp.report(fit_planned(1.0, adjacency="add-remove", n_records=RECORDS)[1], full=True))
+    assert "(the fit)" not in str(dirdp.report(private, full=True))
+    assert "(the fit)" in str(dirdp.report(fit_planned(1.0, adjacency="add-remove", n_records=RECORDS)[1], full=True))
     monkeypatch.setitem(predicting.fit_errors.__kwdefaults__, "most_cells", 5)
     assert errors_in(plan) == {}
-    assert "of the fit" not in str(dirdp.report(dirdp.sample(plan, model), full=True))
+    assert "(the fit)" not in str(dirdp.report(dirdp.sample(plan, model), full=True))
