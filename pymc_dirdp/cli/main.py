@@ -92,7 +92,11 @@ def _as_commands(text: str) -> str:
     """A result with its last line, what to do next, as a command."""
     from pymc_dirdp.releases.wording import NEXT  # Help needs no release.
 
-    for of_python, of_command in (*NEXT.values(), ("print(dirdp.verify(release).full)", "dirdp verify --full")):
+    others = (
+        ("print(dirdp.verify(release).full)", "dirdp verify --full"),
+        ("ledger.remaining()", "dirdp ledger DECLARATION"),
+    )
+    for of_python, of_command in (*NEXT.values(), *others):
         text = text.replace(of_python, of_command)
     return text
 
@@ -186,7 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--reservation", type=int, metavar="NUMBER", help="a reservation of the ledger that is used")
 
     command = add(report)
-    command.add_argument("path", type=Path, help="a release or a plan")
+    command.add_argument("path", type=Path, help="a release or a plan; or a declaration, for its ledger")
     command.add_argument("--full", action="store_true", help="five deltas, assumptions, arithmetic, every table")
 
     command = add(statement)
@@ -199,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--n-prior", type=int, metavar="N", help="0 to N records, where their number is private")
 
     command = add(verify)
-    command.add_argument("path", type=Path, help="a release")
+    command.add_argument("path", type=Path, help="a release or a plan; or a declaration, for its ledger")
     command.add_argument("--full", action="store_true", help="what each check found, and what no file can show")
 
     command = add(ledger)
@@ -271,13 +275,13 @@ def release(
 
 
 def report(path: Path, *, full: bool = False) -> object:
-    """The guarantee and the expected error of a release or a plan."""
-    return dirdp.report(dirdp.load(path), full=full)
+    """The guarantee and the expected error of a release or a plan, or what a ledger holds."""
+    return dirdp.report(_what_states(path), full=full)
 
 
 def statement(path: Path, *, as_json: bool) -> object:
     """The privacy statement to print under a published table, in Markdown."""
-    found = dirdp.statement(_declared_ledger(path) if path.suffix == ".toml" else dirdp.load(path))
+    found = dirdp.statement(_what_states(path))
     return found.to_json() if as_json else found
 
 
@@ -295,8 +299,8 @@ def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, ov
 
 
 def verify(path: Path, *, full: bool = False) -> object:
-    """Recompute the privacy guarantee of a release from its file."""
-    found = dirdp.verify(dirdp.load(path))
+    """Recompute the privacy guarantee of a release, a plan or a ledger from its file."""
+    found = dirdp.verify(_what_states(path))
     return found.full if full else found
 
 
@@ -304,6 +308,11 @@ def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
     """What was released under the budget of a declaration, checked entry by entry."""
     budget = _declared_ledger(declaration, new=new)
     return f"{budget}\nHead: {budget.verify(head)}"
+
+
+def _what_states(path: Path) -> Any:
+    """What states a guarantee in a file: a release or a plan, or the ledger of a declaration."""
+    return _declared_ledger(path) if path.suffix == ".toml" else dirdp.load(path)
 
 
 def _declared_ledger(declaration: Path, *, new: bool = False) -> "dirdp.Ledger":

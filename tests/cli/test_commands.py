@@ -243,6 +243,11 @@ def test_a_ledger_is_made_once_and_never_by_itself(budget, run):
     assert "p_sex, p_hair" in out
     assert "about the same people (p_sex, p_hair)" in run("statement", "survey.toml")[1]
     assert 0.9 < json.loads(run("statement", "survey.toml", "--json")[1])["epsilon"] <= 1
+    ledger = command_line._ledger(declared(Path("survey.toml")), new=False)
+    for full in ([], ["--full"]):
+        words = str(dirdp.report(ledger, full=bool(full))).replace("ledger.remaining()", "dirdp ledger DECLARATION")
+        assert run("report", "survey.toml", *full)[:2] == (0, f"{words}\n")
+    assert run("verify", "survey.toml")[:2] == (0, f"{dirdp.verify(ledger)}\n")
     assert run("ledger", "survey.toml", "--head", "1:" + "0" * 64)[0] == 4
     assert run("ledger", "survey.toml", "--head", "what")[0] == 2
 
