@@ -96,6 +96,9 @@ class Records(NamedTuple):
     row: Counts
     records: Counts | None
 
+    def __repr__(self) -> str:
+        return "Records(secret)"
+
 
 def _codes(parent: Parent, length: int, observed: str, batch: tuple[int, ...]) -> Counts:
     """The codes of each observation, all from 0 to `length` - 1."""

@@ -695,3 +695,15 @@ def test_rows_that_are_followed_by_position(n_rows, dims, record_axes):
         (facts,) = find_observations([table], model)
         assert facts.record_axes == record_axes
         assert facts.summed == tuple({0} - set(record_axes))
+
+
+def test_no_face_of_what_was_read_shows_it():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones(4))
+        pm.Multinomial("y", n=VECTOR.sum() + 8000, p=p, observed=VECTOR + 2000)
+    (observed,) = find_observations(tables(model), model)
+    seen = observed.records()
+    np.testing.assert_array_equal(seen.records, VECTOR + 2000)
+    for face in (repr(seen), str(seen), f"{seen}", repr(observed), str(observed)):
+        assert "2003" not in face
+        assert "array" not in face
