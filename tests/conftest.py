@@ -1,8 +1,11 @@
-"""Settings of Hypothesis for every test, and releases whose texts were edited."""
+"""What is the same in every run of every test, and releases whose texts were edited."""
 
 import copy
 import json
+import os
+import random
 import re
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -23,6 +26,50 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.path in files and not any(map(item.get_closest_marker, ("thorough", "slow"))):
             item.add_marker("newcomer")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--system-randomness",
+        action="store_true",
+        help="take random bits from the operating system: every test that draws a release then has its small chance to "
+        "fail",
+    )
+
+
+@contextmanager
+def _randomness_of(name):
+    """What the operating system, `secrets` and a generator without a seed give is the same whenever a name is the same.
+
+    A release takes its bits there, so a test of one would meet another coincidence in every run: two releases that have
+    to differ are equal, a hash holds the digits of a count. A fork has the system's own bits, as it has to have others.
+    """
+    system, bits, owner = os.urandom, random.Random(name).randbytes, os.getpid()
+
+    def urandom(size):
+        return bits(size) if os.getpid() == owner else system(size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "urandom", urandom)
+        patch.setattr(random, "_urandom", urandom)
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    if item.config.option.system_randomness:
+        return (yield)
+    with _randomness_of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    if request.config.option.system_randomness:
+        return (yield)
+    # A fixture of a module is set up for whichever of its tests comes first.
+    with _randomness_of(f"{request.node.nodeid} {fixturedef.argname} {getattr(request, 'param_index', '')}"):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ import itertools
 import json
 import logging
 import pickle
-import random
 import re
 import sys
 import traceback
@@ -255,13 +254,6 @@ def leaks(secrets, artefacts):
     return {name: found for name, artefact in artefacts.items() if (found := secrets.within(artefact))}
 
 
-@pytest.fixture
-def entropy(monkeypatch):
-    """The operating system's randomness, the same each time: no run of these tests meets another coincidence."""
-    monkeypatch.setattr("secrets.randbits", random.Random(7).getrandbits)
-    monkeypatch.setattr("pymc_dirdp.sampling.bits.os.urandom", random.Random(6).randbytes)
-
-
 def releases_of_each_kind():
     """Every two of kind, way and adjacency meet in one half of all cases, and all three in the weekly tests."""
     for (i, kind), (j, way), (k, adjacency) in itertools.product(
@@ -271,7 +263,7 @@ def releases_of_each_kind():
 
 
 @pytest.mark.parametrize(("kind", "way", "adjacency"), list(releases_of_each_kind()))
-def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency, tmp_path, entropy):
+def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency, tmp_path):
     build, counts = MODELS[kind]
     guarantee, options = WAYS[way]
     options = dict(options)
@@ -312,7 +304,7 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
 
 
 @pytest.mark.thorough
-def test_the_library_itself_keeps_nothing(entropy):
+def test_the_library_itself_keeps_nothing():
     """No module, class, cache or closure of the library remembers what passed through it."""
     # Its own numbers, because the library may remember a number of records that was public elsewhere.
     cells = [count + 1000003 for count in CELLS]
