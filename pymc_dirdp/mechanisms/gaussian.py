@@ -41,6 +41,11 @@ class DiscreteGaussian(Noise):
         object.__setattr__(self, "sigma", positive(sigma=self.sigma))
         within(LEAST, MOST, sigma=self.sigma)
 
+    @property
+    @override
+    def name(self) -> str:
+        return "Discrete Gaussian"
+
     @cached_property
     def variance(self) -> Fraction:
         """The parameter that is really used: the square of `sigma`, rounded up by 2**-40 at most, relative."""

@@ -156,9 +156,8 @@ class MarginalsMechanism(NoisyMarginals):
         least, most = min(self.noise_sds), max(self.noise_sds)
         many = f"{len(self.marginals)} marginals" if len(self.marginals) > 1 else "1 marginal"
         spread = f"{least:.4g}" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
-        # A name keeps its capital.
-        noise = "Gaussian" if self.noise == "gaussian" else self.noisy_marginals[0].noise.name.lower()
-        return f"{many} with {noise} noise of standard deviation {spread}"
+        name = self.noisy_marginals[0].noise.name
+        return f"{many} with {name[:1].lower()}{name[1:]} noise of standard deviation {spread}"
 
     @property
     @override
