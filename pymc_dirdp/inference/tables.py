@@ -175,10 +175,6 @@ class CountTree:
             own = self._above.log_weight(totals, np.full(totals.shape, cell))
             return np.asarray(own + sum(table.log_weight_of_row(cell, totals) for table in tables))
 
-        def guide(totals: Array) -> Array:
-            own = self._above.log_prior_weight(totals, np.full(totals.shape, cell))
-            return np.asarray(own + sum(table.posteriors[cell].log_normaliser(totals) for table in tables))
-
         def start(tilt: float) -> int:
             above = self._above
             ends = np.array([above.least]), np.array([above.most])
@@ -186,7 +182,7 @@ class CountTree:
 
         groups = [table.groups[cell] for table in tables]
         most = self._most - (self._above.least if self._features else 0)
-        return Node(groups, log_weight, guide, most=most, start=start if self._features else None)
+        return Node(groups, log_weight, most=most, start=start if self._features else None)
 
     @cached_property
     def numbers(self) -> list[Spread]:
