@@ -236,13 +236,10 @@ def _with_number(beliefs: Beliefs, seen: ObservedTable) -> Beliefs:
     possible = seen.possible_records
     if beliefs.n_prior is None:
         return replace(beliefs, n_prior=possible)
-    if possible is None:
-        return beliefs
-    most, _ = number_of(seen, beliefs.n_prior)
-    if most < possible[0]:
+    if possible is not None and number_of(seen, beliefs.n_prior)[0] < possible[0]:
         raise ArgumentError(
-            f"n_prior holds at most {most} records of {seen.name!r}, whose noisy counts are nearly impossible for "
-            f"fewer than {possible[0]}. Pass an n_prior that reaches further."
+            f"The noisy counts of {seen.name!r} are nearly impossible for fewer than {possible[0]} records. Pass an "
+            "n_prior that reaches further."
         )
     return beliefs
 

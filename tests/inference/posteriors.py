@@ -166,4 +166,4 @@ def log_probability(posterior, counts):
 
 def log_convolved(first, second):
     """Logarithms of the sums of products, each number by itself."""
-    return np.array([logsumexp(first[: n + 1] + second[n::-1]) for n in range(len(first))])
+    return np.array([np.logaddexp.reduce(first[: n + 1] + second[n::-1]) for n in range(len(first))])
