@@ -154,17 +154,18 @@ class CountTree:
         below = self.posteriors[0] if len(self.posteriors) == 1 else self._above
         group = Group([self._node(i) for i in range(len(below.alpha))]) if self._has_nodes else self.groups[0]
 
+        def guide(totals: Array) -> Array:
+            found = below.log_normaliser(totals)
+            return found + self._factors[0](self.unit * totals) if len(self.posteriors) == 1 else found
+
         def log_weight(totals: Array) -> Array:
-            found, records = below.log_normaliser(totals), self.unit * totals
-            if len(self.posteriors) == 1:
-                found = found + self._factors[0](records)
             if self._log_prior is None:
-                return np.asarray(found)
+                return guide(totals)
             # How many numbers of records are nearest to each.
             near = np.where(totals == 0, (self.unit + 1) / 2, self.unit)
-            return np.asarray(found + self._log_prior(records) + np.log(near))
+            return np.asarray(guide(totals) + self._log_prior(self.unit * totals) + np.log(near))
 
-        return Root(group, log_weight, below.log_normaliser, total=total, most=most)
+        return Root(group, log_weight, guide, total=total, most=most)
 
     def _node(self, cell: int) -> Node:
         """One row total, or one count of a class, and all that is said of it."""

@@ -206,7 +206,13 @@ def over_all_totals(log_prior, row_prior, cells):
     return logsumexp(reduce(log_convolved, rows) + of_whole + log_prior(x))
 
 
-N_PRIORS = {"integer": 300, "range": range(3, 301), "array": np.exp(-np.arange(301) / 200), "public": None}
+N_PRIORS = {
+    "integer": 300,
+    "range": range(3, 301),
+    "array": np.exp(-np.arange(301) / 200),
+    "gaps": np.arange(301) % 7 == 0,
+    "public": None,
+}
 
 
 @pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
@@ -214,7 +220,10 @@ N_PRIORS = {"integer": 300, "range": range(3, 301), "array": np.exp(-np.arange(3
 @pytest.mark.parametrize("n_prior", N_PRIORS.values(), ids=N_PRIORS)
 @pytest.mark.parametrize("rows", [1, 2])
 def test_numbers_of_records_are_summed_wherever_shares_lead(rows, n_prior, releases, far):
-    """Numbers far from the sum of the noisy counts were left out: as nearly impossible, but so is all that is far."""
+    """Numbers far from the sum of the noisy counts were left out: as nearly impossible, but so is all that is far.
+
+    Sums also ended at the first number that a prior excludes.
+    """
     noisy = np.array([[200.0, 4.0], [12.0, 30.0]])[:rows] + np.zeros((releases, 1, 1))
     noisy[1:, 0] += [1, -2]
     shares = np.array([[0.02, 0.98], [0.9, 0.1]] if far else [[0.97, 0.03], [0.3, 0.7]])[:rows]
