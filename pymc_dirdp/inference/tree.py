@@ -438,7 +438,8 @@ class Node:
         x = np.arange(low, high + 1, dtype=np.float64)
         own, sums = self._own(x), sum(group.logs(low, high) for group in self.groups)
         # Beyond a number that is impossible there may be others that are not.
-        self._low, self._values, self._bounds = low, own + sums, np.where(np.isneginf(own), self._guide(x), own) + sums
+        bounds = own if np.isfinite(own[[0, -1]]).all() else self._guide(x)
+        self._low, self._values, self._bounds = low, own + sums, bounds + sums
 
     def _slope(self, number: float, tilt: float) -> float:
         """By how much the logarithm of the weight rises with the number."""
