@@ -154,17 +154,18 @@ class CountTree:
         below = self.posteriors[0] if len(self.posteriors) == 1 else self._above
         group = Group([self._node(i) for i in range(len(below.alpha))]) if self._has_nodes else self.groups[0]
 
+        def guide(totals: Array) -> Array:
+            found = below.log_normaliser(totals)
+            return found + self._factors[0](self.unit * totals) if len(self.posteriors) == 1 else found
+
         def log_weight(totals: Array) -> Array:
-            found, records = below.log_normaliser(totals), self.unit * totals
-            if len(self.posteriors) == 1:
-                found = found + self._factors[0](records)
             if self._log_prior is None:
-                return np.asarray(found)
+                return guide(totals)
             # How many numbers of records are nearest to each.
             near = np.where(totals == 0, (self.unit + 1) / 2, self.unit)
-            return np.asarray(found + self._log_prior(records) + np.log(near))
+            return np.asarray(guide(totals) + self._log_prior(self.unit * totals) + np.log(near))
 
-        return Root(group, log_weight, below.log_normaliser, total=total, most=most)
+        return Root(group, log_weight, guide, total=total, most=most)
 
     def _node(self, cell: int) -> Node:
         """One row total, or one count of a class, and all that is said of it."""
@@ -175,10 +176,6 @@ class CountTree:
             own = self._above.log_weight(totals, np.full(totals.shape, cell))
             return np.asarray(own + sum(table.log_weight_of_row(cell, totals) for table in tables))
 
-        def guide(totals: Array) -> Array:
-            own = self._above.log_prior_weight(totals, np.full(totals.shape, cell))
-            return np.asarray(own + sum(table.posteriors[cell].log_normaliser(totals) for table in tables))
-
         def start(tilt: float) -> int:
             above = self._above
             ends = np.array([above.least]), np.array([above.most])
@@ -186,7 +183,7 @@ class CountTree:
 
         groups = [table.groups[cell] for table in tables]
         most = self._most - (self._above.least if self._features else 0)
-        return Node(groups, log_weight, guide, most=most, start=start if self._features else None)
+        return Node(groups, log_weight, most=most, start=start if self._features else None)
 
     @cached_property
     def numbers(self) -> list[Spread]:

@@ -411,7 +411,7 @@ class Node:
     log_weight : callable
         Logarithm of the weight of each of an array of integers.
     guide : callable, optional
-        The same without factors that are 0 for some numbers: where to look for the mode.
+        The same without factors that are 0 for some numbers: where to look for the mode, and for numbers beyond these.
     start : callable, optional
         `start(tilt)` is a number near the mode of the weight; by default that of the first group is looked for.
     """
@@ -428,15 +428,18 @@ class Node:
         self.groups, self._own, self._guide, self._start = list(groups), log_weight, guide or log_weight, start
         self.least = max(group.least for group in groups)
         self.most = min(group.most for group in groups) if most is None else most
-        self._low, self._values = 0, np.empty(0)
+        self._low, self._values, self._bounds = 0, np.empty(0), np.empty(0)
 
     def _cover(self, low: int, high: int) -> None:
         if len(self._values) and self._low <= low and high < self._low + len(self._values):
             return
         if len(self._values):
             low, high = min(low, self._low), max(high, self._low + len(self._values) - 1)
-        own = self._own(np.arange(low, high + 1, dtype=np.float64))
-        self._low, self._values = low, own + sum(group.logs(low, high) for group in self.groups)
+        x = np.arange(low, high + 1, dtype=np.float64)
+        own, sums = self._own(x), sum(group.logs(low, high) for group in self.groups)
+        # Beyond a number that is impossible there may be others that are not.
+        bounds = own if np.isfinite(own[[0, -1]]).all() else self._guide(x)
+        self._low, self._values, self._bounds = low, own + sums, bounds + sums
 
     def _slope(self, number: float, tilt: float) -> float:
         """By how much the logarithm of the weight rises with the number."""
@@ -463,10 +466,11 @@ class Node:
             low, high = self._low, self._low + len(self._values) - 1
             logs = self._values + tilt * np.arange(low, high + 1)
             peak = logs.max()
+            bounds = self._bounds[[0, -1]] + tilt * np.array([low, high])
             width = 1 + (high - low) // 2
             # Where nothing is possible yet both sides are looked at.
-            left = low > self.least and (logs[0] > peak - cut or np.isneginf(peak))
-            right = high < self.most and (logs[-1] > peak - cut or np.isneginf(peak))
+            left = low > self.least and (bounds[0] > peak - cut or np.isneginf(peak))
+            right = high < self.most and (bounds[1] > peak - cut or np.isneginf(peak))
             if not left and not right:
                 break
             self._cover(max(self.least, low - width * left), min(self.most, high + width * right))

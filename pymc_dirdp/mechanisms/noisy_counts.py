@@ -517,14 +517,9 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
-        reach = self.noise.sum_reach(output.shape[-1])
-
         def of(z: Array) -> RowLikelihood:
             return RowLikelihood(
-                lambda counts, cells: self.noise.log_pmf(z[cells] - counts),
-                # No factor, but for totals so far from that of the noisy counts that no double could hold it.
-                lambda totals: np.where(np.abs(totals - z.sum()) <= reach, 0.0, -np.inf),
-                self.noise.smooth_noise,
+                lambda counts, cells: self.noise.log_pmf(z[cells] - counts), np.zeros_like, self.noise.smooth_noise
             )
 
         return [of(z) for z in output.reshape(-1, output.shape[-1])]

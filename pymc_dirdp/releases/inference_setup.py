@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, pooled, prior_of
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, number_of, pooled, prior_of
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.releases.opened import Opened, Published, opened
@@ -232,8 +232,16 @@ def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_numbe
 
 
 def _with_number(beliefs: Beliefs, seen: ObservedTable) -> Beliefs:
-    """The beliefs about a table, with the prior of its private number that the release's own draws have."""
-    return replace(beliefs, n_prior=seen.possible_records) if beliefs.n_prior is None else beliefs
+    """The beliefs about a table, by default with the prior of its private number that the release's own draws have."""
+    possible = seen.possible_records
+    if beliefs.n_prior is None:
+        return replace(beliefs, n_prior=possible)
+    if possible is not None and number_of(seen, beliefs.n_prior)[0] < possible[0]:
+        raise ArgumentError(
+            f"The noisy counts of {seen.name!r} are nearly impossible for fewer than {possible[0]} records. Pass an "
+            "n_prior that reaches further."
+        )
+    return beliefs
 
 
 def _by_table(given: Any, names: tuple[str, ...], called: str) -> dict[str, Any]:

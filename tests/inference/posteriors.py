@@ -162,3 +162,8 @@ def log_probability(posterior, counts):
     """Logarithm of the probability of whole rows of counts given the output."""
     weights = posterior.log_weight(np.asarray(counts, dtype=np.float64), np.arange(len(posterior.alpha)))
     return weights.sum(axis=-1) - log_sum_of_products(posterior)
+
+
+def log_convolved(first, second):
+    """Logarithms of the sums of products, each number by itself."""
+    return np.array([np.logaddexp.reduce(first[: n + 1] + second[n::-1]) for n in range(len(first))])

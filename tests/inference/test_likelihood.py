@@ -3,22 +3,23 @@
 import itertools
 import math
 from dataclasses import replace
+from functools import partial, reduce
 
 import mpmath
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference.numbers import ImpossibleError
-from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, number_of, pooled
 from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
 from pymc_dirdp.inference.tables import CountTree, posterior_of
 from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.releases.inference_setup import inferences
 
 from . import goldens
-from .posteriors import geometric, tabulated
+from .posteriors import geometric, log_convolved, tabulated
 
 ROW_PRIOR = np.array([0.5, 1.0, 2.0])
 
@@ -195,6 +196,56 @@ def test_far_shares_are_the_sum_over_all_totals():
     assert np.isfinite(value)
     number = np.exp(of_total - np.logaddexp.reduce(of_total))
     assert means.sum() == pytest.approx(number @ x, rel=1e-9)
+
+
+def over_all_totals(log_prior, row_prior, cells):
+    """The logarithm of the likelihood, from the logarithms of the weights of 0, 1, 2, ... records in each cell."""
+    x = np.arange(cells.shape[-1] + 0.0)
+    rows = [reduce(log_convolved, row) + gammaln(x + a) - gammaln(a) for row, a in zip(cells, row_prior, strict=True)]
+    of_whole = gammaln(x + 1) + gammaln(row_prior.sum()) - gammaln(x + row_prior.sum())
+    return logsumexp(reduce(log_convolved, rows) + of_whole + log_prior(x))
+
+
+N_PRIORS = {
+    "integer": 300,
+    "range": range(3, 301),
+    "array": np.exp(-np.arange(301) / 200),
+    "gaps": np.arange(301) % 7 == 0,
+    "public": None,
+}
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
+@pytest.mark.parametrize("releases", [1, 2])
+@pytest.mark.parametrize("n_prior", N_PRIORS.values(), ids=N_PRIORS)
+@pytest.mark.parametrize("rows", [1, 2])
+def test_numbers_of_records_are_summed_wherever_shares_lead(rows, n_prior, releases, far):
+    """Numbers far from the sum of the noisy counts were left out: as nearly impossible, but so is all that is far.
+
+    Sums also ended at the first number that a prior excludes.
+    """
+    noisy = np.array([[200.0, 4.0], [12.0, 30.0]])[:rows] + np.zeros((releases, 1, 1))
+    noisy[1:, 0] += [1, -2]
+    shares = np.array([[0.02, 0.98], [0.9, 0.1]] if far else [[0.97, 0.03], [0.3, 0.7]])[:rows]
+    if rows == 1:
+        noisy, shares = noisy[:, 0], shares[0]
+    known = {"n_records": 210} if n_prior is None else {}
+    mechanism = GeometricMechanism(np.ones(shares.shape), 1.0, adjacency="replace-one" if known else "add-remove")
+    outputs = [MechanismOutput(mechanism, z, prior=np.ones(shares.shape), **known).observed_table for z in noisy]
+    seen, row_prior = pooled(outputs, own_prior=True), np.array([0.5, 2.0])[:rows]
+    beliefs = Beliefs(n_prior=n_prior, row_prior=row_prior if rows > 1 else None)
+    value, means = posterior_of(seen, beliefs).likelihood(np.log(shares))
+    x = np.arange(301.0)
+    noise = mechanism.cell_noise.log_noise(noisy[..., None] - x).sum(axis=0)
+    cells = (np.log(shares)[..., None] * x - gammaln(x + 1) + noise).reshape(rows, 2, -1)
+    log_prior = number_of(seen, n_prior)[1] or (lambda n: np.where(n == 210, 0.0, -np.inf))
+    summed = partial(over_all_totals, log_prior, row_prior)
+    assert value == pytest.approx(summed(cells), abs=1e-9)
+    for place in np.ndindex(rows, 2):
+        of_mean = cells.copy()
+        with np.errstate(divide="ignore"):
+            of_mean[place] += np.log(x)
+        assert means.reshape(rows, 2)[place] == pytest.approx(np.exp(summed(of_mean) - value), rel=1e-8)
 
 
 RELEASES = [

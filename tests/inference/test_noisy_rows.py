@@ -314,7 +314,7 @@ def test_a_private_total_is_what_the_tree_of_sums_says(kind, n, n_prior):
 
 
 def test_a_private_total_far_from_the_noisy_counts():
-    """The tree of sums was 22 nats off here. Oracle: Poisson counts of every cell, summed over expected numbers."""
+    """Numbers near the sum of the noisy counts had 22 nats less. Oracle: a sum over expected numbers."""
     noise, noisy = CellNoise(False, 1 / 30, -np.log(60)), np.array([1489.0, 424.0, 7619.0, 469.0])
     p = np.random.default_rng(1).dirichlet(np.full(4, 50.0))
     value, _ = PrivateTotal(noisy, noise, range(0, 20_001)).likelihood(np.log(p))

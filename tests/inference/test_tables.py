@@ -181,14 +181,10 @@ def test_outputs_that_nearly_contradict_what_is_known_have_their_distribution(ca
 
 
 @pytest.mark.parametrize(
-    ("output", "n_prior", "words"),
-    [
-        (noisy([5000, 4000], None), 10, "No table of counts"),
-        (noisy([3, 1], 4, prior=[1e30, 1.0]), None, "far too large"),
-        (noisy([3, 1], 4, prior=[1e99, 1e-99]), None, "far too large"),
-    ],
+    "output",
+    [noisy([3, 1], 4, prior=[1e30, 1.0]), noisy([3, 1], 4, prior=[1e99, 1e-99])],
 )
-def test_what_nothing_explains_is_one_error(output, n_prior, words):
+def test_what_nothing_explains_is_one_error(output):
     for verb in (dirdp.estimate, dirdp.analyse):
-        with pytest.raises(ArgumentError, match=words):
-            verb(output, n_prior=n_prior, progressbar=False)
+        with pytest.raises(ArgumentError, match="far too large"):
+            verb(output, progressbar=False)

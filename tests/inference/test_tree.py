@@ -16,7 +16,18 @@ from pymc_dirdp.inference.tables import CountTree
 from pymc_dirdp.inference.tree import Cells, Group, Spread
 
 from . import goldens
-from .posteriors import PRIOR, brute_force, dirichlet, drawn, geometric, of_private_total, of_rows, row, simulated
+from .posteriors import (
+    PRIOR,
+    brute_force,
+    dirichlet,
+    drawn,
+    geometric,
+    log_convolved,
+    of_private_total,
+    of_rows,
+    row,
+    simulated,
+)
 
 MOST = 12
 TOTALS = np.arange(MOST + 1)
@@ -293,11 +304,6 @@ def test_wide_noise_and_large_tables(d, total, scale, alpha):
     assert drawn.min() >= 0
     # What a count in units is of is as wide as they are.
     assert drawn.sum(axis=1).max() <= total + d * (tree.unit - 1)
-
-
-def log_convolved(first, second):
-    """Logarithms of the sums of products, each number by itself."""
-    return np.array([logsumexp(first[: n + 1] + second[n::-1]) for n in range(len(first))])
 
 
 @pytest.mark.parametrize(

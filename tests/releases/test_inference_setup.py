@@ -13,7 +13,7 @@ APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 def released(observed=(30, 20, 10), **options):
     with pm.Model(coords={"hair": ["black", "brown", "red"]}):
         p = pm.Dirichlet("p", a=[1, 2, 3], dims="hair")
-        pm.Multinomial("students", n=60, p=p, observed=list(observed))
+        pm.Multinomial("students", n=sum(observed), p=p, observed=list(observed))
         return dirdp.sample(APPROX, **options)
 
 
@@ -66,6 +66,15 @@ def test_a_private_number_of_records_needs_a_prior():
 def test_a_public_number_of_records_takes_no_prior():
     with pytest.raises(ArgumentError, match="60, which is public"):
         dirdp.analyse(released(), n_prior=100)
+
+
+@pytest.mark.parametrize("n_prior", [10, range(10), np.ones(11)], ids=["integer", "range", "array"])
+def test_a_prior_of_fewer_records_than_noisy_counts_leave_possible_is_refused(n_prior):
+    release = released((9000, 20, 10), mechanism="geometric", adjacency="add-remove")
+    for verb in (dirdp.estimate, dirdp.analyse):
+        with pytest.raises(ArgumentError, match="reaches further"):
+            verb(release, n_prior=n_prior)
+    assert dirdp.estimate(release, n_prior=20_000)
 
 
 def test_a_guarantee_of_least_counts_needs_room():
