@@ -1,0 +1,293 @@
+"""A low-rank mixture of products, fitted to noisy counts of columns and of pairs of them.
+
+Each of some hundred components of equal weight is a product of shares, one list for each column. Its logits are
+`b + z A`: `b` is common to all, and a component has few coordinates `z`. That is close to a log-linear model of all
+pairs, so shares of three columns, which nobody has measured, are close as well.
+
+The fit descends on the squared distance to the noisy counts, and stops before it follows the noise. When, is seen by
+thinning: a normal `y` of variance `s**2` gives `y + a s z` and `y - s z / a`, which are independent, so that what is
+fitted to the first is judged by the second.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.progress import QUIET, Bar
+
+COMPONENTS, RANK = 300, 24
+"""The components of a mixture, and their coordinates. With 800 or 48 nothing was nearer."""
+MOST_STEPS = 1500
+"""The steps of a descent. More of them were never the best ones where noise hides anything."""
+EVERY = 20
+"""The steps after which a fit is judged."""
+
+# Matrices of all pairs of categories: half of the digits are far more than noise leaves.
+_Single = NDArray[np.float32]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NoisyPairs:
+    """Noisy counts of single columns and of pairs of them, with the categories of all columns side by side.
+
+    Attributes
+    ----------
+    lengths : tuple of int
+        The number of categories of each column.
+    counts : array, shape (categories,)
+        Noisy counts of single columns.
+    precisions : array, shape (categories,)
+        One over the variance of the noise; 0 where nothing was measured.
+    pair_counts, pair_precisions : array, shape (categories, categories)
+        The same of pairs; symmetric, and 0 between categories of one column.
+    n_records : float
+        The number of records, public or estimated.
+    """
+
+    lengths: tuple[int, ...]
+    counts: Array
+    precisions: Array
+    pair_counts: _Single
+    pair_precisions: _Single
+    n_records: float
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Where the categories of each column begin, and where the last end."""
+        return (0, *np.cumsum(self.lengths).tolist())
+
+    def place(self, column: int) -> slice:
+        """The categories of a column."""
+        return slice(self.ends[column], self.ends[column + 1])
+
+    @property
+    def shares(self) -> Array:
+        """The shares of each column by itself."""
+        known = np.maximum(self.counts, 0.5)
+        return np.asarray(known / np.repeat(np.add.reduceat(known, self.ends[:-1]), self.lengths))
+
+    @property
+    def cells(self) -> float:
+        """How many cells of pairs were measured."""
+        return float(np.count_nonzero(self.pair_precisions)) / 2
+
+    def thinned(self, share: float, rng: np.random.Generator) -> tuple[Self, _Single]:
+        """The same with more noise, and counts of pairs whose noise is independent of that.
+
+        Parameters
+        ----------
+        share : float
+            The noise that is added, in standard deviations of the noise that there is.
+        """
+        noise = np.triu(rng.standard_normal(self.pair_counts.shape, dtype=np.float32), 1)
+        noise += noise.T
+        with np.errstate(divide="ignore"):
+            noise *= np.where(self.pair_precisions > 0, self.pair_precisions**-0.5, 0.0).astype(np.float32)
+            of_columns = np.where(self.precisions > 0, self.precisions**-0.5, 0.0)
+        less = 1 / (1 + share**2)
+        thinner = replace(
+            self,
+            counts=self.counts + share * of_columns * rng.standard_normal(len(self.counts)),
+            precisions=less * self.precisions,
+            pair_counts=self.pair_counts + share * noise,
+            pair_precisions=np.float32(less) * self.pair_precisions,
+        )
+        return thinner, self.pair_counts - noise / share
+
+    def distance(self, expected: _Single, counts: _Single) -> float:
+        """Half the squared distance of pairs from noisy counts of them, in standard deviations of the noise."""
+        return float(np.vdot(self.pair_precisions, (expected - counts) ** 2)) / 4
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Products of shares with equal weights.
+
+    Attributes
+    ----------
+    lengths : tuple of int
+        The number of categories of each column.
+    shares : array, shape (components, categories)
+        Of all columns side by side; those of each column add up to 1.
+    steps : int
+        Of the descent that found it; 0 for independent columns.
+
+    Examples
+    --------
+    >>> both = Mixture((2, 2), np.array([[0.9, 0.1, 0.8, 0.2], [0.1, 0.9, 0.2, 0.8]]))
+    >>> both.table([0, 1]).round(2).tolist()
+    [[0.37, 0.13], [0.13, 0.37]]
+    """
+
+    lengths: tuple[int, ...]
+    shares: Array
+    steps: int = 0
+
+    @cached_property
+    def by_column(self) -> list[Array]:
+        """The shares of each column, shape (components, categories of it)."""
+        return np.split(self.shares, np.cumsum(self.lengths)[:-1], axis=1)
+
+    def table(self, columns: Sequence[int]) -> Array:
+        """The shares of the cells of some columns."""
+        first, *others = (self.by_column[i] for i in columns)
+        product = first
+        for shares in others[:-1]:
+            product = (product[:, :, None] * shares[:, None, :]).reshape(len(product), -1)
+        table = product.mean(axis=0) if not others else product.T @ others[-1] / len(product)
+        return np.asarray(table.reshape([self.lengths[i] for i in columns]))
+
+    def log_proba(self, codes: dict[int, Integers]) -> Array:
+        """The logarithm of the probability of records of which the categories of some columns are known.
+
+        Parameters
+        ----------
+        codes : dict of int to array of int, shape (n,)
+            By column.
+        """
+        return np.asarray(logsumexp(self.log_weights(codes), axis=1) - math.log(len(self.shares)))
+
+    def log_weights(self, codes: dict[int, Integers]) -> Array:
+        """The logarithm of the probability of each record in each component, shape (n, components)."""
+        # A share may be 0 as a double, and its logarithm is finite.
+        least = np.finfo(np.float64).tiny
+        n = len(next(iter(codes.values()), ()))
+        total = np.zeros((n, len(self.shares)))
+        for column, code in codes.items():
+            total += np.log(np.maximum(self.by_column[column], least)).T[code]
+        return total
+
+
+def fit_mixture(noisy: NoisyPairs, seed: int = 0, *, steps: int | None = None, bar: Bar = QUIET) -> Mixture:
+    """The mixture that is fitted to noisy counts.
+
+    Parameters
+    ----------
+    noisy : NoisyPairs
+    seed : int
+        Public: it decides where the descent begins, and how the counts are thinned.
+    steps : int, optional
+        Of the descent; by default the first ones that are nearly as good as any.
+    bar : Bar
+        It counts steps, of which there are at most `2 * MOST_STEPS`.
+
+    Returns
+    -------
+    mixture : Mixture
+        If the noise hides all dependence, that of independent columns, which has one component.
+
+    References
+    ----------
+    Neufeld, Dharamshi, Gao and Witten (2024), Data thinning for convolution-closed distributions. Kingma and Ba (2015),
+    Adam.
+
+    Examples
+    --------
+    >>> counts = np.array([[0, 0, 400, 100], [0, 0, 100, 400], [400, 100, 0, 0], [100, 400, 0, 0]], dtype=np.float32)
+    >>> precisions = np.where(counts > 0, 0.01, 0).astype(np.float32)
+    >>> noisy = NoisyPairs((2, 2), np.full(4, 500.0), np.full(4, 0.01), counts, precisions, 1000.0)
+    >>> fit_mixture(noisy).table([0, 1]).round(1).tolist()
+    [[0.4, 0.1], [0.1, 0.4]]
+    """
+    if steps is None:
+        steps = _best_steps(noisy, seed, bar)
+    if steps == 0:
+        return Mixture(noisy.lengths, noisy.shares[None])
+    descent = _Descent(noisy, np.random.default_rng(seed))
+    for _ in range(steps):
+        descent.step()
+        bar.advance()
+    return Mixture(noisy.lengths, np.asarray(descent.shares, dtype=np.float64), steps)
+
+
+def _best_steps(
+    noisy: NoisyPairs, seed: int, bar: Bar, *, thinning: float = 1 / 3, tolerance: float = 0.05, patience: float = 0.2
+) -> int:
+    """The first number of steps whose risk is nearly the least; 0 if independent columns are as good.
+
+    The risk is the squared error of the noiseless counts, up to a constant, in the noise's own deviations.
+    """
+    thinner, others = noisy.thinned(thinning, np.random.default_rng([seed, 1]))
+    less = 1 / (1 + 1 / thinning**2)
+    descent = _Descent(thinner, np.random.default_rng(seed))
+
+    def risk(expected: _Single) -> float:
+        return less * noisy.distance(expected, others) - noisy.cells / 2
+
+    alone = thinner.shares.astype(np.float32)
+    independent = risk(np.float32(noisy.n_records) * np.outer(alone, alone))
+    risks: list[float] = []
+    for step in range(1, MOST_STEPS + 1):
+        descent.step()
+        bar.advance()
+        if step % EVERY == 0:
+            risks.append(risk(descent.expected()))
+            best = EVERY * (1 + int(np.argmin(risks)))
+            if step > best + 3 * EVERY + patience * best:
+                break
+    least = min(risks)
+    if independent <= least:
+        return 0
+    enough = least + tolerance * max(abs(least), 0.002 * noisy.cells)
+    return EVERY * (1 + next(place for place, found in enumerate(risks) if found <= enough))
+
+
+class _Descent:
+    """Adam on the logits `b + z A` of all components, from nearly independent columns."""
+
+    def __init__(
+        self, noisy: NoisyPairs, rng: np.random.Generator, *, rate: float = 0.02, spread: float = 0.25
+    ) -> None:
+        self._noisy, self._rate, categories = noisy, rate, len(noisy.counts)
+        self._starts = np.array(noisy.ends[:-1])
+        self._counts, self._precisions = noisy.counts.astype(np.float32), noisy.precisions.astype(np.float32)
+        self._each = np.float32(noisy.n_records / COMPONENTS)
+        common = np.log(noisy.shares).astype(np.float32)[None]
+        places = rng.standard_normal((COMPONENTS, RANK), dtype=np.float32)
+        slopes = np.float32(spread / math.sqrt(RANK)) * rng.standard_normal((RANK, categories), dtype=np.float32)
+        self._parameters = [places, slopes, common]
+        self._moments = [(np.zeros_like(one), np.zeros_like(one)) for one in self._parameters]
+        self._steps = 0
+        self.shares = self._softmax()
+
+    def _by_column(self, sums: _Single) -> _Single:
+        """Sums of columns, once for each of their categories."""
+        return np.repeat(sums, self._noisy.lengths, axis=1)
+
+    def _softmax(self) -> _Single:
+        places, slopes, common = self._parameters
+        logits = places @ slopes + common
+        weights = np.exp(logits - self._by_column(np.maximum.reduceat(logits, self._starts, axis=1)))
+        return np.asarray(weights / self._by_column(np.add.reduceat(weights, self._starts, axis=1)))
+
+    def expected(self) -> _Single:
+        """The expected counts of all pairs of categories."""
+        return np.asarray(self._each * (self.shares.T @ self.shares))
+
+    def step(self, *, decays: tuple[float, float] = (0.9, 0.99)) -> None:
+        """One step down the squared distance to the noisy counts."""
+        places, slopes, _ = self._parameters
+        missed = (self.expected() - self._noisy.pair_counts) * self._noisy.pair_precisions
+        of_columns = (self._each * self.shares.sum(axis=0) - self._counts) * self._precisions
+        slope = self._each * (self.shares @ missed + of_columns)
+        # That of logits: shares of a column add up to 1.
+        slope -= self._by_column(np.add.reduceat(self.shares * slope, self._starts, axis=1))
+        slope *= self.shares
+        self._steps += 1
+        corrections = [1 - decay**self._steps for decay in decays]
+        gradients = (slope @ slopes.T, places.T @ slope, slope.sum(axis=0, keepdims=True))
+        for parameter, gradient, (mean, square) in zip(self._parameters, gradients, self._moments, strict=True):
+            mean += np.float32(1 - decays[0]) * (gradient - mean)
+            square += np.float32(1 - decays[1]) * (gradient**2 - square)
+            size = np.sqrt(square / np.float32(corrections[1])) + np.float32(1e-12)
+            parameter -= np.float32(self._rate / corrections[0]) * mean / size
+        self.shares = self._softmax()
