@@ -23,6 +23,7 @@ from pymc_dirdp.networks.choosing import choose_bins as choose_bins
 from pymc_dirdp.networks.choosing import choose_structure as choose_structure
 from pymc_dirdp.networks.classifier import Classifier as Classifier
 from pymc_dirdp.networks.fitting import fit as fit
+from pymc_dirdp.networks.latent_class import latent_class as latent_class
 from pymc_dirdp.networks.prediction import log_likelihood as log_likelihood
 from pymc_dirdp.networks.prediction import predict_log_proba as predict_log_proba
 from pymc_dirdp.networks.synthetic import synthetic as synthetic

@@ -20,7 +20,7 @@ from pymc_dirdp.display import Facts, Line
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.verification import Claim
+from pymc_dirdp.releases.claims import Claim
 from pymc_dirdp.sampling.bits import Bits, generator
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.codec import facts_of, fields_of, value_of

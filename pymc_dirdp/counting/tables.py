@@ -159,6 +159,34 @@ def count_families(
     return [tabulate(columns, shape, n) for (columns, n), shape in zip(found, shapes, strict=True)]
 
 
+def coded_records(
+    records: Any, labels: Categories, *, bound: Bound | None, times: str | None = None, most_values: int = 2 * 10**8
+) -> Integers:
+    """Whole records as positions of labels, shape (records, variables). **Secret**.
+
+    Parameters
+    ----------
+    records, labels, bound, times
+        As for :func:`count_families`.
+    most_values : int
+        More of them would fill the memory.
+
+    Raises
+    ------
+    DataError
+        If there are more values. The message holds no number of the data.
+    """
+    most = [math.prod(2 * (len(values) + 1) for values in labels.values())]
+    ((columns, weights),) = _coded_families(
+        records, [list(labels)], labels, otherwise={}, bound=bound, times=times, most=most
+    )
+    n = len(columns[0]) if weights is None else int(weights.sum())
+    if n * len(columns) > most_values:
+        raise DataError(f"The records have more than {most_values} values together. Take a sample of the people.")
+    codes = np.stack(list(columns), axis=1)
+    return codes if weights is None else np.repeat(codes, weights, axis=0)
+
+
 def _coded_families(
     records: Any,
     families: Sequence[Sequence[str]],

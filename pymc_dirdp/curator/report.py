@@ -7,10 +7,10 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.report import report as report_of_release
-from pymc_dirdp.releases.verification import Claiming
 from pymc_dirdp.signatures import user_facing
 
 

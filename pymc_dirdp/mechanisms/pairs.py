@@ -21,6 +21,7 @@ from pymc_dirdp.mechanisms.geometric import Geometric
 from pymc_dirdp.mechanisms.marginals import NOISES
 from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves, worst_curves
 from pymc_dirdp.privacy.gaussian_loss import DividedGaussianLoss
 from pymc_dirdp.privacy.guarantees import Guarantee, ZeroCDP
@@ -119,9 +120,24 @@ class PairsMechanism(PrivacyCurves):
 
     @classmethod
     def for_guarantee(
-        cls, guarantee: Guarantee, lengths: Sequence[int], *, adjacency: str = "replace-one", contribution: int = 1
+        cls,
+        guarantee: Guarantee,
+        lengths: Sequence[int],
+        *,
+        adjacency: str = "replace-one",
+        contribution: int = 1,
+        before: Sequence[tuple[PrivacyCurves, int]] = (),
     ) -> Self:
         """The mechanism with the least noise that keeps a guarantee of any kind.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Of what was chosen `before`, too.
+        lengths, adjacency, contribution
+            As for the mechanism.
+        before : sequence of (PrivacyCurves, int), optional
+            Curves of what was released before, and how often.
 
         Raises
         ------
@@ -139,7 +155,7 @@ class PairsMechanism(PrivacyCurves):
         any_noise = cls(tuple(lengths), 1.0, noise, adjacency=adjacency, contribution=contribution)
 
         def excess(parameter: float) -> float:
-            return log_excess(*any_noise.with_parameter(parameter).loss(guarantee))
+            return log_excess(*Composition((*before, (any_noise.with_parameter(parameter), 1))).loss(guarantee))
 
         tight = f"{guarantee} is so tight that the noise would hide everything; relax it."
         try:

@@ -284,12 +284,15 @@ class Purpose:
     of_counts : bool
         Whether its data are counts of the records of another model. That has been asked whose these are, and counts
         may agree by chance, or are made up.
+    wide : object
+        What a model of a wide table says of its columns in public, see :mod:`pymc_dirdp.releases.pairs_drawn`.
     """
 
     objective: str | None = None
     target: str | None = None
     structure: object = None
     of_counts: bool = False
+    wide: object = None
 
 
 _PURPOSES: WeakKeyDictionary[pm.Model, Purpose] = WeakKeyDictionary()
@@ -303,6 +306,11 @@ def build_for(model: pm.Model, purpose: Purpose) -> None:
 def built_for(model: pm.Model) -> Purpose:
     """What was remembered."""
     return _PURPOSES.get(model, Purpose())
+
+
+def is_wide(model: pm.Model) -> bool:
+    """Whether a model is that of a wide table, from :func:`pymc_dirdp.latent_class`."""
+    return built_for(model).wide is not None
 
 
 # A model with other variables in the place of some of its own.

@@ -2,14 +2,15 @@
 
 import secrets
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.errors import DirdpError, LedgerError, UnattainableError
 from pymc_dirdp.mechanisms.choices import ChoiceMechanism
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.choices import fingerprint_of
+from pymc_dirdp.releases.choices import PrivateChoice, fingerprint_of, with_choices
 from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.wording import warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed
@@ -64,6 +65,80 @@ def charged_choice(
         "reproducible": random_seed is not None,
         "library_version": library_version(),
     }
+
+
+class _Released(Protocol):
+    """A plan of tables or of pairs, as far as it is charged for."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it keeps."""
+
+    @property
+    def after(self) -> tuple[PrivateChoice, ...]:
+        """What was chosen before."""
+
+    @property
+    def composition(self) -> PrivacyCurves:
+        """The curves of all of it."""
+
+    @property
+    def tables_alone(self) -> PrivacyCurves:
+        """The curves without what was chosen before."""
+
+    @property
+    def adjacency(self) -> str:
+        """What one unit can change."""
+
+    @property
+    def unit_label(self) -> str:
+        """The name of the unit."""
+
+    @property
+    def contribution(self) -> int:
+        """How many records of one table a unit holds at most."""
+
+
+def charged_release(chosen: _Released, ledger: "Ledger", *, what: str, digest: str, **stated: Any) -> Receipt:
+    """Charge a ledger for a release, before anything is read.
+
+    Parameters
+    ----------
+    chosen : Plan or PairsPlan
+    ledger : Ledger
+    what, digest, **stated
+        As for :meth:`Ledger.spend`.
+    """
+    guarantee, lost = charged(chosen, ledger)
+    entry = ledger.spend(
+        guarantee,
+        what=what,
+        mechanism=lost,
+        adjacency=chosen.adjacency,
+        unit=chosen.unit_label,
+        contribution=chosen.contribution,
+        digest=digest,
+        **stated,
+    )
+    return ledger.receipt(entry)
+
+
+def charged(chosen: _Released, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
+    """What a release costs a ledger: without what was chosen before, if this ledger holds that in an entry already."""
+    on_ledger = {
+        one.entry for one in chosen.after if one.entry is not None and ledger.holds(one.entry, one.fingerprint)
+    }
+    unpaid = []
+    for choice in chosen.after:
+        # An entry pays once.
+        if choice.entry in on_ledger:
+            on_ledger.remove(choice.entry)
+        else:
+            unpaid.append(choice)
+    if len(unpaid) == len(chosen.after):
+        return chosen.guarantee, chosen.composition
+    left = with_choices(unpaid, chosen.tables_alone)
+    return tightest_guarantee(chosen.guarantee, left) or chosen.guarantee, left
 
 
 @final

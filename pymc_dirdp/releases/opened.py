@@ -32,17 +32,18 @@ from pymc_dirdp.releases.axes import ListedLabels
 from pymc_dirdp.releases.cache import Cache
 from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table, shares_given
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
+from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.texts.codec import facts_of
 from pymc_dirdp.texts.files import read_text
-from pymc_dirdp.texts.grammar import digest, understood
+from pymc_dirdp.texts.grammar import Text, digest, understood
 
 TEXT_GROUP = "release"
 """The group of a tree that holds the text, in a variable of the name `text`."""
 type Published = xr.DataTree | str | PathLike[str]
 """A release, or the path of the file that :func:`pymc_dirdp.save` wrote."""
-_OPENED: Cache[str, "Opened"] = Cache(most_bytes=2**28)
+_OPENED: Cache[str, "Opened | PairsRelease"] = Cache(most_bytes=2**28)
 
 
 @final
@@ -366,20 +367,25 @@ def opened(release: Any) -> Opened:
     ReleaseError
         If it is no such release, or its text is damaged.
     """
-    if isinstance(release, str | PathLike):
-        return of_release(read_text(release, Release))
-    return from_text(text_of(release))
+    found = remembered(read_text(release)) if isinstance(release, str | PathLike) else from_text(text_of(release))
+    if isinstance(found, Opened):
+        return found
+    if isinstance(found, PairsRelease):
+        raise ReleaseError(
+            "This is a release of pairs of columns, which has no tables with draws. Pass it to dirdp.fit, "
+            "dirdp.synthetic, dirdp.log_likelihood, dirdp.predict_log_proba or dirdp.estimate(release, columns=[...])."
+        )
+    raise ReleaseError(f"Expected a release, got a text of the kind {found.called!r}.")
 
 
 def content_of(source: Any) -> Any:
-    """What a file holds, where this is the path of one: a release that was opened, a plan or another text."""
-    if not isinstance(source, str | PathLike):
-        return source
-    text = read_text(source)
-    return of_release(text) if isinstance(text, Release) else text
+    """What a file or a tree holds: a release that was opened, a plan or another text. Anything else is returned."""
+    if isinstance(source, str | PathLike):
+        return remembered(read_text(source))
+    return from_text(text_of(source)) if TEXT_GROUP in getattr(source, "children", {}) else source
 
 
-def from_text(text: str) -> Opened:
+def from_text(text: str) -> "Opened | PairsRelease":
     """The release of which this is the text.
 
     Raises
@@ -393,8 +399,22 @@ def from_text(text: str) -> Opened:
         encoded = text.encode()
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
-    release: Any = understood(encoded, Release)
-    return of_release(release)
+    found = remembered(understood(encoded, Release, PairsRelease))
+    assert isinstance(found, Opened | PairsRelease)
+    return found
+
+
+def remembered(text: Text) -> Any:
+    """A text that was read or drawn: of a release, what is remembered with all that was computed of it."""
+    if isinstance(text, Release):
+        return of_release(text)
+    if isinstance(text, PairsRelease):
+        if (known := _OPENED.get(text.text)) is not None:
+            return known
+        for choice in text.plan.after:
+            choice.forget()
+        _OPENED.put(text.text, text)
+    return text
 
 
 def of_release(release: Release) -> Opened:
@@ -402,7 +422,7 @@ def of_release(release: Release) -> Opened:
 
     What it was chosen after is its own, and nobody else's.
     """
-    if (known := _OPENED.get(release.text)) is not None:
+    if isinstance(known := _OPENED.get(release.text), Opened):
         return known
     for choice in release.plan.after:
         # A cache is nobody who could count with them.

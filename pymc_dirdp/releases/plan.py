@@ -18,7 +18,7 @@ from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelE
 from pymc_dirdp.mechanisms import outputs
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.graph import built_for
+from pymc_dirdp.models.graph import built_for, is_wide
 from pymc_dirdp.models.privacy_unit import Reading, Stated, Unit, stated
 from pymc_dirdp.models.table import Table, check_names, plain_labels
 from pymc_dirdp.models.tables import root_model
@@ -44,6 +44,7 @@ from pymc_dirdp.texts.grammar import library_version
 
 if TYPE_CHECKING:
     from pymc_dirdp.releases.model_plan import ModelPlan
+    from pymc_dirdp.releases.pairs import PairsPlan
 
 
 class Planning(MechanismPlanning, total=False):
@@ -200,7 +201,7 @@ def plan(
 @with_options
 def plan(
     guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any
-) -> "Plan | ModelPlan":
+) -> "Plan | ModelPlan | PairsPlan":
     """Calibrate the mechanisms for a model before any observation is counted.
 
     Observed values are compared with each other and with numbers of trials, to refuse a model that would publish them
@@ -262,6 +263,10 @@ def plan(
 
         return plan_of_model(guarantee, root_model(model), **planning)
     refuse_unknown("plan", planning, Planning.__annotations__)
+    if is_wide(root_model(model)):
+        from pymc_dirdp.releases.pairs_drawn import plan_of_pairs  # It needs this file.
+
+        return plan_of_pairs(guarantee, root_model(model), progressbar=progressbar, **planning)
     chosen = planned(guarantee, model, progressbar=progressbar, **planning)
     refuse_unsaid_units(chosen, root_model(model))
     return chosen

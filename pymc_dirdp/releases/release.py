@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pymc as pm
 import xarray as xr
@@ -16,22 +16,22 @@ from pymc_dirdp.errors import (
     UnattainableError,
 )
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
+from pymc_dirdp.models.graph import is_wide
 from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.public import check_counts
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.models.whose_records import check_people
-from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.choices import with_choices
 from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.draws import try_draws
-from pymc_dirdp.releases.ledger_charge import Sealed
+from pymc_dirdp.releases.ledger_charge import Sealed, charged_release
 from pymc_dirdp.releases.opened import of_release
+from pymc_dirdp.releases.pairs import PairsPlan
+from pymc_dirdp.releases.pairs_drawn import sample_pairs
 from pymc_dirdp.releases.plan import Planning, plan_for, refuse_unsaid_units, with_options
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, identity
-from pymc_dirdp.releases.verification import tightest_guarantee
 from pymc_dirdp.releases.view import try_view, view
 from pymc_dirdp.releases.wording import warn_if_ranked, warn_if_seeded
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
@@ -47,7 +47,7 @@ Counts = NDArray[int64]
 @user_facing
 @with_options
 def sample(
-    guarantee: Guarantee | Plan,
+    guarantee: Guarantee | Plan | PairsPlan,
     model: pm.Model | None = None,
     *,
     sampler: str = "exact",
@@ -134,11 +134,24 @@ def sample(
     >>> dict(release["posterior"].sizes)
     {'chain': 1, 'draw': 1, 'hair': 4}
     """
-    if isinstance(model, Plan):
+    if isinstance(model, Plan | PairsPlan):
         raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
+    if is_wide(model) != isinstance(guarantee, PairsPlan) and isinstance(guarantee, Plan | PairsPlan):
+        raise ArgumentError("The plan is for another model: one of the two is a wide table, and the other is not.")
+    if is_wide(model):
+        options: Any = planning
+        return sample_pairs(
+            guarantee,  # type: ignore[arg-type]  # No plan of tables.
+            model,
+            ledger=ledger,
+            sampler=sampler,
+            random_seed=random_seed,
+            progressbar=progressbar,
+            **options,
+        )
     return sample_sealed(
-        guarantee,
+        guarantee,  # type: ignore[arg-type]  # No plan of pairs.
         model,
         Sealed(lambda: model, ledger),
         sampler=sampler,
@@ -188,20 +201,15 @@ def sample_sealed(
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
-        stated, lost = charged(chosen, ledger)
-        entry = ledger.spend(
-            stated,
+        receipt = charged_release(
+            chosen,
+            ledger,
             what=", ".join(table.name for table in released),
-            mechanism=lost,
-            adjacency=chosen.adjacency,
-            unit=chosen.unit_label,
-            contribution=chosen.contribution,
-            min_count=chosen.min_count,
-            groups=chosen.groups if len(chosen.groups) > 1 else None,
             # The digest that the plan's own file has, also if another version of this library wrote it.
             digest=guarantee.digest if isinstance(guarantee, Plan) else chosen.digest,
+            min_count=chosen.min_count,
+            groups=chosen.groups if len(chosen.groups) > 1 else None,
         )
-        receipt = ledger.receipt(entry)
     for choice in chosen.after:
         choice.mark_released()
     facts = released if random_seed is None else None
@@ -214,24 +222,6 @@ def sample_sealed(
     copied = replace(chosen, after=tuple(map(copy, chosen.after))) if chosen.after else chosen
     tree = view(of_release(Release(copied, sampler, source, one, receipt, output)))
     return with_deterministics(tree, model, size_is_public=chosen.reading.sizes_are_public)
-
-
-def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
-    """What a release costs a ledger: without what was chosen before, if this ledger holds that in an entry already."""
-    on_ledger = {
-        one.entry for one in chosen.after if one.entry is not None and ledger.holds(one.entry, one.fingerprint)
-    }
-    unpaid = []
-    for choice in chosen.after:
-        # An entry pays once.
-        if choice.entry in on_ledger:
-            on_ledger.remove(choice.entry)
-        else:
-            unpaid.append(choice)
-    if len(unpaid) == len(chosen.after):
-        return chosen.guarantee, chosen.composition
-    left = with_choices(unpaid, chosen.tables_alone)
-    return tightest_guarantee(chosen.guarantee, left) or chosen.guarantee, left
 
 
 def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:

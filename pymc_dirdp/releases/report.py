@@ -15,11 +15,12 @@ from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.display import Facts, Labelled, Sections, clipped, dots, selected
 from pymc_dirdp.errors import DirdpError, shown
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import lines_of, title_of
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, content_of, opened
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.verification import Claiming, verified
+from pymc_dirdp.releases.verification import verified
 from pymc_dirdp.releases.view import LEFT_OUT, view
 
 type Lines = tuple[tuple[str, str], ...]
@@ -71,7 +72,7 @@ def report(release: Any, *, full: bool = False) -> Report:
     if isinstance(source, Claiming | Ledger):
         title, facts = source._facts()
         return Report(title, _sections(facts) if full else _screen(facts))
-    tree = None if isinstance(source, Opened | Plan) else source
+    tree = release if isinstance(release, xr.DataTree) else None
     stored = source if isinstance(source, Opened) else Opened(source) if isinstance(source, Plan) else opened(source)
     verification = verified(stored, tree)
     facts = lines_of(stored, verification.failures)

@@ -5,21 +5,24 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any, Protocol, final, override, runtime_checkable
+from typing import Any, final, override
 
 import numpy as np
 import xarray as xr
 
 from pymc_dirdp.accounting.facts import believed as believed_of
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.display import Facts, Labelled, Sections
+from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError, shown
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.claims import Check, Claim, Claiming
 from pymc_dirdp.releases.deferred import is_untouched
 from pymc_dirdp.releases.opened import Opened, computable, content_of, opened
+from pymc_dirdp.releases.pairs import PairsRelease
+from pymc_dirdp.releases.pairs_view import tree_of_pairs
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.view import LEFT_OUT, view
 from pymc_dirdp.releases.wording import NOTHING_ELSE, believed
@@ -28,25 +31,6 @@ from pymc_dirdp.texts.grammar import library_version
 
 # Other versions of SciPy round differently; this is for the comparison of a view alone.
 _ROUNDING = 1e-7
-
-
-@final
-@dataclass(frozen=True)
-class Check:
-    """The result of one check.
-
-    Attributes
-    ----------
-    name : str
-        Its name, in a word or two.
-    passed : bool
-    sentence : str
-        The result in words.
-    """
-
-    name: str
-    passed: bool
-    sentence: str
 
 
 @final
@@ -145,50 +129,6 @@ class Verification(Labelled):
         return self.headline, [("", [*lines, ("ok", passed), ("more", more)])]
 
 
-@final
-@dataclass(frozen=True)
-class Claim:
-    """What something states of itself, to be verified: a plan, a release, a ledger or a bandit.
-
-    Attributes
-    ----------
-    what : str
-        The noun.
-    guarantee : Guarantee
-        What it states.
-    curves : PrivacyCurves
-        Its exact curves.
-    believed : tuple of str
-        What no file can show.
-    library_version : str
-        Of the library that made it.
-    checks : tuple of Check
-        What was checked of it beside the guarantee.
-    is_seeded : bool
-        Whether it was drawn with a seed.
-    mechanisms : mapping of str to Mechanism
-        By table.
-    """
-
-    what: str
-    guarantee: Guarantee
-    curves: PrivacyCurves
-    believed: tuple[str, ...]
-    library_version: str
-    checks: tuple[Check, ...] = ()
-    is_seeded: bool = False
-    mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
-
-
-@runtime_checkable
-class Claiming(Protocol):
-    """What brings its own claim and lines, such as a bandit."""
-
-    def _claim(self) -> Claim: ...
-
-    def _facts(self) -> tuple[str, Facts]: ...
-
-
 @user_facing
 def verify(
     release: xr.DataTree | str | PathLike[str] | Plan | Ledger | Claiming, *, head: str | None = None
@@ -246,11 +186,12 @@ def verify(
     if head is not None:
         raise ArgumentError("head is that of a ledger: dirdp.verify(ledger, head=...). Leave it out.")
     source = content_of(release)
+    tree = release if isinstance(release, xr.DataTree) else None
     if isinstance(source, Claiming):
-        return decided(source._claim())
+        return decided(source._claim(), *_same_pairs(source, tree))
     if isinstance(source, Plan):
         return verified(Opened(source))
-    return verified(source) if isinstance(source, Opened) else verified(opened(source), source)
+    return verified(source if isinstance(source, Opened) else opened(source), tree)
 
 
 def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
@@ -258,7 +199,7 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
     checks: tuple[Check, ...] = ()
     if stored.release is not None:
         output = _check("output", stored.release.problem, "Each output can come from its mechanism.")
-        checks = (output, *([] if tree is None else [_same_view(stored, tree)]))
+        checks = (output, *([] if tree is None else [_same_view(view(stored), tree, stored.release.text)]))
     plan = stored.plan
     everyone = f"who is protected: {plan.protected[:500]}".removesuffix(".")
     claim = Claim(
@@ -294,7 +235,7 @@ def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
     )
 
 
-def decided(claim: Claim) -> Verification:
+def decided(claim: Claim, *more: Check) -> Verification:
     """The verification of what something states of itself."""
     keeps, recomputed = _recomputed(claim.guarantee, claim.curves)
     seeded = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
@@ -307,6 +248,7 @@ def decided(claim: Claim) -> Verification:
         ),
         _guarantee(claim.guarantee, keeps, recomputed),
         *claim.checks,
+        *more,
         Check("library", True, made),
     ]
     # Nothing is guaranteed by what anybody can compute again, or by a tree that says other things.
@@ -342,12 +284,17 @@ def _check(name: str, problem: str | None, otherwise: str) -> Check:
     return Check(name, problem is None, otherwise if problem is None else problem)
 
 
-def _same_view(stored: Opened, tree: xr.DataTree) -> Check:
+def _same_pairs(source: Claiming, tree: xr.DataTree | None) -> tuple[Check, ...]:
+    """The same check of a tree that holds pairs."""
+    if tree is None or not isinstance(source, PairsRelease):
+        return ()
+    return (_same_view(tree_of_pairs(source, tree.attrs.get("fit_seed")), tree, source.text),)
+
+
+def _same_view(own: xr.DataTree, tree: xr.DataTree, text: str) -> Check:
     """Whether a tree is the one that follows from its text, but for what was computed of its draws."""
-    own = view(stored)
     beside = ", ".join(map(shown, _computed_beside(tree, own)))
     but = f", but for {beside}, which the text does not hold" if beside else ""
-    text = "" if stored.release is None else stored.release.text
     return _check("view", _other_view(own, tree, text), f"The tree is the one that follows from its text{but}.")
 
 

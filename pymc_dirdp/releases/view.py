@@ -8,15 +8,17 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import xarray as xr
 from xarray.core.indexing import MemoryCachedArray
 
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.mechanisms.outputs import Marginals
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_dims, cell_labels, share_dims, share_labels
 from pymc_dirdp.releases.deferred import Deferred
@@ -24,6 +26,27 @@ from pymc_dirdp.releases.expected_errors import ExpectedErrors
 from pymc_dirdp.releases.opened import TEXT_GROUP, Opened, ReleasedTable, from_text
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.wording import ESTIMATE, NO_NUMBER, records_word
+
+
+class PublicPlan(Protocol):
+    """A plan, of tables or of pairs."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it keeps."""
+
+    @property
+    def adjacency(self) -> str:
+        """What one person can change."""
+
+    @property
+    def library_version(self) -> str:
+        """Of the library that made it."""
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of its text."""
+
 
 LEFT_OUT = "left_out"
 """The attribute of draws with the names of the Deterministics that are not among them, a JSON list. No text has it."""
@@ -40,19 +63,23 @@ def view(stored: Opened) -> xr.DataTree:
     release = stored.release
     assert release is not None
     marks = _marks(stored)
-    # As it is: a text in an array is copied twice by xarray, and it may be long.
-    text = xr.Dataset({"text": xr.Variable((), np.array(release.text, dtype=object), fastpath=True)})
     tree = tree_of(
         {
             "/posterior": posterior_group(_draws(stored), stored.plan, marks),
             **{f"/mechanism/{name}": _mechanism(table) for name, table in stored.tables.items()},
             "/privacy": privacy_group(stored.plan, stored.curves.pure_epsilon),
             "/utility": _utility(stored),
-            f"/{TEXT_GROUP}": text,
+            f"/{TEXT_GROUP}": text_group(release.text),
         }
     )
     tree.attrs = marks
     return tree
+
+
+def text_group(text: str) -> xr.Dataset:
+    """The group that holds the text of a release."""
+    # As it is: a text in an array is copied twice by xarray, and it may be long.
+    return xr.Dataset({"text": xr.Variable((), np.array(text, dtype=object), fastpath=True)})
 
 
 def _draws(stored: Opened) -> dict[str, xr.Variable]:
@@ -75,7 +102,11 @@ def _deferred(
 
     It takes the release from the text, which the tree holds beside it: so trees hold little more than their texts.
     """
-    text = "" if stored.release is None else stored.release.text
+    return deferred("" if stored.release is None else stored.release.text, dims, shape, compute)
+
+
+def deferred(text: str, dims: list[str], shape: tuple[int, ...], compute: Callable[[Any], Array]) -> xr.Variable:
+    """A variable of the release with this text that is computed when somebody looks at it."""
     array = Deferred(lambda: compute(from_text(text)), shape, np.dtype(np.float64), source=text)
     return xr.Variable(dims, MemoryCachedArray(array))
 
@@ -84,9 +115,15 @@ def _drawn(name: str) -> Callable[[Opened], Array]:
     return lambda stored: stored.draws[name]
 
 
-def _marks(stored: Opened) -> dict[str, str]:
+def _marks(stored: Opened) -> dict[str, Any]:
     """The attributes of the tree and of its draws."""
-    plan, release = stored.plan, stored.release
+    entry = None if stored.release is None else stored.release.entry
+    estimate = {"estimate": ESTIMATE} if stored.plan.publishing(Marginals) else {}
+    return release_marks(stored.plan, entry, reproducible=stored.reproducible) | estimate
+
+
+def release_marks(plan: PublicPlan, entry: Receipt | None, *, reproducible: bool) -> dict[str, Any]:
+    """What the attributes of the tree of any release say."""
     marks = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": plan.library_version,
@@ -94,11 +131,9 @@ def _marks(stored: Opened) -> dict[str, str]:
         "adjacency": plan.adjacency,
         "plan_digest": plan.digest,
     }
-    if plan.publishing(Marginals):
-        marks["estimate"] = ESTIMATE
-    if release is not None and release.entry is not None:
-        marks["ledger_head"] = release.entry.head
-    if stored.reproducible:
+    if entry is not None:
+        marks["ledger_head"] = entry.head
+    if reproducible:
         marks["reproducible"] = "not private"
     return marks
 

@@ -199,6 +199,8 @@ def _kind(called: str) -> type[Text]:
         "bandit": "pymc_dirdp.bandits.view:Transcript",
         "bins": "pymc_dirdp.releases.choices:Bins",
         "plan": "pymc_dirdp.releases.plan_types:Plan",
+        "plan of pairs": "pymc_dirdp.releases.pairs:PairsPlan",
+        "release of pairs": "pymc_dirdp.releases.pairs:PairsRelease",
         "release": "pymc_dirdp.releases.text:Release",
         "structure": "pymc_dirdp.releases.choices:Structure",
     }

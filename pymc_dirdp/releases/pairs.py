@@ -1,0 +1,385 @@
+"""The plan and the release of all pairs of the columns of a wide table, as texts.
+
+A model of :func:`pymc_dirdp.latent_class` may have a hundred columns, and one table of them more cells than any
+computer holds. So its plan names columns and no table.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final, override
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.accounting.entries import Receipt
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.display import Facts, Line, visible
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
+from pymc_dirdp.mechanisms.pairs import PairsMechanism
+from pymc_dirdp.models.privacy_unit import Reading, Stated
+from pymc_dirdp.models.table import check_labels, is_path_name
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.deployment import Deployment
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.odds import Odds, delta_of
+from pymc_dirdp.privacy.people import NOT_PROTECTED, Contribution, bounded_by, protected_by, secret_of, who
+from pymc_dirdp.progress import QUIET, Bar
+from pymc_dirdp.releases.choices import PrivateChoice, with_choices
+from pymc_dirdp.releases.claims import Check, Claim
+from pymc_dirdp.releases.wording import NOTHING_ELSE
+from pymc_dirdp.sampling.bits import SOURCES
+from pymc_dirdp.texts.codec import LaidOut, Layout, Remade
+from pymc_dirdp.texts.grammar import Text, at, library_version, version_of
+
+if TYPE_CHECKING:
+    from pymc_dirdp.releases.report import Report
+
+_PEOPLE = ("unit", "contribution", "public", "disjoint", "counted", "adjacency")
+_TABLE = "records"
+"""What the records are called where a sentence about people names a table."""
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class PairsPlan(Remade, LaidOut, Text):
+    """What will be measured of a wide table, decided before any record is counted. It is public.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+        The guarantee of both rounds together, and of what was chosen before.
+    columns : tuple of (str, tuple)
+        The name of each column and its categories.
+    mechanism : PairsMechanism
+    stated : Stated
+        What the user said of people.
+    n_records : int or None
+        Their number where it is public; otherwise the size to plan for, if somebody has said one.
+    library_version : str
+    after : tuple of PrivateChoice
+        What was chosen from the same records before.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> records = {"rain": ["no", "yes"] * 500, "wet": ["no", "yes"] * 500}
+    >>> model = dirdp.latent_class(records, categories={"rain": ["no", "yes"], "wet": ["no", "yes"]})
+    >>> dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+    PairsPlan((1, 1e-06)-differential privacy, 2 columns)
+    """
+
+    guarantee: Guarantee
+    columns: tuple[tuple[str, tuple[Any, ...]], ...]
+    mechanism: PairsMechanism
+    stated: Stated
+    n_records: int | None
+    library_version: str = field(default_factory=library_version)
+    after: tuple[PrivateChoice, ...] = ()
+
+    called: ClassVar[str] = "plan of pairs"
+    made_by: ClassVar[str] = "plan"
+    layout: ClassVar[Layout] = {
+        **{name: name for name in ("statement", "protected", "library_version", "guarantee", "n_records")},
+        "people": {name: f"stated.{name}" for name in _PEOPLE},
+        **{name: name for name in ("columns", "mechanism", "after")},
+    }
+    left_out: ClassVar[frozenset[str]] = frozenset({"after"})
+
+    def __post_init__(self) -> None:
+        version_of(self.library_version)
+        names = [name for name, _ in self.columns]
+        if len(set(names)) < len(names) or not all(map(is_path_name, names)):
+            raise ArgumentError("its columns have no names of their own.")
+        for name, labels in self.columns:
+            check_labels(name, labels, name)
+        if self.mechanism.lengths != tuple(len(labels) for _, labels in self.columns):
+            raise ArgumentError("its mechanism is for other columns.")
+        if (self.mechanism.adjacency, self.mechanism.contribution) != (self.adjacency, self.contribution):
+            raise ArgumentError("its mechanism assumes other people than it states.")
+        if self.stated.unit or self.stated.public or self.stated.disjoint:
+            raise ArgumentError("it states people by axes, and records have none.")
+        for choice in self.after:
+            choice.refuse_other_people(self.adjacency, self.unit_label)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """What one person can change, in sentences."""
+        adds = Contribution(self.contribution)
+        return Reading(self.stated, ((_TABLE, (1,)),), ((_TABLE, adds),), ((_TABLE,),), None, False)
+
+    @property
+    def statement(self) -> str:
+        """The guarantee, in words."""
+        return str(self.guarantee)
+
+    @property
+    def protected(self) -> str:
+        """Who is protected, and what two neighbouring data sets are, in sentences."""
+        return self.reading.protected
+
+    @property
+    def adjacency(self) -> str:
+        """What one person can change."""
+        return self.stated.adjacency
+
+    @property
+    def contribution(self) -> int:
+        """How many records a unit holds at most."""
+        return self.stated.contribution or 1
+
+    @property
+    def unit_label(self) -> str:
+        """The name of the unit of privacy."""
+        return self.reading.label
+
+    @property
+    def tables_alone(self) -> PrivacyCurves:
+        """The curves of both rounds, without what was done before."""
+        return self.mechanism
+
+    @cached_property
+    def composition(self) -> PrivacyCurves:
+        """The curves of all that the guarantee covers."""
+        return with_choices(self.after, self.mechanism)
+
+    @property
+    def labels(self) -> dict[str, list[Any]]:
+        """The categories of each column."""
+        return {name: list(labels) for name, labels in self.columns}
+
+    @override
+    def refuse_unkept(self) -> None:
+        for choice in self.after:
+            choice.refuse_unkept()
+        if not self.composition.satisfies(self.guarantee):
+            raise UnattainableError(f"The plan does not keep {self.guarantee}, although it says so. Call plan() again.")
+
+    def __repr__(self) -> str:
+        return f"PairsPlan({self.guarantee}, {len(self.columns)} columns)"
+
+    def __str__(self) -> str:
+        return str(self._report())
+
+    def _repr_html_(self) -> str:
+        return self._report()._repr_html_()
+
+    def _report(self) -> "Report":
+        from pymc_dirdp.releases.report import report  # It needs this file.
+
+        return report(self)
+
+    def _claim(self) -> Claim:
+        people = f"who is protected: {self.protected}".removesuffix(".")
+        return Claim(
+            "plan", self.guarantee, self.composition, (people, *_believed(self), NOTHING_ELSE), self.library_version
+        )
+
+    def _facts(self) -> tuple[str, Facts]:
+        return f"Plan of private pairs of {_listed(self)}", _lines(self, None)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class PairsRelease(Remade, Text):
+    """Noisy counts of all pairs of columns, which may be published.
+
+    Attributes
+    ----------
+    plan : PairsPlan
+    randomness : str
+        The source of random bits; ``"seed"`` if the release can be computed again.
+    identity : str
+        128 random bits in hexadecimal, which tell it from another release that drew the same numbers.
+    entry : Receipt or None
+        The entry of the ledger that was charged.
+    first : tuple of array of int
+        What the first round has published of each table, see :attr:`PairsMechanism.tables`.
+    second_looks : tuple of int
+        How the second round was divided among the pairs, which follows from the first.
+    second : tuple of array of int
+        What it has published of each pair that was looked at again.
+    """
+
+    plan: PairsPlan
+    randomness: str
+    identity: str
+    entry: Receipt | None
+    first: tuple[NDArray[np.int64], ...]
+    second_looks: tuple[int, ...]
+    second: tuple[NDArray[np.int64], ...]
+
+    called: ClassVar[str] = "release of pairs"
+    made_by: ClassVar[str] = "sample"
+
+    def __post_init__(self) -> None:
+        one_of((*SOURCES["exact"], "seed"), randomness=self.randomness)
+        if not re.fullmatch(r"[0-9a-f]{32}", self.identity, re.ASCII):
+            raise ArgumentError("its identity is not 32 hexadecimal digits.")
+        mechanism = self.plan.mechanism
+        again = [pair for pair, looks in zip(mechanism.pairs, self.second_looks, strict=True) if looks]
+        for tables, published in ((mechanism.tables, self.first), (again, self.second)):
+            if [mechanism.shape(table) for table in tables] != [counts.shape for counts in published]:
+                raise ArgumentError("its noisy counts are not those of its columns.")
+
+    @classmethod
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        with at("its plan"):
+            plan = PairsPlan.from_facts(facts["plan"])
+        return cls(plan=plan, **cls.own_fields(facts, "plan"))
+
+    @override
+    def refuse_unkept(self) -> None:
+        for choice in self.plan.after:
+            choice.refuse_unkept()
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether it was drawn with a seed, or rests on a choice that was."""
+        return self.randomness == "seed" or any(choice.reproducible for choice in self.plan.after)
+
+    def __repr__(self) -> str:
+        return f"PairsRelease({self.plan.guarantee}, {len(self.plan.columns)} columns)"
+
+    @cached_property
+    def noisy(self) -> NoisyPairs:
+        """The noisy counts of both rounds together, as a fit reads them."""
+        mechanism, n_columns = self.plan.mechanism, len(self.plan.mechanism.columns)
+        size = sum(mechanism.lengths)
+        counts, precisions = np.zeros(size), np.zeros(size)
+        pairs, of_pairs = np.zeros((size, size), dtype=np.float32), np.zeros((size, size), dtype=np.float32)
+        noisy = NoisyPairs(mechanism.lengths, counts, precisions, pairs, of_pairs, 1.0)
+        totals, again = [], iter(self.second)
+        for i, published, looks in zip(mechanism.columns, self.first, mechanism.first_looks, strict=False):
+            counts[noisy.place(i)] = mechanism.estimated(published, looks)
+            precisions[noisy.place(i)] = 1 / mechanism.variance(looks)
+            totals.append(counts[noisy.place(i)].sum())
+        for (i, j), published, looks, more in zip(
+            mechanism.pairs, self.first[n_columns:], mechanism.first_looks[n_columns:], self.second_looks, strict=True
+        ):
+            mean, precision = mechanism.estimated(published, looks), 1 / mechanism.variance(looks)
+            if more:
+                other = 1 / mechanism.variance(more)
+                mean = (precision * mean + other * mechanism.estimated(next(again), more)) / (precision + other)
+                precision += other
+            for rows, columns, table in ((i, j, mean), (j, i, mean.T)):
+                pairs[noisy.place(rows), noisy.place(columns)] = table
+                of_pairs[noisy.place(rows), noisy.place(columns)] = precision
+        public = self.plan.n_records if self.plan.stated.sizes_are_public else None
+        n_records = max(float(np.mean(totals)), 1.0) if public is None else float(public)
+        return NoisyPairs(mechanism.lengths, counts, precisions, pairs, of_pairs, n_records)
+
+    def mixture(self, seed: int = 0, bar: Bar = QUIET) -> Mixture:
+        """What is fitted to the noisy counts; it is computed once for a seed."""
+        if seed not in self._fits:
+            self._fits[seed] = fit_mixture(self.noisy, seed, bar=bar)
+        return self._fits[seed]
+
+    @cached_property
+    def _fits(self) -> dict[int, Mixture]:
+        return {}
+
+    def _claim(self) -> Claim:
+        people = f"who is protected: {self.plan.protected}".removesuffix(".")
+        follows = self.plan.mechanism.second_looks(self.first) == self.second_looks
+        second = "The division of the second round follows from the first."
+        if not follows:
+            second = "The division of the second round does not follow from the first, so it may tell something else."
+        return Claim(
+            "release",
+            self.plan.guarantee,
+            self.plan.composition,
+            (people, *_believed(self.plan), NOTHING_ELSE),
+            self.plan.library_version,
+            (Check("second round", follows, second),),
+            self.is_seeded,
+        )
+
+    def _facts(self) -> tuple[str, Facts]:
+        return f"Private pairs of {_listed(self.plan)}", _lines(self.plan, self)
+
+    def _statement(self) -> tuple[Deployment, Facts]:
+        """What it states to a register, and the lines of a report."""
+        return deployment_of(self.plan), _lines(self.plan, self)
+
+
+# What is said of both.
+
+
+def _listed(plan: PairsPlan) -> str:
+    names = [visible(name) for name, _ in plan.columns]
+    # Columns that a title names.
+    return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:4])} and {len(names) - 4} more columns"
+
+
+def _believed(plan: PairsPlan) -> tuple[str, ...]:
+    return (
+        "the categories and all options were chosen without the data",
+        bounded_by(plan.unit_label, plan.contribution),
+        "the release is drawn as the plan says, once",
+        *(f"the {choice.called} came from the mechanism that the file states, once" for choice in plan.after),
+    )
+
+
+def deployment_of(plan: PairsPlan) -> Deployment:
+    """What a plan or its release states to a register."""
+    names, reading = ", ".join(name for name, _ in plan.columns), plan.reading
+    return Deployment(
+        product=f"pairs of {_listed(plan)}",
+        description=f"Noisy counts of each and of all pairs of {names}",
+        guarantee=plan.guarantee,
+        unit=reading.label,
+        neighbours=reading.neighbours,
+        odds=Odds(plan.composition, delta_of(plan.guarantee), secret_of(reading.label, reading.relation)),
+        accounting="privacy curves of both rounds together, computed from the published numbers",
+        digest=plan.digest,
+        version=plan.library_version,
+    )
+
+
+def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
+    """The lines about a plan or a release, by heading."""
+    stated, reading, mechanism = deployment_of(plan), plan.reading, plan.mechanism
+    curves, delta = plan.composition, stated.odds.delta
+    pure = float(curves.pure_epsilon)
+    most = f"epsilon {up(float(curves.epsilon(delta)), 4):.4g} at delta {delta:g}"
+    if plan.guarantee.is_pure:
+        most = f"epsilon {up(pure, 4):.4g} at delta 0"
+    whom = protected_by(reading.label)
+    if reading.stated.counted:
+        whom = f"every {who(reading.label)}: {reading.neighbours}"
+    guarantee = list(stated.lines(protects=whom, protected=plan.protected, most=most))
+    guarantee += [Line("not protected", "; ".join((NOT_PROTECTED[0], "the categories", *NOT_PROTECTED[1:])), 1)]
+    guarantee += [Line(choice.called, choice.in_words, 1) for choice in plan.after]
+    guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]
+    how = [Line("mechanism", mechanism.in_short, 0), Line("mechanism", mechanism.in_short, 2)]
+    n_columns = len(mechanism.columns)
+    of_pairs, seen = np.array(mechanism.first_looks[n_columns:]), []
+    sds = [mechanism.variance(int(looks)) ** 0.5 for looks in (of_pairs.max(), of_pairs.min())]
+    seen.append(Line("noise", f"standard deviation {sds[0]:.3g} to {sds[1]:.3g} in a cell of a pair, first round", 1))
+    seen.append(Line("noise", f"standard deviation {sds[0]:.3g} to {sds[1]:.3g} in a cell of a pair", 0))
+    if release is not None:
+        again = sum(looks > 0 for looks in release.second_looks)
+        how.append(Line("second round", f"{again} of {len(of_pairs)} pairs were measured again", 2))
+        how.append(Line("randomness", release.randomness, 2))
+    notes = []
+    if release is not None and release.is_seeded:
+        notes = [Line("NOT PRIVATE", "drawn with a seed, do not publish", depth) for depth in (0, 2)]
+    verb = "dirdp.fit(release), dirdp.synthetic(release), dirdp.estimate(release, columns=[...])"
+    following = "dirdp.sample(plan, model) draws the release" if release is None else verb
+    return {
+        "Answer": notes,
+        "Guarantee": guarantee,
+        "Mechanism": how,
+        "Noise": seen,
+        "Use": [
+            Line("to compute with it", f"pymc_dirdp.load(path) opens the file; {verb}", 1),
+            Line("to check it", "pymc_dirdp.verify(release), without the data", 1),
+            Line("digest of the plan", plan.digest, 1),
+            Line("next", following, 0),
+        ],
+    }

@@ -1,0 +1,171 @@
+"""A wide table planned and released: the model's records are counted in all pairs, after the charge."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_dirdp.accounting.budget import check_ledger_type
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.checks import integer, refuse_unknown
+from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.counting.counts import tabulate
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.pairs import PairsMechanism
+from pymc_dirdp.models.graph import built_for, evaluate
+from pymc_dirdp.models.privacy_unit import stated
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.progress import Bar
+from pymc_dirdp.releases.choices import curves_of, refuse_all_spent, refuse_unpaid_bins
+from pymc_dirdp.releases.ledger_charge import Sealed, charged_release
+from pymc_dirdp.releases.opened import remembered
+from pymc_dirdp.releases.pairs import PairsPlan, PairsRelease
+from pymc_dirdp.releases.pairs_view import tree_of_pairs
+from pymc_dirdp.releases.plan import Options
+from pymc_dirdp.releases.wording import warn_if_seeded, warn_if_weak
+from pymc_dirdp.sampling.bits import Bits, Seed, generator, randomness
+from pymc_dirdp.texts.codec import facts_of
+from pymc_dirdp.texts.grammar import digest, refuse_unreadable
+
+if TYPE_CHECKING:
+    from pymc_dirdp.accounting.ledger import Ledger
+
+RECORDS = "records"
+"""The observed variable of a model of a wide table: the codes of all records."""
+# The options of a plan that a wide table has. The others are about tables and draws.
+_OPTIONS = ("adjacency", "n_records", "contribution", "after")
+
+
+@dataclass(frozen=True)
+class WideColumns:
+    """What a model of a wide table says in public.
+
+    Attributes
+    ----------
+    labels : mapping of str to list
+        The categories of each column.
+    bound : Bound or None
+        Whose records they are.
+    """
+
+    labels: Mapping[str, list[Any]]
+    bound: Bound | None
+
+
+def plan_of_pairs(guarantee: Guarantee, model: pm.Model, *, progressbar: bool = True, **planning: Any) -> PairsPlan:
+    """What :func:`pymc_dirdp.plan` returns of a model of a wide table, by public numbers only."""
+    refuse_unknown("plan", planning, dict.fromkeys(_OPTIONS))
+    guarantee = Guarantee.checked(guarantee=guarantee)
+    options, wide = Options(**planning), _columns_of(model)
+    bound, contribution = wide.bound, options.contribution
+    if bound is not None:
+        if contribution is not None:
+            raise ArgumentError("The records were counted with contribution= already. Leave it out here.")
+        bound.refuse_public_number(options.adjacency)
+        contribution = bound.records
+    people = stated(
+        unit=None,
+        contribution=contribution,
+        public=(),
+        disjoint=None,
+        counted=None if bound is None else bound.unit,
+        adjacency=options.adjacency,
+    )
+    before = curves_of(options.choices)
+    refuse_unpaid_bins(wide.labels.values(), options.choices)
+    refuse_all_spent(guarantee, options.choices)
+    lengths = [len(labels) for labels in wide.labels.values()]
+    with Bar(1, "plan", shown=progressbar):
+        mechanism = PairsMechanism.for_guarantee(
+            guarantee, lengths, adjacency=people.adjacency, contribution=contribution or 1, before=before
+        )
+    n_records = _n_records(model, options.n_records, public=people.sizes_are_public)
+    warn_if_weak(guarantee, n_records)
+    columns = tuple((name, tuple(labels)) for name, labels in wide.labels.items())
+    # Copies of what was chosen: bins that nobody has paid for are remembered as long as somebody has them.
+    return PairsPlan(guarantee, columns, mechanism, people, n_records, after=options.choices)
+
+
+def sample_pairs(
+    guarantee: Guarantee | PairsPlan,
+    model: pm.Model,
+    *,
+    ledger: "Ledger | None",
+    sampler: str = "exact",
+    random_seed: Seed = None,
+    progressbar: bool = True,
+    **planning: Any,
+) -> xr.DataTree:
+    """What :func:`pymc_dirdp.sample` returns of a model of a wide table."""
+    check_ledger_type(ledger)
+    if sampler != "exact":
+        raise ArgumentError(f"Noisy counts of pairs are drawn by sampler='exact' alone, got sampler={sampler!r}.")
+    if isinstance(guarantee, PairsPlan):
+        refuse_unknown("sample", planning, ())
+        chosen = guarantee
+        _refuse_other_model(chosen, model)
+    else:
+        chosen = plan_of_pairs(guarantee, model, progressbar=progressbar, **planning)
+    refuse_unreadable(chosen)
+    if not chosen.composition.satisfies(chosen.guarantee):
+        raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
+    sealed, source = Sealed(model, ledger), randomness(random_seed, sampler=sampler)
+    warn_if_seeded("release", random_seed=random_seed)
+    receipt = None
+    if ledger is not None:
+        what = f"all pairs of {len(chosen.columns)} columns"
+        receipt = charged_release(chosen, ledger, what=what, digest=chosen.digest)
+    for choice in chosen.after:
+        choice.mark_released()
+    codes = sealed.read(_read, receipt, chosen.columns if random_seed is None else None)
+    bits = Bits(None if random_seed is None else generator(random_seed))
+    mechanism = chosen.mechanism
+    with Bar(2 * len(mechanism.tables), "tables", shown=progressbar) as bar:
+
+        def measured(table: tuple[int, ...], looks: int) -> Integers:
+            counts = tabulate([codes[i] for i in table], mechanism.shape(table))
+            bar.advance()
+            return mechanism.measured(counts, looks, bits)
+
+        first = tuple(map(measured, mechanism.tables, mechanism.first_looks))
+        again = mechanism.second_looks(first)
+        second = tuple(measured(pair, looks) for pair, looks in zip(mechanism.pairs, again, strict=True) if looks)
+    one = secrets.token_hex(16) if random_seed is None else digest(facts_of({"first": first, "second": second}))[:32]
+    return tree_of_pairs(remembered(PairsRelease(chosen, source, one, receipt, first, again, second)))
+
+
+def _columns_of(model: pm.Model) -> WideColumns:
+    wide = built_for(model).wide
+    assert isinstance(wide, WideColumns)
+    return wide
+
+
+def _read(model: pm.Model) -> list[Integers]:
+    """The codes of all columns. **Secret**."""
+    return list(np.ascontiguousarray(evaluate(model.rvs_to_values[model[RECORDS]]).T))
+
+
+def _n_records(model: pm.Model, stated: Any, *, public: bool) -> int | None:
+    if not public:
+        return None if stated is None else integer(1, n_records=stated)
+    if stated is not None:
+        raise ArgumentError("The number of records is public here, and the model states it. Leave n_records out.")
+    return int(evaluate(model.rvs_to_values[model[RECORDS]]).shape[0])
+
+
+def _refuse_other_model(chosen: PairsPlan, model: pm.Model) -> None:
+    """Refuse a plan of other columns, or of other people."""
+    wide = _columns_of(model)
+    same = chosen.labels == dict(wide.labels) and list(chosen.labels) == list(wide.labels)
+    unit = None if wide.bound is None else wide.bound.unit
+    people = unit == chosen.stated.counted and (wide.bound is None or wide.bound.records == chosen.contribution)
+    public = chosen.stated.sizes_are_public
+    if not same or not people or (public and chosen.n_records != _n_records(model, None, public=True)):
+        raise ArgumentError(
+            "The plan is for other columns, categories, numbers of records or people than this model has. Call plan() "
+            "again."
+        )
