@@ -23,6 +23,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 from pymc_dirdp.inference.table_fit import MOST_ROUNDS, fit_tables
 from pymc_dirdp.networks.joint_fit import EliminationError, fit_jointly, shares_given_parents, with_co_parents
+from pymc_dirdp.networks.wide_records import fit_of_pairs, pairs_of
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.axes import ListedLabels, labels_of
@@ -45,9 +46,13 @@ from pymc_dirdp.texts.grammar import library_version
 
 @user_facing
 def fit(
-    release: Published, consistency: Literal["joint", "tables"] | None = None, *, progressbar: bool = True
+    release: Published,
+    consistency: Literal["joint", "tables"] | None = None,
+    *,
+    random_seed: int | None = None,
+    progressbar: bool = True,
 ) -> xr.DataTree:
-    """The tables of a network, estimated from all noisy counts of a release together.
+    """The tables of a network, or the mixture of a wide table, estimated from all noisy counts of a release together.
 
     A draw given a release, or a table that is read off its noisy counts, takes every table by itself and every cell as
     if the others said nothing. This estimate uses that a table is mostly made of small effects, and that the marginals
@@ -67,17 +72,23 @@ def fit(
         marginals of its own variables; it is faster, and its tables agree only roughly. It is also what is done where
         the marginals of the whole network would need a table of more than 10**7 cells; the attribute `consistency` of
         the estimate says so.
+    random_seed : int, optional
+        Of a wide table, where the descent begins; 0 by default. It is public.
     progressbar : bool, default True
-        Whether to count the tables that are fitted in a bar, if they take over a second.
+        Whether to count the tables that are fitted, or the steps of a descent, in a bar, if they take over a second.
 
     Returns
     -------
     estimate : xarray.DataTree
-        Its group `posterior` holds the shares as one draw, with the names, dims and labels of the release. So it can
-        stand in the place of the release in :func:`pymc_dirdp.predict_log_proba`, :func:`pymc_dirdp.log_likelihood` and
-        :func:`pymc_dirdp.synthetic`. The attribute `n_records` is the number of records, or what the counts say of it
-        if it is private. Where parents of one variable depend on each other beyond the structure, the group `network`
-        holds tables that say how, and predictions, likelihoods and synthetic records follow them.
+        Of a wide table the release with its mixture in the group `posterior`: shares `p_v` of each component, all of
+        which have the same weight. It stands in the place of the release everywhere.
+
+        Of a network its group `posterior` holds the shares as one draw, with the names, dims and labels of the release.
+        So it can stand in the place of the release in :func:`pymc_dirdp.predict_log_proba`,
+        :func:`pymc_dirdp.log_likelihood` and :func:`pymc_dirdp.synthetic`. The attribute
+        `n_records` is the number of records, or what the counts say of it if it is private. Where parents of one
+        variable depend on each other beyond the structure, the group `network` holds tables that say how, and
+        predictions, likelihoods and synthetic records follow them.
 
     Raises
     ------
@@ -116,6 +127,12 @@ def fit(
     """
     if consistency is not None:
         one_of(["joint", "tables"], consistency=consistency)
+    if (pairs := pairs_of(release)) is not None:
+        if consistency is not None:
+            raise ArgumentError("consistency= is about tables of a network, and a wide table has none. Leave it out.")
+        return fit_of_pairs(pairs, random_seed, progressbar=progressbar)
+    if random_seed is not None:
+        raise ArgumentError("random_seed= is that of a wide table's descent, and nothing is drawn here. Leave it out.")
     network = network_of(release)
     consistency = consistency or ("joint" if network.of_marginals else "tables")
     if consistency == "joint":

@@ -14,6 +14,7 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, of_release
+from pymc_dirdp.networks.wide_records import log_proba_of_records, log_proba_of_target, mixture_of, pairs_of
 from pymc_dirdp.releases.opened import Published
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
@@ -140,6 +141,9 @@ def predict_log_proba(
     >>> log_proba.dims, log_proba["spam"].values.tolist()
     (('record', 'spam'), ['no', 'yes'])
     """
+    if (pairs := pairs_of(release)) is not None:
+        _refuse_draws(draws)
+        return log_proba_of_target(pairs, mixture_of(release, pairs), X, target)
     predictor = Predictor(release, target, draws, random_seed)
     return predictor.labelled(predictor.log_proba(X))
 
@@ -253,6 +257,9 @@ def log_likelihood(
     >>> dirdp.log_likelihood(release, frame).shape
     (4,)
     """
+    if (pairs := pairs_of(release)) is not None:
+        _refuse_draws(draws)
+        return log_proba_of_records(pairs, mixture_of(release, pairs), frame)
     network = _network(release, draws, random_seed)
     for node in network.nodes.values():
         if orphans := set(node.dims) - set(network.nodes):
@@ -263,6 +270,11 @@ def log_likelihood(
     columns = network.codes(frame, list(network.nodes))
     n = len(next(iter(columns.values())))
     return network.log_joint(list(network.nodes.values()), columns, (n,))
+
+
+def _refuse_draws(draws: object) -> None:
+    if draws is not None:
+        raise ArgumentError("The mixture of a wide table is one estimate and has no draws. Leave draws out.")
 
 
 def _network(release: Published, draws: int | str | None, random_seed: Seed) -> _Network:

@@ -12,6 +12,8 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.fitting import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
+from pymc_dirdp.networks.systematic import systematic
+from pymc_dirdp.networks.wide_records import mixture_of, pairs_of, records_of
 from pymc_dirdp.releases.opened import Published
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
@@ -88,11 +90,14 @@ def synthetic(
     >>> dirdp.synthetic(release, n_records=100, n_sets=2).shape
     (200, 2)
     """
-    import pandas as pd
-
     n_sets = integer(1, n_sets=n_sets)
     size = None if n_records is None else integer(0, n_records=n_records)
     rng = generator(random_seed)
+    if (pairs := pairs_of(release)) is not None:
+        if tables is not None:
+            raise ArgumentError("tables= names tables of a network, and a wide table has none. Leave it out.")
+        mixture = mixture_of(release, pairs)
+        return _frame([records_of(pairs, mixture, size, rng) for _ in range(n_sets)])
     is_one = is_estimate(release)
     asked = None if is_analysis(release) or is_one else n_sets
     drawn = given_release(release, asked, rng)
@@ -109,10 +114,16 @@ def synthetic(
     places = [0] * n_sets if is_one else range(n_sets)
     sets = [_records(order, rows, place, n, rng, drawn_by) for place, n in zip(places, sizes, strict=True)]
     labels = {dim: found for table in chosen.values() for dim, found in table.labels}
-    columns = {
-        dim: _labelled(np.concatenate([codes[dim] for codes in sets]), labels[dim]) for dim in (*rows[0], *order)
-    }
-    numbers = [np.repeat(np.arange(n_sets), sizes), np.concatenate([np.arange(n) for n in sizes])]
+    return _frame([{dim: _labelled(codes[dim], labels[dim]) for dim in (*rows[0], *order)} for codes in sets])
+
+
+def _frame(sets: list[dict[str, Any]]) -> Any:
+    """Sets of records one below the other."""
+    import pandas as pd
+
+    sizes = [len(next(iter(columns.values()))) for columns in sets]
+    columns = {name: np.concatenate([one[name] for one in sets]) for name in sets[0]}
+    numbers = [np.repeat(np.arange(len(sets)), sizes), np.concatenate([np.arange(n) for n in sizes])]
     return pd.DataFrame(columns, index=pd.MultiIndex.from_arrays(numbers, names=["set", "record"]))
 
 
@@ -217,48 +228,3 @@ def _drawn(row: Codes, shares: Array, rng: np.random.Generator) -> Codes:
 
 def _labelled(codes: Codes, labels: list[Any] | None) -> Any:
     return codes if labels is None else np.asarray(labels)[codes]
-
-
-def systematic(row: Codes, shares: Array, rng: np.random.Generator) -> Codes:
-    """For each record a category from the shares of its row, with counts that hardly vary.
-
-    Each record has its category with exactly the probability of its row. Records are put in the order of their rows,
-    and at random within a row. Then the first category is given to one record whenever the sum of the probabilities so
-    far passes an integer plus one uniform number, and so on with each further category and the records that are
-    left. So the records of a row, and of rows that follow each other, that have a category are as many as expected, up
-    to one for each category before it.
-
-    Parameters
-    ----------
-    row : array of int, shape (n,)
-    shares : array, shape (rows, categories)
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    codes : array of int, shape (n,)
-
-    References
-    ----------
-    Madow (1949), On the theory of systematic sampling II, Annals of Mathematical Statistics 20, 333-354.
-
-    Examples
-    --------
-    >>> codes = systematic(np.zeros(1000, dtype=int), np.array([[0.25, 0.75]]), np.random.default_rng(0))
-    >>> np.bincount(codes)
-    array([250, 750])
-    """
-    categories = shares.shape[1]
-    left = rng.permutation(len(row))
-    left = left[np.argsort(row[left], kind="stable")]
-    codes = np.full(len(row), categories - 1, dtype=np.int64)
-    # The share of all categories that are still to come, for each row.
-    to_come = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1]
-    for category in range(categories - 1):
-        own, rest = shares[row[left], category], to_come[row[left], category]
-        probability = np.divide(own, rest, out=np.zeros(len(left)), where=rest > 0)
-        passed = np.floor(np.cumsum(probability) + rng.random())
-        taken = np.diff(passed, prepend=0.0) > 0
-        codes[left[taken]] = category
-        left = left[~taken]
-    return codes

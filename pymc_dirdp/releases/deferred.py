@@ -6,7 +6,7 @@ from typing import Any, final, override
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from xarray.core.indexing import MemoryCachedArray, NumpyIndexingAdapter
+from xarray.core.indexing import LazilyIndexedArray, MemoryCachedArray, NumpyIndexingAdapter
 
 
 @final
@@ -73,5 +73,5 @@ class Deferred(NumpyIndexingAdapter):
 def is_untouched(variable: xr.Variable, source: Hashable) -> bool:
     """Whether a variable follows from a source because nobody has looked at it."""
     data = variable._data
-    array = data.array if isinstance(data, MemoryCachedArray) else None
+    array = data.array if isinstance(data, MemoryCachedArray | LazilyIndexedArray) else None
     return isinstance(array, Deferred) and not array.is_computed and array.source == source

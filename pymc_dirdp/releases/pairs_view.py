@@ -34,7 +34,7 @@ def tree_of_pairs(release: PairsRelease, seed: Any = None) -> xr.DataTree:
     for place, (name, labels) in enumerate(release.plan.columns):
         shape = (1, 1, COMPONENTS, len(labels))
         variables[f"p_{name}"] = deferred(
-            release.text, ["chain", "draw", COMPONENT, name], shape, _shares(place, int(seed))
+            release.text, ["chain", "draw", COMPONENT, name], shape, _shares(place, int(seed)), printed=False
         )
     coords = {"chain": [0], "draw": [0]} | release.plan.labels
     plan = release.plan

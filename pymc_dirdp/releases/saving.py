@@ -5,7 +5,9 @@ from typing import Any
 
 import xarray as xr
 
-from pymc_dirdp.releases.opened import from_text, of_release, text_of
+from pymc_dirdp.releases.opened import from_text, of_release, remembered, text_of
+from pymc_dirdp.releases.pairs import PairsRelease
+from pymc_dirdp.releases.pairs_view import tree_of_pairs
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.signatures import user_facing
@@ -106,4 +108,4 @@ def load(path: str | PathLike[str], *, most_bytes: int = MOST_BYTES) -> Any:
     text = read_text(path, most_bytes=most_bytes)
     if isinstance(text, Release):
         return view(of_release(text))
-    return text
+    return tree_of_pairs(remembered(text)) if isinstance(text, PairsRelease) else text

@@ -14,10 +14,12 @@ import xarray as xr
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.display import clipped, escaped, labelled, scrolled, selected, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import randomness
 from pymc_dirdp.releases.facts import ERRORS, deployment_of, lines_of
-from pymc_dirdp.releases.opened import Opened, opened
-from pymc_dirdp.releases.verification import verified
+from pymc_dirdp.releases.opened import Opened, content_of, opened
+from pymc_dirdp.releases.pairs import PairsRelease
+from pymc_dirdp.releases.verification import Verification, verified, verify
 from pymc_dirdp.signatures import user_facing
 
 type Lines = tuple[tuple[str, str], ...]
@@ -134,23 +136,41 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
             "Pass the ledger that the releases were charged to: dirdp.statement(ledger) says what they guarantee "
             "together. Or state each of them by itself."
         )
-    stored = opened(release)
+    source = content_of(release)
+    if isinstance(source, PairsRelease):
+        return _of_pairs(source, verify(release))
+    stored = source if isinstance(source, Opened) else opened(source)
     verification = verified(stored, None if isinstance(release, str | PathLike) else release)
-    # A seed is said loudly; anything else that is wrong leaves nothing to say.
+    _refuse_false(verification)
+    lines = selected(lines_of(stored, verification.failures), ("Guarantee", ERRORS, "Use"), 1)
+    numbers = randomness(table.mechanism.log_no_noise for table in stored.tables.values())
+    verb = "was" if len(stored.tables) == 1 else "were"
+    return _stated(verification, deployment_of(stored), lines, verb, numbers)
+
+
+def _refuse_false(verification: Verification) -> None:
+    """Refuse a release that does not verify. A seed is said loudly instead; anything else leaves nothing to say."""
     wrong = [check for check in verification.checks if not check.passed and check.name != "randomness"]
     if wrong:
         raise ReleaseError(
             f"There is no statement for a release that does not verify ({wrong[0].name}): {wrong[0].sentence} "
             "print(dirdp.verify(release)) says more. Ask its publisher for the file again."
         )
-    lines = selected(lines_of(stored, verification.failures), ("Guarantee", ERRORS, "Use"), 1)
-    stated = deployment_of(stored)
+
+
+def _of_pairs(release: PairsRelease, verification: Verification) -> Statement:
+    _refuse_false(verification)
+    stated, facts = release._statement()
+    lines = selected(facts, ("Guarantee", "Noise", "Use"), 1)
+    return _stated(verification, stated, lines, "were", "The numbers are random on purpose.")
+
+
+def _stated(verification: Verification, stated: Deployment, lines: Lines, verb: str, numbers: str) -> Statement:
+    """The statement of a release that verifies, or that was drawn with a seed."""
     if not verification.follows:
         none: dict[str, Any] = {"flavor": "none: drawn with a seed", "epsilon": None, "delta": None, "parameters": {}}
-        return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *lines), stated.row | none)
-    published = f"{stated.product} {'was' if len(stored.tables) == 1 else 'were'} published"
-    numbers = randomness(table.mechanism.log_no_noise for table in stored.tables.values())
-    return Statement("Privacy", stated.odds.paragraph(published, numbers), lines, stated.row)
+        return Statement("NOT PRIVATE", _seeded(stated.product), (("privacy", "none"), *lines), stated.row | none)
+    return Statement("Privacy", stated.odds.paragraph(f"{stated.product} {verb} published", numbers), lines, stated.row)
 
 
 def _of_ledger(ledger: Ledger) -> Statement:
@@ -163,9 +183,9 @@ def _of_ledger(ledger: Ledger) -> Statement:
     return Statement("Privacy", text, selected(facts, ("Guarantee", "Entries", "Notes"), 1), stated.row)
 
 
-def _seeded(stored: Opened) -> str:
+def _seeded(product: str) -> str:
     return (
-        f"{', '.join(stored.tables)} is reproducible: it was drawn with a seed, so anyone who knows or guesses the "
+        f"{product} is reproducible: it was drawn with a seed, so anyone who knows or guesses the "
         "seed computes the draw again and learns about the data. No guarantee of privacy is made. Do not publish it."
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import xarray as xr
-from xarray.core.indexing import MemoryCachedArray
+from xarray.core.indexing import LazilyIndexedArray, MemoryCachedArray
 
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.arrays import Array
@@ -105,10 +105,23 @@ def _deferred(
     return deferred("" if stored.release is None else stored.release.text, dims, shape, compute)
 
 
-def deferred(text: str, dims: list[str], shape: tuple[int, ...], compute: Callable[[Any], Array]) -> xr.Variable:
-    """A variable of the release with this text that is computed when somebody looks at it."""
+def deferred(
+    text: str, dims: list[str], shape: tuple[int, ...], compute: Callable[[Any], Array], *, printed: bool = True
+) -> xr.Variable:
+    """A variable of the release with this text that is computed when somebody looks at it.
+
+    Parameters
+    ----------
+    text : str
+    dims : list of str
+    shape : tuple of int
+    compute : callable
+        Of the release that was opened.
+    printed : bool
+        Whether `print` looks at it; otherwise it shows the shape alone.
+    """
     array = Deferred(lambda: compute(from_text(text)), shape, np.dtype(np.float64), source=text)
-    return xr.Variable(dims, MemoryCachedArray(array))
+    return xr.Variable(dims, MemoryCachedArray(array) if printed else LazilyIndexedArray(array))
 
 
 def _drawn(name: str) -> Callable[[Opened], Array]:

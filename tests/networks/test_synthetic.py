@@ -10,7 +10,7 @@ import xarray as xr
 from scipy.stats import beta, chi2, norm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.networks.synthetic import systematic
+from pymc_dirdp.networks.systematic import systematic
 
 CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "wild": [False, True]}
 STRUCTURE = {"class": [], "legs": ["class"], "wild": ["class", "legs"]}

@@ -1,0 +1,93 @@
+"""What follows from the mixture of a wide table: probabilities of records, predictions, and synthetic records."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.special import logsumexp
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import integer
+from pymc_dirdp.counting.columns import Frame, encode
+from pymc_dirdp.errors import ArgumentError, FewRecordsWarning, warn
+from pymc_dirdp.inference.mixture import MOST_STEPS, Mixture
+from pymc_dirdp.networks.systematic import systematic
+from pymc_dirdp.progress import Bar
+from pymc_dirdp.releases.opened import Published, content_of, refuse_confidential
+from pymc_dirdp.releases.pairs import PairsRelease
+from pymc_dirdp.releases.pairs_view import FIT_SEED, tree_of_pairs
+
+# Records that are taken together: their weights are a matrix with a column for each component.
+_AT_ONCE = 2**13
+
+
+def pairs_of(release: Published) -> PairsRelease | None:
+    """The release of pairs that this is, or that this fit is of; None for anything else."""
+    refuse_confidential(release)
+    found = content_of(release)
+    return found if isinstance(found, PairsRelease) else None
+
+
+def mixture_of(release: Published, pairs: PairsRelease) -> Mixture:
+    """The mixture of a release of pairs, or of a fit of it with a seed of its own."""
+    seed = release.attrs.get(FIT_SEED, 0) if isinstance(release, xr.DataTree) else 0
+    return pairs.mixture(integer(0, random_seed=seed))
+
+
+def fit_of_pairs(pairs: PairsRelease, random_seed: Any, *, progressbar: bool) -> xr.DataTree:
+    """What :func:`pymc_dirdp.fit` returns of a release of pairs."""
+    seed = integer(0, random_seed=0 if random_seed is None else random_seed)
+    with Bar(2 * MOST_STEPS, "steps", shown=progressbar) as bar:
+        mixture = pairs.mixture(seed, bar)
+    if mixture.steps == 0:
+        warn(
+            "The noise hides all dependence between columns, so the fit is that of independent columns. A larger "
+            "guarantee, fewer columns or larger categories would show more.",
+            FewRecordsWarning,
+        )
+    return tree_of_pairs(pairs, seed)
+
+
+def log_proba_of_records(pairs: PairsRelease, mixture: Mixture, frame: Frame) -> Array:
+    """The logarithm of the probability of whole records."""
+    codes = list(encode(frame, list(pairs.plan.labels), pairs.plan.labels).values())
+    parts = [mixture.log_proba({i: code[part] for i, code in enumerate(codes)}) for part in _parts(len(codes[0]))]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def log_proba_of_target(pairs: PairsRelease, mixture: Mixture, X: Frame, target: str | None) -> xr.DataArray:
+    """The logarithms of the probabilities of the categories of a column given all others."""
+    labels = pairs.plan.labels
+    if target not in labels:
+        raise ArgumentError(
+            f"Say which column to predict, as target=, one of {', '.join(map(repr, labels))}; got {target!r}."
+        )
+    others = [name for name in labels if name != target]
+    place = {name: i for i, name in enumerate(labels)}
+    codes = encode(X, others, labels)
+    of_target = np.log(np.maximum(mixture.by_column[place[target]], np.finfo(np.float64).tiny))
+    found = []
+    for part in _parts(len(codes[others[0]])):
+        weights = mixture.log_weights({place[name]: code[part] for name, code in codes.items()})
+        joint = np.stack([logsumexp(weights + column, axis=1) for column in of_target.T], axis=1)
+        found.append(joint - logsumexp(joint, axis=1, keepdims=True))
+    values = np.concatenate([np.empty((0, len(labels[target]))), *found])
+    dims = ("record" if target != "record" else "row", target)
+    return xr.DataArray(values, {target: labels[target]}, dims, name="log_proba")
+
+
+def records_of(
+    pairs: PairsRelease, mixture: Mixture, n_records: int | None, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Synthetic records, with as many from each component as are expected, and of each category as well."""
+    n = round(pairs.noisy.n_records) if n_records is None else n_records
+    component = np.sort(rng.permutation(n) % len(mixture.shares))
+    return {
+        name: np.asarray(labels)[systematic(component, shares, rng)]
+        for (name, labels), shares in zip(pairs.plan.labels.items(), mixture.by_column, strict=True)
+    }
+
+
+def _parts(n: int) -> Iterator[slice]:
+    return (slice(start, start + _AT_ONCE) for start in range(0, n, _AT_ONCE))
