@@ -220,8 +220,12 @@ class PairsMechanism(PrivacyCurves):
     def variance(self, looks: int) -> float:
         """The variance of the noise in counts that are :meth:`estimated` from so many looks."""
         if self.noise == "geometric":
-            return float(Geometric(self.parameter / looks).sd ** 2)
+            return float(self._geometric(looks).sd ** 2)
         return self.parameter / looks
+
+    def _geometric(self, looks: int) -> Geometric:
+        # A quotient of doubles may be below the scale whose loss is accounted.
+        return Geometric(round_up(Fraction(self.parameter) / looks))
 
     def estimated(self, published: Integers, looks: int) -> Array:
         """The noisy counts that so many looks make together."""
@@ -230,7 +234,7 @@ class PairsMechanism(PrivacyCurves):
     def measured(self, counts: Integers, looks: int, bits: Bits) -> Integers:
         """What so many looks at a table publish, exactly. The counts are **secret**."""
         if self.noise == "geometric":
-            times, noise = 1, Geometric(self.parameter / looks).exact(counts.shape, bits)
+            times, noise = 1, self._geometric(looks).exact(counts.shape, bits)
         else:
             times, noise = looks, discrete_gaussian(looks * Fraction(self.parameter), counts.shape, bits)
         # In Python's integers, so that nothing wraps.
