@@ -24,7 +24,7 @@ from pymc_dirdp.progress import QUIET, Bar
 COMPONENTS, RANK = 300, 24
 """The components of a mixture, and their coordinates. With 800 or 48 nothing was nearer."""
 SLOPE_SD, COMMON_SD = 3.0 / math.sqrt(RANK), 10.0
-"""The standard deviations of slopes, by which logits of a category differ by 3 among components, and of common logits."""
+"""The standard deviations of slopes, so that logits differ by 3 among components, and of common logits."""
 STEPS = 800
 """The steps of a descent: with 2,000 the fit of Adult is hardly another."""
 

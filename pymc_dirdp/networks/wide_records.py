@@ -12,6 +12,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError, FewRecordsWarning, warn
 from pymc_dirdp.inference.mixture import STEPS, Mixture
+from pymc_dirdp.networks.refinement import refined
 from pymc_dirdp.networks.systematic import systematic
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.opened import Published, content_of, refuse_confidential
@@ -80,13 +81,13 @@ def log_proba_of_target(pairs: PairsRelease, mixture: Mixture, X: Frame, target:
 def records_of(
     pairs: PairsRelease, mixture: Mixture, n_records: int | None, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Synthetic records, with as many from each component as are expected, and of each category as well."""
-    n = round(pairs.noisy.n_records) if n_records is None else n_records
+    """Synthetic records, whose counts of pairs are nearly what is expected of them."""
+    n, labels = round(pairs.noisy.n_records) if n_records is None else n_records, pairs.plan.labels
     component = np.sort(rng.permutation(n) % len(mixture.shares))
-    return {
-        name: np.asarray(labels)[systematic(component, shares, rng)]
-        for (name, labels), shares in zip(pairs.plan.labels.items(), mixture.by_column, strict=True)
-    }
+    drawn = np.stack([systematic(component, shares, rng) for shares in mixture.by_column], axis=1)
+    expected = n / len(mixture.shares) * (mixture.shares.T @ mixture.shares)
+    codes = refined(drawn, mixture.lengths, expected, rng)
+    return {name: np.asarray(values)[codes[:, i]] for i, (name, values) in enumerate(labels.items())}
 
 
 def _parts(n: int) -> Iterator[slice]:
