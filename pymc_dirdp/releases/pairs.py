@@ -365,13 +365,10 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
         noise = f"standard deviation {least:.3g} to {sd:.3g} in a cell of a pair"
         how.append(Line("second round", f"{len(again)} of {len(mechanism.pairs)} pairs were measured again", 2))
         how.append(Line("randomness", release.randomness, 2))
-    notes = []
-    if release is not None and release.is_seeded:
-        notes = [Line("NOT PRIVATE", "drawn with a seed, do not publish", depth) for depth in (0, 2)]
     verb = "dirdp.fit(release), dirdp.synthetic(release), dirdp.estimate(release, columns=[...])"
     following = "dirdp.sample(plan, model) draws the release" if release is None else verb
     return {
-        "Answer": notes,
+        "Answer": [],
         "Guarantee": guarantee,
         "Mechanism": how,
         "Noise": [Line("noise", noise, 0), Line("noise", noise, 1)],
