@@ -1,19 +1,18 @@
 """A low-rank mixture of products, fitted to noisy counts of columns and of pairs of them.
 
 Each of some hundred components of equal weight is a product of shares, one list for each column. Its logits are
-`b + z A`: `b` is common to all, and a component has few coordinates `z`. That is close to a log-linear model of all
+`common + place @ slopes`: a component has few coordinates, its place. That is close to a log-linear model of all
 pairs, so shares of three columns, which nobody has measured, are close as well.
 
-The fit descends on the squared distance to the noisy counts, and stops before it follows the noise. When, is seen by
-thinning: a normal `y` of variance `s**2` gives `y + a s z` and `y - s z / a`, which are independent, so that what is
-fitted to the first is judged by the second.
+Places have a standard normal prior and slopes a normal one, and noisy counts a normal likelihood, so what is fitted is
+a posterior mode. The prior is what keeps the fit from following the noise: no number of steps is chosen by the data.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,11 @@ from pymc_dirdp.progress import QUIET, Bar
 
 COMPONENTS, RANK = 300, 24
 """The components of a mixture, and their coordinates. With 800 or 48 nothing was nearer."""
-MOST_STEPS = 1500
-"""The steps of a descent. More of them were never the best ones where noise hides anything."""
-EVERY = 20
-"""The steps after which a fit is judged."""
+SLOPE_SD, COMMON_SD = 2.5 / math.sqrt(RANK), 10.0
+"""The standard deviations of slopes, so that logits differ by 2.5 among components, and of common logits."""
+STEPS = 500
+"""The steps of a descent: with 2,000 the fit of Adult is hardly another."""
+_FLOOR = 0.02
 
 # Matrices of all pairs of categories: half of the digits are far more than noise leaves.
 _Single = NDArray[np.float32]
@@ -44,20 +44,19 @@ class NoisyPairs:
         The number of categories of each column.
     counts : array, shape (categories,)
         Noisy counts of single columns.
-    precisions : array, shape (categories,)
-        One over the variance of the noise; 0 where nothing was measured.
-    pair_counts, pair_precisions : array, shape (categories, categories)
-        The same of pairs; symmetric, and 0 between categories of one column.
-    n_records : float
-        The number of records, public or estimated.
+    pair_counts : array, shape (categories, categories)
+        Those of pairs; symmetric, and 0 between categories of one column. A column of one category was not measured.
+    variance : float
+        Of the noise in each cell.
+    known_records : int, optional
+        The number of records, if it is public.
     """
 
     lengths: tuple[int, ...]
     counts: Array
-    precisions: Array
     pair_counts: _Single
-    pair_precisions: _Single
-    n_records: float
+    variance: float
+    known_records: int | None = None
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -68,43 +67,67 @@ class NoisyPairs:
         """The categories of a column."""
         return slice(self.ends[column], self.ends[column + 1])
 
-    @property
-    def shares(self) -> Array:
-        """The shares of each column by itself."""
-        known = np.maximum(self.counts, 0.5)
-        return np.asarray(known / np.repeat(np.add.reduceat(known, self.ends[:-1]), self.lengths))
+    @cached_property
+    def is_measured(self) -> NDArray[np.bool_]:
+        """Which cells of pairs have noisy counts, shape (categories, categories)."""
+        column = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        several = np.array(self.lengths)[column] > 1
+        return np.asarray(several & several[:, None] & (column != column[:, None]))
 
-    @property
-    def cells(self) -> float:
-        """How many cells of pairs were measured."""
-        return float(np.count_nonzero(self.pair_precisions)) / 2
+    @cached_property
+    def _told(self) -> tuple[Array, float, float]:
+        """Noisy counts of columns by all tables together, and the number of records with one over its variance.
 
-    def thinned(self, share: float, rng: np.random.Generator) -> tuple[Self, _Single]:
-        """The same with more noise, and counts of pairs whose noise is independent of that.
-
-        Parameters
-        ----------
-        share : float
-            The noise that is added, in standard deviations of the noise that there is.
+        A pair tells the counts of each of its columns, with noise in proportion to the length of the other, and the
+        number of records with noise in proportion to its cells.
         """
-        noise = np.triu(rng.standard_normal(self.pair_counts.shape, dtype=np.float32), 1)
-        noise += noise.T
-        with np.errstate(divide="ignore"):
-            noise *= np.where(self.pair_precisions > 0, self.pair_precisions**-0.5, 0.0).astype(np.float32)
-            of_columns = np.where(self.precisions > 0, self.precisions**-0.5, 0.0)
-        less = 1 / (1 + share**2)
-        thinner = replace(
-            self,
-            counts=self.counts + share * of_columns * rng.standard_normal(len(self.counts)),
-            precisions=less * self.precisions,
-            pair_counts=self.pair_counts + share * noise,
-            pair_precisions=np.float32(less) * self.pair_precisions,
-        )
-        return thinner, self.pair_counts - noise / share
+        lengths = np.array(self.lengths, dtype=np.float64)
+        measured = lengths > 1
+        inverse = np.where(measured, 1 / lengths, 0.0)
+        others = inverse.sum() - inverse
+        # Sums over the other column, one for each.
+        sums = np.add.reduceat(self.pair_counts.astype(np.float64), self.ends[:-1], axis=1)
+        told = (self.counts + sums @ inverse) / np.repeat(1 + others, self.lengths)
+        precision = float(inverse.sum() + (inverse @ others) / 2)
+        pairs = inverse @ np.add.reduceat(sums, self.ends[:-1], axis=0) @ inverse / 2
+        columns = inverse @ np.add.reduceat(self.counts, self.ends[:-1])
+        return told, float(columns + pairs) / precision, precision / self.variance
 
-    def distance(self, expected: _Single, counts: _Single) -> float:
-        """Half the squared distance of pairs from noisy counts of them, in standard deviations of the noise."""
-        return float(np.vdot(self.pair_precisions, (expected - counts) ** 2)) / 4
+    @property
+    def n_records(self) -> float:
+        """The number of records, public or estimated; at least 1."""
+        return max(self._told[1], 1.0) if self.known_records is None else float(max(self.known_records, 1))
+
+    @property
+    def n_records_sd(self) -> float:
+        """The standard deviation of the estimate; 0 if the number is public."""
+        return float(self._told[2] ** -0.5) if self.known_records is None else 0.0
+
+    @cached_property
+    def shares(self) -> Array:
+        """The shares of each column, by least squares with all that tables say of it."""
+        told, total = self._told[0], self.n_records
+        nearest = [_simplex(told[self.place(column)] / total) for column in range(len(self.lengths))]
+        # None is 0: its logarithm is where a descent begins.
+        return np.concatenate([(1 - _FLOOR) * shares + _FLOOR / len(shares) for shares in nearest])
+
+    @property
+    def hides_dependence(self) -> bool:
+        """Whether noisy counts of pairs are as far from those of independent columns as noise alone takes them."""
+        alone = self.shares.astype(np.float32)
+        expected = np.float32(self.n_records) * np.outer(alone, alone)
+        squares = np.where(self.is_measured, (self.pair_counts - expected) ** 2, 0.0).sum(dtype=np.float64)
+        cells = np.count_nonzero(self.is_measured)
+        # Two standard deviations above the mean of the sum of so many squares; each cell is there twice.
+        return bool(squares / self.variance / 2 < cells / 2 + 2 * math.sqrt(cells))
+
+
+def _simplex(values: Array) -> Array:
+    """The nearest shares, which are at least 0 and add up to 1."""
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
+    shares: Array = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
+    return shares / shares.sum()
 
 
 @final
@@ -118,8 +141,6 @@ class Mixture:
         The number of categories of each column.
     shares : array, shape (components, categories)
         Of all columns side by side; those of each column add up to 1.
-    steps : int
-        Of the descent that found it; 0 for independent columns.
 
     Examples
     --------
@@ -130,7 +151,6 @@ class Mixture:
 
     lengths: tuple[int, ...]
     shares: Array
-    steps: int = 0
 
     @cached_property
     def by_column(self) -> list[Array]:
@@ -167,94 +187,58 @@ class Mixture:
         return total
 
 
-def fit_mixture(noisy: NoisyPairs, seed: int = 0, *, steps: int | None = None, bar: Bar = QUIET) -> Mixture:
-    """The mixture that is fitted to noisy counts.
+def fit_mixture(noisy: NoisyPairs, seed: int = 0, *, steps: int = STEPS, bar: Bar = QUIET) -> Mixture:
+    """The mixture with the largest posterior density given noisy counts, as far as a descent finds it.
 
     Parameters
     ----------
     noisy : NoisyPairs
     seed : int
-        Public: it decides where the descent begins, and how the counts are thinned.
-    steps : int, optional
-        Of the descent; by default the first ones that are nearly as good as any.
+        Public: it decides where the descent begins.
+    steps : int
+        Of the descent.
     bar : Bar
-        It counts steps, of which there are at most `2 * MOST_STEPS`.
+        It counts steps.
 
     Returns
     -------
     mixture : Mixture
-        If the noise hides all dependence, that of independent columns, which has one component.
 
     References
     ----------
-    Neufeld, Dharamshi, Gao and Witten (2024), Data thinning for convolution-closed distributions. Kingma and Ba (2015),
-    Adam.
+    Kingma and Ba (2015), Adam: a method for stochastic optimization.
 
     Examples
     --------
     >>> counts = np.array([[0, 0, 400, 100], [0, 0, 100, 400], [400, 100, 0, 0], [100, 400, 0, 0]], dtype=np.float32)
-    >>> precisions = np.where(counts > 0, 0.01, 0).astype(np.float32)
-    >>> noisy = NoisyPairs((2, 2), np.full(4, 500.0), np.full(4, 0.01), counts, precisions, 1000.0)
+    >>> noisy = NoisyPairs((2, 2), np.full(4, 500.0), counts, variance=100.0)
     >>> fit_mixture(noisy).table([0, 1]).round(1).tolist()
     [[0.4, 0.1], [0.1, 0.4]]
     """
-    if steps is None:
-        steps = _best_steps(noisy, seed, bar)
-    if steps == 0:
-        return Mixture(noisy.lengths, noisy.shares[None])
     descent = _Descent(noisy, np.random.default_rng(seed))
     for _ in range(steps):
         descent.step()
         bar.advance()
-    return Mixture(noisy.lengths, np.asarray(descent.shares, dtype=np.float64), steps)
-
-
-def _best_steps(
-    noisy: NoisyPairs, seed: int, bar: Bar, *, thinning: float = 1 / 3, tolerance: float = 0.05, patience: float = 0.2
-) -> int:
-    """The first number of steps whose risk is nearly the least; 0 if independent columns are as good.
-
-    The risk is the squared error of the noiseless counts, up to a constant, in the noise's own deviations.
-    """
-    thinner, others = noisy.thinned(thinning, np.random.default_rng([seed, 1]))
-    less = 1 / (1 + 1 / thinning**2)
-    descent = _Descent(thinner, np.random.default_rng(seed))
-
-    def risk(expected: _Single) -> float:
-        return less * noisy.distance(expected, others) - noisy.cells / 2
-
-    alone = thinner.shares.astype(np.float32)
-    independent = risk(np.float32(noisy.n_records) * np.outer(alone, alone))
-    risks: list[float] = []
-    for step in range(1, MOST_STEPS + 1):
-        descent.step()
-        bar.advance()
-        if step % EVERY == 0:
-            risks.append(risk(descent.expected()))
-            best = EVERY * (1 + int(np.argmin(risks)))
-            if step > best + 3 * EVERY + patience * best:
-                break
-    least = min(risks)
-    if independent <= least:
-        return 0
-    enough = least + tolerance * max(abs(least), 0.002 * noisy.cells)
-    return EVERY * (1 + next(place for place, found in enumerate(risks) if found <= enough))
+    return Mixture(noisy.lengths, np.asarray(descent.shares, dtype=np.float64))
 
 
 class _Descent:
-    """Adam on the logits `b + z A` of all components, from nearly independent columns."""
+    """Adam on the logits `common + places @ slopes` of all components, from nearly independent columns."""
 
     def __init__(
         self, noisy: NoisyPairs, rng: np.random.Generator, *, rate: float = 0.02, spread: float = 0.25
     ) -> None:
         self._noisy, self._rate, categories = noisy, rate, len(noisy.counts)
         self._starts = np.array(noisy.ends[:-1])
-        self._counts, self._precisions = noisy.counts.astype(np.float32), noisy.precisions.astype(np.float32)
+        several = np.repeat(np.array(noisy.lengths) > 1, noisy.lengths)
+        self._counts, self._precisions = noisy.counts.astype(np.float32), (several / noisy.variance).astype(np.float32)
+        self._pair_precisions = noisy.is_measured * np.float32(1 / noisy.variance)
         self._each = np.float32(noisy.n_records / COMPONENTS)
         common = np.log(noisy.shares).astype(np.float32)[None]
         places = rng.standard_normal((COMPONENTS, RANK), dtype=np.float32)
         slopes = np.float32(spread / math.sqrt(RANK)) * rng.standard_normal((RANK, categories), dtype=np.float32)
         self._parameters = [places, slopes, common]
+        self._weights = [np.float32(sd**-2) for sd in (1.0, SLOPE_SD, COMMON_SD)]
         self._moments = [(np.zeros_like(one), np.zeros_like(one)) for one in self._parameters]
         self._steps = 0
         self.shares = self._softmax()
@@ -269,14 +253,11 @@ class _Descent:
         weights = np.exp(logits - self._by_column(np.maximum.reduceat(logits, self._starts, axis=1)))
         return np.asarray(weights / self._by_column(np.add.reduceat(weights, self._starts, axis=1)))
 
-    def expected(self) -> _Single:
-        """The expected counts of all pairs of categories."""
-        return np.asarray(self._each * (self.shares.T @ self.shares))
-
     def step(self, *, decays: tuple[float, float] = (0.9, 0.99)) -> None:
-        """One step down the squared distance to the noisy counts."""
+        """One step up the log-density."""
         places, slopes, _ = self._parameters
-        missed = (self.expected() - self._noisy.pair_counts) * self._noisy.pair_precisions
+        expected = self._each * (self.shares.T @ self.shares)
+        missed = (expected - self._noisy.pair_counts) * self._pair_precisions
         of_columns = (self._each * self.shares.sum(axis=0) - self._counts) * self._precisions
         slope = self._each * (self.shares @ missed + of_columns)
         # That of logits: shares of a column add up to 1.
@@ -285,9 +266,12 @@ class _Descent:
         self._steps += 1
         corrections = [1 - decay**self._steps for decay in decays]
         gradients = (slope @ slopes.T, places.T @ slope, slope.sum(axis=0, keepdims=True))
-        for parameter, gradient, (mean, square) in zip(self._parameters, gradients, self._moments, strict=True):
-            mean += np.float32(1 - decays[0]) * (gradient - mean)
-            square += np.float32(1 - decays[1]) * (gradient**2 - square)
+        for parameter, gradient, weight, (mean, square) in zip(
+            self._parameters, gradients, self._weights, self._moments, strict=True
+        ):
+            down = gradient + weight * parameter
+            mean += np.float32(1 - decays[0]) * (down - mean)
+            square += np.float32(1 - decays[1]) * (down**2 - square)
             size = np.sqrt(square / np.float32(corrections[1])) + np.float32(1e-12)
             parameter -= np.float32(self._rate / corrections[0]) * mean / size
         self.shares = self._softmax()
