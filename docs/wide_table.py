@@ -49,10 +49,10 @@ def rivals() -> str:
 
 def costs() -> str:
     """Seconds of a processor, the file and the memory by the number of columns, as HTML."""
-    heads = ["columns", "categories", "pairs", "cells", "plan", "sample", "fit", "file, MB", "memory, MB"]
+    heads = ["columns", "categories", "pairs", "cells", "plan", "sample", "fit", "synthetic", "file, MB", "memory, MB"]
     lines = [_line("th", heads)]
     for row in _rows("wide_costs.csv"):
-        names = ("columns", "categories", "pairs", "cells", "plan", "sample", "fit", "file_mb", "memory_mb")
+        names = ("columns", "categories", "pairs", "cells", "plan", "sample", "fit", "synthetic", "file_mb", "memory_mb")
         lines.append(_line("td", [row[name] for name in names]))
     return f"<table>{''.join(lines)}</table>"
 

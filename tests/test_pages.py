@@ -83,6 +83,20 @@ def test_the_tables_of_what_is_new_have_all_their_rows(monkeypatch):
     assert "noise ignored" not in tables.bandits()
 
 
+def test_the_page_of_wide_tables_has_its_figures(monkeypatch):
+    """Each guarantee has this library and AIM beside it, and each picture its lines."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    tables = importlib.import_module("wide_table")
+    compared = {cell: methods for cell, methods in tables.cells().items() if cell[1]}
+    assert len({epsilon for _, epsilon in compared}) >= 4
+    assert all("latent_class" in methods for methods in compared.values())
+    assert sum("AIM" in methods for methods in compared.values()) >= 4
+    assert tables.rivals().count("<tr>") == 1 + sum(map(len, compared.values()))
+    assert tables.costs().count("<tr>") == 5
+    assert len(tables.pair_picture().axes[0].lines) == 4
+    assert len(tables.error_picture().axes[0].get_legend().texts) == 3
+
+
 def test_the_paper_cites_what_its_bibliography_holds_and_nothing_else():
     paper = (ROOT / "docs" / "paper" / "paper.md").read_text(encoding="utf-8")
     entries = re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "paper" / "paper.bib").read_text(encoding="utf-8"), re.M)

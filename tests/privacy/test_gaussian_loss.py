@@ -9,14 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_dirdp.privacy.gaussian_loss import (
-    DividedGaussianLoss,
-    GaussianLoss,
-    converted,
-    deltas,
-    gaussian_excess,
-    renyi,
-)
+from pymc_dirdp.privacy.gaussian_loss import GaussianLoss, converted, deltas, gaussian_excess, renyi
 
 
 def delta(s, cells, records, epsilon):
@@ -207,50 +200,3 @@ def test_what_divergences_imply_is_the_least_over_all_orders(rho):
                 low, high = (low, b) if log_delta(a) < log_delta(b) else (a, high)
             exact = min(mp.mpf(1), mp.sqrt(rho_ / 2), mp.exp(log_delta(low)))
         within(found, exact, 1e-10)
-
-
-# How three to five units are divided, by what was seen before: after a list of noises, and of so many that are left.
-DIVISIONS = {
-    "two after a gain, otherwise single ones": (3, lambda seen, left: 1 if not seen or seen[0] <= 0 else left),
-    "two, and then by the sign": (5, lambda seen, left: 2 if not seen else left if seen[0] > 0 else 1),
-    "single ones until the sum is positive": (4, lambda seen, left: 1 if sum(seen) <= 0 else left),
-}
-
-
-def of_division(s, units, chosen, least=1e-14):
-    """The distribution of the sum of all noises, outcome by outcome; an outcome below the least mass is left out."""
-    of_looks = {n: {k: float(p) for k, p in masses(n * s, 1).items() if p > least} for n in range(1, units + 1)}
-    found = {}
-
-    def follow(seen, left, mass):
-        if left == 0:
-            found[sum(seen)] = found.get(sum(seen), 0.0) + mass
-            return
-        n = chosen(seen, left)
-        for k, p in of_looks[n].items():
-            if mass * p > least:
-                follow((*seen, k), left - n, mass * p)
-
-    follow((), units, 1.0)
-    return found
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("division", DIVISIONS)
-@pytest.mark.parametrize("s", [0.25, 0.5, 1.0, 4.0])
-def test_a_division_by_what_was_seen_loses_no_more_than_is_said(division, s):
-    """The claim, and the lemma that it rests on: a sum is one noise but for a factor for each time two are joined."""
-    units, chosen = DIVISIONS[division]
-    found, whole = of_division(s, units, chosen), masses(units * s, 1)
-    q = math.exp(-(math.pi**2) * s)
-    factor = ((1 + q) / (1 - q)) ** (units - 1)
-    ratios = [p / float(whole[k]) for k, p in found.items() if whole[k] > 1e-7]
-    assert max(ratios) <= factor * (1 + 1e-9)
-    # Where noises are small the factor is needed.
-    assert s > 0.5 or max(ratios) > 1.002
-    for epsilon in (0.0, 0.5, 2.0):
-        losses = {k: (2 * k + units) / (2 * s) for k in found}
-        exact = math.fsum(p * -math.expm1(epsilon - losses[k]) for k, p in found.items() if losses[k] > epsilon)
-        claimed = DividedGaussianLoss(Fraction(s), units).delta(epsilon)
-        assert claimed >= exact * (1 - 1e-9)
-        assert s < 4 or claimed <= exact * (1 + 1e-6)
