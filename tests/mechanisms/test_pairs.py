@@ -68,11 +68,10 @@ def test_the_curves_are_those_of_marginals_of_one_table(noise, contribution, adj
     table = MarginalsMechanism(np.ones(LENGTHS), mechanism.tables, (9.0,) * len(mechanism.tables), noise, **people)
     for order in (1.5, 2, 8):
         assert mechanism.renyi(order) == pytest.approx(table.renyi(order), rel=1e-12)
-    # Composed one by one, tables lose as much, or more where the curve of each is a bound.
+    # Composed one by one, each on a grid, tables lose nearly as much; with several records of a unit both are bounds.
+    near = 5e-3 if contribution == 1 else 0.2
     for delta in (1e-3, 1e-6):
-        assert mechanism.epsilon(delta) <= table.epsilon(delta) * (1 + 1e-9)
-        if contribution == 1:
-            assert mechanism.epsilon(delta) == pytest.approx(table.epsilon(delta), rel=1e-4)
+        assert mechanism.epsilon(delta) == pytest.approx(table.epsilon(delta), rel=near)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
