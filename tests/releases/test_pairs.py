@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, ReleaseError, SeededReleaseWarning
@@ -99,13 +98,8 @@ def test_people_with_several_records():
         dirdp.plan(TARGET, model)
     plan = dirdp.plan(TARGET, model, adjacency="add-remove")
     assert plan.mechanism.contribution == 2
-    assert (
-        plan.mechanism.parameter
-        > 3.9
-        * dirdp.plan(
-            TARGET, dirdp.latent_class(RECORDS, categories=CATEGORIES), adjacency="add-remove"
-        ).mechanism.parameter
-    )
+    of_records = dirdp.plan(TARGET, dirdp.latent_class(RECORDS, categories=CATEGORIES), adjacency="add-remove")
+    assert plan.mechanism.parameter > 1.9 * of_records.mechanism.parameter
     release = dirdp.sample(plan, model)
     assert "every who" in str(dirdp.report(release))
     assert content_of(release).noisy.n_records == pytest.approx(600, abs=300)
@@ -155,21 +149,8 @@ def test_a_release_is_its_text(release):
     assert isinstance(pickle.loads(pickle.dumps(plan)), PairsPlan)
 
 
-def test_a_division_that_does_not_follow_is_seen(release, model):
-    stored = content_of(release)
-    first, *others = stored.second_looks
-    other = replace(stored, second_looks=(first - 1, others[0] + 1, *others[1:]))
-    tree = release.copy(deep=True)
-    tree["release"] = xr.Dataset({"text": ((), other.text)})
-    found = dirdp.verify(tree)
-    assert not found
-    assert "second round" in str(found)
-    with pytest.raises(ReleaseError, match="does not verify"):
-        dirdp.statement(tree)
-
-
 def forged_counts(facts):
-    facts["first"][0] = facts["first"][0][:-1]
+    facts["counts"][0] = facts["counts"][0][:-1]
 
 
 def forged_parameter(facts):
@@ -185,11 +166,11 @@ def forged_people(facts):
 
 
 def forged_float(facts):
-    facts["first"][0][0] = float(facts["first"][0][0])
+    facts["counts"][0][0] = float(facts["counts"][0][0])
 
 
 def forged_table(facts):
-    facts["second"] = facts["second"][:-1]
+    facts["counts"] = facts["counts"][:-1]
 
 
 def forged_name(facts):
@@ -218,9 +199,8 @@ def test_texts_that_contradict_themselves(release, change):
 
 
 def test_less_noise_than_the_guarantee_needs_is_a_false_statement(release, tmp_path):
-    facts = json.loads(content_of(release).text)
     stored = content_of(release)
-    less = replace(stored, plan=replace(stored.plan, mechanism=stored.plan.mechanism.with_parameter(10.0)))
+    less = replace(stored, plan=replace(stored.plan, mechanism=replace(stored.plan.mechanism, parameter=2.0)))
     path = tmp_path / "less.json"
     path.write_text(less.text)
     assert not dirdp.verify(path)
@@ -229,7 +209,6 @@ def test_less_noise_than_the_guarantee_needs_is_a_false_statement(release, tmp_p
     plan.write_text(less.plan.text)
     with pytest.raises(Exception, match="does not keep"):
         dirdp.load(plan)
-    assert facts["plan"]["mechanism"]["parameter"] > 10
 
 
 # Other models, and other options.
