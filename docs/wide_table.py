@@ -52,7 +52,18 @@ def costs() -> str:
     heads = ["columns", "categories", "pairs", "cells", "plan", "sample", "fit", "synthetic", "file, MB", "memory, MB"]
     lines = [_line("th", heads)]
     for row in _rows("wide_costs.csv"):
-        names = ("columns", "categories", "pairs", "cells", "plan", "sample", "fit", "synthetic", "file_mb", "memory_mb")
+        names = (
+            "columns",
+            "categories",
+            "pairs",
+            "cells",
+            "plan",
+            "sample",
+            "fit",
+            "synthetic",
+            "file_mb",
+            "memory_mb",
+        )
         lines.append(_line("td", [row[name] for name in names]))
     return f"<table>{''.join(lines)}</table>"
 
