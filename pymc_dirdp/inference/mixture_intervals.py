@@ -14,13 +14,13 @@ Errors about the shares of a population have what the draw of the records adds; 
 have not. The same refits say both.
 """
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from pymc_dirdp.arrays import Array, Integers
@@ -92,8 +92,9 @@ class FitErrors:
             It counts steps of descents, `2 * mixture.steps` of them.
         """
         n_records_sd = 0.0 if is_public else total_of(noisy)[1]
-        columns = _Sums(_EDGES_OF_COLUMNS, _SCALES_OF_COLUMNS)
-        pairs = _Sums(_EDGES_OF_PAIRS, _SCALES_OF_PAIRS)
+        sums = {1: _Sums(_EDGES_OF_COLUMNS, _SCALES_OF_COLUMNS), 2: _Sums(_EDGES_OF_PAIRS, _SCALES_OF_PAIRS)}
+        columns = [column for column, length in enumerate(noisy.lengths) if length > 1]
+        tables = [table for order in sums for table in itertools.combinations(columns, order)]
         refits = []
         for number in range(_REFITS):
             drawn = _drawn(noisy, mixture, np.random.default_rng([seed, 2, number]))
@@ -106,11 +107,11 @@ class FitErrors:
             if not is_public:
                 again = replace(again, n_records=total_of(again)[0])
             refits.append(fit_mixture(again, seed, steps=mixture.steps, bar=bar))
-            parts = (_parts(noisy, mixture, n_records_sd), _parts(again, refits[-1]), _parts(drawn, mixture))
             factor = noisy.n_records / again.n_records
-            for place, (cells, fitted, counted) in enumerate(zip(*parts, strict=True)):
-                (pairs if place else columns).add(cells, fitted, counted.counts, factor)
-        return cls(noisy, mixture, n_records_sd, tuple(refits), columns.curve(), pairs.curve())
+            for table in tables:
+                cells, counts = _Cells.of(noisy, mixture, table, n_records_sd), _Cells.of(drawn, mixture, table).counts
+                sums[len(table)].add(cells, _Cells.of(again, refits[-1], table), counts, factor)
+        return cls(noisy, mixture, n_records_sd, tuple(refits), sums[1].curve(), sums[2].curve())
 
     def estimate(self, columns: Sequence[int], prob: Sequence[float]) -> Estimate:
         """Means, standard deviations and central intervals of the cells of one, two or three columns.
@@ -145,20 +146,12 @@ class FitErrors:
         if not known:
             all_records, its_sd = np.full(1, self.noisy.n_records), np.full(1, self.n_records_sd)
             return _estimate(np.ones(1), np.zeros(1), all_records, its_sd, prob, "")
-        cells = self._cells(known)
+        cells = _Cells.of(self.noisy, self.mixture, known, self.n_records_sd)
         curve = self.of_columns if len(known) == 1 else self.of_pairs
         (shares, share_sds), (counts, count_sds) = curve.estimates(cells)
         caveat = "noisy counts and a fit to all pairs, taken together by their errors"
         n_records = self.noisy.n_records
         return _estimate(shares / n_records, share_sds / n_records, counts, count_sds, prob, caveat)
-
-    def _cells(self, columns: Sequence[int]) -> "_Cells":
-        noisy, places = self.noisy, tuple(self.noisy.place(column) for column in columns)
-        counts, precisions = (
-            (noisy.counts, noisy.precisions) if len(places) == 1 else (noisy.pair_counts, noisy.pair_precisions)
-        )
-        expected = noisy.n_records * self.mixture.table(columns)
-        return _Cells.of(expected, counts[places], precisions[places], noisy.n_records, self.n_records_sd)
 
     def _bootstrapped(self, columns: Sequence[int], prob: Sequence[float]) -> Estimate:
         """Of three columns: nothing was measured of them, so there are the refits, and what the fit misses of pairs."""
@@ -171,7 +164,8 @@ class FitErrors:
         ratios = np.bincount(places, squares.ravel()) / np.bincount(places, expected.ravel())
         variances = ratios[places].reshape(expected.shape) * expected
         for axis in range(3):
-            cells = self._cells([column for place, column in enumerate(columns) if place != axis])
+            pair = [column for place, column in enumerate(columns) if place != axis]
+            cells = _Cells.of(self.noisy, self.mixture, pair, self.n_records_sd)
             relative = self.of_pairs.excess_of(cells).reshape(cells.expected.shape) / expected.sum(axis=axis) ** 2
             variances += expected**2 * np.expand_dims(relative, axis)
         means, share_sds = expected.ravel() / n_records, np.sqrt(variances).ravel() / n_records
@@ -249,7 +243,7 @@ def total_of(noisy: NoisyPairs) -> tuple[float, float]:
 @final
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Cells of a table, or of tables side by side.
+    """Cells of a table.
 
     Attributes
     ----------
@@ -265,12 +259,15 @@ class _Cells:
     total: Array
 
     @classmethod
-    def of(cls, expected: Array, counts: NDArray[Any], precisions: NDArray[Any], n_records: float, sd: float) -> Self:
-        with np.errstate(divide="ignore"):
-            variances = 1 / precisions.astype(np.float64)
-        shares = np.minimum(expected / n_records, 1.0)
-        draw = expected * (1 - shares) + (shares * sd) ** 2
-        return cls(expected, counts.astype(np.float64), variances, variances + draw)
+    def of(cls, noisy: NoisyPairs, mixture: Mixture, columns: Sequence[int], n_records_sd: float = 0.0) -> Self:
+        """Those of a table of one column, or of two."""
+        places = tuple(noisy.place(column) for column in columns)
+        counts, precisions = (
+            (noisy.counts, noisy.precisions) if len(places) == 1 else (noisy.pair_counts, noisy.pair_precisions)
+        )
+        shares, variances = mixture.table(columns), 1 / precisions[places].astype(np.float64)
+        draw = noisy.n_records * shares * (1 - shares) + (n_records_sd * shares) ** 2
+        return cls(noisy.n_records * shares, counts[places].astype(np.float64), variances, variances + draw)
 
     @property
     def missed(self) -> Array:
@@ -280,18 +277,6 @@ class _Cells:
     def places(self, edges: Array) -> Integers:
         """The bin of each cell, flat."""
         return np.searchsorted(edges, (self.expected / np.sqrt(self.variances)).ravel())
-
-
-def _parts(noisy: NoisyPairs, mixture: Mixture, n_records_sd: float = 0.0) -> Iterator[_Cells]:
-    """The cells of all single columns, and then the pairs of each column with those that follow it."""
-    n_records = noisy.n_records
-    expected = n_records * mixture.shares.mean(axis=0)
-    yield _Cells.of(expected, noisy.counts, noisy.precisions, n_records, n_records_sd)
-    for column, shares in enumerate(mixture.by_column[:-1]):
-        here, later = noisy.place(column), slice(noisy.ends[column + 1], None)
-        expected = n_records / len(shares) * (shares.T @ mixture.shares[:, later])
-        counts, precisions = noisy.pair_counts[here, later], noisy.pair_precisions[here, later]
-        yield _Cells.of(expected, counts, precisions, n_records, n_records_sd)
 
 
 @final
@@ -328,9 +313,8 @@ class _Sums:
             fit_of_counts * noise / variance,
         )
         places = cells.places(self._edges)
-        measured = np.isfinite(variance).ravel()
         for row, term in zip(self._sums, terms, strict=True):
-            row += np.bincount(places[measured], term.ravel()[measured], len(row))
+            row += np.bincount(places, term.ravel(), len(row))
 
     def curve(self) -> ErrorCurve:
         """The averages."""
