@@ -200,6 +200,18 @@ def test_the_number_of_records_is_told_by_all_tables():
     assert sd**-2 == pytest.approx(sum(1 / (part.variance * part.noisy.size) for part in tables_of_it), rel=1e-5)
 
 
+def test_a_number_of_records_that_is_private_widens_the_intervals_of_large_shares():
+    rng = np.random.default_rng(9)
+    _, noisy = measured(population(rng), 150.0, 800, rng)
+    mixture = fit_mixture(noisy, steps=20)
+    public, private = (FitErrors.of(noisy, mixture, is_public=is_public) for is_public in (True, False))
+    assert (public.n_records_sd, private.n_records_sd) == (0.0, total_of(noisy)[1])
+    wider = private.estimate([0], [0.95]).share_sds / public.estimate([0], [0.95]).share_sds
+    assert np.all(wider > 1.005)
+    of_counts = [errors.estimate([0], [0.95]).count_sds for errors in (public, private)]
+    np.testing.assert_allclose(*of_counts, rtol=0.01)
+
+
 def test_records_that_are_drawn_have_the_shares_of_the_mixture_and_tables_that_agree():
     rng = np.random.default_rng(7)
     truth = population(rng)
